@@ -6,7 +6,6 @@ partition of its own, and a test sees what came of one: each drill is a fixture.
 
 import itertools
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -17,12 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_all
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import pytest
 from sweep_sandbox import LONG, SLOW, SweepSandbox, wait
 
-from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.slurm.squeue import job_prefix
 
 AT_ONCE = 6
@@ -235,17 +232,6 @@ def success(sandbox):
 
 
 @drill(nodes=2)
-def plain(sandbox):
-    """A sweep by Snakemake alone."""
-    sandbox.plant()
-    return sandbox, sandbox.run(
-        sys.executable, "-m", "snakemake", "-s", workflow_directory() / "Snakefile",
-        "--workflow-profile", workflow_directory() / "profiles" / "testbed", "--configfile", "s.yaml",
-        "--config", "profile=testbed", "out=results/s", "site=site.yaml",
-    )  # fmt: skip
-
-
-@drill(nodes=2)
 def killed_rank(sandbox):
     """A rank is killed."""
     sweep = sandbox.measuring(*sandbox.plant(SLOW))
@@ -277,21 +263,6 @@ def dead_worker(sandbox):
     sweep = sandbox.measuring(*arguments, "--", "--prioritize", "results/s/raw/mpi.n2x1.h5")
     os.kill(sandbox.init(sandbox.nodes[1]), signal.SIGKILL)
     return sandbox, sandbox.end(sweep)
-
-
-@drill(nodes=2)
-def dead_batch_host(sandbox):
-    """The host dies that runs the job's script, srun and the first rank."""
-    sweep = sandbox.measuring(*sandbox.plant(SLOW))
-    os.kill(sandbox.init(sandbox.nodes[0]), signal.SIGKILL)
-    return sandbox, sandbox.interrupted(sweep)
-
-
-@drill(nodes=2)
-def no_pmi(sandbox):
-    """Ranks that Slurm does not introduce to each other."""
-    result = sandbox.hpccoll("sweep", *sandbox.plant(launcher="srun --mpi=none"))
-    return sandbox, result, sandbox.page
 
 
 @drill(nodes=4)
@@ -327,14 +298,6 @@ LAUNCHERS = {
 
 
 @drill(nodes=2)
-def cancelled(sandbox):
-    """Somebody cancels the job."""
-    sweep = sandbox.measuring(*sandbox.plant(SLOW))
-    sandbox.testbed.slurm("scancel", *sandbox.alive())
-    return sandbox, sandbox.end(sweep)
-
-
-@drill(nodes=2)
 def job_without_a_node(sandbox):
     """One of the nodes that a job needs is gone before it starts; the monitor has little patience."""
     prefix = job_prefix(sandbox.out)
@@ -356,25 +319,3 @@ while not any(job.state == "CANCELLED" for job in monitor._known.values()) and t
     monitor.poll()
     time.sleep(0.2)
 """
-
-
-@drill(nodes=1)
-def bad_input(sandbox):
-    """What is refused before anything is submitted."""
-
-    def sweep(**site):
-        return sandbox.hpccoll("sweep", *sandbox.plant(nodes="1", **site))
-
-    results = {
-        "partition": sweep(partition="nowhere"),
-        "account": sweep(account="gold"),
-        "key": sweep(partitoin="work"),
-    }
-    arguments = sandbox.plant(nodes="1")
-    alone = sandbox.home / "bin"
-    alone.mkdir()
-    results["PATH"] = sandbox.run("env", f"PATH={alone}", sys.executable, "-m", "hpccoll", "sweep", *arguments)
-    conf = Path(f"/run/hpccoll-testbed/{sandbox.testbed.name}/etc/slurm.conf").read_text()
-    (sandbox.home / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", "SlurmctldPort=1", conf))
-    results["controller"] = sandbox.hpccoll("sweep", *arguments, SLURM_CONF=str(sandbox.home / "slurm.conf"))
-    return sandbox, results, sandbox.queue()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row
 
 CORES = 2
@@ -9,10 +10,12 @@ CORES = 2
 
 def make_row(algorithm="ring", ranks=2, nbytes=1024, in_place=False, seconds=1e-5, half_interval=0.03, **changes):
     """Return a row; anything else may be changed."""
+    asked = changes.keys() & {"transport", "params", *CallKey.__dataclass_fields__}
+    others = "".join(f"-{changes[name]}" for name in sorted(asked))
     row = Row(
-        case_id=f"{algorithm}-{ranks}-{nbytes}-{in_place:d}", run_id="run-1", job="local", attempt=1,
+        case_id=f"{algorithm}-{ranks}-{nbytes}-{in_place:d}{others}", run_id="run-1", job="local", attempt=1,
         collective="all_reduce", algorithm=algorithm, transport="vendor" if algorithm == "native" else "mpi",
-        device="host", dtype="float32", op="sum", in_place=in_place, mapping="block", root=None, params={},
+        device="cpu", dtype="float32", op="sum", in_place=in_place, mapping="block", root=None, params={},
         variant=None, bytes=nbytes, requested_bytes=nbytes, ranks=ranks, nodes=1, ranks_per_node=ranks, racks=1,
         aggregators=0, iterations=400, timing="single", rule="max", median_s=seconds, p99_s=seconds * 1.7,
         ci_low_s=seconds * (1 - half_interval), ci_high_s=seconds * (1 + half_interval), algbw_Bps=nbytes / seconds,

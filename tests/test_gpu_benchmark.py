@@ -7,10 +7,8 @@ import shutil
 import subprocess
 import sys
 from functools import partial
-from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 from nvrtc_kernels import LIBRARIES, Nvrtc, Variant, defect
 
@@ -20,11 +18,9 @@ for place in (BENCHMARKS, HERE / "gpu"):
     sys.path.append(str(place))
 
 import costs  # noqa: E402
-import folds  # noqa: E402
 import gpu as benchmark  # noqa: E402
 import mps  # noqa: E402
 import order  # noqa: E402
-import rank_gpu  # noqa: E402
 import sanitizer  # noqa: E402
 from here import Here  # noqa: E402
 from verdicts import MISSED, NOT_RUN, WRONG  # noqa: E402
@@ -170,56 +166,6 @@ def test_a_part_for_which_no_time_is_left_is_listed(nccl_library, tmp_path):
     statuses = by_status(tmp_path)
     assert [line.split(":")[0] for line in statuses[NOT_RUN]] == ["fold", "order"]
     assert all("no time: it takes about" in line for line in statuses[NOT_RUN])
-
-
-def test_shards_have_every_test_once():
-    import suite
-
-    tests = [argparse.Namespace(name=name, get_closest_marker=lambda _: True) for name in range(11)]
-    config = argparse.Namespace(hook=argparse.Namespace(pytest_deselected=lambda items: left.append(len(items))))
-    for count in (1, 2, 4, 20):
-        chosen, left = [], []
-        for number in range(1, count + 1):
-            items = [*tests]
-            suite.Shard(f"{number}/{count}").pytest_collection_modifyitems(config, items)
-            assert len(items) in (len(tests) // count, -(-len(tests) // count))
-            chosen += items
-        assert sorted(each.name for each in chosen) == [each.name for each in tests]
-        assert sum(left) == (count - 1) * len(tests)
-
-
-# ---- the rooms ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("element", [*folds.KERNEL_TYPES])
-def test_the_ranges_of_a_launch_have_every_alignment_tail_and_number_of_inputs(element):
-    wave, count = folds.wave(element, "avg")
-    assert {len(each.inputs) for each in wave} == {*range(1, folds.INPUTS + 1)}
-    assert {len(each.out) for each in wave} >= {*range(1, folds.TAILS)}
-    assert {each.divisor for each in wave} == {*folds.DIVISORS}
-    assert any(each.out == each.inputs[0] for each in wave)
-    vector = 16 // (2 if element == "bfloat16" else np.dtype(element).itemsize)
-    off = {tuple(span.start % vector for span in (each.out, *each.inputs)) for each in wave}
-    assert any({*each} == {0} for each in off)
-    assert any(len({*each}) == 1 and each[0] for each in off)
-    assert any(len({*each}) > 1 for each in off)
-    assert max(each.out.stop for each in wave) <= count
-    stops = 0
-    for each in wave:  # with a gap before each, which has to stay as it is
-        assert each.out.start > stops or stops == 0
-        stops = each.out.stop
-
-
-def test_rank_k_has_gpu_k_and_ranks_share_only_where_gpus_are_too_few(monkeypatch):
-    shared = []
-    monkeypatch.setattr(rank_gpu, "Gpu", lambda number: number)
-    monkeypatch.setattr(rank_gpu, "share_a_gpu", shared.append)
-    for gpus, ranks in product((1, 2, 3, 8), (1, 2, 3, 4)):
-        monkeypatch.setattr(rank_gpu.gpu, "device_count", lambda gpus=gpus: gpus)
-        ranked = [rank_gpu.gpu_of_rank(argparse.Namespace(rank=rank, size=ranks)) for rank in range(ranks)]
-        assert ranked == [rank % gpus for rank in range(ranks)]
-        assert shared == ([*range(ranks)] if ranks > gpus else [])
-        shared.clear()
 
 
 @pytest.fixture

@@ -5,15 +5,14 @@ the name of a series. Series are named after transport, parameters and so on onl
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpccoll.analysis.call_labels import has_size, placement_label
 from hpccoll.analysis.legend import LegendEntry, legend_entries
-from hpccoll.analysis.recommendation import MeasuredCall, Recommendation, measured_call
 from hpccoll.analysis.series_names import group_file_names, setting_keys
 from hpccoll.analysis.series_points import SeriesPoint, series_points
 from hpccoll.analysis.setting import Choice
@@ -21,7 +20,10 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.cases.case import SINGLE
 from hpccoll.common.units import format_count, format_size
 from hpccoll.store.call_key import rank_pair
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import Results, Row, RowKey
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.recommendations import Recommendation
 
 
 @dataclass(frozen=True)  # no slots: every point asks for what is cached
@@ -35,19 +37,17 @@ class ChartGroup:
     points: tuple[SeriesPoint, ...]  # the measured rows, in the order in which their runs were created
     # the entry of every series of the report, the same in all charts, in the order of legends
     legend: Mapping[str, LegendEntry]
-    recommendations: tuple[Recommendation, ...] = ()  # what to use, in each setting of these rows
-    # the series of every choice of the report, by the call that it was measured for
-    choice_series: Mapping[tuple[MeasuredCall, Choice], str] = field(default_factory=dict)
+    recommendations: tuple["Recommendation", ...] = ()  # what to use, in each setting of these rows
+    series_of_row: Mapping[RowKey, str] = field(default_factory=dict)  # the series of every row of the report
     # the predicted rows, which charts of times draw dashed, and which nothing else takes
     predictions: tuple[SeriesPoint, ...] = ()
 
-    def series_of(self, choice: Choice, recommendation: Recommendation) -> str:
+    def series_of(self, choice: Choice, recommendation: "Recommendation") -> str:
         """Return the name of the series of a choice in a setting.
 
         The choice may have been measured with another element type or root, whose rows are of another group.
         """
-        calls = recommendation.calls
-        return next(self.choice_series[call, choice] for call in calls if (call, choice) in self.choice_series)
+        return next(self.series_of_row[key] for key, each in recommendation.measured.rows.items() if each == choice)
 
     def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
         """Return the parts of the setting that not all of ``others`` share."""
@@ -56,12 +56,10 @@ class ChartGroup:
 
     @property
     def of_steps(self) -> bool:
-        """Whether the rows are training steps."""
         return self.collective in WORKLOADS
 
     @property
     def has_size(self) -> bool:
-        """Whether the collective has a message size."""
         return has_size(self.collective)
 
     def size_label(self, nbytes: int) -> str:
@@ -102,12 +100,10 @@ class ChartGroup:
 
     @property
     def modelled(self) -> bool:
-        """Whether a library's own model predicts the time of a point."""
         return any(point.expected_s for point in self.usable)
 
     @property
     def several_executors(self) -> bool:
-        """Whether both executors measured rows."""
         return len({point.row.executor for point in self.usable}) > 1
 
     @property
@@ -125,6 +121,10 @@ class ChartGroup:
         if point.row.predicted:
             return f"prediction: {point.machine}"
         return f"machine {self.machines.index(point.machine) + 1}"
+
+    def shape_and_machine(self, point: SeriesPoint) -> str:
+        """Return its position in words, with its machine if there are several: ``4 nodes, machine 1``."""
+        return self.shape_label(point.row) + (f", {self.machine_label(point)}" if len(self.machines) > 1 else "")
 
     @cached_property
     def ranks_per_node(self) -> int | None:
@@ -176,7 +176,7 @@ class ChartGroup:
 
 
 def chart_groups(
-    results: Results, recommendations: Sequence[Recommendation] = (), inputs: Mapping[str, str] = MappingProxyType({})
+    results: Results, recommendations: Sequence["Recommendation"] = (), inputs: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[ChartGroup, ...]:
     """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
 
@@ -184,9 +184,7 @@ def chart_groups(
     run_id; it follows the names of series.
     """
     points = series_points(results, inputs)
-    choice_series: dict[tuple[MeasuredCall, Choice], str] = {}
-    for point in points:
-        choice_series.setdefault((measured_call(point.row), Choice.of(point.row)), point.series)
+    series_of_row = {point.row.key: point.series for point in points}
     keys = setting_keys(point.row for point in points)
     members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
     predictions: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
@@ -208,35 +206,22 @@ def chart_groups(
     )  # fmt: skip
     names = group_file_names(ordered)
     answers = {
-        choice_series[call, choice]
+        series_of_row[key]
         for each in recommendations
-        for verdict in each.verdicts.values()
-        for choice in (verdict.choice, verdict.runner_up)
-        for call in each.calls
-        if choice and (call, choice) in choice_series
+        for key, choice in each.measured.rows.items()
+        if choice in each.named
     }
-    legend = _legend(points, answers)
+    legend = legend_entries(points, answers)
     groups = []
     for key in ordered:
         measured, setting = tuple(members.get(key, ())), ", ".join(filter(None, key[1:-1]))
-        calls = {measured_call(point.row) for point in measured if point.row.usable}
-        of_calls = tuple(each for each in recommendations if not calls.isdisjoint(each.calls))
+        rows = {point.row.key for point in measured}
+        of_rows = tuple(each for each in recommendations if not rows.isdisjoint(each.measured.rows))
         predicted = tuple(predictions.get(key, ()))
         groups.append(
-            ChartGroup(names[key], key[0], key[-1], setting, measured, legend, of_calls, choice_series, predicted)
+            ChartGroup(names[key], key[0], key[-1], setting, measured, legend, of_rows, series_of_row, predicted)
         )
     return tuple(groups)
-
-
-def _legend(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
-    """Return the entries of all series in the legend; ``answers`` share the charts of all collectives."""
-    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
-    rows = {point.colour_of or point.series: point.row for point in points}
-    by_collective: dict[str, set[str]] = defaultdict(set)
-    for point in points:
-        by_collective[point.row.collective].add(point.colour_of or point.series)
-    predictions = {point.series: point.colour_of for point in points if point.colour_of}
-    return legend_entries(rows, [*by_collective.values(), answers], predictions)
 
 
 def _groups_of_prediction(

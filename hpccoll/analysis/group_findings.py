@@ -1,4 +1,4 @@
-"""The findings about the rows of a group, in the order of the page."""
+"""The findings about the rows of a group, in the order of the page; those of training steps are in step_findings."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -7,11 +7,12 @@ from typing import Any
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.executed_labels import executed_name, fell_back, offloaded
 from hpccoll.analysis.mapping_comparison import mapping_findings
-from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
+from hpccoll.analysis.measurement_quality import quality_findings
 from hpccoll.analysis.rank_pairs import pair_findings
 from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
+from hpccoll.analysis.step_findings import step_findings
 from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
 from hpccoll.common.text import Finding, first_few, info, warning
 from hpccoll.common.units import format_count, format_rate, format_size
@@ -29,20 +30,19 @@ def group_findings(group: ChartGroup) -> list[Finding]:
 
     Warnings come first.
     """
-    findings = [
-        *_fallbacks(group),
-        *_libraries(group),
-        *_model_ratios(group),
-        *mapping_findings(group),
-        *pair_findings(group),
-        *_highest_busbw(group),
-        *_wire_shares(group),
-        *rail_findings(group),
-        *agreement_findings(group),
-        *weakness_findings(group),
-        *convergence_findings(group),
-    ]
-    return sorted(findings, key=lambda finding: finding.severity == "info")
+    findings = step_findings(group) if group.of_steps else _collective_findings(group)
+    return sorted([*findings, *quality_findings(group)], key=lambda finding: finding.severity == "info")
+
+
+def _collective_findings(group: ChartGroup) -> Iterator[Finding]:
+    yield from _fallbacks(group)
+    yield from _libraries(group)
+    yield from _model_ratios(group)
+    yield from mapping_findings(group)
+    yield from pair_findings(group)
+    yield from _highest_busbw(group)
+    yield from _wire_shares(group)
+    yield from rail_findings(group)
 
 
 def _highest_busbw(group: ChartGroup) -> Iterator[Finding]:
@@ -74,7 +74,6 @@ def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
 
 
 def _is_burst(point: SeriesPoint) -> bool:
-    """Return whether a small message exceeded the calibrated wire."""
     row, most = point.row, wire_ceiling(point.row, point.wire)
     return most is not None and not wire_limit(row, point.wire) and (row.busbw_Bps or 0.0) > most
 
@@ -113,7 +112,6 @@ def _wire_shares(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _fallbacks(group: ChartGroup) -> Iterator[Finding]:
-    """Yield each series that is not what was requested: what ran (None without evidence), how many rows, and why."""
     rows_by_series = defaultdict[str, list[Row]](list)
     for point in group.usable:
         if fell_back(point.row):
@@ -133,7 +131,6 @@ def _fallbacks(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _libraries(group: ChartGroup) -> Iterator[Finding]:
-    """Yield each summary of a library and its network, once for all series that share it."""
     series: dict[str, dict[str, None]] = defaultdict(dict)
     for point in group.usable:
         if point.library:
@@ -144,7 +141,6 @@ def _libraries(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _model_ratios(group: ChartGroup) -> Iterator[Finding]:
-    """Yield for each series the lowest and the highest ratio of its time to that of the library's own model."""
     ratios: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for point in group.usable:
         if point.expected_s:

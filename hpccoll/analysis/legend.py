@@ -3,10 +3,13 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from hpccoll.analysis.executed_labels import fell_back
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.store.rows import Row
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.series_points import SeriesPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +21,24 @@ class LegendEntry:
     is_predicted: bool = False  # whether it was predicted: it has the number of the series that it predicts
 
 
-def legend_entries(
-    rows: Mapping[str, Row], charts: Iterable[Collection[str]], predictions: Mapping[str, str]
-) -> dict[str, LegendEntry]:
+def legend_entries(points: Iterable["SeriesPoint"], answers: Collection[str]) -> dict[str, LegendEntry]:
     """Return the entry of every series, in the order of legends.
 
-    Series of different charts may share a number, because the palette is limited. ``charts`` are the series of each
-    chart, and ``predictions`` has for each predicted series the one whose number it has.
+    Series of different collectives may share a number, because the palette is limited; ``answers`` are those that share
+    the charts of all collectives.
     """
+    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
+    rows = {point.colour_of or point.series: point.row for point in points}
+    charts: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        charts[point.row.collective].add(point.colour_of or point.series)
+    predictions = {point.series: point.colour_of for point in points if point.colour_of}
     floors = [name for name in sorted(rows) if rows[name].floor]
     native_names = (name for name in rows if rows[name].algorithm == NATIVE)
     native = sorted(native_names, key=lambda name: (fell_back(rows[name]), name))[:1]
     by_name = sorted(rows, key=lambda name: (rows[name].predicted, name))
     others = [name for name in by_name if name not in floors and name not in native]
-    numbers = _assign_numbers(others, charts)
+    numbers = _assign_numbers(others, [*charts.values(), answers])
     legend = dict.fromkeys(native, LegendEntry()) | {name: LegendEntry(number) for name, number in numbers.items()}
     legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
     return legend | {name: replace(legend[of], is_predicted=True) for name, of in predictions.items()}

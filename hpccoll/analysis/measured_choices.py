@@ -15,7 +15,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import Results, Row, RowKey
 from hpccoll.store.statistics import RoundStatistics, median_ratio
 
 RoundKey: TypeAlias = tuple[CallKey, str, int]
@@ -42,6 +42,11 @@ class ChoiceTime:
             if statistics.median
         }
         return cls(seconds, max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0), rounds)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether a round has a 95 % interval: without any, nothing is clear."""
+        return any(each.interval for each in self.rounds.values())
 
     def ratio_noise(self, other: "ChoiceTime") -> float:
         """Return the relative uncertainty of the ratio to another time.
@@ -93,7 +98,7 @@ class MeasuredSetting:
     """The measurements of one setting."""
 
     curves: Curves  # the times of each choice
-    runs: tuple[str, ...]  # the ids of the runs
+    rows: Mapping[RowKey, Choice]  # the choice of each row, in the order of runs
     conditions: Conditions  # the machine, the MPI library and the executor
     oversubscribed: bool = False  # whether there were more ranks than cores
     # the times of the algorithm ``auto`` by requested size in bytes; it is no choice, because it runs one
@@ -111,9 +116,13 @@ class MeasuredSetting:
             choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
             for choice in sorted(grouped, key=str)
         }
-        runs = tuple(dict.fromkeys(row.run_id for row in rows))
+        of_choices = {row.key: Choice.of(row) for row in rows if row.algorithm != AUTO}
         auto = {size: ChoiceTime.of(of_size) for size, of_size in sorted(of_auto.items())}
-        return cls(curves, runs, conditions, any(row.oversubscribed for row in rows), auto)
+        return cls(curves, of_choices, conditions, any(row.oversubscribed for row in rows), auto)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(run for _, run, _ in self.rows))
 
     @property
     def sizes(self) -> list[int]:

@@ -1,23 +1,30 @@
-"""Findings about the quality of measurements: agreement of rounds and launches, and what weakens results."""
+"""Findings about the quality of the rows of a group: agreement of rounds and launches, and what weakens results."""
 
 from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.compact_host_names import jobs_and_hosts
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.series_comparisons import mixed_hosts, repeated_points
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.case import LEAST_ITERATIONS
 from hpccoll.common.text import Finding, info, join_words, warning
 from hpccoll.common.units import format_count
+from hpccoll.store.host_names import jobs_and_hosts
 
 LAUNCHES = "Between launches"
 
 
-def convergence_findings(group: ChartGroup) -> Iterator[Finding]:
-    """Yield a finding if intervals did not become narrow enough in time, and one if rows have none."""
+def quality_findings(group: ChartGroup) -> Iterator[Finding]:
+    """Yield how far rounds and launches agree, what weakens results, and whether intervals are narrow enough."""
+    yield from _between_rounds(group)
+    yield _between_launches(group)
+    yield from _weaknesses(group)
+    yield from _wide_intervals(group)
+
+
+def _wide_intervals(group: ChartGroup) -> Iterator[Finding]:
     rows = [point.row for point in group.usable]
     if bare := sum(row.ours and row.interval is None for row in rows):
         yield info(
@@ -41,9 +48,7 @@ def convergence_findings(group: ChartGroup) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def agreement_findings(group: ChartGroup) -> Iterator[Finding]:
-    """Yield how far rounds differ, and how far launches that measured the same points differ, if any did."""
-    yield from _between_rounds(group)
+def _between_launches(group: ChartGroup) -> Finding:
     repeats = repeated_points(group.points)
     if not repeats:
         resumed = sum(len({run for run, _ in round_statistics(point.row)}) > 1 for point in group.usable)
@@ -57,8 +62,7 @@ def agreement_findings(group: ChartGroup) -> Iterator[Finding]:
             "An interval bounds the median within its launch; another launch may differ by more, most of all on a "
             "shared machine. Do not choose by a lead of a few per cent."
         )
-        yield info("measured_once", text, title=LAUNCHES, remedy=remedy, resumed_cases=resumed)
-        return
+        return info("measured_once", text, title=LAUNCHES, remedy=remedy, resumed_cases=resumed)
     disagreeing = sorted((repeat for repeat in repeats if repeat.disagrees), key=lambda repeat: -repeat.time_ratio)
     text = (
         f"{format_count(len(repeats), 'point')} measured more than once, {len(disagreeing)} of them with disjoint "
@@ -70,13 +74,12 @@ def agreement_findings(group: ChartGroup) -> Iterator[Finding]:
         where = f"{worst.fastest.series} with {group.place(worst.fastest)}"
         text += f"; the largest difference is {worst.time_ratio:.2f}x: {where}"
         values = {"max_ratio": worst.time_ratio, **group.coordinates(worst.fastest)}
-    yield info(
+    return info(
         "repeated_points", f"{text}.", title=LAUNCHES, points=len(repeats), disagreeing=len(disagreeing), **values
     )
 
 
 def _between_rounds(group: ChartGroup) -> Iterator[Finding]:
-    """Yield the ratio of the slowest to the fastest round of cases."""
     ratios = list[tuple[float, SeriesPoint]]()
     for point in group.usable:
         times = [stats.median for stats in round_statistics(point.row).values()]
@@ -95,8 +98,7 @@ def _between_rounds(group: ChartGroup) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def weakness_findings(group: ChartGroup) -> Iterator[Finding]:
-    """Yield what weakens results: wrong rows, oversubscription, several machines, different hosts."""
+def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
     wrong = [point for point in group.points if point.row.status == "wrong"]
     if wrong:
         series = sorted({point.series for point in wrong})

@@ -3,24 +3,126 @@
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Literal, TypeAlias
 
 from hpccoll.analysis.choice_table import ChoiceRange
 from hpccoll.analysis.conditions import Conditions
-from hpccoll.analysis.measured_choices import (
-    ChoiceTime,
-    MeasuredSetting,
-    comparable_seconds,
-    rows_by_setting,
-)
-from hpccoll.analysis.recommendation import Gain, Recommendation, RecommendedRange, SizeVerdict, Verdict
+from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, rows_by_setting
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.size_ranges import SizeRanges, choose_ranges
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.schedule import collective
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import median_ratio
+
+Verdict: TypeAlias = Literal["clear", "tie", "behind", "alone"]
+"""How sure a choice is at a size: clearly the fastest; not clearly faster or slower than another; clearly slower than
+another, by less than ranges of their own would cost; the only choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeVerdict:
+    """How sure the choice is at one size."""
+
+    nbytes: int  # the size S, in bytes
+    choice: Choice
+    seconds: float  # its median time
+    # the fastest of the other choices that leave the verdict open, or of all if it is clear; None without one
+    runner_up: Choice | None
+    lead: float | None  # the time of the runner-up over that of the choice, round by round; None without a runner-up
+    verdict: Verdict  # how sure the choice is
+    # whether the choice is clearly faster than native; None for native, and if native was not measured
+    beats_native: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How many times as long native takes: the geometric mean over the sizes of a range."""
+
+    factor: float  # its median over the rounds
+    low: float | None  # that of the round in which it is least; None if fewer than two rounds measured both
+    high: float | None  # that of the round in which it is most, likewise
+
+    @property
+    def exceeds_noise(self) -> bool:
+        """Whether every round shows a gain, and half the spread of the rounds, as a ratio, is smaller than it."""
+        if self.low is None or self.high is None:
+            return self.factor > 1
+        return self.low > 1 and self.high / self.low < self.factor**2
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedRange:
+    """A range of sizes with its choice."""
+
+    sizes: ChoiceRange  # the range
+    verdicts: tuple[SizeVerdict, ...]  # how sure the choice is at each measured size of the range
+    gain: Gain | None  # the gain over native; None for native itself, and where native was not measured
+
+    @property
+    def choice(self) -> Choice:
+        return self.sizes.choice
+
+    def count(self, *verdicts: Verdict) -> int:
+        """Return the number of sizes with one of ``verdicts``."""
+        return sum(each.verdict in verdicts for each in self.verdicts)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether another choice was measured at one of its sizes."""
+        return self.count("alone") < len(self.verdicts)
+
+    @property
+    def is_advice(self) -> bool:
+        """Whether people should use the choice: the one condition of every sentence that advises.
+
+        At half or more of the sizes with several choices it is clearly the fastest, or clearly faster than native; and
+        its gain over native, if it has one, exceeds the noise of the rounds.
+        """
+        compared = len(self.verdicts) - self.count("alone")
+        clear = sum(each.verdict == "clear" or bool(each.beats_native) for each in self.verdicts)
+        return 0 < compared <= 2 * clear and (self.gain is None or self.gain.exceeds_noise)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What to use in one setting."""
+
+    setting: Setting  # the setting; its ``in_place`` is None if one set of ranges serves both placements
+    measured: MeasuredSetting  # the measurements, of both placements in that case
+    ranges: tuple[RecommendedRange, ...]  # the ranges of sizes, ascending
+
+    @property
+    def has_one_buffer(self) -> bool:
+        """Whether only calls of the library were measured, whose one buffer serves both placements."""
+        calls = all(choice.algorithm == NATIVE for choice in self.choices) and not self.measured.auto
+        return calls and self.setting.in_place is True and collective(self.setting.collective).one_buffer
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        return tuple(self.measured.curves)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether several choices were measured at one size or more."""
+        return any(of_range.is_compared for of_range in self.ranges)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether a time has a 95 % interval: without any, nothing is clear."""
+        return any(time.has_interval for curve in self.measured.curves.values() for time in curve.values())
+
+    @property
+    def verdicts(self) -> dict[int, SizeVerdict]:
+        """How sure the choice is, by measured size in bytes."""
+        return {each.nbytes: each for of_range in self.ranges for each in of_range.verdicts}
+
+    @property
+    def named(self) -> frozenset[Choice | None]:
+        return frozenset(choice for each in self.verdicts.values() for choice in (each.choice, each.runner_up))
 
 
 def recommend(results: Results) -> tuple[Recommendation, ...]:
@@ -76,7 +178,6 @@ def _other_placement(setting: Setting) -> Setting:
 def _recommend(
     call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]]
 ) -> list[Recommendation]:
-    """Return one recommendation for both placements, or one for each."""
     measured = [MeasuredSetting.of(rows, conditions) for _, rows in placements]
     chosen = [choose_ranges(each) for each in measured]
     separate = [

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.measurement_quality import agreement_findings, convergence_findings, weakness_findings
 from hpccoll.analysis.round_comparison import clearly_faster
-from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.step_comparison import (
     StepComparison,
     algorithm_name,
@@ -28,6 +26,7 @@ from hpccoll.common.units import (
     format_size,
 )
 from hpccoll.store.call_key import CallKey
+from hpccoll.store.rows import RowKey
 from hpccoll.store.step_times import StepTimes
 
 NULL_SHARE = 0.02
@@ -51,7 +50,6 @@ def step_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
 
 
 def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each algorithm; only the first one names the workload."""
     about = each.model, ", ".join(each.details), each.shape
     mark = ("best" if each.clear else "a tie") if each.ranked else ""
     for row in each.rows:
@@ -64,26 +62,18 @@ def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
 
 
 def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return ""
-    return f"-{format_seconds(-seconds)}" if seconds < 0 else format_seconds(seconds)
+    return "" if seconds is None else format_seconds(seconds)
 
 
-def step_findings(group: ChartGroup) -> list[Finding]:
-    """Return the findings of a group of training steps; warnings come first."""
+def step_findings(group: ChartGroup) -> Iterator[Finding]:
+    """Yield the findings that only groups of training steps have."""
     compared = compare_steps((point.row for point in group.usable), group.machine_of_run)
-    steps = {id(point.row): point for point in group.usable}
-    findings = [
-        *_null_findings(compared),
-        *product_findings(compared, lambda row: steps[id(row)].step),
-        *_overlap_findings(compared),
-        *_bucket_findings(compared),
-        *_last_buckets(compared, steps),
-        *agreement_findings(group),
-        *weakness_findings(group),
-        *convergence_findings(group),
-    ]
-    return sorted(findings, key=lambda finding: finding.severity == "info")
+    steps = {point.row.key: point.step for point in group.usable}
+    yield from _null_findings(compared)
+    yield from product_findings(compared, steps.get)
+    yield from _overlap_findings(compared)
+    yield from _bucket_findings(compared)
+    yield from _last_buckets(compared, steps)
 
 
 def _without(each: StepComparison, key: str) -> CallKey:
@@ -170,10 +160,10 @@ def _limit(limit: int) -> str:
     return format_size(limit) if limit else "the default"
 
 
-def _last_buckets(compared: Sequence[StepComparison], steps: dict[int, SeriesPoint]) -> Iterator[Finding]:
+def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, StepTimes | None]) -> Iterator[Finding]:
     """Yield the last bucket of the first overlapped workload, if it is ready only after all computations."""
     for each in compared:
-        step = steps[id(each.rows[0])].step
+        step = steps[each.rows[0].key]
         if each.workload["overlap"] and step and (values := _last_bucket(step)):
             text = (
                 f"{each.model} on {each.shape}: the last of {values['buckets']} buckets, "
@@ -204,7 +194,6 @@ def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
 
 
 def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
-    """Yield what makes exposed times uncertain: no null step, one slower than its computation, or one too slow."""
     missing = [each for each in compared if all(row.exposed_s is None for row in each.rows)]
     if missing:
         yield warning(

@@ -1,5 +1,6 @@
 """The catalogue: which collectives, algorithms and parameters can be requested. It imports no MPI: login nodes plan."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -68,6 +69,9 @@ def check_job(job: Job) -> None:
     models_from_json(job.models)
     for case in job.cases:
         check_case(case)
+    for name, times in Counter(case.id for case in job.cases).items():
+        if times > 1:
+            raise BadInputError("case", name, f"each case once; the job has it {times} times")
 
 
 def check_case(case: Case) -> None:

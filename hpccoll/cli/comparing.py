@@ -88,8 +88,8 @@ def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: b
 
 
 def _make_reference(paths: list[Path], out: Path | None) -> int:
-    from hpccoll.analysis.compared_case import cases_of_rows
     from hpccoll.analysis.reference import make_reference, write_reference
+    from hpccoll.analysis.run_comparison import cases_of_rows
     from hpccoll.store.load_results import read_results
 
     if out is None or out.suffix != ".json":
@@ -100,7 +100,7 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
     made = make_reference(results)
     with writing(out):
         write_reference(made, out)
-    widths = sorted(case.high_s / (case.case.seconds or case.high_s) - 1 for case in made.cases)
+    widths = sorted(case.high_s / case.seconds - 1 for case in made.cases)
     typer.echo(
         f"{out}: {len(made.cases)} cases of {len(paths)} runs; a further run is expected within "
         f"{widths[len(widths) // 2]:.1%} (median of the cases; at most {widths[-1]:.1%})"

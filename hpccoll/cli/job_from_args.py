@@ -39,8 +39,8 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
 
 
 def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
-    from hpccoll.analysis.choice_table import load_table
-    from hpccoll.analysis.resolve_auto import check_table_given
+    from hpccoll.analysis.choice_table import check_table_given, load_table
+    from hpccoll.cases.catalogue import check_job
     from hpccoll.cases.product import count_cases, expand_cases
 
     aggregators = read_option("--aggregators", arguments.aggregators)
@@ -55,12 +55,14 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         raise UnusableError("options", f"{count} cases; a job has at most {MAX_CASES}")
     if arguments.executor not in (*EXECUTORS, None):
         raise BadInputError("--executor", arguments.executor, EXECUTORS)
-    return Job(
+    job = Job(
         name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
         **variant_settings(arguments), seed=read_option("--seed", arguments.seed), effort=_effort(arguments),
         table=table, executor=arguments.executor, models=request.models,
         cases=tuple(expand_cases(request, layout.workers)),
     )  # fmt: skip
+    check_job(job)
+    return job
 
 
 def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":

@@ -151,7 +151,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
     """Write predictions as a raw file or as a picture."""
     from hpccoll.model.best_choice import map_cells
     from hpccoll.model.prediction_file import raw_predictions
-    from hpccoll.render.prediction_chart import write_prediction_chart
+    from hpccoll.render.prediction_charts import write_prediction_chart
     from hpccoll.render.prediction_report import machine_lines
     from hpccoll.store.hdf5 import write_raw_file
 

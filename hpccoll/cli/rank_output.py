@@ -37,7 +37,7 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     answers, steps = Answers(recommendations), step_answers(results)
     answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
     compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    products = product_findings(compared, lambda row: results.step_times.get(row.key))
+    products = product_findings(compared, results.step_times.get)
     lines = (
         *answer_lines(answers), *map(str, steps), *(f"{each} {each.remedy}" for each in products),
         *unanswered_lines(results, answered), noise_sentence(results),

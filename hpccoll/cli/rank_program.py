@@ -29,7 +29,9 @@ from hpccoll.evidence.log_settings import (
     remove_old_logs,
 )
 from hpccoll.measure.mpi_startup import (
+    StopSignal,
     cancel_deadline,
+    check_launch,
     deadline,
     finalize_mpi,
     is_connected,
@@ -37,7 +39,6 @@ from hpccoll.measure.mpi_startup import (
     start_deadline,
     start_mpi,
 )
-from hpccoll.measure.stop_signal import StopSignal
 
 if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import ProbeResult
@@ -109,9 +110,9 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     stop = StopSignal()
     start_deadline()
     comm = start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
+    from hpccoll.measure.case_factory import preflight
     from hpccoll.measure.job_runner import JobRunner, Launch
-    from hpccoll.measure.preflight import preflight
-    from hpccoll.measure.ranks import Ranks, abort_job, check_launch, check_shape
+    from hpccoll.measure.ranks import Ranks, abort_job, check_shape
     from hpccoll.render.printed_table import PrintedTable
 
     table = PrintedTable()
@@ -127,7 +128,7 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: job_from_args(arguments, ranks.layout(0)))
         if not arguments.job:
-            preflight(comm, job, ranks.layout(job.aggregators))
+            preflight(ranks, job)
         if arguments.probe:
             return _probe(ranks, job, stop, arguments.probe)
         launch = Launch(

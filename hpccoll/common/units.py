@@ -148,7 +148,9 @@ def format_wait(seconds: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a duration with three significant digits: ``5.61 us``, ``12.8 ms``."""
+    """Format a duration or a difference with three significant digits: ``5.61 us``, ``-12.8 ms``."""
+    if seconds < 0:
+        return f"-{format_seconds(-seconds)}"
     scale, unit = _largest_unit(seconds, (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
     return f"{seconds / scale:.3g} {unit}"
 
@@ -159,8 +161,8 @@ def _largest_unit(value: float, *units: tuple[float, str]) -> tuple[float, str]:
 
 
 def format_interval(ends: tuple[float, float]) -> str:
-    """Return the ends of an interval of durations, which may be negative: ``5.61 us to 12.8 ms``."""
-    return " to ".join(f"-{format_seconds(-end)}" if end < 0 else format_seconds(end) for end in ends)
+    """Return the ends of an interval of durations: ``5.61 us to 12.8 ms``."""
+    return " to ".join(map(format_seconds, ends))
 
 
 def format_bit_rate(rate: float) -> str:

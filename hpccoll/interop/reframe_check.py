@@ -27,8 +27,8 @@ import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import run_after, run_before, sanity_function, variable
 
-from hpccoll.analysis.compared_case import ComparedCase, cases_of_rows
 from hpccoll.analysis.reference import ReferenceCase, read_reference
+from hpccoll.analysis.run_comparison import ComparedCase, cases_of_rows
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Results
 
@@ -69,7 +69,7 @@ class HpccollCheck(rfm.RunOnlyRegressionTest):
         """The cases of the reference by what was asked; empty without a reference."""
         if not self.reference_file:
             return {}
-        return {each.case.identity: each for each in read_reference(Path(self.reference_file)).cases}
+        return {each.identity: each for each in read_reference(Path(self.reference_file)).cases}
 
     @sanity_function
     def every_case_has_a_correct_result(self) -> bool:
@@ -77,7 +77,7 @@ class HpccollCheck(rfm.RunOnlyRegressionTest):
         gaps = [f"{gap.case}: {gap.status}: {gap.reason}" for gap in self.results.missing]
         gaps += [] if self.cases else ["the run has no case"]
         gaps += [
-            f"{each.case.label}: in the reference, not in the run"
+            f"{each.case}: in the reference, not in the run"
             for key, each in self.bounds.items()
             if key not in self.cases
         ]
@@ -95,6 +95,6 @@ class HpccollCheck(rfm.RunOnlyRegressionTest):
                 "*": {
                     case.case_id: (expected, None, max(self.bounds[key].high_s / expected - 1, self.tolerance), "s")
                     for key, case in timed.items()
-                    if key in self.bounds and (expected := self.bounds[key].case.seconds)
+                    if key in self.bounds and (expected := self.bounds[key].seconds)
                 }
             }

@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from mpi4py import MPI
 
-from hpccoll.analysis.choice_table import TuneTable
+from hpccoll.analysis.choice_table import TuneTable, resolve_auto
 from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
-from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.communicator_settings import min_nccl_version
@@ -92,12 +91,11 @@ class CaseFactory:
                     assumed = self.gpus.assumed(resolved)
                     return PreparedCase(comm, layout, resolved, gpu, self.settings, choice, assumed)
 
-            prepared = make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()
+            return make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()
         except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
             return SkippedCase(str(error))
         except NcclFailedError as error:
             return SkippedCase(str(error), "failed")
-        return SkippedCase(prepared) if isinstance(prepared, str) else prepared
 
     def _resolve(self, case: Case, layout: Layout) -> tuple[Case, str | None]:
         return resolve_auto(case, layout, self._table, self.job.variant, self._conditions(case))
@@ -193,7 +191,7 @@ class CaseFactory:
         self._mapped.close()
 
 
-def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Prepared | str:
+def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Prepared | SkippedCase:
     """Return the result of ``make``, or the reason if NCCL refuses its first call; all ranks call this together.
 
     NCCL decides by values that all ranks share, so that it refuses a call on all of them. The state of a communicator
@@ -208,7 +206,7 @@ def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Pr
     try:
         made = make()
     except NcclRefusedError as error:  # on all ranks
-        return f"{REFUSAL_PREFIX}: {error}"
+        return SkippedCase(f"{REFUSAL_PREFIX}: {error}")
     except NCCL_EXCEPTIONS as error:
         if isinstance(error, RuntimeError) and type(error).__name__ != "NcclError":  # CuPy's class, not imported here
             raise
@@ -219,8 +217,35 @@ def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Pr
     if made is not None:
         made.close()  # before the communicator, because NCCL waits for graphs that use it
     abort_world(comm)
-    for text in filter(None, errors):
-        if REFUSAL_PATTERN.search(text):
-            return f"{REFUSAL_PREFIX}: {text}"
-    raise_nccl_failure(errors, "fails")
-    return REFUSAL_PREFIX
+    refusal = next((text for text in errors if text and REFUSAL_PATTERN.search(text)), "")
+    if not refusal:
+        raise_nccl_failure(errors, "fails")
+    return SkippedCase(f"{REFUSAL_PREFIX}: {refusal}")
+
+
+def preflight(ranks: Ranks, job: Job) -> None:
+    """Check before the first case that some case can run and every node has memory for the largest one.
+
+    Raises:
+        BadInputError: on all ranks, if a node lacks memory, no case can run, or a name in a case is unknown.
+    """
+    layout, table = ranks.layout(job.aggregators), None if job.table is None else TuneTable.from_json(job.table)
+    reasons: dict[str | None, None] = {}
+    for case in job.cases:
+        facts = LaunchFacts(shape=job.shape(case), variant=job.variant, sets=job.sets)
+        try:
+            resolved, _ = resolve_auto(case, layout, table)
+            reasons[skip_reason(case, layout, facts, resolved)] = None
+        except BadInputError as error:
+            reasons[str(error)] = None
+    if all(reasons):
+        why = "; ".join(filter(None, reasons))
+        raise UnusableError("run", f"none of its {len(job.cases)} cases can run here: {why}")
+    failure, on_node = None, ranks.ranks_by_node[ranks.node_id]
+    try:
+        models = models_from_json(job.models)
+        check_memory(job.cases, job.ranks, on_node, available_memory(), aggregators=job.aggregators, models=models)
+    except BadInputError as error:
+        failure = error
+    for each in filter(None, ranks.comm.allgather(failure)):
+        raise each

@@ -1,16 +1,15 @@
 """The results of a job at rank 0: kept in the journal and written to the raw file, or only held in memory."""
 
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hpccoll.cases.case import PYTHON, Case, Job
+from hpccoll.cases.case import PYTHON, Job
 from hpccoll.common.errors import BadInputError
 from hpccoll.measure.round_order import Completed
 from hpccoll.store.job_identity import check_same_job
 from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
-from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
+from hpccoll.store.raw_results import Failure, RawResults
 
 MAX_DAMAGE_LINES = 5
 """The maximum number of damaged lines of a journal that are printed when a job is resumed."""
@@ -58,6 +57,11 @@ class JobResults:
             print(f"# {error}; its journal is read instead", flush=True)
             return None
 
+    @property
+    def records(self) -> Journal | RawResults:
+        """What attempts, starts and outcomes of cases are added to: the journal, or results that are only in memory."""
+        return self._journal or self.raw
+
     def requested_executor(self) -> str | None:
         """Return the executor of the job; if it names none, that of its earlier launches, because rounds are joined.
 
@@ -66,22 +70,6 @@ class JobResults:
         earlier = (attempt.provenance.get("executor", PYTHON) for attempt, outcomes in self.raw.attempts if outcomes)
         executor = self.job.executor or next(earlier, None)
         return None if executor is None else str(executor)
-
-    def begin(self, attempt: Attempt) -> None:
-        if self._journal:
-            self._journal.begin(attempt)
-        else:
-            self.raw.attempts.append((attempt, []))
-
-    def start(self, case: Case) -> None:
-        if self._journal:
-            self._journal.start(case)
-
-    def record(self, outcome: Outcome) -> None:
-        (self._journal or self.raw).record(outcome)
-
-    def add_provenance(self, more: Mapping[str, object]) -> None:
-        (self._journal or self.raw).add_provenance(more)
 
     def finish(self, stop_signal: int = 0, loss: tuple[str, int] | None = None) -> None:
         """Record why measurements are left, if any are, and write the raw file.

@@ -16,7 +16,7 @@ from hpccoll.measure.job_results import JobResults
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, print_of_rank
 from hpccoll.measure.recovery import ExcludedError, RankGroup
-from hpccoll.measure.round_order import Completed, check_cases, job_for_remaining_ranks, rounds_left
+from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, rounds_left
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.store.host_load import KEY as LOAD
@@ -70,7 +70,6 @@ class JobRunner:
         Raises:
             BadInputError: on all ranks, if the job cannot be run as requested; no result is lost.
         """
-        check_cases(self.job)
         group, launch, shape = self.group, self.launch, self.group.shape
         if shape not in self.job.shapes:
             planned = " or ".join(shape.text for shape in self.job.shapes)
@@ -109,13 +108,13 @@ class JobRunner:
             load = LoadRecorder(self.group.ranks.comm, attempt)
             attempt = replace(attempt, provenance={**attempt.provenance, LOAD: load.gather_start()})
             if self.me == 0:
-                self.results.begin(attempt)
+                self.results.records.begin(attempt)
             self.runner = AttemptRunner(self.group, job, attempt, of_all_ranks, self.progress, options)
             all_right &= self._run_rounds(self.runner, left)
             if not self.runner.ranks_lost:
                 used = {LOAD: load.gather_end()}  # what else used the hosts
                 if self.me == 0:
-                    self.results.add_provenance(used)
+                    self.results.records.add_provenance(used)
                 self.runner.close()
                 break
             earlier = self.group.ranks.run_at_root(lambda: Completed.of(self.results.raw))
@@ -165,10 +164,10 @@ class JobRunner:
     def _run_round(self, runner: AttemptRunner, case: Case, number: int) -> Outcome:
         self.progress.case, self.progress.iteration = case.id, 0
         if self.me == 0:
-            self.results.start(case)
+            self.results.records.start(case)
         outcome = runner.run_round(case, number)
         if self.me == 0:
-            self.results.record(outcome)
+            self.results.records.record(outcome)
         return outcome
 
     def _finish(self) -> None:

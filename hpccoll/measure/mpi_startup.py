@@ -1,4 +1,4 @@
-"""Start and end of MPI on a rank, each with a deadline."""
+"""Start and end of MPI on a rank, each with a deadline, and the signals that request its end."""
 
 import atexit
 import faulthandler
@@ -24,6 +24,7 @@ from hpccoll.host.cpu_and_memory import (
     testbed_facts,
     usable_cpus,
 )
+from hpccoll.host.mpi_library import mpi_library
 from hpccoll.measure.pmi_relay import shorten_values
 
 if TYPE_CHECKING:
@@ -46,8 +47,12 @@ MPI4PY_VALUES = {
 RANKS_OF_NODE_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 """The variables in which launchers give the number of ranks on this node: those of MPICH, Open MPI and srun. That of
 srun may be a list such as ``2(x3),1``, which begins with the number of the first node."""
-RANKS_VARIABLES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-"""The variables in which launchers give the number of all ranks."""
+LAUNCHERS = {
+    "PMI_SIZE": "mpiexec of MPICH",
+    "OMPI_COMM_WORLD_SIZE": "mpirun of Open MPI",
+    "SLURM_STEP_NUM_TASKS": "srun",
+}
+"""The variables in which launchers give the number of all ranks that they started."""
 
 STDERR = 2
 
@@ -81,14 +86,32 @@ def deadline() -> Iterator[None]:
         cancel_deadline()
 
 
-@contextmanager
-def without_deadline() -> Iterator[None]:
-    """Suspend the deadline for a section that a watchdog supervises."""
-    cancel_deadline()
-    try:
-        yield
-    finally:
-        start_deadline()
+class StopSignal:
+    """Keeps the first signal that requests an end; the current round of a case is finished before.
+
+    With ``sbatch --signal=USR1@60`` Slurm sends SIGUSR1 60 s before the time limit. On Ctrl-C the launcher sends SIGINT
+    (srun with -X).
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+        signal.signal(signal.SIGUSR1, self._record)  # before MPI starts: the default action ends this process
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Treat SIGINT as a stop signal while measuring, without the deadline: a watchdog supervises this section."""
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._record)
+        try:
+            cancel_deadline()
+            yield
+        finally:
+            start_deadline()
+            signal.signal(signal.SIGINT, before)
+
+    def _record(self, number: int, _frame: object) -> None:
+        self.signal = self.signal or number
 
 
 def default_thread_level(device: str) -> str:
@@ -98,16 +121,9 @@ def default_thread_level(device: str) -> str:
     ranks. With ``funneled`` MPICH takes half as long for small messages as with ``multiple``. But its blocking calls
     then never yield: with four ranks on two cores an all-reduce of 8 bytes took 7.9 ms, and 0.02 ms with ``multiple``.
     """
-    oversubscribed = _ranks_on_these_cpus() > usable_cpus()
-    return "multiple" if device == "cuda" or oversubscribed else "funneled"
-
-
-def _ranks_on_these_cpus() -> int:
-    """Return the number of ranks that the launcher started on the CPUs of this node, 1 if it does not say.
-
-    All hosts of a testbed share the CPUs of one machine.
-    """
-    return _count_ranks(RANKS_OF_NODE_VARIABLES if testbed_facts() is None else RANKS_VARIABLES)
+    # All hosts of a testbed share the CPUs of one machine.
+    ranks = _count_ranks(RANKS_OF_NODE_VARIABLES if testbed_facts() is None else LAUNCHERS)
+    return "multiple" if device == "cuda" or ranks > usable_cpus() else "funneled"
 
 
 def _count_ranks(names: Iterable[str]) -> int:
@@ -157,6 +173,24 @@ def start_mpi(device: str) -> "MPI.Intracomm":
         MPI.Init_thread(getattr(MPI, f"THREAD_{level.upper()}"))
         atexit.register(_start_finalize_alarm)
     return MPI.COMM_WORLD
+
+
+def check_launch(comm: "MPI.Intracomm") -> None:
+    """Check that the launcher and the MPI library agree on the number of ranks.
+
+    Raises:
+        UnusableError: if a rank is alone in MPI_COMM_WORLD although the launcher started several.
+    """
+    for variable, launcher in LAUNCHERS.items():
+        started = os.environ.get(variable, "1")
+        if started.isdigit() and int(started) > 1 and comm.size == 1:
+            library = mpi_library()
+            remedy = f"use the launcher of {library['version']} ({library['path']})"
+            raise UnusableError(
+                "launcher",
+                f"{launcher} started {started} ranks, but MPI_COMM_WORLD has one rank; {remedy}, "
+                "or on Slurm an --mpi type that the library supports (srun --mpi=list)",
+            )
 
 
 def _warn_of_shared_memory() -> None:

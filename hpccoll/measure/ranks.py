@@ -20,7 +20,6 @@ from hpccoll.cases.case import Shape
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.terminal import OutputError
 from hpccoll.common.units import format_count
-from hpccoll.host.mpi_library import mpi_library
 from hpccoll.host.process_facts import boot_id, node_name, rack_name
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering
@@ -28,13 +27,6 @@ from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.raw_results import Attempt
 
 Answer = TypeVar("Answer")
-
-LAUNCHERS = {
-    "PMI_SIZE": "mpiexec of MPICH",
-    "OMPI_COMM_WORLD_SIZE": "mpirun of Open MPI",
-    "SLURM_STEP_NUM_TASKS": "srun",
-}
-"""The environment variables in which launchers give the number of ranks that they started."""
 
 PAUSE_S = 0.001
 """The seconds between two looks for the end of what rank 0 does alone."""
@@ -184,24 +176,6 @@ def _unread(stream: int) -> int:
         return 0
     (unread,) = struct.unpack("i", fcntl.ioctl(stream, termios.FIONREAD, bytes(4)))
     return int(unread)
-
-
-def check_launch(comm: MPI.Intracomm) -> None:
-    """Check that the launcher and the MPI library agree on the number of ranks.
-
-    Raises:
-        UnusableError: if a rank is alone in MPI_COMM_WORLD although the launcher started several.
-    """
-    for variable, launcher in LAUNCHERS.items():
-        started = os.environ.get(variable, "1")
-        if started.isdigit() and int(started) > 1 and comm.size == 1:
-            library = mpi_library()
-            remedy = f"use the launcher of {library['version']} ({library['path']})"
-            raise UnusableError(
-                "launcher",
-                f"{launcher} started {started} ranks, but MPI_COMM_WORLD has one rank; {remedy}, "
-                "or on Slurm an --mpi type that the library supports (srun --mpi=list)",
-            )
 
 
 def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:

@@ -1,28 +1,13 @@
 """The order of measurements: which rounds of which cases are left in a launch, in randomised blocks."""
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from hpccoll.cases.case import Case, Job, Shape
-from hpccoll.cases.catalogue import check_case
-from hpccoll.common.errors import BadInputError
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.raw_results import RawResults
-
-
-def check_cases(job: Job) -> None:
-    """Check that every case is valid and occurs once.
-
-    Raises:
-        BadInputError: names the case or its invalid value.
-    """
-    for case in job.cases:
-        check_case(case)
-    for name, times in Counter(case.id for case in job.cases).items():
-        if times > 1:
-            raise BadInputError("case", name, f"each case once; the job has it {times} times")
 
 
 @dataclass(frozen=True, slots=True)

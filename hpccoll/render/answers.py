@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import geometric_mean
 
-from hpccoll.analysis.recommendation import Recommendation, RecommendedRange
-from hpccoll.analysis.recommendations import lone_rank_reason
+from hpccoll.analysis.recommendations import Recommendation, RecommendedRange, lone_rank_reason
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import LEAST_ITERATIONS, SINGLE
 from hpccoll.common.text import Finding, first_few, in_brackets, info, join_words

@@ -9,33 +9,27 @@ from altair.utils.schemapi import debug_mode
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.rank_pairs import curve_points, map_sizes
-from hpccoll.analysis.recommendation import Recommendation, measured_call
+from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
-from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
-from hpccoll.render import chart_base
+from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
 from hpccoll.render.chart_panels import (
     chart_record,
     curves_over_ranks,
     curves_over_size,
-    expected_lines,
     interval_label,
-    panels_of_collectives,
     predicted_records,
-    unity_rule,
-    wire_rule,
 )
 from hpccoll.render.choice_map import choice_map
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
 from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
-from hpccoll.render.step_charts import share_against_ranks, time_against_bucket
-from hpccoll.render.step_timeline_chart import step_timeline_chart
+from hpccoll.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +81,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
         for p, ends in curve_points(group)
     ]
     data += predicted_records(group, median_seconds, lambda p: p.row.interval)
-    return curves_over_size(group, data, chart_base.time_axis, expected_lines if group.modelled else None)
+    return curves_over_size(group, data, chart_base.time_axis, chart_panels.expected_lines if group.modelled else None)
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
@@ -110,7 +104,7 @@ def busbw_against_size(group: ChartGroup) -> Chart | None:
     ]
     data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
     calibrated = any(d.get("wire") for d in data)
-    return curves_over_size(group, data, chart_base.rate_axis, wire_rule if calibrated else None)
+    return curves_over_size(group, data, chart_base.rate_axis, chart_panels.wire_rule if calibrated else None)
 
 
 def sent_against_size(group: ChartGroup) -> Chart | None:
@@ -122,7 +116,7 @@ def sent_against_size(group: ChartGroup) -> Chart | None:
         for p in best_placements(group.points)
         if (sent := in_units_of_size(p.row, p.row.worker_sent_measured))
     ]
-    return curves_over_size(group, data, chart_base.sent_axis, expected_lines)
+    return curves_over_size(group, data, chart_base.sent_axis, chart_panels.expected_lines)
 
 
 def time_against_ranks(group: ChartGroup) -> Chart | None:
@@ -139,12 +133,14 @@ def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
 def speedup_against_size(group: ChartGroup) -> Chart | None:
     if not group.has_size or group.many_pairs:
         return None
-    return curves_over_size(group, _speedup_records(group), chart_base.ratio_axis, unity_rule)
+    return curves_over_size(group, _speedup_records(group), chart_base.ratio_axis, chart_panels.unity_rule)
 
 
 def speedups_of_collectives(group: ChartGroup) -> Chart | None:
     """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
-    return panels_of_collectives(group, _speedup_records(group), chart_base.ratio_axis, unity_rule)
+    return chart_panels.panels_of_collectives(
+        group, _speedup_records(group), chart_base.ratio_axis, chart_panels.unity_rule
+    )
 
 
 def _speedup_records(group: ChartGroup) -> list[ChartRecord]:
@@ -162,7 +158,7 @@ def busbw_of_collectives(group: ChartGroup) -> Chart | None:
         for point in group.points
         if (busbw := point.row.busbw_Bps)
     ]
-    return panels_of_collectives(group, data, chart_base.rate_axis)
+    return chart_panels.panels_of_collectives(group, data, chart_base.rate_axis)
 
 
 def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
@@ -184,24 +180,17 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
     If the choices serve both placements, the points in place are.
     """
     setting = recommendation.setting
-    verdicts = recommendation.verdicts.values()
-    named = {choice for each in verdicts for choice in (each.choice, each.runner_up)}
-    choice = Choice.of(point.row)
-    if not choice.is_native and choice not in named:
-        return False
     row, in_place = point.row, True if setting.in_place is None else setting.in_place
     placed = row.in_place == in_place or not placement_label(row)
-    return placed and measured_call(row) in recommendation.calls
+    choice = recommendation.measured.rows.get(row.key)
+    return placed and choice is not None and (choice.is_native or choice in recommendation.named)
 
 
 def port_bytes_chart(group: ChartGroup) -> Chart | None:
     """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
-
-    def panel_title(point: SeriesPoint) -> str:
-        return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
-
     data = [
-        chart_record(group, point, sent) | {"port": port, "panel": panel_title(point), "part": f"{share:.1%}"}
+        chart_record(group, point, sent)
+        | {"port": port, "panel": group.shape_and_machine(point), "part": f"{share:.1%}"}
         for point in largest_points(group)
         for port, nbytes in point.row.port_sent.items()
         if (sent := in_units_of_size(point.row, nbytes)) is not None

@@ -6,7 +6,7 @@ from dataclasses import replace
 import altair as alt
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.recommendation import Recommendation, SizeVerdict
+from hpccoll.analysis.recommendations import Recommendation, SizeVerdict
 from hpccoll.common.units import format_seconds
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import Chart, ChartRecord, choice_cells, distinct, facet_chart, present

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.compact_host_names import jobs_and_hosts
 from hpccoll.analysis.series_comparisons import mixed_hosts
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import EMULATIONS
 from hpccoll.store.call_key import root_rank
+from hpccoll.store.host_names import jobs_and_hosts
 
 COLLECTIVE_DESCRIPTIONS = {
     "all_reduce": "Every rank ends with the reduction of the buffers of all ranks. S is one buffer.",

@@ -1,11 +1,12 @@
 """The dry run of a training step: the tensors, buckets and operations of a workload, as JSON and as text."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from hpccoll.common.errors import abbreviate
+from hpccoll.common.text import Columns, table_lines, table_of
 from hpccoll.common.units import format_count
 from hpccoll.schedule import itemsize
 from hpccoll.training.buckets import bucket_bytes
@@ -90,16 +91,17 @@ def _model_lines(model: ModelShape, dtype: str) -> Iterator[str]:
     flops = model.forward_flops
     yield f"FLOPs of {model.sample}: {flops:.3g} forward, {BACKWARD_OVER_FORWARD * flops:.3g} backward"
     yield ""
-    yield f"{'modules':<28}{'number':>8}{'tensors':>9}{'elements':>18}{'forward FLOPs':>15}"
     by_name = groupby(model.modules, lambda module: module.name.partition(".")[0])
-    yield from _shortened([_modules_line(name, [*each]) for name, each in by_name])
+    yield from _shortened(table_lines(*table_of(_MODULES, ((name, [*each]) for name, each in by_name)), indent=""))
 
 
-def _modules_line(name: str, modules: Sequence[Module]) -> str:
-    tensors = [tensor for module in modules for tensor in module.tensors]
-    elements = sum(tensor.elements for tensor in tensors)
-    flops = sum(module.forward_flops for module in modules)
-    return f"{abbreviate(name, 26):<28}{len(modules):>8}{len(tensors):>9}{elements:>18,}{flops:>15.3g}"
+_MODULES: Columns[tuple[str, Sequence[Module]]] = (
+    ("modules", lambda of: abbreviate(of[0], 26)),
+    ("number", lambda of: len(of[1])),
+    ("tensors", lambda of: sum(len(module.tensors) for module in of[1])),
+    ("elements", lambda of: f"{sum(tensor.elements for module in of[1] for tensor in module.tensors):,}"),
+    ("forward FLOPs", lambda of: f"{sum(module.forward_flops for module in of[1]):.3g}"),
+)
 
 
 def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dtype: str) -> Iterator[str]:
@@ -107,8 +109,15 @@ def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dty
     rule = "one for each block" if parallelism.by_block else f"rule {parallelism.buckets.framework}"
     yield f"buckets of gradients ({rule}), in the order of their collectives"
     if len(programs) == 1:
-        yield f"{'':<24}{'group':<16}{'tensors':>7}{'bytes':>18}  first and last tensor"
-        yield from _shortened([_bucket_line(bucket, dtype) for bucket in programs[0].buckets])
+        columns: Columns[GradientBucket] = (
+            ("", lambda each: abbreviate(each.label, 22)),
+            ("group", lambda each: each.axis),
+            ("tensors", lambda each: len(each.tensors)),
+            ("bytes", lambda each: f"{bucket_bytes(each.tensors, itemsize(dtype)):,}"),
+            ("first and last tensor", lambda each: " ... ".join(dict.fromkeys(
+                each.tensors[end].name for end in (0, -1)))),
+        )  # fmt: skip
+        yield from _shortened(table_lines(*table_of(columns, programs[0].buckets), indent=""))
         return
     lines = [
         (f"{format_count(len(sizes), 'bucket')}, {sum(sizes):,} bytes, the largest {max(sizes, default=0):,}",)
@@ -118,17 +127,9 @@ def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dty
         yield f"{stages}: {line}"
 
 
-def _bucket_line(bucket: GradientBucket, dtype: str) -> str:
-    first, last = bucket.tensors[0].name, bucket.tensors[-1].name
-    nbytes = bucket_bytes(bucket.tensors, itemsize(dtype))
-    names = f"{first}{f' ... {last}' * (first != last)}"
-    return f"{abbreviate(bucket.label, 22):<24}{bucket.axis:<16}{len(bucket.tensors):>7}{nbytes:>18,}  {names}"
-
-
 def _operation_lines(programs: Sequence[StepProgram], parallelism: Parallelism) -> Iterator[str]:
     ranks = format_count(parallelism.mesh.ranks, "rank")
     yield f"operations of a step on {ranks}, {parallelism.mesh.text}, by phase and group"
-    yield f"{'phase':<10}{'group':<16}{'ranks':>7}  {'collective':<16}{'dtype':<10}{'calls':>7}{'bytes':>20}  of a call"
     for stages, lines in _alike([tuple(_program_lines(program, parallelism)) for program in programs]):
         if len(programs) > 1:
             yield f"{stages}:"
@@ -143,11 +144,19 @@ def _program_lines(program: StepProgram, parallelism: Parallelism) -> Iterator[s
         name = "receive" if each.receives else ("send" if each.sends else each.collective)
         key = each.phase, each.axis, str(_group_ranks(each, parallelism)), name, each.dtype
         calls.setdefault(key, Counter())[each.nbytes] += 1
-    for (phase, axis, size, name, dtype), sizes in calls.items():
-        total = sum(nbytes * number for nbytes, number in sizes.items())
-        least, most = min(sizes), max(sizes)
-        each_call = f"{least:,}{f' to {most:,}' * (least < most)}"
-        yield f"{phase:<10}{axis:<16}{size:>7}  {name:<16}{dtype:<10}{sizes.total():>7}{total:>20,}  {each_call}"
+    yield from table_lines(*table_of(_CALLS, calls.items()), indent="")
+
+
+_CALLS: Columns[tuple[tuple[str, ...], Counter[int]]] = (
+    ("phase", lambda call: call[0][0]),
+    ("group", lambda call: call[0][1]),
+    ("ranks", lambda call: call[0][2]),
+    ("collective", lambda call: call[0][3]),
+    ("dtype", lambda call: call[0][4]),
+    ("calls", lambda call: call[1].total()),
+    ("bytes", lambda call: f"{sum(nbytes * number for nbytes, number in call[1].items()):,}"),
+    ("of a call", lambda call: " to ".join(dict.fromkeys(f"{end(call[1]):,}" for end in (min, max)))),
+)
 
 
 def _alike(of_stages: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -159,12 +168,10 @@ def _alike(of_stages: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[st
         first = last + 1
 
 
-def _shortened(rows: Sequence[str]) -> Iterator[str]:
-    """Yield the rows of a table; of a long one its beginning, how many are left out, and its end."""
-    if len(rows) <= MAX_ROWS:
-        yield from rows
-        return
-    end = MAX_ROWS // 3
-    yield from rows[: MAX_ROWS - end]
-    yield f"... {len(rows) - MAX_ROWS} more ..."
-    yield from rows[-end:]
+def _shortened(table: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a table; of a long one its beginning, how many rows are left out, and its end."""
+    head, *rows = table
+    if left_out := max(0, len(rows) - MAX_ROWS):
+        end = MAX_ROWS // 3
+        rows[MAX_ROWS - end : -end] = [f"... {left_out} more ..."]
+    yield from (head, *rows)

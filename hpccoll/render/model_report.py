@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from hpccoll.common.text import table_lines
+from hpccoll.common.text import Columns, table_lines, table_of
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
 from hpccoll.model.expectations import Expectation
 from hpccoll.model.fit import MIN_SIZES
@@ -58,14 +58,19 @@ def _error_lines(model: RunModel) -> Iterator[str]:
     for one in held_out:
         algorithm = one.observation.algorithm.name if one.observation.algorithm else ""
         groups[f"{one.observation.collective} {algorithm}"].append(one)
-    rows = (
-        (name, of.cases, f"{of.center:.2f}", f"{of.typical:.1%}", f"{of.large:.1%}")
-        for name, each in groups.items()
-        if (of := Errors.of(each))
-    )
-    yield from table_lines(("", "cases", "measured/predicted", "error", "90th %"), rows)
+    of_groups = ((name, of) for name, each in groups.items() if (of := Errors.of(each)))
+    yield from table_lines(*table_of(_ERRORS, of_groups))
     if regret := Regret.of(held_out):
         yield regret.text
+
+
+_ERRORS: Columns[tuple[str, Errors]] = (
+    ("", lambda of: of[0]),
+    ("cases", lambda of: of[1].cases),
+    ("measured/predicted", lambda of: f"{of[1].center:.2f}"),
+    ("error", lambda of: f"{of[1].typical:.1%}"),
+    ("90th %", lambda of: f"{of[1].large:.1%}"),
+)
 
 
 def _parameter_lines(machine: MachineFile) -> Iterator[str]:

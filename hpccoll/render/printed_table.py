@@ -10,11 +10,11 @@ that have the same reason share a line.
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hpccoll.analysis.recommendation import SizeVerdict
+from hpccoll.analysis.recommendations import SizeVerdict
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.common.terminal import show_status
@@ -33,14 +33,6 @@ CLEAR, UNCLEAR = "*", "~"
 
 MAX_SILENCE_S = 30.0
 """Seconds without a line after which a log has a line about the progress."""
-
-_COLUMNS = (
-    ("size", "", 8), ("place", "", 5), ("time", "(us)", 8), ("+-", "(%)", 5), ("p99", "(us)", 8),
-    ("algbw", "(GB/s)", 8), ("busbw", "(GB/s)", 8), ("#wrong", "", 6),
-)  # fmt: skip
-"""The columns of all rows after the name: heading, unit and width. With names of 18 characters a line has 100."""
-_ITERATIONS, _ROUND_SPREAD, _BEST = ("iters", "", 5), ("rounds", "(%)", 6), ("best", "", 4)
-"""The columns of the table at the end only; that of the rounds is left out if there is one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +58,27 @@ class _TableRow:
         return None if r.status == "ok" or self.incomplete else f"{r.status}: {r.reason}"
 
 
-def _cells(r: Row) -> tuple[str, ...]:
-    """Return the cells of a row with a time, in the order of ``_COLUMNS``."""
-    assert r.median_s is not None and r.p99_s is not None  # noqa: S101, PT018 - with a time
-    interval = "-"
-    if r.median_s and r.interval:
-        interval = _per_cent((r.interval[1] - r.interval[0]) / 2 / r.median_s)
-    bandwidths = ("-" if rate is None else _gigabytes(rate) for rate in (r.algbw_Bps, r.busbw_Bps))
-    wrong = "-" if r.wrong is None else str(r.wrong)
-    return format_size(r.bytes), _placement(r), _us(r.median_s), interval, _us(r.p99_s), *bandwidths, wrong
-
-
 def _us(seconds: float) -> str:
     """Return a time in microseconds, with at least three significant digits."""
     return format_number(seconds * 1e6, 2 if seconds < 0.1 else 0)
 
 
-def _gigabytes(rate: float) -> str:
+def _gigabytes(rate: float | None) -> str:
     """Return a bandwidth in GB/s, with at least three significant digits."""
+    if rate is None:
+        return "-"
     return f"{rate / 1e9:.3f}" if rate >= 1e8 else f"{rate / 1e9:.3g}"
 
 
 def _per_cent(part: float) -> str:
     return f"{part * 100:.1f}" if part < 1 else f"{part * 100:.0f}"
+
+
+def _half_interval(r: Row) -> str:
+    """Return half the 95 % interval, in per cent of the median."""
+    if not r.median_s or r.ci_high_s is None or r.ci_low_s is None:
+        return "-"
+    return _per_cent((r.ci_high_s - r.ci_low_s) / 2 / r.median_s)
 
 
 def _round_spread(r: Row) -> str:
@@ -104,6 +94,29 @@ def _executed(r: Row) -> str:
 
 def _placement(r: Row) -> str:
     return "in" if r.in_place else "out"
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column after the name: rows are printed as they are measured, so that its width is known before its cells."""
+
+    heading: str
+    unit: str
+    width: int
+    cell: Callable[[Row], str]
+
+
+_COLUMNS = (
+    _Column("size", "", 8, lambda r: format_size(r.bytes)),
+    _Column("place", "", 5, _placement),
+    _Column("time", "(us)", 8, lambda r: _us(r.median_s or 0.0)),
+    _Column("+-", "(%)", 5, _half_interval),
+    _Column("p99", "(us)", 8, lambda r: _us(r.p99_s or 0.0)),
+    _Column("algbw", "(GB/s)", 8, lambda r: _gigabytes(r.algbw_Bps)),
+    _Column("busbw", "(GB/s)", 8, lambda r: _gigabytes(r.busbw_Bps)),
+    _Column("#wrong", "", 6, lambda r: "-" if r.wrong is None else str(r.wrong)),
+)
+"""The columns of all rows with a time. With names of 18 characters a line has 100."""
 
 
 def _coordinates(case: Case) -> dict[str, str]:
@@ -196,30 +209,25 @@ class PrintedTable:
         rows = [row for row in (self._row(job, history) for history in histories) if row.ranks in self._shapes]
         if not rows:
             return
-        last = [_ROUND_SPREAD] if job.effort.rounds > 1 else []
+        more = [_Column("iters", "", 5, lambda r: str(r.iterations))]
+        more += [_Column("rounds", "(%)", 6, _round_spread)] if job.effort.rounds > 1 else []
         if executed := max(len(_executed(row.result)) for row in rows):
-            last.append(("executed", "", max(executed, len("executed"))))
-        last += [_BEST] if verdicts else []
-        columns = (*_COLUMNS, _ITERATIONS, *last)
+            more.append(_Column("executed", "", max(executed, len("executed")), _executed))
+        more += [_Column("best", "", 4, lambda r: _mark(r, verdicts))] if verdicts else []
         rounds = "in every round " if job.effort.rounds > 1 else ""
         best = f" best: {CLEAR} {rounds}below the 95 % interval of each other; {UNCLEAR} chosen, and not clearly faster"
         print(f"#\n#{best}" if verdicts else "#")
-        print("\n".join(self._headings(columns)))
+        print("\n".join(self._headings((*_COLUMNS, *more))))
         for shape in self._shapes:
             if shape != next(iter(self._shapes)):
                 print(f"# {shape}")
             of_shape = [row for row in rows if row.ranks == shape]
-            print("\n".join([*self._compared(of_shape, columns, verdicts), *self._failures(of_shape)]))
+            print("\n".join([*self._compared(of_shape, more), *self._failures(of_shape)]))
         if partial := sum(row.incomplete for row in rows):
             print(f"# {format_count(partial, 'case')} with fewer than {job.effort.rounds} rounds: the run ended before")
         sys.stdout.flush()
 
-    def _compared(
-        self,
-        rows: Iterable[_TableRow],
-        columns: Sequence[tuple[str, str, int]],
-        verdicts: Mapping[tuple[Setting, int], SizeVerdict],
-    ) -> Iterator[str]:
+    def _compared(self, rows: Iterable[_TableRow], more: Sequence[_Column]) -> Iterator[str]:
         """Yield the lines of the rows with numbers, call by call, with a line between calls of several rows."""
         calls: dict[tuple[int, int], list[_TableRow]] = defaultdict(list)
         for row in rows:
@@ -230,11 +238,7 @@ class PrintedTable:
             if several and number:
                 yield "#"
             for row in sorted(calls[call], key=lambda row: (row.series, row.result.in_place)):
-                more = {
-                    "iters": str(row.result.iterations), "rounds": _round_spread(row.result),
-                    "executed": _executed(row.result), "best": _mark(row.result, verdicts),
-                }  # fmt: skip
-                yield from self._lines(row, [(more[name], width) for name, _, width in columns[len(_COLUMNS) :]])
+                yield from self._lines(row, more)
 
     def _failures(self, rows: Iterable[_TableRow]) -> Iterator[str]:
         """Yield the lines of the rows without numbers, one for those of a series that have the same reason."""
@@ -248,24 +252,22 @@ class PrintedTable:
             which = _placement(group[0].result) if len(group) == 1 else f"{len(group)} cases"
             yield f"{name:>{self._width}} {ends:>8} {which} {failure}"
 
-    def _lines(self, row: _TableRow, more: Iterable[tuple[str, int]] = ()) -> list[str]:
-        """Return the line of a case, with more cells and widths, and a line with its reason if its status is not ok."""
+    def _lines(self, row: _TableRow, more: Sequence[_Column] = ()) -> list[str]:
+        """Return the line of a case, with more columns, and a line with its reason if its status is not ok."""
         r, name = row.result, f"{row.name:>{self._width}}"
         place = f"{name} {format_size(r.bytes):>8} {_placement(r)}"
         if row.failure:
             return [f"{place} {row.failure}"]
-        widths = (width for _, _, width in _COLUMNS)
-        cells = [*zip(_cells(r), widths, strict=True), *more]
-        line = " ".join([name, *(f"{cell:>{width}}" for cell, width in cells)])
+        line = " ".join([name, *(f"{column.cell(r):>{column.width}}" for column in (*_COLUMNS, *more))])
         executed = f"  {_executed(r)}" if not more and _executed(r) else ""
         return [line.rstrip() + executed, *([f"{place} {row.remark}"] if row.remark else [])]
 
-    def _headings(self, columns: Iterable[tuple[str, str, int]]) -> list[str]:
+    def _headings(self, columns: Sequence[_Column]) -> list[str]:
         """Return the line of headings and that of units; comments, as long as the rows."""
-        columns = [("algorithm", "", self._width), *columns]
-        lines = [" ".join(f"{text:>{width}}" for text, width in part) for part in (
-            [(heading, width) for heading, _, width in columns], [(unit, width) for _, unit, width in columns],
-        )]  # fmt: skip
+        lines = (
+            " ".join([f"{'algorithm':>{self._width}}", *(f"{column.heading:>{column.width}}" for column in columns)]),
+            " ".join([" " * self._width, *(f"{column.unit:>{column.width}}" for column in columns)]),
+        )
         return [f"#{line[1:]}".rstrip() for line in lines]
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:

@@ -1,28 +1,59 @@
-"""Write the report: the page and a picture file of each chart."""
+"""The report: one HTML page that opens offline, from its template ``report.html``, and a picture file of each chart."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup, chart_groups
+from hpccoll.analysis.group_findings import group_findings
+from hpccoll.analysis.library_evidence import library_facts
+from hpccoll.analysis.mapping_comparison import mapping_table
+from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.sent_bytes import sent_bytes_table
+from hpccoll.analysis.step_findings import step_table
+from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
+from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.terminal import printable
+from hpccoll.common.units import format_count
+from hpccoll.render.answer_section import answer_section, answer_table
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import write_picture
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
-from hpccoll.render.html_page import ReportChart, render_page
+from hpccoll.render.definitions import DEFINITIONS, OVERVIEW, describe_collective, heading_lines, heading_of
+from hpccoll.render.measured_summary import measured_heading, measured_summary
+from hpccoll.render.other_programs import other_programs
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
+from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.report_columns import rows_table
+from hpccoll.render.terminal_summary import case_counts
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.store.rows import Results
+from hpccoll.store.rows import Gap, Results, Run
+
+
+@dataclass(frozen=True, slots=True)
+class ReportChart:
+    """A chart of one group in the report; ``files`` is the relative path of its pictures without the suffix."""
+
+    title: str
+    caption: str
+    group: ChartGroup
+    specification: Mapping[str, object]
+    files: str
+
+    @property
+    def name(self) -> str:
+        return self.files.rpartition("/")[2]
 
 
 def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] = ()) -> Path:
     """Write ``index.html`` and ``charts/NAME.svg`` and ``.png`` below ``out``; return the path of the page.
 
-    The page opens offline. It is written even if there are no results. Each file is written atomically: if the disk is
-    full, an earlier report stays readable.
-
-    The page records the ``paths`` of its inputs, so that another report does not replace it unnoticed.
+    It is written even if there are no results, each file atomically: if the disk is full, an earlier report stays
+    readable. The page records the ``paths`` of its inputs, so that another report does not replace it unnoticed.
 
     Raises:
         UnusableError: the page in ``out`` is no report.
@@ -47,14 +78,13 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
 
 
 def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportChart]:
-    specifications = ((figure, figure.specification(group)) for figure in figures if group.drawn)
     return [
         ReportChart(
             figure.title_of(group), figure.group_caption(group), group, _printable(specification),
             f"charts/{group.name}-{figure.name}",
         )
-        for figure, specification in specifications
-        if specification
+        for figure in figures
+        if group.drawn and (specification := figure.specification(group))
     ]  # fmt: skip
 
 
@@ -72,3 +102,130 @@ def _printable(value: Any) -> Any:
 
 def _save_chart(chart: ReportChart, out: Path) -> None:
     write_picture(chart.specification, out / f"{chart.files}.svg", out / f"{chart.files}.png")
+
+
+def render_page(
+    results: Results, answers: Answers, groups: Sequence[ChartGroup], charts: Sequence[ReportChart], title: str,
+    inputs: str = "",
+) -> str:  # fmt: skip
+    """Return the HTML of the page: the answers, then charts and findings, then everything else.
+
+    The ``charts`` are those of the groups, and the overview of several collectives; ``title`` is the name of the
+    results, and ``inputs`` what the page records of its inputs (see ``output_directory``).
+    """
+    collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
+    several = len(collectives) > 1
+    unmeasured = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - collectives.keys()
+    others, findings = other_programs(results), opening_findings(results)
+    ends = {
+        "rows": not several, "other-programs": others, "skipped": results.skipped, "jobs": results.scheduled,
+        "provenance": True, "glossary": True,
+    }  # fmt: skip
+    context = {
+        "title": f"{measured_heading(groups)} - {title}",
+        "inputs": inputs,
+        "heading": measured_heading(groups),
+        "summary": measured_summary(groups),
+        "name": title,
+        "opening": [finding for finding in findings if finding.severity == "critical"],
+        "remarks": [finding for finding in findings if finding.severity != "critical"],
+        "collectives": [(name, heading_of(name)) for name in collectives],
+        "several": several,
+        "ends": [name for name, shown in ends.items() if shown],
+        "answers": answer_section(results, answers, [*collectives], sorted(unmeasured) if several else ()),
+        "overview": [chart for chart in charts if chart.group.collective == OVERVIEW],
+        "counts": case_counts(results),
+        "partial": [run.run_id for run in results.runs if run.status != "complete"],
+        "missing": _by_reason(results.missing),
+        "sections": [
+            _section(results, answers, name, members, charts, several=several) for name, members in collectives.items()
+        ],
+        "table": rows_table([] if several else groups),
+        "others": others,
+        "skipped": _by_reason(results.skipped),
+        "jobs": [(job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled],
+        "runs": [_provenance(run) for run in results.runs],
+        "glossary": DEFINITIONS,
+        "vega": vega_script() if charts or others.get("chart") else "",
+    }
+    return render("report.html", context)
+
+
+def _section(
+    results: Results, answers: Answers, name: str, groups: Sequence[ChartGroup], charts: Sequence[ReportChart], *,
+    several: bool,
+) -> dict[str, object]:  # fmt: skip
+    """Return the part of a collective; as one of several it has its own answers, rows and number of missing cases."""
+    missing = sum(gap.case.startswith(f"{name}.") for gap in results.missing)
+    return {
+        "name": name,
+        "heading": heading_of(name),
+        "description": describe_collective(name, groups),
+        "groups": [_setting(group, groups, charts) for group in groups],
+        "answers": answer_table(answers, name) if several else "",
+        "missing": format_count(missing, "case") if missing else "",
+        "rows": rows_table(groups if several else []),
+    }
+
+
+def _setting(group: ChartGroup, groups: Sequence[ChartGroup], charts: Sequence[ReportChart]) -> dict[str, object]:
+    head, steps = step_table(group) if group.of_steps else ([], [])
+    compared = group if group.usable else None
+    return {
+        "setting": group.distinguishing_setting(groups) if len(groups) > 1 else "",
+        "lines": heading_lines(group),
+        "head": head,
+        "steps": steps,
+        "charts": [chart for chart in charts if chart.group is group],
+        "drawn": group.drawn,
+        "usable": group.usable,
+        "findings": group_findings(compared) if compared else [],
+        "tables": [(mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL)]
+        if compared
+        else [],
+    }
+
+
+MAPPING_NOTE = (
+    "block: consecutive ranks are on one node, and consecutive nodes in one rack; cyclic: consecutive ranks are in "
+    "different racks, or on different nodes of one rack. Between racks: bytes that all ranks send from rack to rack in "
+    "one operation, counted from the schedule."
+)
+
+
+def _by_reason(missing: Iterable[Gap]) -> list[tuple[str, str, str, list[str]]]:
+    """Return status, job, reason and cases of what has no result: a line for each reason, the causes first.
+
+    Cases that were not run come last, because an earlier failure is the cause.
+    """
+    cases: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for gap in missing:
+        cases[gap.status, gap.job, gap.reason].append(gap.case)
+    lines = [(*key, of_reason) for key, of_reason in cases.items()]
+    return sorted(lines, key=lambda line: (line[0] == "not run", -len(line[3])))
+
+
+def _provenance(run: Run) -> tuple[str, dict[str, str]]:
+    """Return the title of a run, and its facts: of its raw file and of its provenance."""
+    facts = {name: getattr(run, name) for name in ("machine", "kind", "created", "status")}
+    facts = {"raw file": run.path} | facts | library_facts(run) | _flat(run.provenance)
+    title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
+    return title, {name: str(value) for name, value in facts.items()}
+
+
+def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = _list_text(value) if isinstance(value, list | tuple) else value
+    return flat
+
+
+def _list_text(values: Iterable[object]) -> str:
+    """Return the values of a list as text; values may be mappings."""
+    return "; ".join(
+        ", ".join(f"{name} {text}" for name, text in _flat(value).items()) if isinstance(value, Mapping) else str(value)
+        for value in values
+    )

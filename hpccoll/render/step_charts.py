@@ -1,17 +1,29 @@
-"""Charts of training steps: the share of communication against nodes, and the time of a step against buckets."""
+"""Charts of training steps: the timeline of one step, shares of communication, and times against buckets.
+
+The timeline has ranks against time, with computations, collectives, and when nothing is computed.
+"""
 
 import json
+from collections.abc import Iterator, Sequence
 
 import altair as alt
+import numpy as np
+from numpy.typing import NDArray
 
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
-from hpccoll.analysis.step_comparison import bucket_of, workload_namer
-from hpccoll.common.units import format_size
-from hpccoll.render.chart_base import Chart, ChartRecord, share_axis, step_axis
+from hpccoll.analysis.step_comparison import bucket_of, compare_steps, workload_namer
+from hpccoll.common.units import format_rounded_size, format_seconds, format_size
+from hpccoll.render import chart_base
+from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
+from hpccoll.render.colours import PALETTE, PAPER, WHITE
+from hpccoll.render.step_answers import exposed_words
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import call_arguments
-from hpccoll.store.rows import Interval, Row
+from hpccoll.store.rows import Interval
+from hpccoll.store.step_times import FORWARD, StepTimes
 
 EXPOSED, ALL = "exposed communication", "all communication"
 
@@ -19,6 +31,29 @@ MAX_WORKLOADS = 3
 """Workloads whose shares are drawn below each other."""
 
 MAX_BUCKET_PANELS = 6
+
+MAX_STEPS = 3
+"""Algorithms whose steps are drawn above each other."""
+
+MAX_RANKS = 8
+"""Ranks of a step that are drawn: the first, the last, the slowest ones, and some between them."""
+
+MAX_MARKS = 2400
+"""Collectives that are drawn; with more of them there are fewer ranks."""
+
+ROW_HEIGHTS = 46, 38
+"""Pixels of a rank if there are a few ranks, and more of them."""
+
+LETTER_SHARE = 0.0105
+"""The width of a letter of a label, as a share of the width of the picture."""
+
+LEAST_PAUSE = 0.002
+"""Pauses between computations that are marked, as a share of the step."""
+
+COMPUTE_LANE, COLLECTIVE_LANES = (0.06, 0.37), (0.42, 0.94)
+"""From where to where in its row the computations and the collectives of a rank are."""
+
+COLOURS = {"forward": "#7fb2dc", "backward": PALETTE[0], "collective": PALETTE[1], "exposed": PALETTE[6]}
 
 
 def share_against_ranks(group: ChartGroup) -> Chart | None:
@@ -33,23 +68,22 @@ def share_against_ranks(group: ChartGroup) -> Chart | None:
     panels = {(words, part): ", ".join((part, *words)) for words in workloads for part in (EXPOSED, ALL)}
     for point in points:
         for part in (EXPOSED, ALL):
-            share, ends = _share(point.row, part)
+            share, ends = _share(point, part)
             if share is not None and (title := panels.get((name(point.row), part))):
                 data.append(chart_record(group, point, share, ends) | {"panel": title})
     titles = [title for title in panels.values() if any(d["panel"] == title for d in data)]
     if not data:
         return None
-    return group_curves(group, data, counts_of(group), share_axis("share of the step (%)"), titles, 2)
+    return group_curves(group, data, counts_of(group), chart_base.share_axis("share of the step (%)"), titles, 2)
 
 
-def _share(row: Row, part: str) -> tuple[float | None, Interval]:
-    if not row.median_s:
-        return None, None
+def _share(point: SeriesPoint, part: str) -> tuple[float | None, Interval]:
+    row, step = point.row, median_seconds(point)
     if part == ALL:
-        return (None if row.communication_s is None else row.communication_s / row.median_s), None
+        return (None if row.communication_s is None else row.communication_s / step), None
     low, high = row.exposed_low_s, row.exposed_high_s
-    ends = None if low is None or high is None else (max(0.0, low / row.median_s), min(1.0, high / row.median_s))
-    return (None if row.exposed_s is None else max(0.0, row.exposed_s) / row.median_s), ends
+    ends = None if low is None or high is None else (max(0.0, low / step), min(1.0, high / step))
+    return (None if row.exposed_s is None else max(0.0, row.exposed_s) / step), ends
 
 
 def time_against_bucket(group: ChartGroup) -> Chart | None:
@@ -74,9 +108,165 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     scaled = f", of the full model: here divided by {', '.join(map(str, scales))}" if scales else ""
     labels = f"{json.dumps([format_size(limit) if limit else 'default' for limit in limits])}[datum.value]"
     x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=alt.Axis(labelExpr=labels, labelAngle=0))
-    return group_curves(group, data, x, step_axis, titles, min(2, len(titles)))
+    return group_curves(group, data, x, chart_base.step_axis, titles, min(2, len(titles)))
 
 
 def _is_late(point: SeriesPoint) -> bool:
     """Return whether gradients are exchanged after the backward pass."""
     return not call_arguments(point.row)["overlap"]
+
+
+def step_timeline_chart(group: ChartGroup) -> Chart | None:
+    """Return the steps of the foremost workload by up to three algorithms, which share the time axis."""
+    points = _drawn_points(group)
+    if not points:
+        return None
+    steps = [point.step for point in points if point.step]
+    ranks = _shown_ranks(steps)
+    titles = [_title(group, point) for point in points]
+    longest = max(float(np.nanmax(step.step_s)) for step in steps)
+    data = [d for point, title in zip(points, titles, strict=True) for d in _records(point, title, ranks, longest)]
+    named = f"{json.dumps([points[0].rank_label(rank) for rank in ranks])}[floor(datum.value)]"
+    rows = alt.Axis(labelExpr=named, values=[i + 0.5 for i in range(len(ranks))], grid=False, ticks=False, domain=False)
+    base = alt.Chart().encode(
+        x=alt.X("begin:Q", title="time since the start of the step", scale=alt.Scale(domain=[0, longest], nice=False),
+                axis=alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL, tickCount=8)),
+        x2=alt.X2("end:Q"),
+        y=alt.Y("top:Q", title="rank", scale=alt.Scale(domain=[len(ranks), 0], nice=False), axis=rows),
+        y2=alt.Y2("bottom:Q"),
+    )  # fmt: skip
+    pipeline = any(len(step.programs) > 1 for step in steps)
+    legend = "datum.label === 'exposed' ? 'exposed or bubble' : datum.label" if pipeline else "datum.label"
+    scale = chart_base.scale_of(chart_base.present(COLOURS, data, "part"))
+    colour = alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square", labelExpr=legend))
+    shown = chart_base.tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
+    crowded = len(data) > MAX_MARKS // 4
+    marked = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.22)
+    queued = base.transform_filter("datum.part === 'queued'").mark_rect(color=COLOURS["collective"], opacity=0.35)
+    parts = base.transform_filter("datum.part !== 'exposed' && datum.part !== 'queued'").mark_rect(
+        stroke=PAPER, strokeWidth=0.15 if crowded else 0.8
+    )
+    labels = base.transform_filter("datum.label !== ''").mark_text(fontSize=10, color=WHITE)
+    text = labels.encode(
+        x=alt.X("middle:Q"), x2=alt.X2Value(0), y=alt.Y("centre:Q"), y2=alt.Y2Value(0), text=alt.Text("label:N")
+    )  # fmt: skip
+    seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
+    chart = alt.layer(*seen, queued, text).properties(
+        width=chart_base.WIDTH, height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks)
+    )
+    return chart_base.facet_chart(chart, data, titles, 1)
+
+
+def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:
+    """Return the points of the foremost workload with a timeline: the fastest ones, and native."""
+    by_row = {id(point.row): point for point in group.usable if point.step}
+    compared = compare_steps((point.row for point in by_row.values()), group.machine_of_run)
+    if not compared:
+        return []
+    fastest = compared[0].rows[:MAX_STEPS]
+    native = next((row for row in compared[0].rows if row.algorithm == NATIVE), None)
+    if native and native not in fastest:
+        fastest = (*fastest[:-1], native)
+    return [by_row[id(row)] for row in fastest]
+
+
+def _shown_ranks(steps: Sequence[StepTimes]) -> list[int]:
+    """Return the ranks that are drawn: the first, the last, the slowest of each step, and some between them."""
+    ranks = sorted(set.intersection(*(set(step.ranks.tolist()) for step in steps)))
+    operations = sum(max(len(program.operations) for program in step.programs) for step in steps)
+    room = max(2, min(MAX_RANKS, MAX_MARKS // max(1, operations)))
+    if len(ranks) <= room:
+        return ranks
+    slowest = [int(step.ranks[step.step_s[0].argmax()]) for step in steps]
+    named = list(dict.fromkeys([ranks[0], ranks[-1], *(rank for rank in slowest if rank in ranks)]))[:room]
+    others = [rank for rank in ranks if rank not in named]
+    return sorted([*named, *(evenly_spaced(others, room - len(named)) if room - len(named) > 1 else [])])
+
+
+def _title(group: ChartGroup, point: SeriesPoint) -> str:
+    """Return the algorithm, the workload, the time of the step and what of it is exposed."""
+    row = point.row
+    workload = workload_namer([other.row for other in group.usable])(row)
+    where = f"{point.series} on {', '.join((group.shape_label(row), *workload))}"
+    return f"{where}: {format_seconds(row.median_s or 0.0)}{exposed_words(row)}"
+
+
+def _records(point: SeriesPoint, panel: str, ranks: Sequence[int], longest: float) -> Iterator[ChartRecord]:
+    """Yield the rectangles of a step in a picture of ``longest`` seconds."""
+    step = point.step
+    assert step  # noqa: S101 - see _drawn_points
+    lanes = max(len(set(_lanes(step.operations(position)[0]))) for position in range(len(step.ranks)))
+    for row, rank in enumerate(ranks):
+        position = int(np.flatnonzero(step.ranks == rank)[0])
+        about = {"panel": panel, "rank": point.rank_label(rank)}
+        yield from (about | d for d in _computed(step, position, row, longest))
+        yield from (about | d for d in _communicated(step, position, row, lanes, longest))
+
+
+def _computed(step: StepTimes, position: int, row: int, longest: float) -> Iterator[ChartRecord]:
+    """Yield the passes of a rank, and when it computes nothing although the step goes on."""
+    length, pause = float(step.step_s[0, position]), LEAST_PAUSE * float(step.step_s[0, position])
+    passes: list[tuple[str, float, float]] = []
+    computations = step.computations(position)[0].tolist()
+    for phase, (begin, end) in zip(step.program(position).phases, computations, strict=True):
+        if passes and passes[-1][0] == phase and begin - passes[-1][2] < pause:
+            passes[-1] = phase, passes[-1][1], end
+        else:
+            passes.append((phase, begin, end))
+    top, bottom = (row + part for part in COMPUTE_LANE)
+    done = 0.0
+    for phase, begin, end in [*passes, ("", length, length)]:
+        if begin - done > pause:
+            yield _record("exposed", "nothing is computed", done, begin, row + 0.03, row + 0.97)
+        if phase:
+            part = "forward" if phase == FORWARD else "backward"
+            yield _record(part, part, begin, end, top, bottom) | _label(part, begin, end, longest)
+        done = max(done, end)
+
+
+def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest: float) -> Iterator[ChartRecord]:
+    """Yield the collectives of a rank.
+
+    A thin line leads from when one is ready to when it begins; the receipt of a message is such a line only.
+    """
+    length = float(step.step_s[0, position])
+    operations = step.operations(position)[0]
+    first, last = COLLECTIVE_LANES
+    height = (last - first) / max(1, lanes)
+    about = step.program(position).operations
+    for each, lane, (ready, begin, end) in zip(about, _lanes(operations), operations.tolist(), strict=True):
+        top = row + first + lane * height
+        bottom, size = top + height * 0.94, format_rounded_size(each["bytes"])
+        queued_until = end if each.get("receives") else begin
+        if queued_until - ready > LEAST_PAUSE * length:
+            yield _record("queued", each["label"], ready, queued_until, bottom - height * 0.08, bottom)
+        if not each.get("receives"):
+            more: ChartRecord = {"size": size, "collective": each["collective"], "ready": format_seconds(ready)}
+            yield (
+                _record("collective", each["label"], begin, end, top, bottom) | more | _label(size, begin, end, longest)
+            )
+
+
+def _record(part: str, what: str, begin: float, end: float, top: float, bottom: float) -> ChartRecord:
+    return {
+        "part": part, "what": what, "begin": begin, "end": end, "top": top, "bottom": bottom, "label": "",
+        "from": format_seconds(begin), "until": format_seconds(end), "takes": format_seconds(end - begin),
+        "middle": (begin + end) / 2, "centre": (top + bottom) / 2,
+    }  # fmt: skip
+
+
+def _label(text: str, begin: float, end: float, longest: float) -> ChartRecord:
+    """Return the label of a rectangle if it has room for it."""
+    return {"label": text if (end - begin) / longest > LETTER_SHARE * len(text) else ""}
+
+
+def _lanes(operations: NDArray[np.float64]) -> list[int]:
+    """Return a lane for each operation, so that none of a lane run at the same time."""
+    free: list[float] = []
+    lanes = [0] * len(operations)
+    for number in np.argsort(operations[:, 1], kind="stable").tolist():
+        _, begin, end = operations[number]
+        lane = next((i for i, until in enumerate(free) if until <= begin), len(free))
+        free[lane : lane + 1] = [end]
+        lanes[number] = lane
+    return lanes

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from hpccoll.common.text import table_lines
+from hpccoll.common.text import Columns, table_lines, table_of
 from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_interval, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions
@@ -26,7 +26,7 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
         f"{request.compute.text}"
     )
     yield f"  {', '.join(_parallel_words(request.parallel, first))}"
-    yield from _table(predicted.predictions)
+    yield from table_lines(*table_of(_STEP, predicted.predictions))
     yield ""
     yield from _wall_lines(predicted)
     used: dict[str, dict[str, None]] = {}
@@ -55,29 +55,26 @@ def _parallel_words(parallel: str, one: StepPrediction) -> Iterator[str]:
     yield "overlapped" if parallelism.overlap else "gradients after the backward pass"
 
 
-def _table(predictions: Sequence[StepPrediction]) -> Iterator[str]:
-    """Yield a line for each number of GPUs."""
-    head = (
-        "GPUs", "nodes", "compute", "bubble", "communic.", "exposed", "step", "interval", "share", "all",
-        "busbw/links",
-    )  # fmt: skip
-    rows = (
-        (
-            f"{one.layout.workers:,}", f"{one.nodes:,}", *_times(one), format_interval(one.interval),
-            f"{one.step.share:.1%}", f"{one.communication_share:.0%}", _busbw(one),
-        ) for one in predictions
-    )  # fmt: skip
-    yield from table_lines(head, rows)
-
-
-def _times(one: StepPrediction) -> list[str]:
-    step = one.step
-    times = step.compute_s, step.bubble_s, step.communication_s, step.exposed_s, step.step_s
-    return [format_seconds(seconds) for seconds in times]
-
-
 def _busbw(one: StepPrediction) -> str:
     return f"{one.busbw / 1e9:.3g}/{one.link * one.links / 1e9:.3g} GB/s" if one.busbw and one.link else "none"
+
+
+_TIMES: Columns[StepPrediction] = (
+    ("GPUs", lambda one: f"{one.layout.workers:,}"),
+    ("compute", lambda one: format_seconds(one.step.compute_s)),
+    ("bubble", lambda one: format_seconds(one.step.bubble_s)),
+    ("communic.", lambda one: format_seconds(one.step.communication_s)),
+    ("exposed", lambda one: format_seconds(one.step.exposed_s)),
+    ("step", lambda one: format_seconds(one.step.step_s)),
+    ("interval", lambda one: format_interval(one.interval)),
+    ("share", lambda one: f"{one.step.share:.1%}"),
+)
+_STEP: Columns[StepPrediction] = (
+    ("nodes", lambda one: f"{one.nodes:,}"),
+    *_TIMES,
+    ("all", lambda one: f"{one.communication_share:.0%}"),
+    ("busbw/links", _busbw),
+)
 
 
 def _wall_lines(predicted: StepPredictions) -> Iterator[str]:
@@ -102,11 +99,7 @@ def closed_form_lines(points: Sequence[WallPoint]) -> Iterator[str]:
         f"{format_decimal_bytes(wall.gradient_bytes)}; all-reduce by {wall.algorithm}, links of "
         f"{format_bit_rate(wall.link)}"
     )
-    head = (
-        "GPUs", "compute", "all-reduce", "step", "share", "overlapped", "share", "busbw, of the links",
-        "rate that hides it",
-    )  # fmt: skip
-    yield from table_lines(head, map(_wall_row, points))
+    yield from table_lines(*table_of(_WALL, points))
     last = points[-1]
     yield "overlapped: at best; the rate that hides it makes the all-reduce as long as the computation"
     yield (
@@ -120,32 +113,33 @@ def closed_form_lines(points: Sequence[WallPoint]) -> Iterator[str]:
     ) + f" with {', '.join(map(str, BUBBLES[1]))} micro-batches"  # fmt: skip
 
 
-def _wall_row(point: WallPoint) -> tuple[str, ...]:
-    wall, row = point.wall, point.to_json()
-    return (
-        f"{point.gpus:,}", format_seconds(wall.compute_s), format_seconds(point.communication_s),
-        _seconds4(point.step_s), f"{row['share']:.1%}", _seconds4(point.overlapped_s),
-        f"{row['overlapped_share']:.1%}",
-        f"{point.busbw / 1e9:.4g} GB/s, {8 * point.busbw / wall.link / wall.links:.0%}",
-        format_bit_rate(point.hide_rate) if point.hide_rate else "no rate",
-    )  # fmt: skip
-
-
 def _seconds4(seconds: float) -> str:
     """Return seconds with four digits, for steps of which most is communication."""
     return f"{seconds:.4g} s" if seconds >= 1 else f"{seconds * 1e3:.4g} ms"
 
 
+_WALL: Columns[WallPoint] = (
+    ("GPUs", lambda point: f"{point.gpus:,}"),
+    ("compute", lambda point: format_seconds(point.wall.compute_s)),
+    ("all-reduce", lambda point: format_seconds(point.communication_s)),
+    ("step", lambda point: _seconds4(point.step_s)),
+    ("share", lambda point: f"{point.communication_s / point.step_s:.1%}"),
+    ("overlapped", lambda point: _seconds4(point.overlapped_s)),
+    ("share", lambda point: f"{1 - point.wall.compute_s / point.overlapped_s:.1%}"),
+    (
+        "busbw, of the links",
+        lambda point: f"{point.busbw / 1e9:.4g} GB/s, {8 * point.busbw / point.wall.link / point.wall.links:.0%}",
+    ),
+    ("rate that hides it", lambda point: format_bit_rate(point.hide_rate) if point.hide_rate else "no rate"),
+)
+
+
 def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
     """Yield the scenarios as a table."""
-    head = "scenario", "GPUs", "compute", "bubble", "communic.", "exposed", "step", "exposed", "interval"
-    rows = (
-        (
-            each.scenario.name, f"{one.layout.workers:,}", *_times(one), f"{one.step.share:.1%}",
-            format_interval(one.interval),
-        ) for each in predicted for one in [each.prediction]
-    )  # fmt: skip
-    yield from table_lines(head, rows, indent="")
+    head, body = table_of(_TIMES, (each.prediction for each in predicted))
+    names = (each.scenario.name for each in predicted)
+    rows = ((name, *cells) for name, cells in zip(names, body, strict=True))
+    yield from table_lines(("scenario", *head), rows, indent="")
     yield from scenario_titles(predicted)
     for each in predicted:
         works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hpccoll.analysis.critical_findings import find_busy_machine, opening_findings
 from hpccoll.analysis.noise_sentence import noise_sentence
+from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_wait
@@ -61,10 +61,8 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 def outcome_lines(results: Results) -> Iterator[str]:
     """Yield opening findings, machines with GPUs, counts of cases, reasons for missing ones, what to use, the noise."""
-    remarks = {finding.kind: finding.text for finding in find_busy_machine(results.ours)}
-    for finding in opening_findings(results):
-        if finding.kind not in remarks:
-            yield finding.text
+    findings = opening_findings(results)
+    yield from (finding.text for finding in findings if finding.kind != "busy_machine")
     yield from gpu_machines(results)
     if results.skipped and not (results.measured or results.missing):
         yield "nothing was measured: every case is skipped"
@@ -84,7 +82,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from unanswered_lines(results, answered)
     if noise := noise_sentence(results):
         yield noise
-    yield from remarks.values()
+    yield from (finding.text for finding in findings if finding.kind == "busy_machine")
 
 
 def status_lines(results: Results, directory: Path) -> Iterator[str]:

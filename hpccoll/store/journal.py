@@ -82,7 +82,7 @@ class Journal:
 
     def begin(self, attempt: Attempt) -> None:
         self._append(*[JournalRecord(attempt=attempt)] * COPIES)
-        self.raw.attempts.append((attempt, []))
+        self.raw.begin(attempt)
 
     def add_provenance(self, more: Mapping[str, object]) -> None:
         self._append(JournalRecord(provenance=more, number=self.raw.attempts[-1][0].number))
@@ -90,7 +90,7 @@ class Journal:
 
     def start(self, case: Case) -> None:
         self._append(JournalRecord(start=case.id))
-        self.raw.started.append(case.id)
+        self.raw.start(case)
 
     def record(self, outcome: Outcome) -> None:
         self._append(JournalRecord(outcome=outcome, number=self.raw.attempts[-1][0].number))

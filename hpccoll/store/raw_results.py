@@ -211,6 +211,12 @@ class RawResults:
     _positions: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _indexed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes per attempt
 
+    def begin(self, attempt: Attempt) -> None:
+        self.attempts.append((attempt, []))
+
+    def start(self, case: Case) -> None:
+        self.started.append(case.id)
+
     def record(self, outcome: Outcome) -> None:
         """Add the outcome of a case in a round of the last attempt."""
         last, outcomes = len(self.attempts) - 1, self.attempts[-1][1]

@@ -1,4 +1,8 @@
-"""Where jobs run: this machine or a cluster, the launcher of ranks there, and the resources that a job can get."""
+"""Where jobs run: this machine or a cluster, the launcher of ranks, the resources and the variables of jobs there.
+
+Jobs inherit variables from the site file and from the submitting shell, before a variant sets its own. They apply to
+every job whose variant does not set them, including ``default``; the job's name does not show them.
+"""
 
 import math
 import os
@@ -9,20 +13,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.cases.case import Job, Shape
+from hpccoll.cases.communicator_settings import overridden_settings
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.plan import Launcher
 from hpccoll.cases.requirements import missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
+from hpccoll.cases.variables import (
+    FABRIC_VARIABLES,
+    IB_PREFIX,
+    NETWORKS_WITHOUT_IB,
+    VARIABLES,
+    assignment,
+    unknown_nccl_variables,
+)
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.host.gpu_stack import ROOT
-from hpccoll.sweep.inherited_env import InheritedEnv
 from hpccoll.sweep.paths import mpiexec_command
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.slurm import partitions, query
 from hpccoll.sweep.sweep_file import Sweep
 from hpccoll.training.model_file import models_from_json
+
+SITE, SHELL = "the site file", "this shell"
+MAX_LISTED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +45,7 @@ class ExecutionSite:
     """Where jobs run."""
 
     launcher: Launcher  # starts the ranks
-    site: Site | None = None  # the site file; None for the local machine
+    site: Site  # the site file; an empty one for the local machine
     partition: partitions.Partition | None = None  # the partition of the jobs; None if Slurm was not queried
     # the nodes for workers and the hosts for aggregators, if aggregators have hosts of their own
     aggregator_partitions: tuple[partitions.Partition, partitions.Partition] | None = None
@@ -38,7 +53,7 @@ class ExecutionSite:
 
     @classmethod
     def local(cls) -> "ExecutionSite":
-        return cls(Launcher(command=f"{shlex.join(mpiexec_command())} -n {{ranks}}"))
+        return cls(Launcher(command=f"{shlex.join(mpiexec_command())} -n {{ranks}}"), Site.model_validate({}))
 
     @classmethod
     def cluster(cls, site: Site, sweep: Sweep) -> "ExecutionSite":
@@ -71,22 +86,47 @@ class ExecutionSite:
     @property
     def is_offline(self) -> bool:
         """Whether this is a cluster that was not queried."""
-        return self.site is not None and self.partition is None
+        return self.launcher.slurm and self.partition is None
 
     @property
-    def nvlink_nodes(self) -> int:
-        """The hosts of an NVLink domain, which NCCL counts as one node."""
-        return self.site.nvlink_nodes if self.site else 1
+    def _inherited(self) -> dict[str, tuple[str, str]]:
+        """The origin and value of each inherited variable; an offline plan is for another shell, so without this one's.
 
-    @property
-    def inherited_env(self) -> InheritedEnv:
-        """The variables that jobs inherit; an offline plan is meant for another shell, so this shell's are left out."""
-        of_site = self.site.environment if self.site else {}
-        return InheritedEnv(of_site, {} if self.is_offline else os.environ)
+        Slurm exports the variables of the shell to jobs; those of the site file override them.
+        """
+        shell = {} if self.is_offline else os.environ
+        return {name: (SHELL, shell[name]) for name in shell} | {
+            name: (SITE, value) for name, value in self.site.environment.items()
+        }
+
+    def variable_notes(self, sweep: Sweep) -> Iterator[str]:
+        """Yield a note for each inherited variable that affects the jobs of a sweep or looks misspelt.
+
+        Raises:
+            BadInputError: if an inherited variable overrides a setting that the variants compare.
+        """
+        inherited, variants = self._inherited, sweep.environments
+        for variant, settings in sweep.communicators.items():
+            for setting, name in overridden_settings(inherited.keys() - variants[variant].keys(), settings):
+                why = f"it would override {setting} of variant {variant}"
+                raise _override_error(*inherited[name], name, why)
+        for name, (where, value) in inherited.items():
+            if _is_relevant(sweep.transports, name) and (note := _leak_note(where, value, name, variants)):
+                yield note
+        for where, variables in {SITE: self.site.environment, **variants}.items():
+            yield from (f"{doubt} ({where})" for doubt in unknown_nccl_variables(variables))
+
+    def why_unread(self, variables: Mapping[str, str]) -> str | None:
+        """Return why the network that NCCL_NET selects ignores ``variables`` of a variant; None if it reads them."""
+        network = variables.get("NCCL_NET", self._inherited.get("NCCL_NET", ("", ""))[1])
+        others = [name for name in variables if not name.startswith(IB_PREFIX)]
+        if not variables or others or network.lower() not in NETWORKS_WITHOUT_IB:
+            return None
+        return f"NCCL reads {' and '.join(variables)} over InfiniBand and RoCE only, and NCCL_NET={network} is neither"
 
     def why_unavailable(self, shape: Shape) -> str | None:
         """Return why ``shape`` cannot be allocated here; None if it can."""
-        if self.site is None or self.partition is None:
+        if self.partition is None:
             return None
         cpus_per_task = self.site.cpus_per_task or 1
         cpus = shape.ranks_per_node * cpus_per_task
@@ -107,7 +147,7 @@ class ExecutionSite:
         share GPUs; such results have the kind "measured on a shared GPU".
         """
         variable = TRANSPORTS[transport].gpu_sharing_variable
-        if self.site is None or self.site.gpus is None or shape.ranks_per_node <= self.site.gpus or not variable:
+        if self.site.gpus is None or shape.ranks_per_node <= self.site.gpus or not variable:
             return None
         if {**self.site.environment, **environment}.get(variable) == "1":
             return None
@@ -121,18 +161,19 @@ class ExecutionSite:
         On a cluster the job detects missing hardware; but ranks outside containers have the packages of this program.
         """
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
-        if self.site is None and count and (missing := missing_requirements(["cuda"], root)):
+        if not self.launcher.slurm and count and (missing := missing_requirements(["cuda"], root)):
             yield f"{format_count(count, 'case')} on GPUs will be skipped on this machine: {missing[0]}"
             return
         configured = [job for job in jobs if job.communicator]
-        has_other_packages = self.is_offline or (self.site is not None and self.site.container is not None)
-        if configured and not has_other_packages and (missing := missing_requirements(["nccl4py"], root)):
+        if self.is_offline or self.site.container or not configured:
+            return
+        if missing := missing_requirements(["nccl4py"], root):
             names = " and ".join(job.name for job in configured)
             yield f"all cases over nccl of {names} will be skipped: {missing[0]}"
 
     def resource_request(self, job: Job, seconds: float) -> dict[str, int | str]:
         """Return the Slurm resources of ``job`` by the names of Snakemake's plugin; empty on the local machine."""
-        if self.site is None:
+        if not self.launcher.slurm:
             return {}
         return self.site.resource_request(job.largest, math.ceil(2 * seconds / 60) + 5)
 
@@ -142,7 +183,7 @@ class ExecutionSite:
         Raises:
             BadInputError: if Slurm would refuse it.
         """
-        if self.site is not None and self.partition is not None:
+        if self.partition is not None:
             partitions.check_request(request, self.site.model_dump())
 
     def check_memory(self, job: Job) -> None:
@@ -151,7 +192,7 @@ class ExecutionSite:
         Raises:
             BadInputError: if it has not.
         """
-        if self.site is None:
+        if not self.launcher.slurm:
             processes = job.ranks + job.aggregators
             models = models_from_json(job.models)
             check_memory(
@@ -173,3 +214,28 @@ def naming_site_file(site: str | None) -> Iterator[None]:
 def _variant_variables(sweep: Sweep) -> Iterator[str]:
     """Yield the names of the variables that the variants set."""
     return (name for variant in sweep.environments.values() for name in variant)
+
+
+def _is_relevant(transports: Sequence[str], name: str) -> bool:
+    """Return whether a library of ``transports`` can read a variable: NCCL_* needs nccl, MPI's need another one."""
+    return "nccl" in transports if name.startswith("NCCL_") else {*transports} != {"nccl"} or name not in VARIABLES
+
+
+def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping[str, str]]) -> str | None:
+    """Return a note if some variants inherit a variable that others set or that a known variant sets."""
+    setting = [variant for variant, variables in variants.items() if name in variables]
+    others = [variant for variant in variants if variant not in setting]
+    if (variants and not others) or not (setting or name in VARIABLES):
+        return None
+    if setting and name in VARIABLES and name not in FABRIC_VARIABLES:
+        raise _override_error(where, value, name, f"variant {setting[0]} sets it, and {others[0]} would inherit it")
+    many = f"all other variants than {', '.join(setting)}" if setting else f"all {len(others)} variants"
+    listed = many if len(others) > MAX_LISTED else ", ".join(others) or "every job"
+    return f"{assignment(name, value)} of {where} also applies to {listed}; their names do not show it"
+
+
+def _override_error(where: str, value: str, name: str, why: str) -> BadInputError:
+    """Return the error that an inherited variable overrides a setting of a variant."""
+    if where == SITE:
+        return BadInputError(f"environment.{name}", value, f"left to variants: {why}")
+    return BadInputError(f"{name} of {where}", value, f"unset: {why}")

@@ -3,22 +3,27 @@
 If a launch fails, its measurements are still in the raw file or its journal, and the next shape is launched.
 """
 
+import json
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.evidence.log_settings import INTERRUPTED_FILE
+from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.store import hdf5
+from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import has_results, read_raw
-from hpccoll.sweep import child_process, evidence_probe
+from hpccoll.sweep import child_process
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.site_file import CPUS_ON_NODE
 from hpccoll.sweep.slurm import partitions, query, squeue
@@ -30,6 +35,10 @@ OUTAGE_S = 1800.0
 """Seconds that a job waits for the controller; after that it ends, and the sweep submits another."""
 CONTROLLER_UNREACHABLE = "Unable to contact slurm controller"
 """The message of srun then, after about 9 s."""
+JOB_ID = "SLURM_JOB_ID"
+"""The variable that identifies an allocation."""
+OUTPUT_LOG = "launch.log"
+"""The log of stdout and stderr of a probe: MPI libraries write no other log."""
 
 
 def launch(plan_file: Path, name: str, out: Path) -> bool:
@@ -48,9 +57,9 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
     if plan.launcher.slurm_conf:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
-        hosts = squeue.allocated_hosts(os.environ["SLURM_JOB_ID"]) if plan.launcher.slurm else ()
+        hosts = squeue.allocated_hosts(os.environ[JOB_ID]) if plan.launcher.slurm else ()
         if CPUS_ON_NODE in plan.launcher.command:  # Snakemake's job step removes the variable
-            os.environ[CPUS_ON_NODE] = str(squeue.cpus_of_node(os.environ["SLURM_JOB_ID"]))
+            os.environ[CPUS_ON_NODE] = str(squeue.cpus_of_node(os.environ[JOB_ID]))
         aggregators = (
             _aggregator_hosts(job, plan.launcher.aggregator, hosts)
             if job.dedicated_aggregators and plan.launcher.aggregator
@@ -64,7 +73,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         for shape in left:
             attempts = _count_attempts(_read_output(out))
             evidence = job_launch.probe(shape, job_file, out)
-            if evidence_probe.was_interrupted(out, job, shape):
+            if (log_directory(out, job, shape) / INTERRUPTED_FILE).exists():
                 _record_failure(out, f"the probe of {shape.text} was interrupted by a signal")
                 break  # Slurm sends the signal once
             if failure := job_launch.measure(shape, job_file, out, evidence):
@@ -76,6 +85,21 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         _record_failure(out, str(error))
         raise
     return _finalize(job, out)
+
+
+def log_directory(out: Path, job: Job, shape: Shape) -> Path:
+    """Return the directory of the logs of a probe, next to the raw file ``out``."""
+    return out.with_name(f"{job.name}.{shape}.logs")
+
+
+def _has_evidence(file: Path, job: Job, where: str) -> bool:
+    """Return whether ``file`` holds the complete evidence of an earlier probe of this job in this allocation."""
+    try:
+        result = ProbeResult.load(file)
+    except BadInputError:  # it is absent or truncated
+        return False
+    complete = result.record is not None and result.failure is None
+    return complete and (result.job_sha256, result.allocation) == (job.sha256, where)
 
 
 def _host_aliases(hosts: Sequence[str]) -> dict[str, list[str]]:
@@ -184,24 +208,30 @@ class JobLaunch:
         return () if self.launcher.setup or in_container else MachineFacts().pmi_types
 
     def probe(self, shape: Shape, job_file: Path, out: Path) -> Path | None:
-        """Launch the probe of ``shape``, whose libraries log what they execute, unless its evidence exists.
+        """Launch the probe of ``shape`` unless its evidence exists: the same ranks, untimed, with library logs.
+
+        If a probe fails, times out or leaves no logs, no measurement is lost: the evidence file holds the reason.
 
         Returns:
             The evidence file; None if no case needs a probe, or the logs could not be written.
         """
-        file, where = evidence_probe.evidence_file(out, self.job, shape), evidence_probe.allocation_id(self.hosts)
-        if not probe_cases(self.job, shape):
+        if not (cases := probe_cases(self.job, shape)):
             return None
-        if evidence_probe.has_evidence(file, self.job, where):
+        logs, where = log_directory(out, self.job, shape), " ".join((os.environ.get(JOB_ID, "local"), *self.hosts))
+        file = logs.with_suffix(".evidence.json")
+        if _has_evidence(file, self.job, where):
             return file
-        line = self._line(
-            shape, "--probe", str(evidence_probe.log_directory(out, self.job, shape)), "--job", str(job_file)
-        )
+        line = self._line(shape, "--probe", str(logs), "--job", str(job_file))
         print(f"$ {line}", flush=True)
+        effort = self.job.effort
+        timeout_s = self.launcher.start_timeout_s + len(cases) * effort.seconds + effort.timeout
         try:
-            result = evidence_probe.run_probe(
-                self._command(line), self.launcher.start_timeout_s, out, self.job, shape, where
-            )
+            rmtree(logs, ignore_errors=True)  # from an earlier probe
+            logs.mkdir(parents=True)
+            failure = child_process.run_child(self._command(line), timeout_s, logs / OUTPUT_LOG)
+            result = ProbeResult.from_logs(logs, failure, job_sha256=self.job.sha256, allocation=where)
+            with replacing_file(file) as unfinished:
+                unfinished.write_text(json.dumps(result.to_json(), indent=1))
         except (OSError, UnusableError) as error:  # the disk is full, or a log is larger than LOG_BYTES
             print(f"# no evidence: {error}", flush=True)
             return None

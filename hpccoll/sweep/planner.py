@@ -56,8 +56,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
     sweep = load_sweep(config)
     execution_site = _execution_site(config, sweep, profile, site)
     with naming_site_file(site):
-        inherited = execution_site.inherited_env
-        notes = tuple(inherited.notes(sweep.environments, sweep.communicators, sweep.transports))
+        notes = tuple(execution_site.variable_notes(sweep))
     try:
         _check_count(sweep)
         started = _started_jobs(out) if out else []
@@ -265,14 +264,14 @@ class _Allocation:
         """Return what is known: between nodes only the job knows the racks, unless Slurm knows no switches."""
         return LaunchFacts(
             shape=shape, variant=self.variant, sets={**self.environment, **self.communicator},
-            nccl_nodes=planned_nodes(shape, self.site.nvlink_nodes),
+            nccl_nodes=planned_nodes(shape, self.site.site.nvlink_nodes),
             racks_known=shape.nodes == 1 or self.site.has_no_topology,
         )  # fmt: skip
 
     def _missing(self, case: Case, shape: Shape) -> str | None:
         """Return why the site cannot run a case as its variant means it."""
         gpus = self.site.why_too_few_gpus(shape, case.transport, self.environment) if case.device == "cuda" else None
-        unread = None if self.communicator else self.site.inherited_env.why_unread(self.environment)
+        unread = None if self.communicator else self.site.why_unread(self.environment)
         return gpus or (f"{self.variant}: {unread}" if unread else None)
 
 

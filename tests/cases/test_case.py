@@ -61,3 +61,9 @@ def test_an_invalid_value_of_a_job_is_bad_input_by_its_key(key, value, tmp_path)
     with pytest.raises(BadInputError, match=f"--job: .*{part}.*{name}") as caught:
         load_job(tmp_path / "a.json")
     assert len(str(caught.value)) < 1500
+
+
+def test_a_job_has_each_case_once(tmp_path):
+    (tmp_path / "a.json").write_text(replace(JOB, cases=JOB.cases * 2).to_json())
+    with pytest.raises(BadInputError, match=f"case: '{JOB.cases[0].id}' is not valid: each case once"):
+        load_job(tmp_path / "a.json")

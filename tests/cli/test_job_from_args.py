@@ -4,8 +4,7 @@ import pytest
 from job_from_command_line import job
 
 from hpccoll.cases.case import Effort, Shape
-from hpccoll.cases.catalogue import NATIVE, load_job
-from hpccoll.cases.variants import named_variants
+from hpccoll.cases.catalogue import NATIVE
 from hpccoll.cli.job_from_args import parse_shape
 from hpccoll.common.errors import BadInputError
 
@@ -15,17 +14,6 @@ NCCL = "--device", "cuda", "-t", "nccl"
 def one_size(*arguments, **more):
     """Return the cases at one size."""
     return job("-b", "4K", "-e", "4K", *arguments, **more).cases
-
-
-def test_sizes_rise_by_the_factor_up_to_the_end():
-    cases = job("-a", "ring", "-b", "8", "-e", "100", "-f", "3", "--in-place").cases
-    assert [case.bytes for case in cases] == [8, 24, 72]
-    assert len({case.bytes for case in job("-c", "barrier").cases}) == 1
-
-
-def test_an_entry_that_is_given_twice_is_measured_once():
-    assert job("-a", "ring,ring,native") == job("-a", "ring,native")
-    assert job("-c", "send_recv", "--param", "peer=-1,1") == job("-c", "send_recv", "--param", "peer=1")
 
 
 @pytest.mark.parametrize(
@@ -60,13 +48,6 @@ def test_an_argument_of_a_collective_goes_to_the_library_too(collective, given, 
     assert {case.params[given.partition("=")[0]] for case in cases} == {value}
 
 
-@pytest.mark.parametrize("name", named_variants())
-def test_a_named_variant_is_a_label_and_an_environment(name):
-    made = job("--variant", name)
-    assert (made.variant, made.environment) == (name, named_variants()[name].environment)
-    assert made.sha256 != job().sha256, "results of one are never continued by the other"
-
-
 def test_a_variable_that_overrides_a_communicator_setting_is_refused(monkeypatch, tmp_path):
     few = ("-a", "ring", "--communicator", "max_ctas=4")
     monkeypatch.setenv("NCCL_MIN_CTAS", "2")
@@ -79,13 +60,6 @@ def test_a_variable_that_overrides_a_communicator_setting_is_refused(monkeypatch
     assert job("-a", "ring").communicator == {}
 
 
-def test_the_job_has_the_shape_of_the_ranks_that_run():
-    assert job(ranks=6, nodes=3).shapes == (Shape(3, 6),)
-    with_one = job("--aggregators", "1", ranks=4)
-    assert (with_one.ranks, with_one.aggregators, with_one.shapes) == (3, 1, (Shape(1, 3, 1),))
-    assert job("--aggregators", "1", ranks=4, nodes=4).shapes == (Shape(3, 3, 1),)  # its host is no node of theirs
-
-
 @pytest.mark.parametrize(
     ("text", "shape"), [("4x2", Shape(4, 8)), ("1x4+1", Shape(1, 4, 1)), ("2x3+2", Shape(2, 6, 2))]
 )
@@ -95,23 +69,10 @@ def test_a_shape_gives_nodes_ranks_on_each_and_aggregators(text, shape):
     assert shape.processes == shape.ranks + shape.aggregators == shape.ranks_per_node * shape.nodes
 
 
-def test_dedicated_aggregators_have_hosts_of_their_own():
-    shape = Shape(2, 6, 3, dedicated_aggregators=True)
-    assert (shape.hosts, shape.processes, shape.ranks_per_node) == (5, 9, 3)
-    assert shape == Shape(2, 6, 3) == parse_shape("2x3+3")
-
-
 def test_a_number_of_iterations_is_exact_and_a_time_is_not():
     assert job("-n", "7", "-w", "2").effort == Effort(warmup=2, min_iterations=7, max_iterations=7, rounds=3)
     assert job("--seconds", "0.5").effort == Effort(seconds=0.5, rounds=3)
     assert job(*NCCL, "--operations", "5").effort.operations == 5
-
-
-def test_a_job_file_replaces_the_options(tmp_path):
-    planned = job("-a", "ring", ranks=3)
-    (tmp_path / "job.json").write_text(planned.to_json())
-    assert job("--job", str(tmp_path / "job.json"), ranks=7) == planned
-    assert load_job(tmp_path / "job.json").sha256 == planned.sha256
 
 
 GPU = " ".join(NCCL)
@@ -121,21 +82,18 @@ MANY = ",".join(map(str, range(1, 999)))
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--rounds 0", "--rounds"), ("--rounds 256", "--rounds"), ("--rounds many", "--rounds"),
+        ("--rounds 256", "--rounds"),
         (f"{GPU} --timing mean", "--timing: 'mean' .* single, aggregated"),
         ("--timing aggregated", "--timing: 'aggregated' .* single over mpi, .*; over nccl"),
-        (f"{GPU} --operations 0", "--operations: '0' .* 1 to 10000"),
         ("-t nccl --timing aggregated", "transport: 'nccl'"),
         ("-a rin", r"algorithm: 'rin' is not valid: did you mean ring\?"), ("-c all_redus", "collective: 'all_redus'"),
         ("-a ring --param radix=2", "parameter: 'radix' .*channels"), ("--param channels", "--param: 'channels'"),
         ("-a bruck", r"\(it is an algorithm of all_gather, all_to_all\)"), ("-d float33", "dtype: 'float33'"),
         ("-o xor", "op: 'xor'"), ("-t ucx", "transport: 'ucx'"), ("-b 8X", "-b: '8X'"), ("-b 0", "-b: '0'"),
-        ("-b 64 -e 8", "-e: '8' .*-b 64 B"), ("-f two", "-f: 'two' .*from 2 to"), ("-f 1", "-f: '1' .*from 2 to"),
-        ("-n 0", "-n: '0'"), ("-w -1", "-w: '-1'"), ("--seconds 0", "--seconds: '0'"),
-        ("--timeout inf", "--timeout: 'inf'"),
-        ("--seed x", "--seed: 'x'"), ("-c send_recv --param pear=1", "parameter: 'pear' .*copies, graph, messages"),
-        ("--communicator max_cta=4", "--communicator: 'max_cta'"), ("-r 1", "root: 1 .* all_reduce has no root"),
-        ("-c broadcast -r last", "-r: 'last' .*from 0 to"),
+        ("-b 64 -e 8", "-e: '8' .*-b 64 B"), ("-f 1", "-f: '1' .*from 2 to"), ("--timeout inf", "--timeout: 'inf'"),
+        ("-c send_recv --param pear=1", "parameter: 'pear' .*copies, graph, messages"),
+        ("--communicator max_cta=4", "--communicator: 'max_cta'"), ("--communicator max_ctas", "--communicator: 'max"),
+        ("-r 1", "root: 1 .* all_reduce has no root"),
         ("--variant ring", "--variant: 'ring' .*nccl-ring, nccl-tree"),
         ("-c all_to_all_v --param traffic=rush", "traffic: 'rush' .*uniform, zipf, random"),
         ("-c all_to_all_v --in-place", "--in-place: 'all_to_all_v'"),

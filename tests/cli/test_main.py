@@ -16,17 +16,8 @@ READERS = "export", "validate", "report", "status"
 CONTRACT = "sweep plan run train report export validate status list show doctor model predict"
 
 
-def test_the_commands_of_the_contract_are_there():
+def test_the_commands_of_the_contract_are_there_and_what_each_does_has_room_in_its_line(monkeypatch):
     assert set(COMMANDS) >= {*CONTRACT.split()}
-
-
-def test_no_command_shows_them_all():
-    result = invoke()
-    assert result.code == 0
-    assert [name for name in COMMANDS if f"\n  {name} " not in result.out] == []
-
-
-def test_what_a_command_does_has_room_in_its_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = invoke().out.partition("Commands:\n")[2].splitlines()
     assert len(lines) == len(COMMANDS)
@@ -35,10 +26,7 @@ def test_what_a_command_does_has_room_in_its_line(monkeypatch):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command):
-    result = invoke(command, "--help")
-    assert result.code == 0
-    assert "xample" in result.out
-    assert f"hpccoll {command}" in result.out.partition("xample")[2]
+    assert f"hpccoll {command}" in invoke(command, "--help").out.partition("xample")[2]
 
 
 @pytest.mark.parametrize(
@@ -76,30 +64,6 @@ def test_a_file_that_cannot_be_read_is_listed_and_the_exit_code_is_3(arguments, 
     (line,) = result.err.splitlines()
     assert (result.code, line.startswith("hpccoll: "), "damaged.h5" in line) == (3, True, True)
     assert result.out
-
-
-def test_where_no_file_that_is_named_can_be_read_it_is_bad_input(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("a.h5", "b.h5"):
-        (tmp_path / name).touch()
-    result = invoke("export", "a.h5", "b.h5")
-    assert (result.code, len(result.err.splitlines()), result.out) == (2, 2, "")
-
-
-def test_list_as_json_has_the_shape_of_the_contract():
-    result = invoke("list", "--json")
-    listed = json.loads(result.out)
-    assert listed.keys() == {
-        "collectives", "algorithms", "policies", "transports", "variants", "workloads", "models", "parameters",
-    }  # fmt: skip
-    assert listed["collectives"].keys() == COLLECTIVES.keys()
-    for row in listed["algorithms"]:
-        assert row.keys() == {"collective", "name", "needs", "available", "reason"}
-        assert "/" not in row["name"]
-        assert row["available"] == (row["reason"] is None)
-    names = {(row["collective"], row["name"]) for row in listed["algorithms"]}
-    assert {("all_reduce", "ring"), ("all_reduce", "native"), ("barrier", "native")} <= names
-    assert [row["name"] for row in listed["transports"]] == ["mpi", "shm", "tiered", "staged", "nccl"]
 
 
 NAMES = {

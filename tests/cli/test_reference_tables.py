@@ -5,10 +5,7 @@ import json
 import pytest
 from cli_runner import invoke
 
-from hpccoll.cases.variables import VARIABLES
 from hpccoll.cli.reference_tables import REFERENCES
-from hpccoll.model.machine_file import cluster_names
-from hpccoll.store.schema import COLUMNS
 
 
 def listed(*words):
@@ -22,16 +19,6 @@ def test_a_reference_has_a_line_for_each_entry_with_its_meaning(word):
     assert all(row["meaning"] for row in rows)
     lines = invoke("list", word).out.splitlines()
     assert [line.split()[0] for line in lines] == [row["name"] for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("word", "names"),
-    [
-        ("columns", [column.name for column in COLUMNS]), ("variables", [*VARIABLES]), ("clusters", cluster_names()),
-    ],
-)  # fmt: skip
-def test_references_are_complete(word, names):
-    assert [row["name"] for row in listed(word)] == [*names]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ import pytest
 from cli_runner import answers_of_a_rank, invoke, rows, spawn
 from job_from_command_line import job
 
-from hpccoll.cases.case import Job
-from hpccoll.cases.catalogue import algorithms_of, distinct_placements
 from hpccoll.store.load_results import read_results
 
 
@@ -55,19 +53,14 @@ BAD = {
     "SMALL --variant nccl-ring": "2 cases|nccl-ring: its settings affect cases over nccl, not over mpi",
     "--frob": "hpccoll run: unrecognized arguments: --frob: see 'hpccoll run --help'",
     "--algoritms=ring": "--algoritms=ring: did you mean --algorithms? see 'hpccoll",
-    "--iter 4": "--iter|--help",
     "SMALL -b 2 -e 2": "bytes|float32, 4 bytes",
     "-a ring -b 16T -e 16T": "bytes|16 TiB|GiB are free|at most",
-    "SMALL --mapping cyclic": "2 cases|as block does: all on one node",
     "SMALL --aggregators 1": "--aggregators|at most 0",
     "SMALL --shape 1x1+1": "launch|1 rank: 1 on|1 rank and 1 aggregator on 1",
-    "--job nope.json": "--job|nope.json|No such file",
     "--job text.json": "--job|text.json|hpccoll plan",
     "--job four.json": "launch: 1 rank on 1 node, and job run is for 4 ranks on 1",
-    "SMALL --shape 4": "--shape|'4'|4x2",
     "SMALL --shape 2x1": "launch|1 rank: 1 on|2 ranks on 2 nodes",
     "SMALL --shape 1x1 --hosts n7": "launch|1 rank on 1 node|of n7",
-    "SMALL --out text.json/a.h5": "--out|text.json/a.h5|cannot be written",
     "SMALL --out text.json": "text.json",
 }
 """Command lines of one rank, with SMALL for these words, and what their errors say."""
@@ -88,13 +81,6 @@ def complaints(tmp_path_factory):
 @pytest.mark.parametrize("line", BAD)
 def test_bad_input_takes_one_line_with_the_key_the_value_and_the_choices(line, complaints):
     assert complaints[line].is_bad_input(*BAD[line].split("|"))
-
-
-@pytest.mark.mpi
-def test_of_many_ranks_one_complains():
-    result = spawn("run", "-a", "rin", launcher=["mpiexec", "-n", "2"])
-    assert result.is_bad_input("algorithm", "'rin'")
-    assert spawn("run", "-b", "8X", launcher=["mpiexec", "-n", "2"]).is_bad_input("-b", "'8X'")
 
 
 @pytest.mark.mpi
@@ -139,19 +125,6 @@ def test_of_many_ranks_that_are_alone_only_the_first_complains(arguments, code):
         [sys.executable, "-c", program, *arguments], env=alone, capture_output=True, text=True, check=False, timeout=240
     )
     assert (ended.returncode, ended.stderr) == (code, "")
-
-
-@pytest.mark.mpi
-def test_a_job_that_a_sweep_planned_goes_on_without_a_case_that_is_too_large(tmp_path):
-    small, large = job(*SMALL, ranks=1), job("-a", "ring", "-b", "16T", "-e", "16T", "-n", "1", ranks=1)
-    planned = Job(name="both", ranks=1, effort=small.effort, cases=(*small.cases, *large.cases))
-    (tmp_path / "job.json").write_text(planned.to_json())
-    result = spawn("run", "--job", "job.json", "--out", "a.h5", cwd=tmp_path)
-    assert result.code == 0, result.err
-    # Both placements share a line unless the free memory, which the reason names, has changed between them.
-    skipped = [row for row in rows(result.out) if "skipped: bytes: '16 TiB' is not valid" in row]
-    assert [row.split(" skipped: ")[0].endswith("2 cases") for row in skipped] in ([True], [False, False])
-    assert (tmp_path / "a.h5").exists()
 
 
 @pytest.mark.mpi
@@ -230,17 +203,6 @@ def test_a_run_of_a_single_rank_has_times_but_no_advice(tmp_path):
 
 
 @pytest.mark.mpi
-def test_a_broadcast_from_rank_1_is_measured():
-    result = spawn("run", "-c", "broadcast", "-r", "1", *SMALL[2:], launcher=["mpiexec", "-n", "2"])
-    assert (result.code, result.err) == (0, "")
-    rows = [line for line in result.out.splitlines() if not line.startswith("#")]
-    assert len(rows) == sum(
-        len(distinct_placements("broadcast", own, (False, True))) for own in algorithms_of("broadcast")
-    )
-    assert not [row for row in rows if "skipped" in row or "wrong:" in row], result.out
-
-
-@pytest.mark.mpi
 def test_common_values_of_all_rows_are_above_the_table():
     result = spawn("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
     assert "\n# all: all_reduce float32 sum over mpi channels=2\n" in result.out
@@ -286,7 +248,3 @@ def test_help_shows_examples_without_starting_mpi():
     ended = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True, timeout=240)
     assert "mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M" in ended.stdout
     assert ended.stdout.endswith("[]\n")
-
-
-def test_run_is_the_same_through_the_list_of_commands():
-    assert "hpccoll run [-h]" in invoke("run", "--help").out

@@ -5,14 +5,14 @@ import os
 import pytest
 
 from hpccoll.host import cpu_and_memory
-from hpccoll.measure.mpi_startup import RANKS_OF_NODE_VARIABLES, RANKS_VARIABLES, default_thread_level
+from hpccoll.measure.mpi_startup import LAUNCHERS, RANKS_OF_NODE_VARIABLES, default_thread_level
 
 LEVELS = [("4", "funneled"), ("5", "multiple"), ("5(x2),1", "multiple")]
 
 
 @pytest.fixture(autouse=True)
 def four_cores_of_a_real_node(monkeypatch, tmp_path):
-    for name in (*RANKS_OF_NODE_VARIABLES, *RANKS_VARIABLES):
+    for name in (*RANKS_OF_NODE_VARIABLES, *LAUNCHERS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     monkeypatch.setattr(cpu_and_memory, "cpu_quotas", lambda _: {})
@@ -27,7 +27,7 @@ def test_ranks_that_outnumber_the_cores_of_a_node_need_a_library_that_yields(mon
     assert default_thread_level("cuda") == "multiple"
 
 
-@pytest.mark.parametrize("variable", RANKS_VARIABLES)
+@pytest.mark.parametrize("variable", LAUNCHERS)
 def test_ranks_of_other_nodes_count_where_all_share_the_cores_of_a_testbed(monkeypatch, variable):
     monkeypatch.setenv(variable, "5")
     assert default_thread_level("cpu") == "funneled"

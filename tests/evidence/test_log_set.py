@@ -17,11 +17,6 @@ SHARP = "[{}:0:{} - comm.c:400][x] INFO [group#:0] tree_type:LLT group size:2"
 WARN = "[2026-03-01 10:00:00] n1:9:9 [0] init.cc:68 (fillInfo) NCCL WARN "
 
 
-def test_warnings_are_kept_once_with_their_places_and_without_their_headers():
-    again = f"{WARN}a warning of no consequence"
-    assert read_logs({"a": f"{again}\n{again}"}).warnings == ("init.cc:68: a warning of no consequence",)
-
-
 def test_settings_of_a_configuration_file_hold_unless_the_environment_sets_them():
     conf = "# a comment\nNCCL_ALGO=Tree\n NCCL_IB_HCA = mlx5 \nnot a setting\n"
     record = read_logs({"n1.log": TEXTS["rdma-2.27"], "/etc/nccl.conf": conf})
@@ -71,11 +66,6 @@ def test_a_truncated_line_is_ignored():
 
 def test_without_logs_the_record_is_empty():
     assert read_logs({"a": "", "b": "a program's own output\n"}) == LogRecord()
-
-
-@given(st.dictionaries(st.text(max_size=5), st.text()))
-def test_garbage_is_ignored(texts):
-    read_logs(texts)
 
 
 def test_numbers_of_any_length_never_raise():

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fake_machine_files import CLOSED, EFA, GPUS, MANAGED, OPEN, RAILS, SWITCHES, equip
+from fake_machine_files import MANAGED, equip
 
 from hpccoll.host import gpu_stack
 
@@ -20,35 +20,10 @@ def _bare(monkeypatch):
     monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[]))
 
 
-def test_only_device_files_of_gpus_and_switches_are_counted(tmp_path):
-    readers = (gpu_stack.gpu_count, gpu_stack.nvswitch_count, gpu_stack.gpu_models, gpu_stack.gpu_driver,
-               gpu_stack.rdma_ports, gpu_stack.nccl_libraries, gpu_stack.nccl_plugins)  # fmt: skip
-    assert [read(tmp_path) for read in readers] == [0, 0, [], None, [], [], []]
-    equip(tmp_path, GPUS, SWITCHES)
-    assert [read(tmp_path) for read in readers[:3]] == [8, 4, ["NVIDIA H100 80GB HBM3"]]
-
-
-@pytest.mark.parametrize(
-    ("part", "version", "major", "opened"), [(OPEN, "580.65.06", 580, True), (CLOSED, "535.104.05", 535, False)]
-)
-def test_the_driver_version_is_read_for_open_and_closed_modules(tmp_path, part, version, major, opened):
-    found = gpu_stack.gpu_driver(equip(tmp_path, part))
-    assert (found.version, found.major, found.open_modules) == (version, major, opened)
-
-
 def test_a_process_is_found_by_its_truncated_name(tmp_path):
     equip(tmp_path, {"proc/77/comm": "nv-hostengine\n", "proc/self/comm": "nv-fabricmanage\n"})
     assert not gpu_stack.is_process_running("nv-fabricmanager", tmp_path)
     assert gpu_stack.is_process_running("nv-fabricmanager", equip(tmp_path, MANAGED))
-
-
-def test_rdma_ports_include_the_driver_of_their_adapter(tmp_path):
-    ports = gpu_stack.rdma_ports(equip(tmp_path, RAILS, EFA))
-    assert [(port.name, port.driver, port.layer, port.active) for port in ports] == [
-        ("mlx5_0:1", "mlx5_core", "InfiniBand", True), ("mlx5_1:1", "mlx5_core", "InfiniBand", True),
-        ("mlx5_2:1", "mlx5_core", "Ethernet", False), ("rdmap79s0:1", "efa", "Unspecified", True),
-    ]  # fmt: skip
-    assert ports[0].rate == "400 Gb/sec (4X NDR)"
 
 
 def test_the_loader_searches_ld_library_path_before_the_system(tmp_path, monkeypatch):

@@ -4,19 +4,8 @@ import pytest
 
 from hpccoll.host import network_ports
 from hpccoll.host.network_ports import RECEIVED, RECEIVED_PACKETS, SENT, SENT_PACKETS
-from hpccoll.measure.port_traffic import counter_changes
 
 IPOIB, LOOPBACK = 32, 772
-
-
-def test_an_ethernet_device_is_counted_in_bytes(host):
-    host.netdev("eth0", sent=100, received=50)
-    before = host.read()
-    host.netdev("eth0", sent=1100, received=70, rx_dropped=3)
-    moved = counter_changes(before, host.read())
-    assert moved == {
-        ("eth0", SENT): 1000, ("eth0", RECEIVED): 20, ("eth0", "tx_dropped"): 0, ("eth0", "rx_dropped"): 3,
-    }  # fmt: skip
 
 
 def test_words_packets_and_hardware_counters_of_both_kinds_of_ports_are_read(host):
@@ -76,3 +65,36 @@ def test_pause_frames_are_read_with_the_counters_of_their_device(host, monkeypat
     host.netdev("eth0")
     monkeypatch.setattr(network_ports, "driver_statistics", lambda device: {"rx_pause": 4} if device == "eth0" else {})
     assert host.read()["eth0", "rx_pause_frames"] == 4
+
+
+@pytest.mark.parametrize(
+    ("driver", "statistics", "frames"),
+    [
+        (
+            "mlx5",
+            {
+                "rx_pause_ctrl_phy": 1, "tx_pause_ctrl_phy": 2, "rx_global_pause": 1, "rx_prio3_pause": 10,
+                "rx_prio3_pause_duration": 999, "rx_prio3_pause_transition": 9, "tx_prio4_pause": 20,
+                "tx_pause_storm_warning_events": 5, "rx_packets_phy": 7,
+            },
+            {"rx_pause_frames": 11, "tx_pause_frames": 22},
+        ),
+        (
+            "bnxt_en",
+            {"rx_pause_frames": 1, "rx_pfc_frames": 2, "rx_pfc_ena_frames_pri0": 9, "rx_pfc_xon2xoff_frames_pri0": 9},
+            {"rx_pause_frames": 3},
+        ),
+        (
+            "ice",
+            {"link_xoff_rx.nic": 1, "link_xon_rx.nic": 9, "rx_priority_3_xoff.nic": 4, "tx_priority_3_xoff.nic": 2},
+            {"rx_pause_frames": 5, "tx_pause_frames": 2},
+        ),
+        ("ixgbe", {"tx_flow_control_xoff": 3, "tx_flow_control_xon": 4}, {"tx_pause_frames": 3}),
+    ],
+)  # fmt: skip
+def test_pause_frames_are_summed_from_the_names_of_each_driver(driver, statistics, frames):
+    assert network_ports.pause_frames(statistics) == frames, driver
+
+
+def test_missing_devices_and_devices_without_statistics_have_none():
+    assert network_ports.driver_statistics("lo") == network_ports.driver_statistics("nosuchdevice0") == {}

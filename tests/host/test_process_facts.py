@@ -2,7 +2,6 @@
 
 import platform
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -61,11 +60,6 @@ def test_the_commit_is_read_from_the_checkout_without_git(tmp_path, monkeypatch,
     assert git_commit() == commit
     (git / "HEAD").write_text(commit)
     assert git_commit() == commit
-
-
-def test_an_installed_package_has_no_commit(tmp_path, monkeypatch):
-    monkeypatch.setattr(process_facts, "__file__", str(Path(tmp_path) / "a" / "b" / "environment.py"))
-    assert git_commit() is None
 
 
 def test_a_process_without_mpi_has_the_name_of_the_kernel(monkeypatch):

@@ -15,7 +15,6 @@ from hpccoll.executor.lowered_step import LocalCopy, LoweredStep
 from hpccoll.executor.mpi_functions import call_record, handle
 from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.executor.structures import CALL
-from hpccoll.measure import case_factory
 from hpccoll.schedule import all_reduce
 from hpccoll.transports.mpi.transport import MpiPlan
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
@@ -43,13 +42,6 @@ def run_wrong(self):
 def short(layout, me):
     """The ring without its last step."""
     yield from islice(ring.schedule(layout).steps(me), 2 * layout.workers - 3)
-
-
-@all_reduce("unpaired")
-def unpaired(layout, me):
-    """A ring of which rank 1 does nothing."""
-    if me != 1:
-        yield from ring.schedule(layout).steps(me)
 
 
 BYTES = 8
@@ -121,9 +113,6 @@ def spoil(plan):
         CompiledExecutor.__init__ = right_init
         self.result = result if fault == "result-elsewhere" else self.result
         self.result = self.result[: {"empty-result": 0, "short-result": -1}.get(fault)]
-        if not isinstance(self.executor, CompiledExecutor):
-            run = self.run
-            self.run = lambda: (run(), [function(*arguments) for function, arguments in (c.call() for c in copies)])
 
     plan.__init__ = faulty_init
 
@@ -131,8 +120,6 @@ def spoil(plan):
 PythonExecutor._run_sequence = run_wrong
 for kind in (MpiPlan, MpiVendorPlan):
     spoil(kind)
-if FAULT == "no-memory":
-    case_factory.available_memory = lambda: 10_000
 if FAULT == "secrets":
     secrets = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
     os.environ.update(dict.fromkeys(secrets, "s3cr3t"), OMPI_MCA_btl="self", NCCL_ALGO="Ring")
@@ -140,7 +127,7 @@ code = main(ARGUMENTS)
 if FAULT == "modules":
     from mpi4py import MPI
 
-    names = ("typer", "rich", "pydantic", "altair", "snakemake", "scipy", "pandas", "h5py", "matplotlib", "xarray")
+    names = ("typer", "pydantic", "altair", "snakemake", "scipy", "pandas", "h5py")
     found = [name for name in names if name in sys.modules]
     for rank, modules in enumerate(MPI.COMM_WORLD.gather(found) or ()):
         print(f"modules of rank {rank}: {modules}")

@@ -27,7 +27,6 @@ COLLNET = {"NCCL_ALGO": "CollnetDirect", "NCCL_COLLNET_ENABLE": "1"}
 @pytest.mark.parametrize(
     ("reason", "environment", "record", "lines"),
     [
-        ("NCCL refuses it: no", {"NCCL_ALGO": "PAT"}, (NONE_LEFT, NO_JOB), [NONE_LEFT]),
         ("NCCL refuses it: no", COLLNET, (NONE_LEFT, NO_JOB), [NO_JOB, NONE_LEFT]),
         ("NCCL refuses it: no", {}, (SHARED,), [SHARED]),
         ("too large", {"NCCL_ALGO": "PAT"}, (NONE_LEFT, NO_JOB), []),

@@ -1,5 +1,6 @@
 """Which GPU a rank takes before MPI starts, and what is assumed of MPI and GPU memory."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,7 +8,6 @@ import pytest
 from catalogue_cases import case
 
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
-from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.store.load_results import read_results
 from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
@@ -30,10 +30,8 @@ def ranks(*others, local_rank=0, **about):
 @pytest.mark.parametrize(
     ("variables", "missing", "taken"),
     [
-        ({"OMPI_COMM_WORLD_LOCAL_RANK": "2"}, None, [2]), ({"MPI_LOCALRANKID": "5"}, None, [1]),
-        ({"SLURM_LOCALID": "3"}, None, [3]),
-        ({"SLURM_LOCALID": "0", "MPI_LOCALRANKID": "3"}, None, [3]),  # mpiexec inherits Slurm's
-        ({}, None, []), ({"SLURM_LOCALID": ""}, None, []), ({"SLURM_LOCALID": "1"}, "no CUDA device", []),
+        ({"SLURM_LOCALID": "0", "MPI_LOCALRANKID": "7"}, None, [3]),  # mpiexec inherits Slurm's
+        ({"SLURM_LOCALID": ""}, None, []), ({"SLURM_LOCALID": "1"}, "no CUDA device", []),
     ],
 )  # fmt: skip
 def test_a_rank_takes_the_gpu_with_its_local_number_modulo_the_gpus(assignment, monkeypatch, variables, missing, taken):
@@ -66,21 +64,16 @@ def test_cuda_starts_with_as_many_connections_as_it_can_have_unless_the_user_set
     if own is None:
         monkeypatch.delenv(assignment.CONNECTIONS)
     found = []
-
-    def missing(_transport):  # the first call that starts CUDA
-        found.append(allowed_variables().get("CUDA_DEVICE_MAX_CONNECTIONS"))
-        return "no CUDA device"
-
-    monkeypatch.setenv("SLURM_LOCALID", "0")
-    monkeypatch.setattr(assignment.gpu, "missing_for_gpu", missing)
+    monkeypatch.setenv("SLURM_LOCALID", "0")  # the first call that starts CUDA:
+    monkeypatch.setattr(assignment.gpu, "missing_for_gpu", lambda _: found.append(os.environ[assignment.CONNECTIONS]))
+    monkeypatch.setattr(assignment, "select_gpu", lambda _: None)
     assignment.assign_gpu_before_mpi()
     assert found == [seen]
 
 
-@pytest.mark.parametrize("reason", ["cuBLAS not found", None])
-def test_if_cublas_is_missing_on_one_rank_no_rank_multiplies_matrices(assignment, monkeypatch, reason):
+def test_if_cublas_is_missing_on_one_rank_no_rank_multiplies_matrices(assignment, monkeypatch):
     monkeypatch.setattr(assignment.gpu, "missing_cublas", lambda: None)
-    assert assignment.RankGpus(ranks(None, reason)).missing_cublas == reason
+    assert assignment.RankGpus(ranks(None, "cuBLAS not found")).missing_cublas == "cuBLAS not found"
 
 
 @pytest.mark.parametrize(("other", "shared"), [("slice-2", 1), ("slice-1", 2)])
@@ -95,7 +88,7 @@ def test_slices_of_a_gpu_are_not_shared(assignment, monkeypatch, other, shared):
     ("domains", "last_reported", "nodes", "ranks_per_node"),
     [
         (["a", "a", "a", "a"], True, (1, 1), (4, 4)), (["a", "a", "a", "b"], True, (2, 2), (1, 3)),
-        ([None, None, None, None], True, (2, 2), (2, 2)), (["a", "a", "a", None], True, (2, 2), (2, 2)),
+        (["a", "a", "a", None], True, (2, 2), (2, 2)),
         (["a", "a", "a", None], False, (1, 2), (2, 4)),  # no NVML there
     ],
 )  # fmt: skip
@@ -145,20 +138,15 @@ SLICES = ["slice 1", "other", "slice 2", "third"]
     [
         pytest.param(ALONE, {}, None, id="one rank a GPU"),
         pytest.param(SHARED, {}, "2 ranks share GPU 07 of n1;", id="NCCL before 2.30"),
-        pytest.param(SHARED, {"may_share": True}, "2 ranks share GPU 07 of n1;", id="which has no such variable"),
         pytest.param(SHARED, {"version": (2, 30, 7)}, "2 ranks share GPU 07 of n1;", id="NCCL from 2.30 on"),
         pytest.param(SHARED, {"version": (2, 30, 7), "may_share": True}, None, id="with its variable"),
         pytest.param(
             SHARED, {"version": (2, 30, 7), "may_share": [True, True, False, True]}, "2 ranks share", id="on some ranks"
         ),
         pytest.param(SHARED, {"hosts": "abcd"}, None, id="another host for each rank"),
-        pytest.param(SHARED, {"hosts": "abac"}, "2 ranks share GPU 07 of n1;", id="the same host for two"),
         pytest.param(ALONE, {"hosts": "xxx"}, "2 ranks share GPU 07 of n1 and n2, which", id="one host for two nodes"),
         pytest.param(SHARED, {"uuids": SLICES}, "2 ranks use slices of GPU 07 of n1,", id="slices before 2.30"),
         pytest.param(SHARED, {"uuids": SLICES, "version": (2, 30, 3)}, None, id="slices from 2.30 on"),
-        pytest.param(
-            SHARED, {"uuids": ["one", "other", "one", "third"], "version": (2, 30, 3)}, "2 ranks share", id="one slice"
-        ),
         pytest.param(("n1:07",) * 3, {"version": ()}, "3 ranks share GPU 07 of n1;", id="NCCL of an unknown version"),
     ],
 )
@@ -174,49 +162,19 @@ def test_ranks_that_share_a_gpu_are_refused_as_by_nccl_with_what_is_valid(mpiexe
             assert choice in valid
 
 
-@pytest.fixture
-def shared_gpus(mpiexec, nccl_library, tmp_path):
-    """Return the rows, and the cases left out, of a run over NCCL on a host with a number of GPUs."""
-
-    def run(ranks, gpus, **variables):
-        out = tmp_path / "F.h5"
-        arguments = ("-t", "nccl", "--device", "cuda", "-a", "native,ring", "-b", "4K", "-e", "4K", "-n", "2")
-        program = Path(__file__).with_name("nccl_on_host_ranks.py")
-        settings = [f"{name}={value}" for name, value in {"GPUS": gpus, **variables}.items()]
-        ran = mpiexec(ranks, program, nccl_library, *settings, *arguments, "--out", out)
-        assert ran.returncode in (0, 3), ran.stdout + ran.stderr  # 3: nothing was measured
-        results = read_results([out])
-        return results.rows, results.skipped
-
-    return run
-
-
-@pytest.mark.parametrize("version", ["22809", "23007"])
-def test_all_ranks_leave_out_the_cases_if_some_share_a_gpu(shared_gpus, version):
-    rows, skipped = shared_gpus(3, 2, NCCL_TEST_VERSION=version)
-    assert {row.status for row in rows} == {"skipped"}
-    assert len(skipped) > 1
-    assert all(gap.reason.startswith("2 ranks share GPU 0000:00:00.0 of ") for gap in skipped)
-
-
 @pytest.mark.parametrize(
-    ("gpus", "variables"),
-    [
-        (3, {"NCCL_TEST_VERSION": "22809"}),
-        (2, {"NCCL_TEST_VERSION": "23007", "NCCL_MULTI_RANK_GPU_ENABLE": "1"}),
-        (2, {"NCCL_TEST_VERSION": "22809", "NCCL_HOSTID": "rank {}"}),
-    ],
+    ("version", "variables", "accepted"),
+    [("22809", (), False), ("23007", ["NCCL_MULTI_RANK_GPU_ENABLE=1"], True)],
 )
-def test_ranks_that_nccl_accepts_are_measured(shared_gpus, gpus, variables):
-    rows, skipped = shared_gpus(3, gpus, **variables)
-    assert {row.status for row in rows} == {"ok"}
-    assert not skipped
-
-
-def test_a_variable_in_nccls_file_counts_as_one_in_the_environment(shared_gpus, tmp_path):
-    file = tmp_path / "nccl.conf"
-    file.write_text("NCCL_MULTI_RANK_GPU_ENABLE=1\n")
-    # The test library reads no files: the cases reach it, and it refuses them.
-    _, skipped = shared_gpus(2, 1, NCCL_TEST_VERSION="23007", NCCL_CONF_FILE=str(file))
-    assert skipped
-    assert all(gap.reason.startswith("NCCL refuses it") for gap in skipped)
+def test_all_ranks_leave_out_cases_of_ranks_that_share_a_gpu_unless_nccl_accepts_them(
+    mpiexec, nccl_library, tmp_path, version, variables, accepted
+):
+    out, program = tmp_path / "F.h5", Path(__file__).with_name("nccl_on_host_ranks.py")
+    arguments = ("-t", "nccl", "--device", "cuda", "-a", "native,ring", "-b", "4K", "-e", "4K", "-n", "2")
+    settings = "GPUS=2", f"NCCL_TEST_VERSION={version}", *variables
+    ran = mpiexec(3, program, nccl_library, *settings, *arguments, "--out", out)
+    assert ran.returncode == (0 if accepted else 3), ran.stdout + ran.stderr
+    results = read_results([out])
+    assert {row.status for row in results.rows} == {"ok" if accepted else "skipped"}
+    assert bool(results.skipped) != accepted
+    assert all(gap.reason.startswith("2 ranks share GPU 0000:00:00.0 of ") for gap in results.skipped)

@@ -5,29 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hpccoll.analysis.wire_bandwidth import add_headers
 from hpccoll.host import network_ports
 from hpccoll.host.network_ports import RECEIVED, SENT
 from hpccoll.measure import port_traffic
 from hpccoll.measure.port_traffic import PortTraffic
 from hpccoll.measure.timing_loop import RankProgress, Samples
 from hpccoll.store import hdf5
-
-values = st.integers(0, 2**31)
-readings = st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from([SENT, "tx_dropped"])), values)
-
-
-@given(readings, st.data())
-def test_counter_changes_add_up_over_ports_or_are_unknown(before, data):
-    after = {key: data.draw(st.integers(0, 2**32 - 2)) for key in before}
-    moved = port_traffic.counter_changes(before, after)
-    for name in {name for _, name in before}:
-        steps = [after[key] - first for key, first in before.items() if key[1] == name]
-        assert port_traffic.sum_over_ports(moved, name) == (None if min(steps) < 0 else sum(steps))
-    assert port_traffic.sum_over_ports(moved, "rx_pause_frames") is None
 
 
 @pytest.mark.parametrize(
@@ -76,16 +60,9 @@ def test_no_barriers_separate_the_operations_of_a_counting_pass(host):
     assert progress.heartbeats == 6
 
 
-@pytest.mark.parametrize("place", ["infiniband/efa_0/ports/1", "cxi/cxi0"])
-def test_the_bytes_of_a_host_with_an_uncounted_port_are_unknown(host, place):
+def test_the_bytes_of_a_host_with_an_uncounted_port_are_unknown(host):
     world = World(host)
-    assert (
-        port_traffic.sum_over_ports(
-            port_traffic.count_traffic(world, world, 2, RankProgress(), network_ports.find_ports(host.sys)), SENT
-        )
-        is not None
-    )
-    host.put(place, state="4: ACTIVE")
+    host.put("infiniband/efa_0/ports/1", state="4: ACTIVE")
     moved = port_traffic.count_traffic(world, world, 2, RankProgress(), network_ports.find_ports(host.sys))
     assert [port_traffic.sum_over_ports(moved, name) for name in (SENT, RECEIVED, "tx_dropped")] == [None, None, 0]
     assert moved["eth0", SENT] > 0  # what this port counted is known all the same
@@ -95,7 +72,7 @@ def samples(seconds):
     return Samples(start_ns=np.zeros((3, 2), np.int64), end_ns=np.full((3, 2), int(seconds * 1e9)))
 
 
-@pytest.mark.parametrize(("seconds", "operations"), [(0, 1000), (1e-6, 1000), (1e-3, 50), (0.03, 1), (0.2, 1), (60, 1)])
+@pytest.mark.parametrize(("seconds", "operations"), [(0, 1000), (1e-3, 50), (0.03, 1)])
 def test_a_pass_takes_about_50_ms_or_one_operation(seconds, operations):
     assert port_traffic.pass_iterations(samples(seconds)) == operations
 
@@ -118,12 +95,6 @@ def test_a_counter_unknown_on_one_host_is_unknown_in_total():
     assert traffic.sent is None
     assert traffic.mean_per_node(SENT) is traffic.mean_per_node("sent_packets") is None
     assert traffic.counters == {"operations": 2, "port_xmit_wait": None, "tx_dropped": 1}
-
-
-def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other():
-    assert add_headers(1448 * 2, 1500) == 2 * 1514 + 66
-    assert add_headers(10**9, 9000) / 10**9 == pytest.approx(1.0111, abs=1e-4)
-    assert add_headers(10**9, 1500) / 10**9 == pytest.approx(1.0684, abs=1e-4)
 
 
 @pytest.mark.mpi

@@ -1,10 +1,8 @@
-"""The transport, the evidence and the abort of a prepared case, whose transport mostly moves nothing here."""
+"""The transport and the evidence of a prepared case, whose transport moves nothing here."""
 
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from catalogue_cases import case
 
@@ -22,7 +20,9 @@ class IdleTransport:
         self.comm, self.guarded = comm, []
 
     def plan(self, operation, _src, dst):
-        return SimpleNamespace(result=operation.result(dst, self.comm.rank), run=lambda: None, close=lambda: None)
+        return SimpleNamespace(
+            result=operation.result(dst, self.comm.rank), run=lambda: None, executor=None, close=lambda: None
+        )
 
 
 @pytest.fixture
@@ -61,21 +61,6 @@ def test_the_choice_of_a_table_and_an_assumption_of_the_user_are_part_of_the_evi
     assert ring[1].startswith("by a table; ")
     assert evidence(case(algorithm="ring"), assumed="he says so")[1].endswith("; he says so")
     assert evidence(case(algorithm="native"), assumed="he says so") == ("unknown", "he says so")
-
-
-def test_an_abort_ends_graphs_then_communicators_and_frees_buffers_when_the_gpu_is_idle(module):  # noqa: ARG001
-    from hpccoll.measure.recovery import abort_cases
-    from hpccoll.transports.nccl import communicators
-    from hpccoll.transports.nccl.stream_plan import StreamPlan
-
-    done = []
-    plan = StreamPlan(SimpleNamespace(wait=None), np.zeros(1), [], "")
-    plan._graphs = [SimpleNamespace(close=partial(done.append, "graph"))]
-    gpu = SimpleNamespace(synchronize=partial(done.append, "idle"))
-    aborted = SimpleNamespace(abort=partial(done.append, "communicator"))
-    communicators._WORLDS[-1] = SimpleNamespace(communicators=[aborted])
-    abort_cases([SimpleNamespace(plan=plan, gpu=gpu, close=partial(done.append, "buffers"))])
-    assert done == ["graph", "communicator", "idle", "buffers"]
 
 
 @pytest.mark.parametrize("name", TRANSPORTS)

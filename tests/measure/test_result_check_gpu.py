@@ -14,7 +14,7 @@ from rank_buffers import Bench, benches, payload
 from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK, table_bytes
 from hpccoll.measure import result_check_gpu
 from hpccoll.measure.payload import bits
-from hpccoll.measure.result_check_gpu import GpuCheck, ValueTable
+from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
 
 EVERY = (*DTYPES, BFLOAT16)
@@ -78,8 +78,7 @@ def test_every_fault_of_the_matrix_is_detected_like_on_the_host(gpu, dtype):
         all_are_seen(setting, faults, gpu)
 
 
-@pytest.mark.parametrize("dtype", EVERY)
-@pytest.mark.parametrize("blocks", [1, 3, 4096])
+@pytest.mark.parametrize(("dtype", "blocks"), [("float16", 1), ("float64", 3), (BFLOAT16, 4096)])
 def test_values_repeat_after_their_period_for_any_number_of_threads(gpu, monkeypatch, dtype, blocks):
     monkeypatch.setattr(result_check_gpu, "BLOCKS", blocks)
     one = payload("all_gather", 2, 1, dtype=dtype, count=2 * PERIOD + 5)  # the second block begins on no vector
@@ -89,9 +88,7 @@ def test_values_repeat_after_their_period_for_any_number_of_threads(gpu, monkeyp
 
 
 @pytest.mark.parametrize("dtype", OF_EACH_SIZE)
-@pytest.mark.parametrize(
-    "count", [1, 7, 300, SHORT_BLOCK - GENERATIONS + 1, SHORT_BLOCK - GENERATIONS + 2, SHORT_BLOCK, PERIOD, 2 * PERIOD]
-)
+@pytest.mark.parametrize("count", [1, 300, SHORT_BLOCK - GENERATIONS + 1, SHORT_BLOCK - GENERATIONS + 2, 2 * PERIOD])
 def test_a_table_takes_no_more_memory_than_estimated(gpu, dtype, count):
     made = beside(Bench(payload("all_to_all", 2, 1, dtype=dtype, count=count), in_place=True), gpu)
     of_guards, *of_units = made._tables
@@ -111,8 +108,3 @@ def test_guards_of_host_copies_are_checked_on_the_host(gpu):
         assert check.wrong() == 0
         bits(bench.guards[0].memory)[3] ^= 1
         assert check.wrong() == 1
-
-
-def test_a_table_of_equal_values_is_one_vector():
-    table = ValueTable.of(np.full(PERIOD, 7, np.uint32), 10**9, 3)
-    assert (table.vectors.tolist(), table.step) == ([[7, 7, 7, 7]], 0)

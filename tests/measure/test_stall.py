@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import raw_examples
 
-from hpccoll.analysis.critical_findings import find_critical, find_resolved
+from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
@@ -57,7 +57,6 @@ LAUNCHES = {
     "step stops": ((3, 12, 1, "step", 5, "stops", STEP), {"sizes": [64]}),
     "step hangs": ((3, 12, 1, "library", 150, "stall", STEP), {"sizes": []}),
     "unmade": ((2, 60, 1, "library", 1, "init", raw_examples.case(64)), {}),
-    "nameless": ((2, 60, 1, "library", 1, "init:8", raw_examples.case(64)), {}),
     "rejects": ((2, 60, -1, "library", 5, "call:8", STEP), {"sizes": [64], "algorithm": "native"}),
 }
 """The arguments of ``launch``; the longest first."""
@@ -92,10 +91,9 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
     assert "r1 | stuck for 12 s: case" in ended.stderr  # but its watchdog leaves the end to the others
     assert "r1 | stalled; " in ended.stderr
     results = read_results([out])
-    assert sorted((row.status, row.ranks) for row in results.rows) == [("failed", 3), ("ok", 2), ("ok", 3)]
     left = {gap.status: gap.reason for gap in results.missing}
     assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
-    (stall,) = find_critical(results)
+    (stall,) = (finding for finding in opening_findings(results) if finding.severity == "critical")
     assert (stall.kind, stall.values["jobs"]) == ("ranks_stalled", ("mpi.p2",))
     again, _ = launch(out.parent, 3, 12, 1, "run", 0, "never")
     assert again.returncode == 0, again.stderr
@@ -104,10 +102,8 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
     assert [attempt.number for attempt, _ in raw.attempts] == [1, 2, 3]
     assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][-1] == failed.case.id
     results = read_results([out])
-    assert (results.missing, find_critical(results)) == ((), ())
-    assert [(resolved.kind, resolved.values) for resolved in find_resolved(results)] == [
-        ("stall_resolved", stall.values)
-    ]
+    found = [(finding.kind, finding.values) for finding in opening_findings(results) if finding.kind != "busy_machine"]
+    assert (results.missing, found) == ((), [("stall_resolved", stall.values)])
 
 
 @pytest.mark.parametrize(
@@ -194,19 +190,29 @@ def test_a_stall_in_a_training_step_with_graphs_costs_that_step_only(launched, n
     assert "(the step on the GPU)" in attempts[0][1][-1].reason
 
 
-@pytest.mark.parametrize("name", ["nameless", "rejects"])
-def test_a_status_of_nccl_without_a_name_in_cupy_fails_cases_on_all_ranks_together(launched, name):
-    ended, out = launched[name].result()
+def test_a_status_of_nccl_without_a_name_in_cupy_fails_a_case_on_all_ranks_together(launched):
+    ended, out = launched["rejects"].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     ((_, outcomes),) = hdf5.read_raw_file(out).attempts
-    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    assert {outcome.case.transport for outcome in failed} == {"nccl"}
-    assert len(failed) == {"nameless": 3, "rejects": 1}[name]
-    assert all("status 8 of NCCL" in outcome.reason for outcome in failed)
-    assert {outcome.status for outcome in outcomes if outcome not in failed} == {"ok"}
+    assert [outcome.status for outcome in outcomes].count("ok") == len(outcomes) - 1
+    (failed,) = [outcome for outcome in outcomes if outcome.status != "ok"]
+    assert (failed.status, failed.case.transport) == ("failed", "nccl")
+    assert "status 8 of NCCL" in failed.reason
 
 
 def test_graphs_are_destroyed_before_their_communicator_is_aborted(mpiexec, nccl_library):
     ran = mpiexec(2, Path(__file__).with_name("aborted_ranks.py"), nccl_library)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count("done") == 2
+
+
+@pytest.mark.usefixtures("mpiexec")
+def test_a_wait_ends_on_completion_error_or_timeout():
+    from hpccoll.measure.recovery import StalledError, poll_until  # where there is an MPI
+
+    looks = iter([False, False, True])
+    poll_until(lambda: next(looks), lambda: "an error that comes too late", 60)
+    with pytest.raises(StalledError, match="an error of NCCL"):
+        poll_until(lambda: False, lambda: "an error of NCCL", 60)
+    with pytest.raises(StalledError, match=r"0\.01 s"):
+        poll_until(lambda: False, lambda: None, 0.01)

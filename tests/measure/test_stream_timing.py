@@ -1,6 +1,7 @@
 """How operations on a stream are timed: what is queued, waited for and checked, in which order."""
 
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,19 +73,14 @@ def iteration(found, made):
     return done
 
 
-def test_a_single_operation_is_queued_after_the_barrier():
-    found, made = timed("single")
-    assert iteration(found, made) == ["reset", "barrier", "start", "operation", "end", "wait", "check"]
-    assert found.operations == 1
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-def test_aggregated_operations_are_queued_between_two_events_with_one_wait(in_place):
-    found, made = timed("aggregated", in_place=in_place)
+@pytest.mark.parametrize(("timing", "in_place"), [("single", False), ("aggregated", False), ("aggregated", True)])
+def test_operations_are_queued_after_the_barrier_between_two_events_with_one_wait(timing, in_place):
+    found, made = timed(timing, in_place=in_place)
+    count = OPERATIONS if timing == "aggregated" else 1
     one_more = ["reset", "operation", "wait"] if in_place else []
-    batch = ["start", *["operation"] * OPERATIONS, "end", "wait"]
+    batch = ["start", *["operation"] * count, "end", "wait"]
     assert iteration(found, made) == ["reset", "barrier", *batch, *one_more, "check"]
-    assert found.operations == OPERATIONS
+    assert found.operations == count
 
 
 @pytest.mark.parametrize("timing", TIMINGS)
@@ -94,43 +90,27 @@ def test_every_timing_waits_as_it_is_told(timing):
     assert iteration(found, made)[-2] == "wait until True"
 
 
-@pytest.fixture(scope="module")
-def launch(mpiexec, nccl_library, tmp_path_factory):
-    """Run the cases on two ranks over NCCL on the host; returns the outcomes and the rows by the ids of cases."""
-
-    def launch(*cases):
-        place = tmp_path_factory.mktemp("timed")
-        effort = Effort(warmup=1, min_iterations=8, max_iterations=8, timeout=60, operations=OPERATIONS)
-        (place / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
-        out = place / "F.h5"
-        arguments = ["--device", "cuda", "--job", place / "job.json", "--out", out, "--exit-zero"]
-        ended = mpiexec(2, RANKS, nccl_library, *arguments)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        ((_, outcomes),) = hdf5.read_raw_file(out).attempts if out.exists() else ((None, ()),)
-        results = read_results([out])
-        return {outcome.case.id: outcome for outcome in outcomes}, {row.case_id: row for row in results.rows}
-
-    return launch
-
-
-def case(timing, **more):
-    return raw_examples.case(**{"size": 4096, "transport": "nccl", "device": "cuda", "op": "sum"} | more, timing=timing)
+def case(timing, in_place, graph):
+    about = {"transport": "nccl", "device": "cuda", "op": "sum", "timing": timing, "in_place": in_place}
+    return raw_examples.case(4096, params={"graph": graph}, **about)
 
 
 @pytest.mark.mpi
-def test_every_timing_is_measured_checked_and_stored(launch):
-    cases = [
-        case(timing, in_place=in_place, params={"graph": graph})
-        for timing in TIMINGS for in_place in (False, True) for graph in (0, 1)
-    ]  # fmt: skip
-    outcomes, rows = launch(*cases)
-    for asked in cases:
-        outcome, row = outcomes[asked.id], rows[asked.id]
-        assert (outcome.case, outcome.status, outcome.wrong) == (asked, "ok", 0), outcome.reason
-        times, on_host = outcome.times, (outcome.times.end_ns - outcome.times.start_ns).max(axis=1)
-        aggregated = asked.timing == "aggregated"
-        assert (row.timing, row.rule) == (asked.timing, "max")
+def test_every_timing_is_measured_checked_and_stored(mpiexec, nccl_library, tmp_path):
+    cases, out = [case(*each) for each in product(TIMINGS, (False, True), (0, 1))], tmp_path / "F.h5"
+    effort = Effort(warmup=1, min_iterations=8, max_iterations=8, timeout=60, operations=OPERATIONS)
+    (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
+    ended = mpiexec(2, RANKS, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
+    rows = {row.case_id: row for row in read_results([out]).rows}
+    assert len(rows) == len(outcomes) == len(cases)
+    for outcome in outcomes:
+        row, times = rows[outcome.case.id], outcome.times
+        aggregated = outcome.case.timing == "aggregated"
+        assert (outcome.status, outcome.wrong) == ("ok", 0), outcome.reason
+        assert (row.timing, row.rule) == (outcome.case.timing, "max")
         assert outcome.operations == row.operations == (OPERATIONS if aggregated else 1)
-        assert (times.max_ns == on_host).all()
+        assert (times.max_ns == (times.end_ns - times.start_ns).max(axis=1)).all()
         assert (times.device_ns <= times.end_ns - times.start_ns).all()
         assert row.median_s == pytest.approx(np.median(times.max_ns) / 1e9 / row.operations)

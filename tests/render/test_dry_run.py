@@ -3,7 +3,6 @@
 import pytest
 from golden_page import assert_golden
 
-from hpccoll.common.errors import BadInputError
 from hpccoll.render.dry_run import MAX_ROWS, dry_run_json, dry_run_lines
 from hpccoll.training.model_file import model_from_json
 from hpccoll.training.workload import Workload
@@ -22,30 +21,14 @@ def text(workers=4, dtype="float32", models=None, **keys):
 def test_buckets_are_bytes_in_the_order_of_their_all_reduces():
     found = dry()
     assert found["buckets"] == DDP
-    assert [(each["collective"], each["group"], each["bytes"]) for each in found["operations"]] == [
-        ("all_reduce", "dp", nbytes) for nbytes in DDP
-    ]
-    assert {each["dtype"] for each in found["operations"]} == {"float32"}
-    assert {each["group_ranks"] for each in found["operations"]} == {4}
-
-
-def test_tensors_are_the_parameters_of_the_whole_model_with_their_bytes():
-    found = dry(dtype="bfloat16")
-    assert len(found["tensors"]) == 161
-    assert found["tensors"][0] == {"name": "conv1.weight", "elements": 9408, "bytes": 18816}
-    assert sum(each["bytes"] for each in found["tensors"]) == found["gradient_bytes"] == 2 * 25_557_032
+    keys = "collective", "group", "bytes", "dtype", "group_ranks"
+    operations = [tuple(each[key] for key in keys) for each in found["operations"]]
+    assert operations == [("all_reduce", "dp", nbytes, "float32", 4) for nbytes in DDP]
 
 
 def test_a_single_rank_has_buckets_and_no_operation():
     found = dry(1)
-    assert found["buckets"] == DDP
-    assert found["operations"] == []
-
-
-def test_sharded_parameters_have_a_bucket_for_each_block():
-    found = dry(model="llama2-7b", sharding="fsdp", dtype="bfloat16")
-    assert len(found["buckets"]) == 32 + 2  # the embedding, and the norm with the output layer
-    assert sum(found["buckets"]) == found["gradient_bytes"]
+    assert (found["buckets"], found["operations"]) == (DDP, [])
 
 
 def test_every_pipeline_stage_has_its_buckets_and_operations():
@@ -77,8 +60,3 @@ def test_a_model_of_a_file_has_a_dry_run():
     own = model_from_json("mine", {"modules": [{"name": "fc", "tensors": {"weight": 1000, "bias": 10}}]})
     assert dry(2, models={"mine": own}, model="mine")["buckets"] == [4040]
     assert "mine: 1,010 parameters in 2 tensors" in text(2, models={"mine": own}, model="mine")
-
-
-def test_a_mesh_that_does_not_multiply_is_refused():
-    with pytest.raises(BadInputError, match="6, the number of ranks"):
-        dry(6, model="llama2-7b", parallel="tp=4")

@@ -8,7 +8,6 @@ from step_examples import steps
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.run_comparison import compare
-from hpccoll.analysis.step_findings import step_findings
 from hpccoll.common.units import parse_rate
 from hpccoll.model.communication_wall import Wall, wall_points
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
@@ -25,7 +24,7 @@ def finding_lines(results):
     yield from outcome_lines(results)
     for group in chart_groups(results):
         yield f"-- {group.name}"
-        for finding in step_findings(group) if group.of_steps else group_findings(group):
+        for finding in group_findings(group):
             yield f"{finding.severity}: {finding}"
             yield from [f"  {finding.remedy}"] * bool(finding.remedy)
     yield ""

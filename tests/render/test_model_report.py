@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from golden_page import assert_golden
-from model_observations import observation, observed
-from modelled_runs import SIZES, TRIPS, modelled, whole_model
+from model_observations import observation
+from modelled_runs import TRIPS, modelled, whole_model
 
 from hpccoll.model.validation import Crossing, Overtaking
 from hpccoll.render.model_report import _crossing_text, model_lines
@@ -24,11 +24,6 @@ def test_equal_crossings_are_printed_once_and_different_ones_for_each_side():
 
 def test_the_whole_report_is_the_golden_page():
     assert_golden("fit", model_lines(whole_model()))
-
-
-def test_a_model_without_held_out_measurements_says_that_it_is_not_tested():
-    assert "not tested" in [*model_lines(modelled(TRIPS, []))][1]
-    assert "not tested" not in "".join(model_lines(modelled(TRIPS, observed("all_reduce", "ring", sizes=SIZES))))
 
 
 def test_a_common_mapping_is_named_once_and_differing_ones_in_each_name():

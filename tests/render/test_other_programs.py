@@ -4,7 +4,7 @@ from row_examples import make_row
 
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.side_by_side import side_by_side
-from hpccoll.render.other_programs import MAX_PANELS, other_programs, other_programs_chart
+from hpccoll.render.other_programs import other_programs, other_programs_chart
 from hpccoll.store.rows import Results
 from hpccoll.store.sources import SOURCES
 
@@ -32,10 +32,6 @@ def points(chart):
     return {(each["panel"], each["line"], each["bytes"], round(each["value"] * 1e6, 6)) for each in data}
 
 
-def test_without_imports_there_is_no_section():
-    assert not other_programs(results(*map(ours, SIZES)))
-
-
 def test_the_chart_has_their_times_and_ours_of_each_size():
     chart = other_programs_chart(side_by_side(map(theirs, SIZES), map(ours, SIZES)))
     found = points(chart)
@@ -45,19 +41,6 @@ def test_the_chart_has_their_times_and_ours_of_each_size():
         for size in SIZES
     }
     assert len({panel for panel, *_ in found}) == 1
-
-
-def test_an_operation_of_one_size_is_in_the_table_only():
-    assert other_programs_chart(side_by_side([theirs(1024)], [ours(1024)])) is None
-    section = other_programs(results(theirs(1024), ours(1024)))
-    assert (len(section["table"][1]), section["chart"]) == (1, None)
-
-
-def test_more_operations_than_panels_are_in_the_table_only():
-    rows = [theirs(size, ranks=ranks) for ranks in range(2, 2 + MAX_PANELS + 3) for size in SIZES]
-    chart = other_programs_chart(side_by_side(rows, []))
-    assert len({point[0] for point in points(chart)}) == MAX_PANELS
-    assert len(other_programs(results(*rows))["table"][1]) == len(rows)
 
 
 def test_the_section_says_what_each_number_means():

@@ -5,7 +5,6 @@ from dataclasses import replace
 from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, fitted, in_racks
 
-from hpccoll.model.best_choice import question_rows
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.render.prediction_report import prediction_lines, question_lines
@@ -44,29 +43,9 @@ def test_an_answer_within_the_intervals_claims_no_lead():
     assert ": rabenseifner, not clearly faster than the flat ring (0.8 to 1.5)" in answer
 
 
-def test_a_table_over_sizes_marks_the_fastest_of_each():
-    names = ["ring", "recursive_doubling"]
-    found = predict(cluster(), Request(nodes=[8], sizes=SIZES, algorithms=names))
-    rows = [line.split("  ") for line in prediction_lines(found) if line.lstrip()[:1].isdecimal()]
-    marked = [[cell.strip()[-1:] in ("*", "~") for cell in row if cell.strip()][1:3].index(True) for row in rows]
-    assert [names[column] for column in marked] == [row["algorithm"] for row in question_rows(found)]
-
-
 def test_numbers_of_nodes_on_which_no_algorithm_runs_still_have_nccls_own_model():
     machine = in_racks(nccl=NCCL)
     request = Request(nodes=[2, 3], sizes=SIZES, collective="reduce_scatter", algorithms=["swing"])
     text = "\n".join(prediction_lines(predict(machine, request)))
     assert "on 3 nodes x 2 in 2 racks; described, not measured" in text
     assert "left out on 3 nodes: swing: needs a power-of-two" in text
-
-
-def test_the_map_has_the_best_of_every_size_and_number_of_nodes():
-    found = predict(cluster(), Request(nodes=[2, 64], sizes=SIZES, algorithms=["ring", "recursive_doubling"]))
-    text = list(prediction_lines(found))
-    first = next(number for number, each in enumerate(text) if each.startswith("the best by size and nodes"))
-    letters = dict(each.split() for each in text[first].rpartition(": ")[2].split(", "))
-    cells = [each.split() for each in text[first + 2 : first + 2 + len(SIZES)]]
-    best = {(row["requested_bytes"], row["nodes"]): row["algorithm"] for row in question_rows(found)}
-    for size, cell in zip(SIZES, cells, strict=True):
-        names = [letters[word] for word in cell[2:] if word in letters]
-        assert names == [best[size, 2], best[size, 64]]

@@ -119,25 +119,11 @@ def section():
     return make
 
 
-def test_that_no_speed_up_is_known_is_said_once(section):
-    note = "The library's own calls were not measured."
-    assert section(measured_results({"ring": LATE, "star": EARLY})).count(note) == 1
-    assert note not in section(measured_results({"ring": LATE, "native": EARLY}))
-    assert note not in section(measured_results({"ring": LATE}))
-
-
 def test_no_line_ends_between_a_number_and_its_unit(section):
     html = section(measured_results({"ring": LATE, "native": EARLY}, drift=(1, 3, 2)))
     text = re.sub(r"<[^>]*>", "", html)
     assert re.findall(r"\d+ (?:[KM]iB|[mu]s|%)", text) == []
     assert re.findall(r"\d+\N{NO-BREAK SPACE}(?:[KM]iB|%)", text) != []
-
-
-def test_results_without_an_answer_have_a_sentence_and_no_table(section):
-    wrong = measured_results({"ring": LATE}, status="wrong", wrong=1)
-    html = section(wrong)
-    assert "no result is complete and correct" in html
-    assert "<table" not in html
 
 
 def test_a_long_table_is_folded_between_two_settings():
@@ -150,10 +136,3 @@ def test_a_long_table_is_folded_between_two_settings():
     assert [part.count("<tr><td>") for part in (shown, folded)] == [8, 4]
     assert folded.count("<tr><td></td>") == 2
     assert "<summary>3 ranks on 2 nodes; 2 nodes: 4 more lines</summary>" in folded
-
-
-def test_a_collective_without_sizes_has_no_column_of_them():
-    curves = {"dissemination": {1: 1e-5}, "native": {1: 2e-5}}
-    results = measured_results(curves, collective="barrier", op=None, in_place=True)
-    table = answer_table(Answers(recommend(results)), "barrier")
-    assert (table.count("<th "), table.count("<td>")) == (4, 4)

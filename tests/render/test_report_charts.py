@@ -16,7 +16,6 @@ from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
-OF_ALL_RANKS = [name for name in BY_NAME if not name.startswith(("pairs", "rails"))]
 MIB = 1 << 20
 
 
@@ -87,75 +86,47 @@ def test_the_outline_of_all_charts_is_the_golden_page(results, testbed_results):
     assert_golden("charts", "\n".join(line for chart in charts if chart for line in (*outline(chart), "")))
 
 
-@pytest.mark.parametrize("where", ["results", "testbed_results"])
-@pytest.mark.parametrize("name", OF_ALL_RANKS)
-def test_a_chart_is_vega_lite_of_named_classes_and_can_be_rendered(valid, request, where, name, monkeypatch):
+@pytest.mark.parametrize("name", [name for name in BY_NAME if not name.startswith(("pairs", "rails"))])
+def test_a_chart_is_vega_lite_of_named_classes_and_can_be_rendered(valid, testbed_results, name, monkeypatch):
     """For a channel without its class Altair goes through all of its classes: half of the time of a chart."""
-    (group,) = recommended_groups(request.getfixturevalue(where))
+    (group,) = recommended_groups(testbed_results)
     searched = []
     monkeypatch.setattr(SchemaBase, "from_dict", lambda *about, **_: searched.append(about))
     chart = BY_NAME[name].specification(group)
     assert not searched
-    if (where, name) == ("results", "wire"):
-        assert chart is None  # one node has no wire
-        return
     svg = vl_convert.vegalite_to_svg(json.dumps(valid(chart), allow_nan=False))
-    assert "ring" in svg
-    assert "NaN" not in svg
+    assert ("ring" in svg, "NaN" in svg) == (True, False)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
-@pytest.mark.parametrize("change", [{"status": "wrong", "wrong": 1}, {"status": "failed"}, {"status": "skipped"}])
-def test_what_is_not_a_result_is_not_drawn(specification, make_row, name, change):
-    assert specification(name, *(make_row(ranks=p, **change) for p in (2, 4))) is None
-
-
-def test_the_floor_is_drawn_against_size_and_nowhere_else(results):
+def all_charts(results):
     (group,) = recommended_groups(results)
-    charts = {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
-    assert {name for name, chart in charts.items() if any(v.get("line") == "floor" for v in values(chart))} == {"time"}
+    return {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
 
 
-def test_oversubscribed_points_are_hollow(specification, make_row):
-    drawn = values(specification("time", make_row(), make_row(ranks=4)))
-    assert {v["ranks"]: v["fill"] == "#ffffff" for v in drawn} == {2: False, 4: True}
-
-
-def test_lines_of_two_machines_are_not_joined(specification, make_row, make_run):
-    runs = make_run(), make_run(run_id="run-2", machine="another machine")
-    chart = specification("time", make_row(nbytes=8), make_row(nbytes=64, run_id="run-2"), runs=runs)
-    assert {v["machine"] for v in values(chart)} == {"machine 1", "machine 2"}
-    assert all({"field": "machine", "type": "nominal"} in layer["encoding"]["detail"] for layer in layers(chart))
-
-
-def test_a_repeated_measurement_is_a_line_of_its_own(specification, make_row, make_run):
-    runs = make_run(), make_run(run_id="run-2", created="2026-02-01")
-    rows = [make_row(nbytes=n, run_id=run.run_id) for run in runs for n in (8, 64)]
-    drawn = {(v["bytes"], v["run"]): v["repeat"] for v in values(specification("time", *rows, runs=runs))}
-    assert drawn == {(8, "run-1"): 0, (64, "run-1"): 0, (8, "run-2"): 1, (64, "run-2"): 1}
-
-
-def test_the_band_of_a_bandwidth_is_low_where_the_time_is_high(specification, make_row):
-    (drawn,) = values(specification("busbw", make_row(ci_low_s=9e-6, ci_high_s=2e-5, busbw_Bps=1e8)))
-    assert (drawn["low"], drawn["high"]) == (pytest.approx(5e7), pytest.approx(1e8 / 0.9))
-
-
-def test_scaling_needs_two_rank_counts_and_joins_nested_launches(specification, make_row, testbed_results):
-    assert specification("scaling", make_row(), make_row("native")) is None
-    (group,) = recommended_groups(testbed_results)
-    drawn = values(BY_NAME["scaling"].specification(group))
-    ring = [v for v in drawn if (v["series"], v["size"]) == ("ring", "4 MiB")]
-    assert [(v["nodes"], v["repeat"], v["machine"]) for v in ring] == [(n, 0, "machine 1") for n in (2, 4, 8)]
-
-
-def test_a_barrier_has_a_time_over_ranks_and_nothing_over_sizes(make_row, of_rows):
+def test_a_floor_has_times_and_a_barrier_none_against_size_and_what_is_no_result_is_not_drawn(
+    results, of_rows, make_row
+):
+    drawn = all_charts(results)
+    assert {name for name, chart in drawn.items() if any(v.get("line") == "floor" for v in values(chart))} == {"time"}
     none = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
-    times = {"dissemination": 1, "native": 2}
-    rows = [make_row(name, p, 8, seconds=s, **none) for name, s in times.items() for p in (2, 4)]
-    (group,) = recommended_groups(of_rows(*rows))
-    drawn = {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
-    assert drawn.keys() == {"choice", "scaling"}
-    assert "8 B" not in str(drawn)
+    rows = [make_row(name, p, 8, **none) for name in ("dissemination", "native") for p in (2, 4)]
+    drawn = all_charts(of_rows(*rows))
+    assert (drawn.keys(), "8 B" in str(drawn)) == ({"choice", "scaling"}, False)
+    for change in ({"status": "wrong", "wrong": 1}, {"status": "failed"}, {"status": "skipped"}):
+        assert not all_charts(of_rows(*(make_row(ranks=p, **change) for p in (2, 4))))
+
+
+@pytest.mark.parametrize(
+    ("other", "field", "expected"),
+    [({"machine": "another"}, "machine", ["machine 1", "machine 2"]), ({"created": "2026-02-01"}, "repeat", [0, 1])],
+)
+def test_lines_of_two_machines_and_repeated_measurements_are_not_joined(
+    specification, make_row, make_run, other, field, expected
+):
+    runs = make_run(), make_run(run_id="run-2", **other)
+    chart = specification("time", *(make_row(nbytes=n, run_id=run.run_id) for run in runs for n in (8, 64)), runs=runs)
+    assert [v[field] for v in values(chart)] == [each for each in expected for _ in (8, 64)]
+    assert all({"field": field, "type": "nominal"} in layer["encoding"]["detail"] for layer in layers(chart))
 
 
 def test_the_map_shows_the_lead_ties_and_single_choices(specification, make_row):
@@ -164,12 +135,20 @@ def test_the_map_shows_the_lead_ties_and_single_choices(specification, make_row)
         make_row(nbytes=64, seconds=1.01e-5), make_row("native", nbytes=64),
         make_row(nbytes=512),
     )  # fmt: skip
-    cells = {v["size"]: (v["series"], v["lead"], v["second"]) for v in values(specification("choice", *rows))}
+    cells = {v["size"]: (v["lead"], v["second"], v["clear"]) for v in values(specification("choice", *rows))}
     assert cells == {
-        "8 B": ("ring", "1.50x", "native, 1.50 times as long"),
-        "64 B": ("ring", "tie", "native, 0.99 times as long"),
-        "512 B": ("ring", "alone", "none"),
-    }
+        "8 B": ("1.50x", "native, 1.50 times as long", True), "64 B": ("tie", "native, 0.99 times as long", False),
+        "512 B": ("alone", "none", False),
+    }  # fmt: skip
+
+
+def test_the_band_of_a_bandwidth_is_low_where_the_time_is_high_and_oversubscribed_points_are_hollow(
+    specification, make_row
+):
+    rows = [make_row(ranks=p, ci_low_s=9e-6, ci_high_s=2e-5, busbw_Bps=1e8) for p in (2, 4)]
+    for drawn in values(specification("busbw", *rows)):
+        assert (drawn["low"], drawn["high"]) == (pytest.approx(5e7), pytest.approx(1e8 / 0.9))
+        assert (drawn["fill"] == "#ffffff") is (drawn["ranks"] == 4)
 
 
 def test_ranks_are_the_axis_where_nodes_hold_unlike_numbers_of_them(specification, make_node_row, make_bed_run):
@@ -181,21 +160,15 @@ def test_ranks_are_the_axis_where_nodes_hold_unlike_numbers_of_them(specificatio
     assert times["columns"] == 2
 
 
-def test_the_calibrated_wire_is_a_rule_where_it_holds(
-    testbed_results, results, specification, make_node_row, make_bed_run
+def test_the_calibrated_wire_is_a_rule_where_it_holds_and_counted_bytes_are_drawn_with_the_measured_ones(
+    testbed_results, specification, make_node_row, make_bed_run
 ):
-    (bed,), (one,) = recommended_groups(testbed_results), recommended_groups(results)
-    chart = BY_NAME["busbw"].specification(bed)
-    assert len(rules(chart)) == 1
-    wires = {v["size"]: v["wire"] for v in values(chart)}
+    charts = all_charts(testbed_results)
+    assert len(rules(charts["busbw"])) == 1
+    wires = {v["size"]: v["wire"] for v in values(charts["busbw"])}
     assert wires == {"4 KiB": None, "64 KiB": None, "1 MiB": 12_400_000, "4 MiB": 12_400_000}
-    assert not rules(BY_NAME["busbw"].specification(one))
     assert not rules(specification("busbw", make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),)))
-
-
-def test_measured_bytes_on_the_wire_are_drawn_with_the_counted_ones(testbed_results):
-    (group,) = recommended_groups(testbed_results)
-    drawn = {(v["series"], v["nodes"]): v for v in values(BY_NAME["wire"].specification(group)) if v["size"] == "4 MiB"}
+    drawn = {(v["series"], v["nodes"]): v for v in values(charts["wire"]) if v["size"] == "4 MiB"}
     assert drawn["ring", 8]["expected"] == pytest.approx(2 * 7 / 8)
     assert drawn["ring", 8]["value"] == pytest.approx(2 * 7 / 8 * 1.0111, rel=1e-4)
     assert drawn["recursive_doubling", 8]["expected"] == 3
@@ -220,35 +193,13 @@ def test_a_choice_for_both_placements_has_one_panel_and_others_have_their_own(sp
     }  # fmt: skip
 
 
-def test_a_choice_that_is_slower_at_one_size_is_pale_there_with_its_factor(specification, make_row):
-    sizes = [8 << 2 * i for i in range(6)]
-    rows = [make_row(nbytes=size, half_interval=0.001, seconds=1e-5) for size in sizes]
-    rows += [
-        make_row("tree", nbytes=size, half_interval=0.001, seconds=0.98e-5 if size == 128 else 2e-5) for size in sizes
-    ]
-    cells = {cell["size"]: cell for cell in values(specification("choice", *rows))}
-    assert {cell["series"] for cell in cells.values()} == {"ring"}
-    assert [(size, cell["lead"]) for size, cell in cells.items() if not cell["clear"]] == [("128 B", "0.98x")]
-
-
-@pytest.mark.parametrize("differing", ["dtype", "op", "root"])
+@pytest.mark.parametrize(("first", "second"), [({}, {"dtype": "int32"}), ({}, {"op": "max"})])
 def test_a_choice_that_only_another_group_measured_has_its_name_and_colour_in_the_map(
-    make_row, of_rows, valid, differing
+    make_row, of_rows, valid, first, second
 ):
-    first, second = {"dtype": ("float32", "int32"), "op": ("sum", "max"), "root": (0, 1)}[differing]
-    shape = {"collective": "broadcast", "op": None} if differing == "root" else {}
-    rows = [make_row(name, **(shape | {differing: first})) for name in ("star", "native")]
-    rows += [make_row("chain", seconds=1e-6, **(shape | {differing: second}))]
+    rows = [*(make_row(name, **first) for name in ("star", "native")), make_row("chain", seconds=1e-6, **second)]
     drawn = [valid(BY_NAME["choice"].specification(group)) for group in recommended_groups(of_rows(*rows))]
     assert [{cell["series"] for cell in values(chart)} for chart in drawn] == [{"chain"}, {"chain"}]
-
-
-def test_rows_of_an_unknown_run_are_drawn_and_compared_with_native(specification, make_row):
-    rows = make_row(), make_row("native", seconds=2e-5)
-    assert [cell["series"] for cell in values(specification("choice", *rows, runs=()))] == ["ring"]
-    chart = specification("speedup", *rows, runs=())
-    assert [v["speedup"] for v in values(chart)] == ["2.00"]
-    assert [layer["encoding"]["y"]["datum"] for layer in rules(chart)] == [1]
 
 
 def test_a_series_with_one_placement_is_in_the_panels_of_both(specification, make_row):
@@ -258,14 +209,6 @@ def test_a_series_with_one_placement_is_in_the_panels_of_both(specification, mak
     assert native == ["2 ranks, out of place", "2 ranks, in place"]
     only = specification("time", make_row("pairwise", collective="all_to_all_v", op=None))
     assert only["facet"]["sort"] == ["2 ranks"]
-
-
-def test_many_lines_have_a_legend_that_fits_and_a_second_cue(specification, make_row):
-    rows = [make_row(f"algorithm_number_{i}", nbytes=n) for i in range(11) for n in (8, 64)]
-    chart = specification("time", *rows)
-    assert chart["config"]["legend"]["columns"] * chart["usermeta"]["label"] <= 780
-    shapes = [layer["encoding"]["shape"] for layer in layers(chart) if "shape" in layer["encoding"]]
-    assert [len(set(shape["scale"]["range"])) for shape in shapes] == [8]
 
 
 _, SHARE, BUCKET = STEP_FIGURES

@@ -2,7 +2,6 @@ import csv
 import io
 import json
 import math
-from dataclasses import replace
 
 import pytest
 from golden_page import assert_golden
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
-from hpccoll.render.export import FORMATS, FORMULA_STARTS, LINE_FIELDS, export
+from hpccoll.render.export import FORMULA_STARTS, LINE_FIELDS, export
 from hpccoll.store.rows import ROW_COLUMNS
 
 FIELDS = list(ROW_COLUMNS)
@@ -71,10 +70,6 @@ def test_no_cell_of_text_is_a_formula_and_numbers_stay_numbers(make_row, of_rows
     assert dict(zip(head, cells, strict=True))["reason"] == ("" if begin == "\r" else "'") + printable(text)
 
 
-def lines_of(text):
-    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-
-
 def test_the_tables_of_nccl_tests_are_the_golden_page(make_row, make_node_row, of_rows):
     """Placements, absent cells, reasons, calls of all kinds, mappings, rules, and rows that are left out."""
     plain = {"op": None, "nbytes": 4096}
@@ -99,19 +94,6 @@ def test_the_tables_of_nccl_tests_are_the_golden_page(make_row, make_node_row, o
         make_row("star", nbytes=4096, timing="aggregated", **failed),
     ]
     assert_golden("export", dict.fromkeys(export(of_rows(*rows), "nccl-tests").splitlines()))  # headings once
-
-
-def test_every_series_has_its_own_nccl_tests_table(results):
-    text = export(results, "nccl-tests")
-    assert text.count("#wrong") == 2 * 11
-    assert len(lines_of(text)) == len(results.rows) / 2
-
-
-@pytest.mark.parametrize("format_name", FORMATS)
-def test_no_row_is_no_error(results, format_name):
-    text = export(replace(results, rows=()), format_name)
-    assert text.endswith("\n") or format_name == "lines"
-    assert not lines_of(text) if format_name in ("nccl-tests", "lines") else text
 
 
 def test_a_line_has_every_field_of_a_row_in_order_and_none_for_absent_ones(make_row, of_rows):

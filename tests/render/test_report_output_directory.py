@@ -1,7 +1,6 @@
 """The directory that ``hpccoll report`` writes to: it replaces no report of other inputs unnoticed."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 import raw_examples
@@ -32,14 +31,6 @@ def test_the_report_of_a_file_is_next_to_it_and_that_of_a_directory_in_it(here):
     assert last("b.h5") == "report: b.report/index.html; --out DIR chooses another directory"
     assert last(".") == "report: report/index.html"
     assert " - a</title>" in (here / "a.report" / "index.html").read_text()
-
-
-@pytest.mark.usefixtures("here")
-def test_a_report_of_the_same_input_is_replaced():
-    last("a.h5")
-    for same in ("./a.h5", Path("a.h5").absolute()):
-        assert invoke("report", same).code == 3
-    assert last("a.h5", "--out", "x") == last("./a.h5", "--out", "x") == "report: x/index.html"
 
 
 def test_a_directory_that_was_moved_with_its_report_is_the_same_input(here):

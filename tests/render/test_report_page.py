@@ -1,6 +1,5 @@
 """The page of a report: what is on it and in which order, for one collective and for several."""
 
-import resource
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -10,7 +9,6 @@ from page_elements import elements
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.analysis.series_comparisons import speedups
 from hpccoll.render import page_frame, report_writer
 from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
@@ -83,6 +81,8 @@ def test_every_chart_is_in_the_page_and_a_picture_file_and_nothing_else_is_loade
     assert all(ref.startswith("#") or (report / ref).is_file() for ref in filter(None, references))
     assert not page.all("link")
     assert (report / "index.html").stat().st_size < 1_500_000
+    heads = {each.text: each for each in page.all("th")}
+    assert heads["size"].one("abbr").attributes["title"] == DEFINITIONS["size"]
 
 
 def test_the_answer_comes_first_then_charts_then_findings_rows_provenance_and_the_glossary(page):
@@ -108,14 +108,6 @@ def test_the_page_has_what_is_missing_and_where_the_numbers_are_from(page):
     assert "mpi.library" in [each.text for each in page.all("dt")]
 
 
-def test_headings_with_a_definition_have_it_as_tooltip(page):
-    heads = {each.text: each for each in page.all("th")}
-    assert {"speed-up over native", "how sure", "size", "busbw (GB/s)", "status"} <= heads.keys()
-    for heading, element in heads.items():
-        if meaning := DEFINITIONS.get(heading.partition(" (")[0]):
-            assert element.one("abbr").attributes["title"] == meaning
-
-
 def rows_of(page):
     """Return the rows of the tables of rows, cells by heading."""
     tables = page.all("table", class_="sortable")
@@ -134,25 +126,16 @@ def test_every_row_is_in_the_table_and_sorted_by_its_numbers(page, results):
     assert rows[0].keys().isdisjoint({"of the wire", "sent (B)", "counted (B)"})
 
 
-def test_rows_of_a_testbed_have_the_share_of_the_wire_and_their_bytes(make_page, testbed_results):
-    page = make_page(testbed_results)
-    rows = {(row["series"], row["size"]): row for row in rows_of(page) if row["nodes"] == "8"}
-    ring, native = rows["ring", "4 MiB"], rows["native", "4 MiB"]
-    assert ring["counted (B)"] == str(14 << 22)
-    assert (ring["sent / counted with headers"], ring["sent by a node (S)"]) == ("1.000", "1.769")
-    assert ring["of the wire"].endswith("%")
-    assert rows["ring", "64 KiB"]["of the wire"] == ""
-    assert [native[name] for name in ("sent by a node (S)", "counted (B)", "sent / counted with headers")] == [
-        "1.769", "", "",
-    ]  # fmt: skip
-    assert "measured on a testbed, 100 Mbit/s on cluster bed" in page.text
-    assert "bytes 262144, Bps 12780000; bytes 1048576, Bps 12500000" in page.text
-
-
-def test_auto_has_no_transport_of_its_own(make_node_row, make_bed_run, of_rows, make_page):
-    rows = [replace(make_node_row(nodes=nodes), algorithm=name) for nodes in (2, 4) for name in ("ring", "auto")]
-    shown = rows_of(make_page(of_rows(*rows, runs=(make_bed_run(),))))
-    assert {row["series"]: row["transport"] for row in shown} == {"ring": "mpi", "auto": ""}
+def test_rows_of_a_testbed_have_their_bytes_and_share_of_the_wire_and_auto_no_transport_of_its_own(
+    make_page, testbed_results
+):
+    more = tuple(replace(row, algorithm="auto") for row in testbed_results.rows if row.algorithm == "ring")
+    shown = rows_of(make_page(replace(testbed_results, rows=(*testbed_results.rows, *more))))
+    assert {row["transport"] for row in shown if row["series"] == "auto"} == {""}
+    rows = {row["size"]: row for row in shown if (row["series"], row["nodes"]) == ("ring", "8")}
+    names = "counted (B)", "sent / counted with headers", "sent by a node (S)"
+    assert [rows["4 MiB"][name] for name in names] == [str(14 << 22), "1.000", "1.769"]
+    assert (rows["4 MiB"]["of the wire"][-1], rows["64 KiB"]["of the wire"]) == ("%", "")
 
 
 NOTHING = dict.fromkeys(("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "wrong"))
@@ -169,7 +152,7 @@ def test_a_page_is_built_without_any_result(make_page, make_row, rows, missing):
     assert ("the node went away" if rows else "There is no usable result") in page.text
 
 
-def test_text_of_results_is_escaped(make_page, make_row, make_run, of_rows):
+def test_text_of_results_is_escaped_and_printable(make_page, make_row, make_run, of_rows, tmp_path):
     plain = make_page(of_rows(make_row(), make_row("native", seconds=2e-5)), "T")
     rows = make_row(EVIL, mapping=EVIL, executed=EVIL), make_row("native", seconds=2e-5, mapping=EVIL)
     run = make_run(machine=EVIL, path=EVIL, provenance={EVIL: {"deep": [EVIL]}})
@@ -177,15 +160,10 @@ def test_text_of_results_is_escaped(make_page, make_row, make_run, of_rows):
     page = make_page(of_rows(*rows, runs=(run,), missing=skipped, skipped=skipped), EVIL)
     assert page.text.count(EVIL) >= 15
     assert [len(page.all(tag)) for tag in ("script", "b")] == [len(plain.all(tag)) for tag in ("script", "b")]
-
-
-@pytest.mark.parametrize("name", ["\x1b]0;x\x07", "\udcff"])
-def test_a_name_with_unprintable_characters_is_drawn_escaped(make_row, of_rows, tmp_path, name):
-    rows = [make_row(nbytes=n, variant=variant) for n in (1024, 4096, 16384) for variant in (name, "other")]
-    page = build_report(of_rows(*rows), tmp_path, name).read_text()
-    assert ascii(name)[1:-1] in page
-    assert [picture for picture in tmp_path.rglob("*.svg") if ascii(name)[1:-1] in picture.read_text()]
-    assert len([*tmp_path.rglob("*.png")]) == len([*tmp_path.rglob("*.svg")])
+    for name in ("\x1b]0;x\x07", "\udcff"):  # a picture is an XML file
+        rows = [make_row(nbytes=n, variant=variant) for n in (1024, 4096) for variant in (name, "other")]
+        assert ascii(name)[1:-1] in build_report(of_rows(*rows), tmp_path, name).read_text()
+        assert all(ascii(name)[1:-1] in picture.read_text() for picture in tmp_path.rglob("*-time.svg"))
 
 
 def gap(number, reason="the job ended before it: TIMEOUT", job="mpi.n4x1", status="not run"):
@@ -232,6 +210,10 @@ def test_each_collective_is_a_tab_after_the_overview_in_the_order_of_their_table
     assert [bool(each.all("table", class_="answer")) for each in tabs] == [False, True, True, True]
     first, *_ = tabs[1].all("table")
     assert first.has("class_", "answer")
+    scripts = ["".join(map(str, each.inside)) for each in page.all("script")]
+    begins = ('addEventListener("hashchange", choose)', "window.vegaEmbed=", "await seen()")
+    order = [next(i for i, script in enumerate(scripts) if text in script) for text in begins]
+    assert order == sorted(order)  # the hash picks a tab before anything is drawn
 
 
 def test_the_overview_has_a_sentence_for_each_collective_that_links_to_its_part(make_page, several, make_row):
@@ -243,15 +225,6 @@ def test_the_overview_has_a_sentence_for_each_collective_that_links_to_its_part(
         "all_reduce": ["#all_reduce"], "all_gather": ["#all_gather"], "reduce": ["#reduce"], "barrier": ["#barrier"],
         "scatter": [],
     }  # fmt: skip
-
-
-def test_the_hash_picks_a_tab_before_anything_is_drawn(make_page, several):
-    scripts = ["".join(map(str, each.inside)) for each in make_page(several).all("script")]
-    chooses, vega, draws = (
-        next(i for i, script in enumerate(scripts) if text in script)
-        for text in ('addEventListener("hashchange", choose)', "window.vegaEmbed=", "await seen()")
-    )
-    assert chooses < vega < draws
 
 
 @pytest.fixture
@@ -271,42 +244,17 @@ def cells_of(chart):
     return dataset
 
 
-def test_the_overview_has_a_panel_for_each_collective_with_native_and_sizes(overview, several, make_row, valid):
-    more = [
-        make_row(name, nbytes=n, collective="broadcast", op=None, seconds=s)
-        for name, s in (("chain", 1e-5), ("native", 3e-5))
-        for n in (8, 64)
-    ]
-    chart = valid(overview(replace(several, rows=(*several.rows, *more))))
-    assert chart["facet"]["sort"] == ["all_reduce", "broadcast"]
-    assert {(cell["panel"], cell["series"], cell["speedup"]) for cell in cells_of(chart)} == {
-        ("all_reduce", "ring", "2.00"), ("broadcast", "chain", "3.00"),
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("other", [{"dtype": "int32"}, {"executor": "python"}])
-def test_the_overview_shows_the_foremost_setting_in_one_placement_by_one_executor(overview, several, make_row, other):
+def test_the_overview_shows_the_foremost_setting_in_one_placement_by_one_executor(
+    overview, several, make_row, of_rows, valid, other
+):
     others = [make_row(name, nbytes=n, seconds=1e-8 * n, **other) for name in ("ring", "native") for n in (8, 1024)]
     compiled = tuple(replace(row, executor="compiled") for row in several.rows)
-    cells = cells_of(overview(replace(several, rows=(*compiled, *others))))
+    cells = cells_of(valid(overview(replace(several, rows=(*compiled, *others)))))
     points = [(cell["panel"], cell["series"], cell["bytes"]) for cell in cells]
     assert len(points) == len(set(points))
     assert {(cell["series"], cell["ranks"], cell["place"]) for cell in cells} == {("ring", 2, "out of place")}
-
-
-def test_without_native_there_is_no_overview(overview, make_row, of_rows):
-    assert overview(of_rows(make_row(), make_row(collective="all_gather", op=None))) is None
-
-
-def test_the_speedups_of_the_overview_are_those_of_each_collective_alone(several):
-    recommendations = recommend(several)
-    groups = chart_groups(several, recommendations)
-    overview = {
-        each.point.row.case_id: each.value for each in speedups(overview_group(groups, Answers(recommendations)).points)
-    }
-    alone = {each.point.row.case_id: each.value for group in groups for each in speedups(group.points)}
-    assert overview
-    assert overview == {case: alone[case] for case in overview}
+    assert overview(of_rows(make_row(), make_row(collective="all_gather", op=None))) is None  # without native
 
 
 def of_inputs(make_row, make_run, of_rows, tmp_path, names, sizes=((8, 64), (8, 64))):
@@ -331,42 +279,10 @@ def test_inputs_with_the_same_cases_have_series_of_their_own(make_row, make_run,
     assert len({group_colours(group.legend)[name] for name in names}) == len(names)
     page = elements(build_report(results, tmp_path / "report", "T", paths).read_text(encoding="utf-8"))
     assert {row["series"] for row in rows_of(page)} == names
-
-
-def test_inputs_that_share_no_case_are_not_named_and_those_of_one_name_by_their_paths(
-    make_row, make_run, of_rows, tmp_path
-):
-    results, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("old", "new"), ((8,), (64,)))
-    assert input_names(results, paths) == {}
+    apart, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("old", "new"), ((8,), (64,)))
+    assert input_names(apart, paths) == {}  # they share no case
     alike, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("a/quick", "b/quick"))
     assert list(input_names(alike, paths).values()) == list(map(str, paths))
-
-
-@pytest.fixture
-def small_files():
-    """Have no file become larger than some bytes, from when it is called on: the disk is full, as root sees it, too."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda nbytes: resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.999])
-def test_a_report_that_finds_a_full_disk_leaves_the_earlier_one_as_it_was(
-    make_row, of_rows, tmp_path, small_files, share
-):
-    few = of_rows(*(make_row(name, nbytes=n) for name in ("ring", "native") for n in (1024, 4096, 16384)))
-    index = build_report(few, tmp_path, "the first")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    (tmp_path / "other").touch()
-    assert {path.stat().st_mode for path in before} == {(tmp_path / "other").stat().st_mode}
-    (tmp_path / "other").unlink()
-    small_files(int(share * index.stat().st_size))
-    with pytest.raises(OSError, match="File too large"):
-        build_report(few, tmp_path, "the next")
-    now = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert now.keys() == before.keys()
-    assert b"the first" in now[index]
-    assert all(now[path][-7:] == before[path][-7:] for path in now)  # each has its end
 
 
 @pytest.fixture

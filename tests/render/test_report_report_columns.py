@@ -6,7 +6,7 @@ import pytest
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render import report_columns
-from hpccoll.render.report_columns import DERIVED, FORMATS, REPORT_COLUMNS, ReportColumn, rows_table
+from hpccoll.render.report_columns import DERIVED, FORMATS, REPORT_COLUMNS, rows_table
 from hpccoll.store.rows import Row
 
 
@@ -34,22 +34,12 @@ def test_every_derived_value_has_a_column():
     assert DERIVED.keys() <= {column.key for column in REPORT_COLUMNS}
 
 
-def test_a_field_of_the_row_is_a_column_once_it_is_declared(cells_of, make_row):
-    declared = ReportColumn("cpu_s", "CPU time (us)", "us", always=True)
-    assert cells_of("CPU time (us)", make_row(seconds=1.5e-5), columns=(declared,)) == (["15.00"], [1.5e-5])
-
-
 def test_numbers_are_sorted_by_their_value_and_text_by_itself(cells_of, make_row):
     rows = make_row(seconds=1e-5), make_row(nbytes=64, median_s=None, ci_low_s=None, converged=False)
     assert cells_of("median (us)", *rows) == (["10.00", ""], [1e-5, ""])
     assert cells_of("95 % interval (us)", *rows) == (["9.70 to 10.30", ""], [pytest.approx(9.7e-6), ""])
     assert cells_of("size", *rows) == (["1 KiB", "64 B"], [1024, 64])
     assert cells_of("converged", *rows) == (["yes", "no"], None)
-
-
-def test_bandwidths_are_in_the_unit_of_the_highest(cells_of, make_row):
-    assert cells_of("busbw (MB/s)", make_row(busbw_Bps=3.2e7))[0] == ["32.000"]
-    assert cells_of("busbw (GB/s)", make_row(busbw_Bps=3.2e9), make_row(busbw_Bps=3.2e7))[0] == ["3.200", "0.0320"]
 
 
 def test_the_rounds_of_a_row_are_a_list_with_gaps(cells_of, rounds_row):

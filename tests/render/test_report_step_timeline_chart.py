@@ -5,7 +5,7 @@ from step_examples import BUCKETS, stage, step_case, step_outcome, step_times, s
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.charts import STEP_FIGURES
-from hpccoll.render.step_timeline_chart import MAX_MARKS, MAX_RANKS
+from hpccoll.render.step_charts import MAX_MARKS, MAX_RANKS
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
@@ -34,8 +34,10 @@ def test_of_many_algorithms_the_fastest_and_native_have_a_panel(valid):
     takes = {"ring": 1, "hierarchical": 2, "recursive_doubling": 3, "tree": 4, "native": 50, "null": 0}
     panels = valid(drawn(steps(takes)))["facet"]["sort"]
     assert [panel.split()[0] for panel in panels] == ["ring", "hierarchical", "native"]
-    (panel,) = drawn(steps({"ring": 12}))["facet"]["sort"]
-    assert "34 ms" in panel
+    workloads = [{"overlap": 0}, {"overlap": 1}]
+    several = (steps({"ring": 12}, workloads, ranks=n, path=f"{n}.h5", run_id=str(n)) for n in (2, 4))
+    (panel,) = drawn(*several)["facet"]["sort"]
+    assert "ring on 4 nodes, overlapped: 34 ms" in panel
 
 
 def test_passes_buckets_and_what_no_computation_hides_are_where_they_ran():
@@ -48,12 +50,8 @@ def test_passes_buckets_and_what_no_computation_hides_are_where_they_ran():
     assert at["backward"] == [pytest.approx((0.010, 0.030))]
     assert at["exposed"] == [pytest.approx((0.030, 0.034))]
     assert [d["size"] for d in marks(chart, "collective")[:3]] == ["3.91 KiB", "15.6 KiB", "7.81 KiB"]
-
-
-def test_a_wait_between_computations_is_marked_too():
-    program = [stage((), ("forward", "backward"))]
-    (exposed,) = marks(drawn(one_step([[0, 10, 15, 30]], program)), "exposed")
-    assert (exposed["begin"], exposed["end"]) == pytest.approx((0.010, 0.015))
+    (exposed,) = marks(drawn(one_step([[0, 10, 15, 30]], [stage((), ("forward", "backward"))])), "exposed")
+    assert (exposed["begin"], exposed["end"]) == pytest.approx((0.010, 0.015))  # between computations, too
 
 
 def test_a_collective_that_is_ready_before_it_begins_has_a_line():
@@ -84,16 +82,6 @@ def test_with_many_buckets_fewer_ranks_are_drawn():
     assert len(collectives) <= MAX_MARKS
     assert len(marks(chart, "backward")) == len({d["rank"] for d in collectives}) > 1  # joined to one each
     assert not any(d["label"] for d in collectives)
-
-
-def test_the_overlapped_step_on_the_most_ranks_is_drawn():
-    two, four = (
-        steps({"ring": 12}, [{"overlap": 0}, {"overlap": 1}], ranks=n, path=f"{n}.h5", run_id=str(n)) for n in (2, 4)
-    )
-    (panel,) = drawn(two, four)["facet"]["sort"]
-    assert "4 nodes" in panel
-    assert "overlapped" in panel
-    assert "not overlapped" not in panel
 
 
 def test_without_a_timeline_nothing_is_drawn():

@@ -1,9 +1,7 @@
 """Racks, rails and aggregators of the testbed: bytes take the requested wires, and Slurm knows the topology."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -140,74 +138,14 @@ def inside(fabric, host, *command):
     return subprocess.run(nsenter, capture_output=True, text=True, check=True).stdout
 
 
-def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
-    for host in ("n1", "n2", "n3", "n4", "a1", "a2"):
+def test_wires_of_workers_are_metered_and_every_rail_has_the_congestion_control_of_linux(fabric):
+    for host, rails in (("head", 1), ("n1", 2), ("n4", 2), ("a1", 2)):
         seen = inside(fabric, host, "tc", "qdisc", "show")
-        metered = [
-            device for device in ("eth0", "rail2") if re.search(rf"tbf .* dev {device} root .*rate 100Mbit", seen)
-        ]
-        assert metered == (["eth0", "rail2"] if host.startswith("n") else []), seen
-    for pairs in (("n1:n2", "n1:a1"), ("n2:n1", "a1:n1")):  # each pair alone could fill its way but for n1's own wire
-        assert flow(*pairs) < 1.06 * WIRE
-
-
-def test_no_packet_is_lost_where_several_hosts_send_to_one(fabric, flow):
-    assert flow("n2:n1", "n3:n1", "n4:n1") < 1.06 * WIRE
-    dropped = re.findall(r"dropped (\d+)", inside(fabric, "fabric", "tc", "-s", "qdisc", "show"))
-    assert set(dropped) == {"0"}
-
-
-def test_every_rail_has_the_congestion_control_of_linux_whatever_the_machine_has(fabric):
-    for host, rails in (("head", 1), ("n1", 2), ("a1", 2)):
+        metered = re.findall(r"tbf .* dev (eth0|rail2) root .*rate 100Mbit", seen)
+        assert metered == {"head": ["eth0"], "a1": []}.get(host, ["eth0", "rail2"]), seen
         routes = inside(fabric, host, "ip", "route", "show").splitlines()
         assert len(routes) == rails
         assert all("congctl cubic" in route for route in routes), routes
-
-
-def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
-    read = (
-        "from hpccoll.host.network_ports import SENT, find_ports, read_counters; "
-        "print({p: v for (p, n), v in read_counters(find_ports()).items() if n == SENT})"
-    )
-
-    def sent():
-        return eval(fabric.slurm("srun", "--nodelist=n1", sys.executable, "-c", read))  # noqa: S307 - our own words
-
-    before = sent()
-    rate = flow("n1:n2-r2")
-    after = sent()
-    assert set(before) == {"eth0", "rail2"}
-    assert SOME < after["rail2"] - before["rail2"] < 1.05 * SOME
-    assert after["eth0"] - before["eth0"] < SOME / 8  # what Slurm has to say
-    assert rate < 1.06 * WIRE
-
-
-def test_a_step_has_the_topology_address_of_every_node(fabric):
-    script = "echo $(hostname) $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN"
-    topology = dict(
-        line.split(" ", 1)
-        for line in fabric.slurm("srun", *EACH, "-N5", "-wn[1-4],a1", "sh", "-c", script).splitlines()
-    )
-    racks = {"n1": "rack1", "n2": "rack1", "n3": "rack2", "n4": "rack2", "a1": "aggregators"}
-    assert topology == {host: f"spine.{rack}.{host} switch.switch.node" for host, rack in racks.items()}
-
-
-def test_aggregators_have_a_feature_and_are_in_a_partition_that_a_job_must_ask_for(fabric):
-    seen = fabric.slurm("sinfo", "--noheader", "--Node", "--format=%P %N %f").splitlines()
-    workers = [f"n{i} worker" for i in range(1, 5)]
-    assert {line for line in seen if line.startswith("work*")} == {f"work* {line}" for line in workers}
-    helpers = [f"a{i} aggregator" for i in (1, 2)]
-    assert {line for line in seen if line.startswith("all")} == {f"all {line}" for line in (*workers, *helpers)}
-    requested = fabric.slurm("srun", *EACH, "-N5", "--constraint=[worker*4&aggregator*1]", "hostname").split()
-    assert sorted(requested) == ["a1", "n1", "n2", "n3", "n4"]
-
-
-def test_the_last_ranks_are_on_the_aggregators_where_the_list_says_so(fabric):
-    hosts = "n1,n1,n2,n2,n3,n3,n4,n4,a1"
-    inner = ("srun", "-n9", "--mpi=pmi2", "--distribution=arbitrary", f"--nodelist={hosts}")
-    job = ("salloc", "--quiet", "--partition=all", "--exclusive", "-N5", "--constraint=[worker*4&aggregator*1]")
-    ranks = fabric.slurm(*job, *inner, "sh", "-c", "echo $PMI_RANK $(hostname)").splitlines()
-    assert sorted(ranks) == [f"{rank} {host}" for rank, host in enumerate(hosts.split(","))]
 
 
 @pytest.mark.sweep
@@ -258,46 +196,9 @@ def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):
 
 def test_status_prints_racks_rails_aggregators_and_the_rate_of_the_uplink(fabric):
     marker = fabric.status()["marker"]
-    assert (marker["aggregators"], marker["rails"]) == (2, 2)
     assert marker["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3", "n4"]}
-    assert (marker["uplink"], marker["uplink_bps"]) == ("100mbit", 100_000_000)
     assert 0 < marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] < 1.02 * WIRE
-    assert marker["uplink_pairs"] == [["n1", "n3"]]
     status = fabric.command("status").out
     assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in status
-    assert [
-        line for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3") if line not in status
-    ] == []
-
-
-def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_testbed):
-    devices, testbed = sorted(Path("/sys/class/net").iterdir()), new_testbed("racks")
-    result = testbed.up("--nodes", 3, "--rate", "100mbit", "--racks", 2, "--uplink", "200mbit")
-    assert "warning: the uplink is not calibrated" in result.out  # rack 2 has one worker
-    status = testbed.status()
-    assert status["marker"]["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3"]}
-    assert (status["marker"]["uplink"], status["marker"]["uplink_Bps"]) == ("200mbit", None)
-    os.kill(status["hosts"]["fabric"]["init"], signal.SIGKILL)
-    assert testbed.command("down").code == 0
-    assert testbed.status()["state"] == "down"
-    assert not Path(status["directory"]).exists()
-    assert sorted(Path("/sys/class/net").iterdir()) == devices
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--aggregators", "17"], ["--aggregators", "'17'", "0 to 16"]),
-        (["--rails", "0"], ["--rails", "'0'", "1 to 4"]),
-        (["--racks", "two", "--uplink", "none"], ["--racks", "'two'"]),
-        (["--racks", "1", "--uplink", "100mbit"], ["--racks", "'1'", "2 up to"]),
-        (["--nodes", "3", "--racks", "4", "--uplink", "100mbit"], ["--racks", "'4'", "is 3"]),
-        (["--racks", "2"], ["--racks", "add --uplink"]),
-        (["--uplink", "1gbit"], ["--uplink", "add --racks"]),
-        (["--racks", "2", "--uplink", "fast"], ["--uplink", "'fast'", "10mbit to 10gbit"]),
-    ],
-)
-def test_a_shape_that_cannot_be_is_refused_in_one_line(fabric, options, words):
-    result = fabric.command("up", *options)
-    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-    assert [word for word in words if word not in result.err] == []
+    lines = ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3")
+    assert not [line for line in lines if line not in status]

@@ -116,12 +116,6 @@ def test_scaling_begins_with_one_node_of_several_ranks_and_if_it_fails_the_other
     assert {(row.nodes, row.ranks) for row in complete(place / "2x2.h5")} == {(2, 4)}
 
 
-def test_an_mpi_that_speaks_another_pmi_fails(submit, end, tmp_path):
-    code, log = end(submit("allreduce", *SMALL, HPCCOLL_MPI="none"))
-    assert code != 0, log
-    assert not list(tmp_path.rglob("*.h5"))
-
-
 @pytest.fixture
 def stand_in(tmp_path):
     """Put a program of this name first on PATH, and return that PATH."""
@@ -147,27 +141,6 @@ def test_ranks_run_inside_of_apptainer(submit, end, stand_in, tmp_path):
     assert {(row.nodes, row.ranks) for row in complete(tmp_path / "results" / "apptainer")} == {(2, 2)}
     requested = (tmp_path / "asked.1").read_text()
     assert requested.startswith(f"exec --no-home --bind {tmp_path} --pwd {tmp_path} my.sif hpccoll run --shape 2x1 ")
-
-
-def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
-    place = stand_in("srun", "printf '%s\\n' \"$@\"")
-    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "3"}
-    variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_IMAGE": "my image.sqsh", **job}
-    command = ["bash", ROOT / "slurm" / "pyxis.sbatch", "-b", "1M"]
-    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
-    words = result.stdout.splitlines()
-    assert words[: words.index("hpccoll")] == [
-        "-N", "4", "-n", "8", "--ntasks-per-node=2", "--distribution=block", "--kill-on-bad-exit=1", "--mpi=pmix",
-        "--cpus-per-task=3", "--container-image=my image.sqsh", f"--container-mounts={tmp_path}:{tmp_path}",
-        f"--container-workdir={tmp_path}", "--no-container-mount-home", "--no-container-remap-root",
-    ]  # fmt: skip
-    assert words[words.index("hpccoll") :][:8] == [
-        "hpccoll", "run", "--shape", "4x2", "--out", "results/pyxis/4x2.h5", "-b", "1M",
-    ]  # fmt: skip
-    del variables["HPCCOLL_IMAGE"]
-    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "HPCCOLL_IMAGE: is the image to run in" in result.stderr
 
 
 NCCL = ["-t", "nccl", "--param", "graph=0,1", "--timing", "single,aggregated", "-b", "64", "-e", "1G"]
@@ -200,6 +173,18 @@ def lines(stand_in, tmp_path):
     return lines
 
 
+def test_pyxis_is_asked_of_srun(lines, tmp_path):
+    image = {"HPCCOLL_IMAGE": "my_image.sqsh", "SLURM_CPUS_PER_TASK": "3"}
+    (words,) = lines("pyxis", "-b", "1M", nodes=4, **image)
+    assert words == [
+        "-N", "4", "-n", "32", "--ntasks-per-node=8", "--distribution=block", "--kill-on-bad-exit=1", "--mpi=pmix",
+        "--cpus-per-task=3", "--container-image=my_image.sqsh", f"--container-mounts={tmp_path}:{tmp_path}",
+        f"--container-workdir={tmp_path}", "--no-container-mount-home", "--no-container-remap-root",
+        "hpccoll", "run", "--shape", "4x8", "--out", "results/pyxis/4x8.h5", "-b", "1M",
+    ]  # fmt: skip
+    assert lines("pyxis", code=1) == []  # without an image
+
+
 @pytest.mark.parametrize("name", GPUS)
 def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_and_without_its_logs(name, lines):
     variants, cases = GPUS[name]
@@ -220,23 +205,16 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
 
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
-def test_logs_of_an_earlier_launch_are_no_evidence_for_the_next(name, lines, tmp_path):
-    old = tmp_path / "results" / name / "2x8.nccl-sharp.h5.logs" / "nccl.n9.1.log"
+def test_a_probe_begins_anew_costs_no_measurement_if_it_fails_and_ends_the_job_if_it_is_signalled(
+    name, stand_in, lines, tmp_path
+):
+    old = tmp_path / "results" / name / "2x8.default.h5.logs" / "nccl.n9.1.log"
     old.parent.mkdir(parents=True)
     old.write_text("n9:1:1 [0] NCCL INFO Using network IB")
-    lines(name, HPCCOLL_VARIANTS="nccl-sharp")
+    launches = lines(name, HPCCOLL_VARIANTS="")
     assert not old.exists()
-
-
-@pytest.mark.parametrize("name", ["nccl", "sharp"])
-def test_a_probe_that_fails_costs_no_measurement(name, stand_in, lines):
-    launches = lines(name)
     stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *--probe* ]]')
-    assert lines(name) == launches
-
-
-@pytest.mark.parametrize("name", ["nccl", "sharp"])
-def test_nothing_is_launched_after_a_signalled_probe(name, stand_in, lines):
+    assert lines(name, HPCCOLL_VARIANTS="") == launches
     stand_in("srun", 'echo "$@"; touch "$(echo results/*/*.logs)/interrupted"; exit 137')
     (launch,) = lines(name, code=3)
     assert "--probe" in launch

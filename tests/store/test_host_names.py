@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.store.host_names import canonical_hosts
+from hpccoll.store.host_names import canonical_hosts, host_ranges
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,9 @@ from hpccoll.store.host_names import canonical_hosts
 )
 def test_names_with_and_without_a_domain_are_of_one_host_if_no_other_host_is_meant(names, hosts):
     assert canonical_hosts(names) == {name: names[host] for name, host in zip(names, hosts, strict=True)}
+
+
+def test_hosts_are_written_in_short():
+    assert host_ranges(["n2", "n1", "n3", "n7"]) == "n[1-3], n7"
+    assert host_ranges(["node09", "node10", "n9", "n10", "login"]) == "login, n9, n10, node[09-10]"
+    assert host_ranges(["n1.a.org", "n2.a.org", "n2.b.org", "n3"]) == "n3, n[1-2].a.org, n2.b.org"

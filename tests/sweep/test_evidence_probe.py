@@ -15,8 +15,8 @@ from hpccoll.cases.variants import named_variants
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.store.journal import journal_path, read_failure_notes
 from hpccoll.store.load_results import read_results
-from hpccoll.sweep import evidence_probe, paths
-from hpccoll.sweep.launch import launch
+from hpccoll.sweep import paths
+from hpccoll.sweep.launch import JobLaunch, launch, log_directory
 
 EFFORT = Effort(warmup=0, min_iterations=6, max_iterations=6, seconds=0.1, timeout=20)
 NATIVE, RING = raw_examples.case(4096, algorithm="native"), raw_examples.case(4096)
@@ -104,7 +104,6 @@ def test_what_a_probe_finds_is_in_rows_and_table_and_it_is_repeated_for_another_
     assert len(probed(here)) == 6
     assert rows["native"].executed.split()[0] != "ucp"
     assert run.evidence["allocation"] == "4711"
-    assert evidence_probe.allocation_id(["n1", "n2"]) == "4711 n1 n2"
 
 
 @pytest.mark.parametrize(
@@ -150,11 +149,12 @@ def test_nothing_is_timed_after_a_signalled_probe_and_the_next_launch_begins_ane
 
 
 def test_logs_of_an_earlier_probe_are_not_taken_for_ours(tmp_path):
-    out, job, shape = tmp_path / "raw" / "F.h5", raw_examples.job(NATIVE), Shape(1, 2)
-    place = evidence_probe.log_directory(out, job, shape)
+    out, job, shape = tmp_path / "raw" / "F.h5", raw_examples.job(NATIVE, variant="ucc-sharp-off"), Shape(1, 2)
+    place = log_directory(out, job, shape)
     place.mkdir(parents=True)
     (place / "nccl.old.1.log").write_text(UCC % "TL_SHARP")
-    assert evidence_probe.run_probe(["true"], 5, out, job, shape, "local").record is None
+    result = ProbeResult.load(JobLaunch(Launcher(command="true {ranks}"), job, ("n1",)).probe(shape, tmp_path, out))
+    assert (result.record, result.allocation) == (None, "local n1")
 
 
 def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did():

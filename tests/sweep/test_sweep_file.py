@@ -9,7 +9,6 @@ import yaml
 from cli_runner import invoke
 from planning_inputs import last_of_each_key
 from shipped_sweeps import sweep_files
-from synthetic_timings import measured_table
 
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.sweep_file import json_schema, load_sweep
@@ -37,12 +36,6 @@ def test_the_bare_word_null_is_the_algorithm(sweep_file):
 def test_a_range_of_sizes_rises_by_its_factor(sweep_file):
     swept = load_sweep(sweep_file(LEAST + "bytes: {from: 8, to: 1K, factor: 4}"))
     assert swept.sizes() == [8, 32, 128, 512]
-
-
-def test_a_table_that_nothing_chooses_by_is_refused_by_its_name(sweep_file, tmp_path):
-    (tmp_path / "t.json").write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
-    result = invoke("plan", sweep_file(LEAST + f"table: {tmp_path / 't.json'}"))
-    assert result.is_bad_input("a.yaml: table", f"'{tmp_path / 't.json'}'", "left out")
 
 
 SCHEMA_FAULTS = {
@@ -140,28 +133,9 @@ def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else
     assert "mean rign?" not in result.err, "a misspelt name is never recommended"
 
 
-def test_a_sweep_file_that_is_no_text_takes_one_line(tmp_path):
-    (tmp_path / "a.yaml").write_bytes(b"a: \xff\xfe")
-    assert invoke("plan", tmp_path / "a.yaml").is_bad_input("a.yaml", "not text in UTF-8")
-
-
 @pytest.mark.parametrize("path", ["nope.yaml", "/"])
 def test_a_sweep_file_that_cannot_be_read_takes_one_line(path):
     assert invoke("plan", path).is_bad_input("CONFIG: ", f"'{path}' cannot be read: ")
-    assert invoke("sweep", path, "--out", "/proc/nowhere").is_bad_input("CONFIG", path)
-
-
-def test_a_known_variant_brings_its_variables_and_those_behind_it_are_added_or_of_the_site(sweep_file):
-    text = (
-        LEAST + "variants: {nccl-ring: , nccl-gdr: {NCCL_PROTO: LL}, nccl-one-rail: {NCCL_IB_HCA: mlx5_7}, plain: {}}"
-    )
-    assert load_sweep(sweep_file(text)).environments == {
-        "nccl-ring": {"NCCL_ALGO": "Ring"},
-        "nccl-gdr": {"NCCL_NET_GDR_LEVEL": "SYS", "NCCL_PROTO": "LL"},
-        "nccl-one-rail": {"NCCL_IB_HCA": "mlx5_7"},
-        "plain": {},
-    }
-    jsonschema.validate(yaml.safe_load(text), json.loads(json_schema()))
 
 
 def test_a_variable_has_the_text_that_is_written(sweep_file):

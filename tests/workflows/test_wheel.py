@@ -24,12 +24,20 @@ def installed(tmp_path_factory, require):
     return site
 
 
-def test_the_wheel_carries_the_whole_workflow(installed):
-    source = ROOT / "workflows"
-    files = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
-    shipped = installed / "hpccoll" / "_workflows"
-    assert {str(path.relative_to(shipped)) for path in shipped.rglob("*") if path.is_file()} == files
-    assert {"Snakefile", "config/default.yaml", "profiles/local/config.yaml"} <= files
+def files(place, *kinds):
+    found = (path for path in place.rglob("*") if path.is_file() and (not kinds or path.suffix in kinds))
+    return {str(path.relative_to(place)) for path in found}
+
+
+DATA = ".css", ".cu", ".html", ".js", ".toml", ".txt", ".yaml"
+
+
+def test_the_wheel_carries_the_whole_workflow_and_all_data_of_the_package(installed):
+    shipped = files(installed / "hpccoll" / "_workflows")
+    assert shipped == files(ROOT / "workflows") >= {"Snakefile", "config/default.yaml", "profiles/local/config.yaml"}
+    own = {name for name in files(installed / "hpccoll", *DATA) if not name.startswith("_")}
+    assert own == files(ROOT / "hpccoll", *DATA)
+    assert {Path(name).suffix for name in own} == {*DATA}
 
 
 def test_an_installed_package_finds_its_own_workflow(installed, tmp_path):
@@ -46,19 +54,3 @@ def test_an_installed_package_plans_its_default_sweep_from_an_empty_directory(in
     result = spawn("plan", sweep, cwd=tmp_path, PYTHONPATH=str(installed))
     assert result.code == 0, result.err
     assert result.out.startswith("default: ")
-
-
-def test_an_installed_package_has_its_tables_of_variants_and_of_reasons(installed):
-    tables = {path.name for path in (installed / "hpccoll").glob("*/*.toml")}
-    assert tables == {"variants.toml", "fallback_reasons.toml"}
-
-
-def test_an_installed_package_has_its_described_clusters(installed):
-    source = ROOT / "hpccoll" / "model" / "clusters"
-    shipped = installed / "hpccoll" / "model" / "clusters"
-    assert {path.name for path in shipped.iterdir()} == {path.name for path in source.glob("*.yaml")}
-
-
-def test_an_installed_package_has_the_templates_of_its_pages(installed):
-    source, shipped = (place / "hpccoll" / "render" / "templates" for place in (ROOT, installed))
-    assert {path.name for path in shipped.iterdir()} == {path.name for path in source.iterdir()}

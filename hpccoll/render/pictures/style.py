@@ -1,14 +1,20 @@
-"""The style of a picture: the colours of slices or of distances, and the marks of reduced arrivals."""
+"""The style of a picture: the colours of slices or of distances, the marks of reduced arrivals, the shapes of ranks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.render.colours import PALETTE
-from hpccoll.render.pictures.svg import LineStyle
+from hpccoll.render.colours import INK, PALETTE
+from hpccoll.render.pictures.svg import Box, Dot, LineStyle, Point, SvgShape, Text
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Message, Trace
+
+RADIUS = 14.0
+"""The radius of a rank, in pixels."""
+
+_MIN_NAMED_RADIUS = 8.0
+"""The smallest radius, in pixels, of a rank that has room for its number."""
 
 FOLDS, REPLACES = PALETTE[:2]
 _TIERS = {1: (PALETTE[0], "inside a node"), 2: (PALETTE[1], "between nodes"), 3: (PALETTE[5], "between racks")}
@@ -51,3 +57,14 @@ class Style:
 def _tier(layout: Layout, m: Message) -> int:
     """Return the tier that a message crosses, as an index of TIERS."""
     return int(layout.tier(np.array([m.source]), np.array([m.target]))[0])
+
+
+def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> list[SvgShape]:
+    """Return the shapes of a rank: a circle for a worker, a square for an aggregator."""
+    if radius < _MIN_NAMED_RADIUS:
+        return [Dot(at, radius, fill=INK)]
+    number = Text(at, str(me), size=min(12.0, radius * (0.92 if me < 100 else 0.75)), weight=600)
+    if me < layout.workers:
+        return [Dot(at, radius), number]
+    side = radius * 0.95
+    return [Box(at.moved(-side, -side), at.moved(side, side), fill="#fdf3d7", stroke=INK, width=1.5), number]

@@ -1,6 +1,7 @@
 """Checks of this machine, its cluster, its GPUs and its network for ``hpccoll doctor``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.common.text import Finding
@@ -8,16 +9,23 @@ from hpccoll.host.gpu_stack import ROOT
 from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import MachineFacts
 
-CHECKS: tuple[Callable[[MachineFacts], Iterator[Finding]], ...] = (
-    cluster.shared_memory, mpi.abandoned_memory, mpi.mpi_library_facts, mpi.launcher, cluster.cores, cluster.executor,
-    cluster.snakemake, cluster.controller, cluster.accounting, cluster.partitions, mpi.pmi, rdma.adapters,
-    rdma.verbs, rdma.limits, gpu.devices, gpu.cupy, gpu.nvlink, gpu.affinity, rdma.direct, nccl.nccl_library,
-    nccl.nccl4py, nccl.plugins, nccl.settings, gpu.aware_mpi, gpu.ucx_transports, cluster.load, cluster.profile,
-)  # fmt: skip
+CHECKS: Mapping[str, Callable[[MachineFacts], Finding | None]] = {
+    "shared memory": cluster.shared_memory, "memory of killed processes": mpi.abandoned_memory,
+    "MPI library": mpi.mpi_library_facts, "launcher": mpi.launcher, "machine": cluster.cores,
+    "compiled executor": cluster.executor, "Snakemake": cluster.snakemake, "Slurm": cluster.controller,
+    "accounting": cluster.accounting, "MinJobAge": cluster.min_job_age, "partitions": cluster.partitions,
+    "PMI": mpi.pmi, "RDMA": rdma.adapters, "RDMA devices": rdma.verbs, "locked memory": rdma.limits,
+    "GPU": gpu.devices, "CuPy": gpu.cupy, "NVLink": gpu.nvlink, "GPUs and adapters": gpu.affinity,
+    "GPUDirect RDMA": rdma.direct, "NCCL": nccl.nccl_library, "nccl4py": nccl.nccl4py, "NCCL plugins": nccl.plugins,
+    "NCCL settings": nccl.settings, "MPI and GPUs": gpu.aware_mpi, "UCX": gpu.ucx_transports, "load": cluster.load,
+    "profile": cluster.profile,
+}  # fmt: skip
+"""The checks by what they are about; each returns a finding, or None if there is nothing to say."""
 
 
 def examine(root: Path = ROOT) -> Iterator[Finding]:
     """Yield the findings of all checks; ``root`` holds dev, etc, proc and sys of the machine."""
     machine = MachineFacts(root)
-    for check in CHECKS:
-        yield from check(machine)
+    for title, check in CHECKS.items():
+        if found := check(machine):
+            yield replace(found, title=title)

@@ -4,23 +4,13 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator
 
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.text import Finding, absent, critical, info, warning
 from hpccoll.common.units import format_seconds
 from hpccoll.executor.build import LIBRARY
 from hpccoll.executor.library import ExecutorUnavailableError, load_library
-from hpccoll.host.cpu_and_memory import (
-    CPU_QUOTA_REMEDY,
-    MIN_SHARED_BYTES,
-    MPICH_BYTES_PER_RANK,
-    SHARED_MEMORY_REMEDY,
-    available_memory,
-    cpu_model,
-    cpu_quotas,
-    testbed_facts,
-)
+from hpccoll.host import cpu_and_memory
 from hpccoll.host.machine_load import load_between, read_load
 from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.host_load import busy_hosts, describe_busy
@@ -35,145 +25,131 @@ MIN_JOB_AGE_S = 300
 """Minimum MinJobAge in seconds: Snakemake polls squeue at least every 180 s and must see the end of every job."""
 
 
-def cores(machine: MachineFacts) -> Iterator[Finding]:
+def cores(machine: MachineFacts) -> Finding:
     """Check the CPUs and the memory of this process; a quota below its CPUs stops ranks that wait for messages."""
     cores = len(os.sched_getaffinity(0))
-    cpus, memory = f"{cores} CPUs of {cpu_model()}", f"{available_memory() / 2**30:.1f} GiB of memory free"
-    quota = min(cpu_quotas(machine.root).values(), default=math.inf)
-    if quota < cores:
-        yield warning(
-            "machine_with_quota", f"{cpus}, of which a quota grants {quota:g}, {memory}", "machine",
-            f"ranks that wait use up the quota and are then stopped: {CPU_QUOTA_REMEDY}; if more than {quota:g} ranks "
-            "run, results are marked", quota=quota,
-        )  # fmt: skip
-    else:
+    cpus = f"{cores} CPUs of {cpu_and_memory.cpu_model()}"
+    memory = f"{cpu_and_memory.available_memory() / 2**30:.1f} GiB of memory free"
+    quota = min(cpu_and_memory.cpu_quotas(machine.root).values(), default=math.inf)
+    if quota >= cores:
         remedy = f"if more than {cores} ranks run, they share cores, and results are marked"
-        yield info("machine", f"{cpus}, {memory}", "machine", remedy)
+        return info("machine", f"{cpus}, {memory}", remedy=remedy)
+    remedy = f"ranks that wait use up the quota and are then stopped: {cpu_and_memory.CPU_QUOTA_REMEDY}; "
+    remedy += f"if more than {quota:g} ranks run, results are marked"
+    text = f"{cpus}, of which a quota grants {quota:g}, {memory}"
+    return warning("machine_with_quota", text, remedy=remedy, quota=quota)
 
 
-def shared_memory(machine: MachineFacts) -> Iterator[Finding]:
-    if machine.shared_memory.free < MIN_SHARED_BYTES:
-        each = f"{MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
-        remedy = (
-            f"MPICH uses {each} for each rank, transport shm and NCCL more; if ranks die of signal 7 or 11: "
-            f"{SHARED_MEMORY_REMEDY}"
-        )
-        yield warning("shared_memory", str(machine.shared_memory), "shared memory", remedy)
+def shared_memory(machine: MachineFacts) -> Finding | None:
+    if machine.shared_memory.free >= cpu_and_memory.MIN_SHARED_BYTES:
+        return None
+    each = f"{cpu_and_memory.MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
+    remedy = f"MPICH uses {each} for each rank, transport shm and NCCL more; if ranks die of signal 7 or 11: "
+    return warning("shared_memory", str(machine.shared_memory), remedy=remedy + cpu_and_memory.SHARED_MEMORY_REMEDY)
 
 
-def executor(_: MachineFacts) -> Iterator[Finding]:
-    title = "compiled executor"
+def executor(_: MachineFacts) -> Finding:
     try:
         load_library()
-        yield info("executor", str(LIBRARY), title)
     except ExecutorUnavailableError as error:
         remedy = "until then hpccoll uses the Python executor, which adds microseconds to small messages"
-        yield absent("executor_missing", error.expected, title, remedy)
+        return absent("executor_missing", error.expected, remedy=remedy)
     except UnusableError as error:
-        yield critical("executor_stale", error.expected, title)
+        return critical("executor_stale", error.expected)
+    return info("executor", str(LIBRARY))
 
 
-def snakemake(machine: MachineFacts) -> Iterator[Finding]:
+def snakemake(machine: MachineFacts) -> Finding:
     if version := machine.wheel("snakemake"):
-        yield info("snakemake", version, "Snakemake")
-    else:
-        yield critical("snakemake_missing", "not installed", "Snakemake", "pip install snakemake")
+        return info("snakemake", version)
+    return critical("snakemake_missing", "not installed", remedy="pip install snakemake")
 
 
-def controller(machine: MachineFacts) -> Iterator[Finding]:
+def controller(machine: MachineFacts) -> Finding:
     if shutil.which("sbatch") is None:
-        yield absent(
-            "slurm_missing", "no sbatch on PATH", "Slurm",
-            "sweeps run on this machine only; on a cluster, load Slurm's module, or log in to a node that submits jobs",
-        )  # fmt: skip
-    elif isinstance(machine.controller, str):
+        remedy = "sweeps run on this machine only; on a cluster, load Slurm's module, or log in to a node that submits"
+        return absent("slurm_missing", "no sbatch on PATH", remedy=f"{remedy} jobs")
+    if isinstance(machine.controller, str):
         text = f"sbatch is on PATH, but no controller answers ({machine.controller})"
-        yield warning("slurm_unreachable", text, "Slurm", "on a cluster, run 'scontrol ping'")
-    else:
-        version, name = machine.settings.get("SLURM_VERSION"), machine.settings.get("ClusterName")
-        yield info("slurm", f"{version}, cluster {name}", "Slurm")
+        return warning("slurm_unreachable", text, remedy="on a cluster, run 'scontrol ping'")
+    version, name = machine.settings.get("SLURM_VERSION"), machine.settings.get("ClusterName")
+    return info("slurm", f"{version}, cluster {name}")
 
 
-def accounting(machine: MachineFacts) -> Iterator[Finding]:
-    """Check where Snakemake can read the end of jobs: in the database, or for some minutes in squeue."""
+def accounting(machine: MachineFacts) -> Finding | None:
+    """Check whether Snakemake can read the end of jobs in the database."""
     if not machine.settings:
-        return
-    kind = machine.settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
+        return None
     if machine.accounting:
-        yield info("accounting", "sacct answers", "accounting")
-        return
-    if kind == "slurmdbd":
-        yield warning(
-            "accounting_unreachable", "slurmdbd is configured, but sacct does not answer", "accounting",
-            "run 'sacct' to see why; until it answers, use profile slurm-nodbd: with slurm, Snakemake would wait for "
-            "ever",
-        )  # fmt: skip
-    else:
+        return info("accounting", "sacct answers")
+    kind = machine.settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
+    if kind != "slurmdbd":
         text = f"no database ({kind or 'none'}): Snakemake reads the end of jobs from squeue"
-        yield absent("accounting_missing", text, "accounting")
+        return absent("accounting_missing", text)
+    remedy = "run 'sacct' to see why; until it answers, use profile slurm-nodbd: with slurm, Snakemake would wait"
+    text = "slurmdbd is configured, but sacct does not answer"
+    return warning("accounting_unreachable", text, remedy=f"{remedy} for ever")
+
+
+def min_job_age(machine: MachineFacts) -> Finding | None:
+    """Check whether squeue shows jobs for long enough after their end, if there is no database."""
+    if not machine.settings or machine.accounting:
+        return None
     age = machine.settings.get("MinJobAge", "")
     seconds = int(age.split()[0]) if age[:1].isdecimal() else 0
-    if seconds < MIN_JOB_AGE_S:
-        yield critical(
-            "min_job_age_short", f"squeue forgets jobs {seconds} s after their end: Snakemake would wait for ever",
-            "MinJobAge",
-            f"the administrator sets MinJobAge={MIN_JOB_AGE_S} or more in slurm.conf and runs 'scontrol reconfigure'",
-        )  # fmt: skip
-    else:
-        yield info("min_job_age", f"squeue shows jobs for {seconds} s after their end", "MinJobAge", seconds=seconds)
+    if seconds >= MIN_JOB_AGE_S:
+        return info("min_job_age", f"squeue shows jobs for {seconds} s after their end", seconds=seconds)
+    remedy = f"the administrator sets MinJobAge={MIN_JOB_AGE_S} or more in slurm.conf and runs 'scontrol reconfigure'"
+    text = f"squeue forgets jobs {seconds} s after their end: Snakemake would wait for ever"
+    return critical("min_job_age_short", text, remedy=remedy)
 
 
-def partitions(machine: MachineFacts) -> Iterator[Finding]:
+def partitions(machine: MachineFacts) -> Finding | None:
     if not machine.settings:
-        return
+        return None
     try:
         names = dict.fromkeys(query.slurm_output("sinfo", "-h", "-o", "%P").splitlines())
         partitions = {name: load_partition(name.rstrip("*")) for name in names}
     except BadInputError as error:
-        yield critical("partitions_unknown", str(error), "partitions")
-        return
+        return critical("partitions_unknown", str(error))
     counts = [
         f"{name} {partition.usable} of {partition.nodes} nodes usable"
         + (f", at most {partition.largest} for a job" if partition.largest else "")
         for name, partition in partitions.items()
     ]
     default = " (* is the default)" if any(name.endswith("*") for name in names) else ""
-    usable = any(partition.usable for partition in partitions.values())
     text = ("; ".join(counts) or "none that you may see") + default
-    if usable:
-        yield info("partitions", text, "partitions")
-    else:
-        yield critical("partitions_unusable", text, "partitions", "run 'sinfo -R' to see why")
+    if any(partition.usable for partition in partitions.values()):
+        return info("partitions", text)
+    return critical("partitions_unusable", text, remedy="run 'sinfo -R' to see why")
 
 
-def load(machine: MachineFacts) -> Iterator[Finding]:
+def load(machine: MachineFacts) -> Finding | None:
     """Check what else uses this machine, from the beginning of the checks until now."""
     before = machine.load_before
     if before is None:
-        return
+        return None
     time.sleep(max(0.0, LOAD_S - (time.monotonic() - before.seconds)))
-    if after := read_load(machine.root):
-        found = load_between(before, after, {os.getpid()})
-        average = f"load average of the last minute {after.load_average:g}"
-        if busy := busy_hosts({LOAD: [found]}):
-            remedy = "measure on an idle machine, on exclusive nodes (srun --exclusive), or on dedicated CPUs"
-            yield warning("load_high", f"{describe_busy(busy)}; {average}", "load", remedy)
-        else:
-            seconds = format_seconds(after.seconds - before.seconds)
-            yield info("load", f"no other process was busy for {seconds}; {average}", "load")
+    if not (after := read_load(machine.root)):
+        return None
+    average = f"load average of the last minute {after.load_average:g}"
+    if busy := busy_hosts({LOAD: [load_between(before, after, {os.getpid()})]}):
+        remedy = "measure on an idle machine, on exclusive nodes (srun --exclusive), or on dedicated CPUs"
+        return warning("load_high", f"{describe_busy(busy)}; {average}", remedy=remedy)
+    seconds = format_seconds(after.seconds - before.seconds)
+    return info("load", f"no other process was busy for {seconds}; {average}")
 
 
-def profile(machine: MachineFacts) -> Iterator[Finding]:
+def profile(machine: MachineFacts) -> Finding:
     """Report the profile to use, and the command that checks that ranks start; it needs an allocation."""
     if not machine.settings:
         reason = "Slurm is not installed" if shutil.which("sbatch") is None else "Slurm's controller does not answer"
-        yield info("profile_local", f"local, because {reason}", "profile")
-        return
+        return info("profile_local", f"local, because {reason}")
     name, reason = "slurm-nodbd", "Slurm answers, but sacct does not"
-    if testbed_facts() is not None:
+    if cpu_and_memory.testbed_facts() is not None:
         name, reason = "testbed", "this is a host of slurm/testbed"
     elif machine.accounting:
         name, reason = "slurm", "Slurm and sacct answer"
     command = f"srun -N 2 -n 2 --mpi={machine.mpi_type or 'TYPE'} hpccoll run --check"
     remedy = f"to check that ranks connect: {command}"
-    yield info("profile_slurm", f"{name}, because {reason}", "profile", remedy, profile=name)
+    return info("profile_slurm", f"{name}, because {reason}", remedy=remedy, profile=name)

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from collections.abc import Iterator
 
 from hpccoll.common.text import Finding, absent, critical, info, warning
 from hpccoll.evidence import nic_gpu_affinity
@@ -32,7 +31,7 @@ def cuda(machine: MachineFacts) -> int | None:
     return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
 
 
-def devices(machine: MachineFacts) -> Iterator[Finding]:
+def devices(machine: MachineFacts) -> Finding:
     """Check the GPUs and their driver."""
     number, driver = machine.gpus, gpu_stack.gpu_driver(machine.root)
     if not number:
@@ -40,19 +39,17 @@ def devices(machine: MachineFacts) -> Iterator[Finding]:
             "if compute nodes have some, run srun --gpus-per-node=1 hpccoll doctor" if machine.settings
             else f"if there is one, install NVIDIA's driver {min(CUDA_OF_DRIVER)} or newer, and check with nvidia-smi"
         )  # fmt: skip
-        yield absent("gpu_missing", "no CUDA device: GPU cases will be skipped", "GPU", remedy)
-        return
+        return absent("gpu_missing", "no CUDA device: GPU cases will be skipped", remedy=remedy)
     gpus = f"{number} x {' and '.join(gpu_stack.gpu_models(machine.root)) or 'NVIDIA device'}"
     if driver is None:
-        yield warning("gpu_no_driver", f"{gpus}, no driver is loaded", "GPU", "run nvidia-smi to see why")
-    elif runs := cuda(machine):
-        yield info("gpu", f"{gpus}, driver {driver.version}, for CUDA {runs} and older", "GPU")
-    else:
-        remedy = f"CuPy needs driver {min(CUDA_OF_DRIVER)} or newer"
-        yield warning("gpu_old_driver", f"{gpus}, driver {driver.version}", "GPU", remedy)
+        return warning("gpu_no_driver", f"{gpus}, no driver is loaded", remedy="run nvidia-smi to see why")
+    if runs := cuda(machine):
+        return info("gpu", f"{gpus}, driver {driver.version}, for CUDA {runs} and older")
+    remedy = f"CuPy needs driver {min(CUDA_OF_DRIVER)} or newer"
+    return warning("gpu_old_driver", f"{gpus}, driver {driver.version}", remedy=remedy)
 
 
-def cupy(machine: MachineFacts) -> Iterator[Finding]:
+def cupy(machine: MachineFacts) -> Finding:
     """Check that exactly one CuPy is installed, that it is new enough, built for the driver's CUDA, and computes.
 
     If there is no driver, as on a login node, only check that one is installed and new enough.
@@ -62,64 +59,59 @@ def cupy(machine: MachineFacts) -> Iterator[Finding]:
     installed = {name: version for name in gpu_stack.CUPY_PACKAGES if (version := machine.wheel(name))}
     if not installed:
         extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, to match the driver of the GPUs"
-        yield absent("cupy_missing", "not installed: GPU cases will be skipped", "CuPy", f"pip install {extra}")
-        return
+        return absent("cupy_missing", "not installed: GPU cases will be skipped", remedy=f"pip install {extra}")
     packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
     if len(installed) > 1:
         remedy = f"they overwrite each other's files: pip uninstall {names}, then pip install {fitting}"
-        yield critical("cupy_twice", packages, "CuPy", remedy)
-        return
+        return critical("cupy_twice", packages, remedy=remedy)
     if any(map(gpu_stack.is_old_cupy, installed.values())):
         least = gpu_stack.MIN_CUPY
         remedy = f"CuPy {least} or newer is needed: pip uninstall {names}, then pip install '{fitting}>={least}'"
-        yield critical("cupy_too_old", f"{packages} is too old: GPU cases will be skipped", "CuPy", remedy)
-        return
+        return critical("cupy_too_old", f"{packages} is too old: GPU cases will be skipped", remedy=remedy)
     if runs is None:
         text = f"{packages} is installed; only a machine with a GPU shows whether it computes"
-        yield info("cupy_untested", text, "CuPy")
-        return
+        return info("cupy_untested", text)
     built = re.search(r"cuda(\d+)x", packages)
     if built and int(built[1]) > runs:
         newer = "its CUDA is newer than the driver supports"
-        yield critical("cupy_too_new", packages, "CuPy", f"{newer}: pip uninstall {names}, then pip install {fitting}")
-        return
+        return critical("cupy_too_new", packages, remedy=f"{newer}: pip uninstall {names}, then pip install {fitting}")
+    return _computing_cupy(machine, packages, fitting)
+
+
+def _computing_cupy(machine: MachineFacts, packages: str, fitting: str) -> Finding:
     child = machine.python(COMPUTES)
     if child.returncode:
         remedy = f"run nvidia-smi; if a CUDA library is missing, load its module, or pip install '{fitting}[ctk]'"
-        yield critical("cupy_broken", f"{packages} does not compute ({error_line(child)})", "CuPy", remedy)
-    else:
-        yield info("cupy", f"{packages} computes, and sees {child.stdout.strip()} of the GPUs", "CuPy")
+        return critical("cupy_broken", f"{packages} does not compute ({error_line(child)})", remedy=remedy)
+    return info("cupy", f"{packages} computes, and sees {child.stdout.strip()} of the GPUs")
 
 
-def nvlink(machine: MachineFacts) -> Iterator[Finding]:
+def nvlink(machine: MachineFacts) -> Finding | None:
     """Check that the fabric manager runs: without it CUDA does not start on GPUs behind NVSwitches."""
     switches = gpu_stack.nvswitch_count(machine.root)
     if not machine.gpus:
-        return
+        return None
     if not switches:
         text = "no NVSwitch is visible: NVLS variants fall back, and their rows show it"
-        yield absent("nvswitch_missing", text, "NVLink", "if the node has NVSwitches, the container may hide them")
-    elif gpu_stack.is_process_running("nv-fabricmanager", machine.root):
-        text = f"{switches} NVSwitches, and the fabric manager runs: NVLS works from H100 on"
-        yield info("nvswitch", text, "NVLink")
-    else:
-        yield warning(
-            "fabric_manager_missing", f"{switches} NVSwitches, and no fabric manager is visible", "NVLink",
-            "the container may hide it; otherwise the administrator starts nvidia-fabricmanager of the driver's "
-            "version",
-        )  # fmt: skip
+        return absent("nvswitch_missing", text, remedy="if the node has NVSwitches, the container may hide them")
+    if gpu_stack.is_process_running("nv-fabricmanager", machine.root):
+        return info("nvswitch", f"{switches} NVSwitches, and the fabric manager runs: NVLS works from H100 on")
+    text = f"{switches} NVSwitches, and no fabric manager is visible"
+    remedy = "otherwise the administrator starts nvidia-fabricmanager of the driver's version"
+    return warning("fabric_manager_missing", text, remedy=f"the container may hide it; {remedy}")
 
 
-def affinity(machine: MachineFacts) -> Iterator[Finding]:
+def affinity(machine: MachineFacts) -> Finding | None:
     """Check that all GPUs are equally close to an adapter, if sysfs shows the distances."""
     addresses = dict(enumerate(gpu_stack.gpu_addresses(machine.root)))
-    if nearest := nic_gpu_affinity.read_sysfs_topology(addresses, machine.root / "sys"):
-        balance = nic_gpu_affinity.describe_balance(nearest)
-        if balance.startswith("balanced"):
-            yield info("gpu_nic_balanced", balance, "GPUs and adapters")
-        else:
-            remedy = "a ring is as slow as its slowest GPU: see 'nvidia-smi topo -m'"
-            yield warning("gpu_nic_unbalanced", balance, "GPUs and adapters", remedy)
+    nearest = nic_gpu_affinity.read_sysfs_topology(addresses, machine.root / "sys")
+    if not nearest:
+        return None
+    balance = nic_gpu_affinity.describe_balance(nearest)
+    if balance.startswith("balanced"):
+        return info("gpu_nic_balanced", balance)
+    remedy = "a ring is as slow as its slowest GPU: see 'nvidia-smi topo -m'"
+    return warning("gpu_nic_unbalanced", balance, remedy=remedy)
 
 
 UCX_CUDA = ("cuda_copy", "cuda_ipc")
@@ -128,13 +120,14 @@ UCX_GDR = ("gdr_copy", "cuda", "all")
 src/ucp/core/ucp_context.c of UCX)."""
 
 
-def ucx_transports(_: MachineFacts) -> Iterator[Finding]:
+def ucx_transports(_: MachineFacts) -> Finding | None:
     """Check that UCX_TLS does not leave out GDRCopy, by which the CPU copies small messages from and to GPU memory."""
     value = os.environ.get("UCX_TLS", "")
     names = {name.strip() for name in value.split(",")}
-    if names & {*UCX_CUDA} and not names & {*UCX_GDR}:
-        text = f"UCX_TLS={value} names transports of CUDA but not gdr_copy: small messages on GPUs take longer"
-        yield warning("ucx_without_gdr_copy", text, "UCX", "write cuda instead of their names: it includes all of them")
+    if not names & {*UCX_CUDA} or names & {*UCX_GDR}:
+        return None
+    text = f"UCX_TLS={value} names transports of CUDA but not gdr_copy: small messages on GPUs take longer"
+    return warning("ucx_without_gdr_copy", text, remedy="write cuda instead of their names: it includes all of them")
 
 
 AWARE = """
@@ -153,21 +146,19 @@ SWITCHES = {
 """The variable that enables device buffers in libraries built for CUDA, by a part of their version text."""
 
 
-def aware_mpi(machine: MachineFacts) -> Iterator[Finding]:
+def aware_mpi(machine: MachineFacts) -> Finding | None:
     """Check whether the MPI library reports support of device buffers; a job verifies it in child processes."""
     if not machine.gpus or machine.library.returncode:
-        return
+        return None
     child = machine.python(AWARE)
     if child.returncode:
-        yield warning("cuda_aware_unknown", error_line(child), "MPI and GPUs")
-        return
+        return warning("cuda_aware_unknown", error_line(child))
     aware, support = json.loads(child.stdout)
     if aware:
-        yield info("cuda_aware", f"{support}: each job verifies it", "MPI and GPUs")
-        return
+        return info("cuda_aware", f"{support}: each job verifies it")
     consequence = (
         "each job verifies it" if aware is None else "mpi on cuda will be skipped; staged copies through host memory"
     )
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
     remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
-    yield absent("cuda_unaware", f"{support}: {consequence}", "MPI and GPUs", remedy)
+    return absent("cuda_unaware", f"{support}: {consequence}", remedy=remedy)

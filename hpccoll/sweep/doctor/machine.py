@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
-from hpccoll.host.gpu_stack import ROOT, gpu_count
+from hpccoll.host.gpu_stack import ROOT, RdmaPort, gpu_count, rdma_ports
 from hpccoll.host.machine_load import read_load
 from hpccoll.host.process_facts import installed_version
 from hpccoll.sweep.slurm import query
@@ -65,6 +65,10 @@ class MachineFacts:
             return re.sub(f"^(a request that Slurm grants|{query.NO_ANSWER}):? ", "", message)
 
     @cached_property
+    def rdma_ports(self) -> list[RdmaPort]:
+        return rdma_ports(self.root)
+
+    @cached_property
     def shared_memory(self) -> SharedMemorySpace:
         return SharedMemorySpace.read(self.root)
 
@@ -90,9 +94,7 @@ class MachineFacts:
         """The type of ``srun --mpi`` that Slurm and the MPI library support; None if there is none."""
         return next((name for name in self.pmi_types if name in self.mpi_types), None)
 
-    def wheel(self, name: str) -> str | None:
-        """Return the version of a package in this Python environment; None if it is not installed."""
-        return installed_version(name)
+    wheel = staticmethod(installed_version)
 
     def python(self, code: str, *launcher: str) -> subprocess.CompletedProcess[str]:
         """Run Python code in a child process, by a launcher such as ``mpiexec -n 2`` or without, and return its result.

@@ -2,7 +2,6 @@
 
 import re
 import resource
-from collections.abc import Iterator
 from itertools import groupby
 
 from hpccoll.common.text import Finding, absent, info, warning
@@ -12,24 +11,19 @@ from hpccoll.host.gpu_stack import RdmaPort
 from hpccoll.sweep.doctor.machine import MachineFacts
 
 
-def adapters(machine: MachineFacts) -> Iterator[Finding]:
+def adapters(machine: MachineFacts) -> Finding:
     """Check the ports of the adapters: their kind, rate and state."""
-    ports = gpu_stack.rdma_ports(machine.root)
+    ports = machine.rdma_ports
     if not ports:
         nodes = "; if compute nodes have some, run srun hpccoll doctor" if machine.settings else ""
-        yield absent(
-            "rdma_missing", "no InfiniBand, RoCE or EFA adapter: nodes communicate over TCP", "RDMA",
-            f"if the host has one, start the container with its /sys and /dev/infiniband{nodes}",
-        )  # fmt: skip
-        return
+        remedy = f"if the host has one, start the container with its /sys and /dev/infiniband{nodes}"
+        return absent("rdma_missing", "no InfiniBand, RoCE or EFA adapter: nodes communicate over TCP", remedy=remedy)
     groups = groupby(sorted(ports, key=_describe), key=_describe)
     text = "; ".join(f"{', '.join(port.name for port in group)}: {description}" for description, group in groups)
-    unused = any(not port.active and port.layer == "InfiniBand" for port in ports)
-    if unused:
+    if any(not port.active and port.layer == "InfiniBand" for port in ports):
         remedy = "for inactive ports see ibstat; without a subnet manager no InfiniBand port becomes active"
-        yield warning("rdma_inactive", text, "RDMA", remedy)
-    else:
-        yield info("rdma", text, "RDMA")
+        return warning("rdma_inactive", text, remedy=remedy)
+    return info("rdma", text)
 
 
 def _describe(port: RdmaPort) -> str:
@@ -38,29 +32,29 @@ def _describe(port: RdmaPort) -> str:
     return ", ".join(filter(None, (kind, port.rate, port.state.lower())))
 
 
-def verbs(machine: MachineFacts) -> Iterator[Finding]:
+def verbs(machine: MachineFacts) -> Finding | None:
     """Check that adapters can be opened: a container may see them in sysfs but lack their devices."""
     directory = machine.root / "dev/infiniband"
-    if gpu_stack.rdma_ports(machine.root) and not any(directory.glob("uverbs*")):
-        yield warning(
-            "rdma_devices_missing", f"none in {directory}: no process here can use the adapters", "RDMA devices",
-            "start the container with --device=/dev/infiniband; without a container, the administrator loads ib_uverbs",
-        )  # fmt: skip
+    if not machine.rdma_ports or any(directory.glob("uverbs*")):
+        return None
+    text = f"none in {directory}: no process here can use the adapters"
+    remedy = "start the container with --device=/dev/infiniband; without a container, the administrator loads ib_uverbs"
+    return warning("rdma_devices_missing", text, remedy=remedy)
 
 
 MIN_LOCKED_BYTES = 1 << 30
 """Minimum limit of locked memory: adapters and GPUs read buffers that must not be paged out."""
 
 
-def limits(machine: MachineFacts) -> Iterator[Finding]:
+def limits(machine: MachineFacts) -> Finding | None:
     """Check the limit of locked memory if the machine has adapters or GPUs."""
-    if not (gpu_stack.rdma_ports(machine.root) or machine.gpus):
-        return
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    if locked != resource.RLIM_INFINITY and locked < MIN_LOCKED_BYTES:
-        text = f"at most {format_size(locked)} for a process: RDMA fails if it needs more"
-        remedy = "the administrator sets memlock to unlimited in limits.conf and for slurmd"
-        yield warning("locked_memory", text, "locked memory", remedy)
+    is_high = locked == resource.RLIM_INFINITY or locked >= MIN_LOCKED_BYTES
+    if is_high or not (machine.rdma_ports or machine.gpus):
+        return None
+    text = f"at most {format_size(locked)} for a process: RDMA fails if it needs more"
+    remedy = "the administrator sets memlock to unlimited in limits.conf and for slurmd"
+    return warning("locked_memory", text, remedy=remedy)
 
 
 PEER = ("nvidia_peermem", "nv_peer_mem")
@@ -70,20 +64,16 @@ DMA_BUF = (5, 12)
 """The first version of Linux with DMA-BUF for RDMA, which NCCL uses with the open kernel modules of the driver."""
 
 
-def direct(machine: MachineFacts) -> Iterator[Finding]:
+def direct(machine: MachineFacts) -> Finding | None:
     """Check that adapters can access the memory of GPUs (GPUDirect RDMA); EFA's driver needs no module for it."""
-    ports = [port for port in gpu_stack.rdma_ports(machine.root) if port.driver != "efa"]
-    driver = gpu_stack.gpu_driver(machine.root)
+    ports = [port for port in machine.rdma_ports if port.driver != "efa"]
+    driver, release = gpu_stack.gpu_driver(machine.root), gpu_stack.kernel_release(machine.root)
     if not (ports and driver and machine.gpus):
-        return
-    kernel = tuple(map(int, re.findall(r"\d+", gpu_stack.kernel_release(machine.root))[:2]))
+        return None
     if loaded := next((name for name in PEER if gpu_stack.is_module_loaded(name, machine.root)), None):
-        yield info("gpudirect_module", f"{loaded} is loaded", "GPUDirect RDMA")
-    elif driver.open_modules and kernel >= DMA_BUF:
-        release = gpu_stack.kernel_release(machine.root)
-        text = f"by DMA-BUF: open kernel modules of the driver, Linux {release}"
-        yield info("gpudirect_dma_buf", text, "GPUDirect RDMA")
-    else:
-        text = "neither nvidia_peermem nor DMA-BUF: NCCL copies through host memory"
-        remedy = "the administrator runs 'modprobe nvidia-peermem', or installs the open kernel modules"
-        yield absent("gpudirect_missing", text, "GPUDirect RDMA", remedy)
+        return info("gpudirect_module", f"{loaded} is loaded")
+    if driver.open_modules and tuple(map(int, re.findall(r"\d+", release)[:2])) >= DMA_BUF:
+        return info("gpudirect_dma_buf", f"by DMA-BUF: open kernel modules of the driver, Linux {release}")
+    text = "neither nvidia_peermem nor DMA-BUF: NCCL copies through host memory"
+    remedy = "the administrator runs 'modprobe nvidia-peermem', or installs the open kernel modules"
+    return absent("gpudirect_missing", text, remedy=remedy)

@@ -1,12 +1,13 @@
 """Whether Slurm's controller answers: cheap pings, and a record of outages."""
 
 import re
-import subprocess
 import sys
 import time
 from contextlib import suppress
 
+from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_wait
+from hpccoll.sweep.slurm.query import run_slurm
 
 PING_TIMEOUT_S = 5.0
 """Timeout of a ping in seconds; commands that load jobs have 30 s."""
@@ -22,16 +23,8 @@ UP = re.compile(r"\b(is|are)\b.*\bUP\b")
 
 def ping() -> bool:
     """Return whether a controller answers now."""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        ended = subprocess.run(
-            ("scontrol", "ping"),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PING_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-        )
-        return UP.search(ended.stdout) is not None
+    with suppress(UnusableError):
+        return UP.search(run_slurm("scontrol", "ping", timeout_s=PING_TIMEOUT_S).stdout) is not None
     return False
 
 

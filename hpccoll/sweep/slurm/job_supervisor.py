@@ -11,17 +11,9 @@ from pathlib import Path
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled, write_scheduled
+from hpccoll.sweep.slurm import squeue
 from hpccoll.sweep.slurm.controller_health import ControllerWatch
-from hpccoll.sweep.slurm.squeue import (
-    COMPLETING,
-    LIVE_STATES,
-    QueuedJob,
-    cancel,
-    job_prefix,
-    list_jobs,
-    show_job,
-    waits_for_nodes,
-)
+from hpccoll.sweep.slurm.squeue import COMPLETING, LIVE_STATES, QueuedJob
 
 PERMANENT_REASONS = re.compile(
     r"ReqNodeNotAvail|Partition(Down|Inactive|NodeLimit|TimeLimit)|NodeDown|BadConstraints|DependencyNeverSatisfied"
@@ -48,7 +40,7 @@ AFTER_OUTAGE_S = 10.0
 def _never_starts(job: QueuedJob) -> bool:
     """Return whether the reason of a pending job can only be resolved by an administrator."""
     if job.reason.startswith(NODES_DOWN):
-        return waits_for_nodes(job.id)
+        return squeue.waits_for_nodes(job.id)
     return bool(PERMANENT_REASONS.fullmatch(job.reason.partition(",")[0])) and MAINTENANCE not in job.reason
 
 
@@ -66,7 +58,7 @@ class SlurmMonitor:
 
     def __init__(self, out: Path, every_s: float = 30.0, pending_limit_s: float = 60.0) -> None:
         self.out, self.every_s, self.pending_limit_s = out, every_s, pending_limit_s
-        self.prefix = job_prefix(out)
+        self.prefix = squeue.job_prefix(out)
         self.controller = ControllerWatch()
         self._outages = 0  # before the last start of Snakemake
         self._known = {job.id: job for job in read_scheduled(out)}
@@ -84,7 +76,7 @@ class SlurmMonitor:
 
     def poll_now(self) -> None:
         with suppress(BadInputError):
-            queue = list_jobs(self.prefix)
+            queue = squeue.list_jobs(self.prefix)
             self._update(queue)
             self._cancel_stuck(queue)
         self._asked = time.monotonic()
@@ -152,7 +144,7 @@ class SlurmMonitor:
 
     def _scheduled(self, seen: QueuedJob) -> ScheduledJob:
         """Return the record of a job: its state from squeue, which is newer, and the rest from the controller."""
-        facts = show_job(seen.id)
+        facts = squeue.show_job(seen.id)
         reason = facts.get("Reason", seen.reason)
         return ScheduledJob(
             job=seen.job,
@@ -178,7 +170,7 @@ class SlurmMonitor:
             _print_end(self._known[number])
 
     def _cancel(self, jobs: Sequence[QueuedJob], reason: str) -> None:
-        cancel([job.id for job in jobs])
+        squeue.cancel([job.id for job in jobs])
         for job in jobs:
             known = self._known.get(job.id)
             if known is None or known.state != job.state:  # it may have begun since the last query
@@ -192,7 +184,9 @@ class SlurmMonitor:
         if self.controller.unreachable:
             return
         with suppress(BadInputError):
-            self._cancel([job for job in list_jobs(self.prefix) if job.alive and job.state != COMPLETING], reason)
+            self._cancel(
+                [job for job in squeue.list_jobs(self.prefix) if job.alive and job.state != COMPLETING], reason
+            )
 
     def end(self, reason: str) -> None:
         """Cancel all jobs and record their final states; print a line if Slurm does not answer."""
@@ -215,7 +209,7 @@ class SlurmMonitor:
         """
         ended: dict[str, str] = {}
         begun = time.monotonic()
-        while alive := [job for job in list_jobs(self.prefix) if job.alive]:
+        while alive := [job for job in squeue.list_jobs(self.prefix) if job.alive]:
             running = [job for job in alive if job.state != COMPLETING]
             waited = time.monotonic() - begun
             if waited > seconds and running:

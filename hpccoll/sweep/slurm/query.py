@@ -14,21 +14,22 @@ ANSWER_TIMEOUT_S = 30.0
 NO_ANSWER = "no controller answers"
 
 
-def run_slurm(*command: str) -> subprocess.CompletedProcess[str]:
+def run_slurm(*command: str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm and return its result, whatever its exit code is.
 
     Raises:
-        UnusableError: if the command is not on PATH, or if it does not end within ANSWER_TIMEOUT_S.
+        UnusableError: if the command is not on PATH, or if it does not end in time, by default ANSWER_TIMEOUT_S.
     """
     if shutil.which(command[0]) is None:
         remedy = "load Slurm's module, or use --profile local; a plan without --profile needs neither"
         raise UnusableError("Slurm", f"no {command[0]} on PATH: {remedy}")
+    timeout_s = timeout_s or ANSWER_TIMEOUT_S
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S, stdin=subprocess.DEVNULL
+            command, capture_output=True, text=True, check=False, timeout=timeout_s, stdin=subprocess.DEVNULL
         )
     except subprocess.TimeoutExpired:
-        raise UnusableError("Slurm", f"{NO_ANSWER} within {ANSWER_TIMEOUT_S:g} s: see 'scontrol ping'") from None
+        raise UnusableError("Slurm", f"{NO_ANSWER} within {timeout_s:g} s: see 'scontrol ping'") from None
 
 
 def slurm_output(*command: str) -> str:

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 from hpccoll.common.errors import BadInputError
@@ -37,16 +36,8 @@ COMPLETING = "COMPLETING"
 """The state of a job that has ended while Slurm still cleans up its nodes."""
 
 LIVE_STATES = (
-    "PENDING",
-    "RUNNING",
-    "CONFIGURING",
-    COMPLETING,
-    "SUSPENDED",
-    "STOPPED",
-    "REQUEUED",
-    "RESIZING",
-    "SIGNALING",
-)
+    "PENDING", "RUNNING", "CONFIGURING", COMPLETING, "SUSPENDED", "STOPPED", "REQUEUED", "RESIZING", "SIGNALING",
+)  # fmt: skip
 """States of a job that may still have processes."""
 
 COMMENT = re.compile(r"rule_measure_wildcards_(.+)")
@@ -120,8 +111,7 @@ def allocated_hosts(number: str) -> tuple[str, ...]:
     Raises:
         BadInputError: if Slurm does not answer or does not know the job.
     """
-    nodes = next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"]
-    return _hostnames(nodes)
+    return _hostnames(next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"])
 
 
 def host_aliases(nodes: Sequence[str]) -> dict[str, list[str]]:
@@ -135,17 +125,13 @@ def host_aliases(nodes: Sequence[str]) -> dict[str, list[str]]:
     aliases = {}
     for record in parse_records(slurm_output("scontrol", "-a", "-o", "show", "node", ",".join(nodes))):
         names = [record[key] for key in ("NodeName", "NodeHostName", "NodeAddr") if key in record]
-        node, *others = dict.fromkeys(canonical_hosts(name for name in names if not _is_address(name)).values())
+        node, *others = dict.fromkeys(canonical_hosts(name for name in names if not ADDRESS.fullmatch(name)).values())
         aliases[node] = others
     return aliases
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+ADDRESS = re.compile(r"(\d+\.){3}\d+|.*:.*")
+"""Numerical addresses of IPv4 and IPv6; no host name has a colon."""
 
 
 def _hostnames(nodes: str) -> tuple[str, ...]:

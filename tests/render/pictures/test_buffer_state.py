@@ -3,7 +3,6 @@
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.common.errors import BadInputError
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.schedule_text import buffer_lines
 from hpccoll.render.pictures.schedule_view import view_of
@@ -44,11 +43,6 @@ def test_the_cells_follow_the_contributions(one, unit, expected):
     assert rows(one, unit) == expected
 
 
-def test_by_default_the_first_unit_of_several_origins_is_followed_and_unequal_blocks_go_the_way_of_equal_ones():
-    assert rows(view("all_to_all-pairwise", 4)) == rows(view("all_to_all-pairwise", 4), unit=0)
-    assert rows(view("all_to_all_v-pairwise", 3)) == rows(view("all_to_all-pairwise", 3))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_rank_ends_with_the_postcondition(name):
     for one in (each for ranks in (1, 5, 8, 16) for each in views(name, ranks)):
@@ -57,12 +51,6 @@ def test_every_rank_ends_with_the_postcondition(name):
             for end, expected in zip(state.rows[-1], state.expected, strict=True):
                 assert expected <= end <= state.all_symbols
         assert len(buffer_lines(state, trace)) == trace.rounds + 3
-
-
-@pytest.mark.parametrize("unit", [-1, 4])
-def test_a_unit_that_is_not_there_is_bad_input(unit):
-    with pytest.raises(BadInputError, match="from 0 to 3"):
-        followed(view("all_reduce-ring", 4), unit)
 
 
 @pytest.mark.parametrize(
@@ -75,16 +63,6 @@ def test_a_unit_that_is_not_there_is_bad_input(unit):
 def test_a_cell_is_shortened_to_its_width(letters, width, text):
     symbols = frozenset("abcdefghij".index(letter) for letter in letters)
     assert BufferState("", (), frozenset(range(10)), (), letters=True, unit=None).cell_text(symbols, width) == text
-
-
-def test_beyond_the_letters_ranks_have_numbers():
-    _, first, _, third, *_ = rows(view("all_reduce-recursive_doubling", 32))
-    assert (first.split()[0], third.split()[8]) == ("0,1", "8-15")
-
-
-def test_columns_of_a_table_never_touch():
-    _, head, *body = buffer_lines(*followed(view("all_reduce-ring", 16)))
-    assert {line[head.index(f" {me}")] for line in body for me in range(16)} == {" "}
 
 
 @pytest.mark.parametrize(("ranks", "signs"), [(4, ""), (12, " (* all)"), (32, " (* all, #3 three of them)")])

@@ -3,13 +3,10 @@
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.render.pictures.buffer_state import buffer_state
-from hpccoll.render.pictures.message_arrows import arrows, labels
-from hpccoll.render.pictures.picture import cells
+from hpccoll.render.pictures.message_timeline import Grid, arrows, labels
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
-from hpccoll.render.pictures.svg import Box, LineStyle, Text
-from hpccoll.render.pictures.timeline_grid import Grid, rank_heads
+from hpccoll.render.pictures.svg import LineStyle, Text
 from hpccoll.schedule.walk import trace_schedule
 
 
@@ -55,16 +52,8 @@ def test_arrivals_slices_and_tiers_look_different():
     assert {(line.dashed, line.hollow) for line in slices} == {(False, False), (True, True)}
     several = (slices, styles("nodes", 8), styles("racks", 8))
     assert [len({line.colour for line in each}) for each in several] == [2, 2, 3]
-
-
-def test_copies_are_drawn_on_several_nodes():
-    copies = [arrow for arrow in drawn(view_of("bruck", "all_to_all", 4, ranks_per_node=2))[1] if arrow.message.copies]
-    assert {arrow.pieces[0].line_style.colour for arrow in copies} == {REPLACES}
-
-
-def test_messages_that_arrive_together_have_ends_of_their_own():
     ends = [arrow.pieces[-1].end for arrow in drawn(view("one_switch", 9))[1] if arrow.message.target == 8]
-    assert len({round(end.y) for end in ends}) == 8
+    assert len({round(end.y) for end in ends}) == 8  # messages that arrive together have ends of their own
 
 
 def test_every_arrow_says_which_units_it_carries_unless_all_carry_everything():
@@ -75,18 +64,3 @@ def test_every_arrow_says_which_units_it_carries_unless_all_carry_everything():
     of_parts = [("all_reduce-ring", 4), ("all_reduce-ring", 16), ("line", 8), ("nodes", 8)]
     of_all = [("all_reduce-recursive_doubling", 8), ("broadcast-binomial", 8), ("one_switch", 8)]
     assert ([share(*one) for one in of_parts], [share(*one) for one in of_all]) == ([1] * 4, [0] * 3)
-
-
-def test_cells_have_an_edge_where_a_round_has_changed_them():
-    one = view("all_reduce-ring", 4)
-    trace = trace_schedule(one.slices[0])
-    boxes = [shape for shape in cells(buffer_state(one.call, trace), Grid.of([trace])) if isinstance(shape, Box)]
-    assert len(boxes) == 4 * (trace.rounds + 1)
-    assert sum(box.stroke != "none" for box in boxes) == trace.rounds
-
-
-def test_ranks_without_room_are_not_all_named():
-    traces = [trace_schedule(view("broadcast-binomial", 100).slices[0])]
-    named = [shape.text for shape in rank_heads(Grid.of(traces)) if isinstance(shape, Text)]
-    assert 10 < len(named) < 60
-    assert named[0] == "0"

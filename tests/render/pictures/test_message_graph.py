@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.render.pictures.communication_diagram import message_graphs, route
-from hpccoll.render.pictures.message_graph import Graph, Tree
-from hpccoll.render.pictures.rank_positions import RADIUS, rank_positions
+from hpccoll.render.pictures.communication_diagram import message_graphs, rank_positions, route
+from hpccoll.render.pictures.message_graph import Graph
 from hpccoll.render.pictures.schedule_view import view_of
-from hpccoll.render.pictures.style import Style
+from hpccoll.render.pictures.style import RADIUS, Style
 from hpccoll.render.pictures.svg import LineStyle
 from hpccoll.schedule import Layout, Recv, RecvReduce, Schedule, Send, Step
 from hpccoll.schedule.walk import trace_schedule
@@ -41,24 +40,12 @@ def test_the_kind_follows_from_the_graph_and_the_layout(kind, names):
     assert drawn == dict.fromkeys(drawn, kind)
 
 
-def test_nodes_of_one_rank_and_idle_aggregators_change_no_kind():
-    assert positions(view_of("ring", "all_reduce", 6, ranks_per_node=1)).kind == "ring"
-    assert positions(view_of("recursive_doubling", "all_reduce", 6, aggregators=1)).kind == "circle"
-
-
 @pytest.mark.parametrize("name", ["broadcast-binomial", "reduce-binomial", "gather-binomial", "broadcast-chain"])
 @pytest.mark.parametrize("root", [0, 3])
 def test_the_root_of_a_tree_is_on_top(name, root):
     collective, algorithm = name.split("-")
     at = positions(view_of(algorithm, collective, 8, root=root)).at
     assert min(at, key=lambda me: at[me].y) == root
-
-
-def test_the_root_is_where_all_messages_lead_or_come_from_where_the_call_names_none():
-    for one in (view("all_reduce-binomial_tree", 8), view("all_reduce-star", 8)):
-        assert [tree.rank for tree in graph(one).trees()] == [0]
-    leaf = [Tree(me, ()) for me in range(4)]
-    assert graph(view("broadcast-binomial", 4)).trees() == [Tree(0, (leaf[1], Tree(2, (leaf[3],))))]
 
 
 @pytest.mark.parametrize(("arrival", "root"), [(RecvReduce, 0), (Recv, 2)])
@@ -92,21 +79,6 @@ def test_two_rings_are_no_ring_and_no_torus_and_one_is_drawn_in_its_own_order():
 def test_two_trees_are_drawn_apart_and_two_rings_together(name, ranks, panels):
     traces = [trace_schedule(schedule) for schedule in view(name, ranks).slices]
     assert len(message_graphs(traces, Style.of(traces), None)) == panels
-
-
-def test_aggregators_stand_above_the_workers_they_serve():
-    at = positions(view("switches", 13)).at
-    assert {at[me].y for me in range(10)} == {0.0}
-    assert at[12].y < at[10].y == at[11].y < 0
-    assert at[10].x == pytest.approx(sum(at[me].x for me in range(5)) / 5)
-
-
-def test_nodes_and_racks_have_boxes_round_their_ranks():
-    assert [(frame.label, frame.ranks, frame.depth) for frame in positions(view("racks", 8)).frames] == [
-        *((f"node {node}", (2 * node, 2 * node + 1), 1) for node in range(4)),
-        ("rack 0", (0, 1, 2, 3), 2),
-        ("rack 1", (4, 5, 6, 7), 2),
-    ]
 
 
 @pytest.mark.parametrize("name", NAMES)

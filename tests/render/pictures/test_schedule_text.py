@@ -6,8 +6,7 @@ import pytest
 from drawing_examples import NAMES, view, views
 from golden_page import assert_golden
 
-from hpccoll.render.pictures.action_text import round_lines
-from hpccoll.render.pictures.schedule_text import describe, layout_text
+from hpccoll.render.pictures.schedule_text import describe, round_lines
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule import Copy, Cost, Layout, Recv, RecvReduce, Schedule, Send, Step, dst, src, tmp
 from hpccoll.schedule.walk import trace_schedule
@@ -51,19 +50,6 @@ def test_other_buffers_and_folds_into_a_third_place_are_named():
 
     assert first_round(steps, units=4) == ["ranks 0..1 copy unit 1 to unit 3 of tmp"]
     assert first_round(steps, units=4, number=1)[0] == "rank 0 folds units 0..1 of tmp of 1 with units 0..1 of src"
-
-
-@pytest.mark.parametrize(
-    ("layout", "text"),
-    [
-        (Layout.of(1), "1 worker on 1 node"),
-        (Layout.of(5, 2), "5 workers on 3 nodes of unequal size"),
-        (Layout.of(4, 2, aggregators=1), "4 workers on 2 nodes of 2, 1 aggregator"),
-        (Layout((0, 0, 1, 1), (0, 0, 1, 1)), "4 workers on 2 nodes of 2, 2 racks"),
-    ],
-)
-def test_a_layout_is_named_by_its_workers_nodes_racks_and_aggregators(layout, text):
-    assert layout_text(layout) == text
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from cli_runner import invoke
 
-from hpccoll.render.pictures.schedule_view import MAX_WORKERS
+from hpccoll.render.pictures.schedule_view import MAX_WORKERS, view_of
 from hpccoll.schedule import RecvReduce, Send, Step, all_reduce, power_of_two
 
 GUIDE = Path(__file__).parents[3] / "hpccoll" / "README.md"
+GOLDEN = GUIDE.parents[1] / "results" / "golden"
 
 
 def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypatch):
@@ -20,16 +21,9 @@ def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypat
     assert result.out.startswith("all_reduce by ring on 4 workers on 1 node\nRing: p units")
     assert "whose unit 3 is folded in:" in result.out
     assert not list(tmp_path.iterdir())
-
-
-def test_the_collective_is_the_first_that_has_the_algorithm_unless_named():
-    first = invoke("show", "bruck", "-p", 4).out
-    assert first.startswith("all_gather by bruck")
-    assert "\nbruck is one of all_to_all, too: -c all_to_all\n" in first
-    assert invoke("show", "bruck", "-c", "all_to_all", "-p", 4).out.startswith("all_to_all by bruck")
-
-
-GOLDEN = Path(__file__).parents[3] / "results" / "golden"
+    several = invoke("show", "bruck", "-p", 4).out  # of the first collective that has it
+    assert several.startswith("all_gather by bruck")
+    assert "\nbruck is one of all_to_all, too: -c all_to_all\n" in several
 
 
 COMMANDS = re.findall(r"!\[[^]]*\]\(../results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", GUIDE.read_text())
@@ -93,7 +87,6 @@ def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(monkeypa
     [
         (["rong", "-p", 4], ["algorithm", "'rong'", "ring", "recursive_doubling"]),
         (["ring", "-p", 4, "-c", "all_redoce"], ["collective", "'all_redoce'", "all_reduce"]),
-        (["ring", "-p", 0], ["--workers", "from 1 to"]),
         (["ring", "-p", MAX_WORKERS + 1], ["--workers", f"to {MAX_WORKERS}"]),
         (["ring", "-p", 4, "--aggregators", -1], ["--aggregators", "from 0"]),
         (["ring", "-p", 4, "--racks", 2], ["--racks", "number of nodes, which is 1"]),
@@ -115,3 +108,21 @@ def test_a_layout_that_does_not_fit_takes_one_line(monkeypatch):
     monkeypatch.setitem(all_reduce.algorithms, "picky", picky)
     assert invoke("show", "picky", "-p", 4).code == 0
     assert invoke("show", "picky", "-p", 6).is_bad_input("picky of all_reduce needs a power-of-two number of workers")
+
+
+@pytest.mark.parametrize(
+    ("racks", "aggregators", "rack"),
+    [
+        (1, 2, (0, 0, 0, 0, 0, 0)), (2, 1, (0, 0, 1, 1, 2)), (2, 3, (0, 0, 1, 1, 0, 1, 4)), (4, 0, (0, 1, 2, 3)),
+    ],
+)  # fmt: skip
+def test_nodes_are_dealt_to_racks_in_blocks_and_switches_are_in_racks_or_above_them(racks, aggregators, rack):
+    layout = view_of("ring", "all_reduce", 4, ranks_per_node=1, racks=racks, aggregators=aggregators).layout
+    assert (layout.node, layout.rack) == ((*range(4 + aggregators),), rack)
+
+
+def test_arguments_reach_the_call_the_algorithm_and_its_declared_cost():
+    assert view_of("binomial", "broadcast", 4, root=3).root == 3
+    assert view_of("ping_pong", "send_recv", 4, parameters=["peer=2"]).call.peer == 2
+    assert [view_of("torus", "all_reduce", 8, parameters=[f"rows={r}"]).declared.rounds for r in (1, 2)] == [14, 8]
+    assert view_of("hierarchical", "all_reduce", 4).declared is None

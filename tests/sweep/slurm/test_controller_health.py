@@ -21,13 +21,10 @@ def clock(monkeypatch):
 @pytest.mark.parametrize(
     ("answer", "answers"),
     [
-        (UP, True),
-        (DOWN, False),
-        ("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n", True),
-        ("Slurmctld(primary/backup) at a/b are DOWN/UP\n", True),
-        ("", False),
+        (DOWN, False), ("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n", True),
+        ("Slurmctld(primary/backup) at a/b are DOWN/UP\n", True), ("", False),
     ],
-)
+)  # fmt: skip
 def test_one_controller_that_is_up_is_enough(programs, answer, answers):
     programs("scontrol", answer, code=not answers)
     assert controller_health.ping() == answers

@@ -1,4 +1,4 @@
-"""The pictures of predicted training steps: steps over nodes, scenarios side by side, and the communication wall."""
+"""The pictures of predictions: the best algorithm by nodes and size, training steps, and the communication wall."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,11 +6,17 @@ from typing import Any
 
 import altair as alt
 
+from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.common.terminal import printable
-from hpccoll.common.units import format_bit_rate, format_seconds
+from hpccoll.common.units import format_bit_rate, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ValueAxis
-from hpccoll.render.colours import INK, series_colour
+from hpccoll.render.colours import BLACK, INK, WHITE, numbered_colours, series_colour
+
+MAX_SIZES = 4
+"""The most panels of times over nodes."""
+
+NOTE = "Dashed: simulated; dotted: modelled. Pale: not the fastest within the whole interval."
 
 PARTS = {
     "compute": series_colour(0),
@@ -25,40 +31,84 @@ MOST_LABELS = 6
 SHARE, BUBBLE = "share of the step", "bubble of a pipeline"
 
 Row = Mapping[str, Any]
+"""A row as ``hpccoll predict --json`` or ``hpccoll predict step --json`` prints it."""
+
+
+def write_prediction_chart(
+    rows: Sequence[Row], cells: Sequence[Row], out: Path, title: str, lines: Sequence[str]
+) -> None:
+    """Write the picture of predictions as html, svg or png, by the suffix of ``out``; OSError if it cannot be written.
+
+    The ``cells``, the best by nodes and size, are rows with faster_than, factor and clear; the ``lines`` below the
+    title say what the predictions are.
+    """
+    colours = numbered_colours(dict.fromkeys(map(_series, rows)))
+    charts = [_map(cells, colours)] if cells else []
+    charts += [_times(rows, colours)] if len({row["nodes"] for row in rows}) > 1 else []
+    _write(alt.vconcat(*charts, spacing=30), out, title, lines, colours, NOTE)
+
+
+def _series(row: Row) -> str:
+    """Return the algorithm, and what is not simulated from the machine's own numbers."""
+    note = row["kind"] if row["kind"] == "modelled" else "assumed" if row["assumed"] else ""
+    return f"{row['algorithm']} ({note})" if note else str(row["algorithm"])
+
+
+def _map(cells: Sequence[Row], colours: Mapping[str, str]) -> Chart:
+    """Return a cell for every size and number of nodes, in the colour of the best algorithm, with its lead."""
+    data: list[ChartRecord] = [
+        {
+            "nodes": cell["nodes"], "size": format_size(cell["bytes"]), "series": _series(cell),
+            "lead": f"{cell['factor']:.2g}x" if cell["factor"] else "", "time": format_seconds(cell["median_s"]),
+            "second": cell["faster_than"] or "none", "clear": cell["clear"],
+            "text_colour": WHITE if cell["clear"] else BLACK,
+        }
+        for cell in cells
+    ]  # fmt: skip
+    sizes = [format_size(nbytes) for nbytes in sorted({cell["bytes"] for cell in cells}, reverse=True)]
+    x = alt.X("nodes:O", title="nodes", axis=alt.Axis(labelAngle=0))
+    fields = ("size", "nodes", "series", "time", "second", "lead")
+    return chart_base.facet_chart(chart_base.choice_cells(data, colours, x, sizes, fields), data, (), 1)
+
+
+def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
+    """Return times over nodes with their intervals, dashed because they are not measured, in panels of a few sizes."""
+    sizes = evenly_spaced(sorted({row["requested_bytes"] for row in rows}), MAX_SIZES)
+    data: list[ChartRecord] = [
+        {
+            "nodes": row["nodes"], "series": _series(row), "panel": format_size(row["requested_bytes"]),
+            "value": row["median_s"], "low": row["ci_low_s"] or row["median_s"],
+            "high": row["ci_high_s"] or row["median_s"], "line": row["kind"], "time": format_seconds(row["median_s"]),
+        }
+        for row in rows
+        if row["requested_bytes"] in sizes
+    ]  # fmt: skip
+    nodes = chart_base.count_axis("nodes", "nodes", (row["nodes"] for row in rows))
+    return chart_base.curves(
+        data, nodes, chart_base.time_axis, colours, ("series", "line", "nodes", "panel", "time"),
+        titles=[format_size(nbytes) for nbytes in sizes], columns=min(2, len(sizes)), symbol="square", pick=False,
+    )  # fmt: skip
 
 
 def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
-    """Write the picture of steps over nodes as html, svg or png, by the suffix of ``out``.
-
-    It has the parts of the step, and the shares of communication. The ``rows`` are as ``hpccoll predict step --json``
-    prints them; the ``lines`` below the title say what the predictions are.
-
-    Raises:
-        OSError: if the file cannot be written.
-    """
+    """Write the picture of steps over nodes: their parts, and the shares of communication (see above)."""
     charts = [_bars(rows, [f"{row['gpus']:,}" for row in rows], "GPUs", chart_base.WIDTH // 2)]
     if len(rows) > 1:
         keys = {"exposed": "share", "all communication": "communication_share"}
         charts.append(_curves(_over_gpus(rows, keys, "{:.1%}"), chart_base.share_axis(SHARE)))
-    _write(charts, out, title, lines)
+    _write_beside(charts, out, title, lines)
 
 
 def write_scenario_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
-    """Write the picture of scenarios: the parts of the step of each; arguments and errors as of ``write_step_chart``.
-
-    Each of ``rows`` has the name of its ``scenario``.
-    """
-    _write([_bars(rows, [row["scenario"] for row in rows], None, max(420, 150 * len(rows)))], out, title, lines)
+    """Write the picture of scenarios: the parts of the step of each; a row has the name of its ``scenario``."""
+    charts = [_bars(rows, [row["scenario"] for row in rows], None, max(420, 150 * len(rows)))]
+    _write_beside(charts, out, title, lines)
 
 
 def write_wall_chart(
     rows: Sequence[Row], bubbles: Sequence[Mapping[str, float]], out: Path, title: str, lines: Sequence[str]
 ) -> None:
-    """Write the picture of the communication wall; arguments and errors as of ``write_step_chart``.
-
-    The ``rows`` are those of ``hpccoll predict step --params --json``; ``bubbles`` are those of pipelines by stages and
-    micro-batches.
-    """
+    """Write the picture of the communication wall; ``bubbles`` are those of pipelines by stages and micro-batches."""
     if len(rows) > 1:
         shares = _over_gpus(rows, {"without overlap": "share", "overlapped": "overlapped_share"}, "{:.3g}")
         factors = _over_gpus(rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}")
@@ -80,7 +130,7 @@ def write_wall_chart(
     charts.append(_curves(of_stages, chart_base.share_axis(BUBBLE), "micro_batches", "micro-batches", first=3))
     hide = rows[-1]["hide_rate_bps"]
     more = [f"Links of {format_bit_rate(hide)} would hide the all-reduce of {rows[-1]['gpus']:,} GPUs."] if hide else []
-    _write(charts, out, title, [*lines, *more])
+    _write_beside(charts, out, title, [*lines, *more])
 
 
 def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: int) -> Chart:
@@ -111,11 +161,8 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
         }
         for row, name in zip(rows, names, strict=True)
     ]  # fmt: skip
-    labels = (
-        alt.Chart(chart_base.inline_data(totals))
-        .mark_text(dy=-8, fontSize=11, color=INK)
-        .encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
-    )
+    text = alt.Chart(chart_base.inline_data(totals)).mark_text(dy=-8, fontSize=11, color=INK)
+    labels = text.encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
     layered: Chart = alt.layer(bars, labels).properties(width=width, height=chart_base.HEIGHT)
     return layered
 
@@ -136,15 +183,20 @@ def _curves(
     data: Sequence[ChartRecord], y: ValueAxis, field: str = "gpus", title: str = "GPUs", first: int = 1
 ) -> Chart:
     """Return curves over GPUs or micro-batches in colours from number ``first`` on."""
-    names = chart_base.distinct(data, "series")
     x = chart_base.count_axis(field, title, (float(str(d[field])) for d in data))
-    colours = {name: series_colour(number) for number, name in enumerate(names, first)}
+    colours = numbered_colours(chart_base.distinct(data, "series"), first)
     return chart_base.curves(
         data, x, y, colours, ("series", field, "text"), width=chart_base.WIDTH // 2 - 60, symbol="stroke", pick=False
     )
 
 
-def _write(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:
+def _write_beside(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:
     whole = alt.hconcat(*charts, spacing=40).resolve_scale(color="independent", y="independent")
-    themed = chart_base.apply_theme(whole, printable(title), list(map(printable, lines)), PARTS)
+    _write(whole, out, title, lines, PARTS)
+
+
+def _write(
+    whole: alt.TopLevelMixin, out: Path, title: str, lines: Sequence[str], names: Mapping[str, str], *notes: str
+) -> None:
+    themed = chart_base.apply_theme(whole, printable(title), [*map(printable, lines), *notes], names)
     chart_base.write_picture(themed, out)

@@ -1,4 +1,4 @@
-"""The arrows of messages in the picture over time, and their labels: each where it hides least, without overlaps."""
+"""The picture over time: the grid of ranks and rounds, the arrows of messages, and a label where it hides least."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,12 +8,19 @@ from math import ceil, dist, floor
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.render.colours import PAPER
-from hpccoll.render.pictures.buffer_state import spans
-from hpccoll.render.pictures.style import Style
+from hpccoll.render.colours import MUTED, PAPER
+from hpccoll.render.pictures.buffer_state import runs, spans
+from hpccoll.render.pictures.message_graph import groups
+from hpccoll.render.pictures.style import Style, rank_shapes
 from hpccoll.render.pictures.svg import Box, Curve, LineStyle, Point, SvgShape, Text, bounds_of, straight
-from hpccoll.render.pictures.timeline_grid import Grid
+from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Message, Trace
+
+_HEADS = -34.0
+"""The height of the ranks, above the start."""
+
+_BAND = "#f7f9fb"
+_RANK_LINE = LineStyle("#c3cbd6", width=1.2)
 
 _FRACTIONS = (0.5, 0.38, 0.62, 0.28, 0.72, 0.2, 0.8, 0.14, 0.86)
 """Positions of a label along its arrow, the best first."""
@@ -30,6 +37,86 @@ _TOO_MUCH = 3.5
 _LONGEST_LABEL = 8
 _MAX_LABELLED = 18
 """The most ranks that leave room for labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The coordinates of ranks and rounds: rank 0 at x = 0, the start at y = 0."""
+
+    layout: Layout  # of the ranks
+    rounds: int  # the number of rounds
+    across: float  # pixels from rank to rank
+    down: float  # pixels from round to round
+
+    @classmethod
+    def of(cls, traces: Sequence[Trace]) -> "Grid":
+        """Return a grid with room for the messages of ``traces``."""
+        layout, rounds = traces[0].schedule.layout, max(trace.rounds for trace in traces)
+        across = 54.0 if layout.ranks <= 9 else 44.0 if layout.ranks <= 18 else max(9.0, 800.0 / layout.ranks)
+        down = 58.0 if rounds <= 8 else 48.0 if rounds <= 14 else min(40.0, max(12.0, 1600 / rounds))
+        messages = [(number, m) for number, trace in enumerate(traces) for m in trace.messages if not m.copies]
+        received = Counter((number, m.lands, m.target) for number, m in messages)
+        sent = Counter((number, m.departs, m.source) for number, m in messages)
+        widest_fan = max([*received.values(), *sent.values()], default=0)
+        return cls(layout, rounds, across, down + min(100.0, 10.0 * max(0, widest_fan - 2)))
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """The left and the right end of the diagram, in pixels."""
+        return -self.across / 2, (self.layout.ranks - 0.5) * self.across
+
+    @property
+    def radius(self) -> float:
+        """The radius of a rank, in pixels."""
+        return min(13.0, self.across * 0.36)
+
+    def point(self, me: int, round_: int) -> Point:
+        """Return the point of rank ``me`` after ``round_`` rounds."""
+        return Point(me * self.across, round_ * self.down)
+
+
+def rank_heads(grid: Grid) -> list[SvgShape]:
+    """Return the ranks in a row, above their lines; without room for circles only some numbers."""
+    heads = {me: Point(me * grid.across, _HEADS) for me in range(grid.layout.ranks)}
+    if grid.radius < 8:
+        every = ceil(17 / grid.across)
+        return [Text(at, str(me), size=9, colour=MUTED) for me, at in heads.items() if me % every == 0]
+    return [shape for me, at in heads.items() for shape in rank_shapes(me, at, grid.layout, grid.radius)]
+
+
+def node_headings(grid: Grid) -> Iterator[SvgShape]:
+    """Yield the number of its node, or rack, above each run of ranks in one node or rack."""
+    tier, nodes = groups(grid.layout)
+    if nodes:
+        yield Text(Point(grid.edges[0] - 8, _HEADS - 30), tier, size=11, anchor="end", colour=MUTED)
+    for number, members in nodes.items():
+        for run in runs(members):
+            left, right = run[0] * grid.across - grid.radius, run[-1] * grid.across + grid.radius
+            yield Box(Point(left, _HEADS - 21), Point(right, _HEADS - 18), fill=_RANK_LINE.colour, radius=1.5)
+            yield Text(Point((left + right) / 2, _HEADS - 30), str(number), size=11, colour=MUTED)
+
+
+def background(grid: Grid) -> Iterator[SvgShape]:
+    """Yield the bands of the rounds, their numbers, and the lines of the ranks."""
+    left, right = grid.edges
+    for number in range(grid.rounds):
+        top, bottom = number * grid.down, (number + 1) * grid.down
+        if number % 2 == 0:
+            yield Box(Point(left, top), Point(right, bottom), fill=_BAND, radius=0)
+        if grid.down > 20 or number % 10 == 9:
+            at = Point(left - 8, (top + bottom) / 2)
+            yield Text(at, str(number + 1), size=11, anchor="end", colour=MUTED)
+    yield Text(Point(left - 8, _HEADS), "round", size=11, anchor="end", colour=MUTED)
+    for me in range(grid.layout.ranks):
+        start, end = grid.point(me, 0).moved(0, -16), grid.point(me, grid.rounds).moved(0, 6)
+        yield straight(start, end, _RANK_LINE, head=False)
+
+
+def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[SvgShape]:
+    """Return the diagram over time of all slices, one over the other."""
+    drawn = [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
+    pieces = [piece for arrow in drawn for piece in arrow.pieces]
+    return [*background(grid), *pieces, *rank_heads(grid), *node_headings(grid), *labels(drawn, grid)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +144,9 @@ def arrows(trace: Trace, number: int, grid: Grid, style: Style) -> Iterator[Arro
 
 
 def _staggered(rounds: Iterable[Sequence[Message]], end: str, grid: Grid) -> dict[Message, float]:
-    """Return the distance of each message from the first of its fan, in pixels.
+    """Return the distance in pixels of each message from the first of its fan, which meets at an ``end`` in a round.
 
-    A fan are the messages that a rank sends or receives in one round: those to distant ranks depart first and land
-    last, so that the arrows of a fan do not cross.
-
-    Args:
-        rounds: the messages that depart, or land, in each round.
-        end: the end at which a fan meets: ``source`` or ``target``.
-        grid: the grid.
+    Messages to distant ranks depart first and land last, so that the arrows of a fan do not cross.
     """
     distances: dict[Message, float] = {}
     for messages in rounds:
@@ -154,11 +235,7 @@ def labels(arrows: Sequence[Arrow], grid: Grid) -> list[SvgShape]:
 def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], grid: Grid) -> Text | None:
     """Return the label where it hides least of other arrows and of the ranks' lines, None if it overlaps another.
 
-    Args:
-        arrow: the arrow.
-        others: points along other arrows, [arrow, point, (x, y)].
-        placed: the labels so far.
-        grid: the grid.
+    The ``others`` are points along other arrows, [arrow, point, (x, y)].
     """
     heights = [point.y for piece in arrow.pieces for point in (piece.start, piece.end)]
     near = [bounds_of([text]) for text in placed if min(heights) - 20 < text.at.y < max(heights) + 20]
