@@ -9,9 +9,8 @@ from typing import TypeAlias
 
 from mpi4py import MPI
 
-from hpccoll.analysis.choice_table import TuneTable
+from hpccoll.analysis.choice_table import TuneTable, resolve_auto
 from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
-from hpccoll.analysis.resolve_auto import resolve_auto
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.communicator_settings import min_nccl_version

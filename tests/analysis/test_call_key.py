@@ -1,14 +1,11 @@
 """The identity of a call: results that differ in one field of it are nowhere compared, joined or lost."""
 
 import json
-import re
 from collections import Counter
 from dataclasses import fields, replace
 
 import pytest
-import raw_examples
 from row_examples import make_row
-from synthetic_timings import times_around
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.chart_groups import chart_groups
@@ -18,10 +15,7 @@ from hpccoll.analysis.series_comparisons import best_placements, efficiencies, s
 from hpccoll.analysis.setting import Setting
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.export import export
-from hpccoll.render.report_writer import build_report
-from hpccoll.store import hdf5
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Results, Run
 
 OTHERS = {
@@ -162,38 +156,6 @@ def test_results_that_differ_in_one_field_have_the_figures_that_each_has_alone(f
         assert Setting.of(first[0]) == Setting.of(second[0])
         return
     assert together == alone
-
-
-def write_two_collectives(path):
-    """Write a raw file of one launch: of each collective native takes twice as long as ring, at other levels."""
-    seconds = {("all_reduce", "native"): 20e-6, ("all_reduce", "ring"): 10e-6}
-    seconds |= {("reduce_scatter", "native"): 8e-6, ("reduce_scatter", "ring"): 4e-6}
-    outcomes = [
-        raw_examples.outcome(
-            raw_examples.case(size, collective=collective, algorithm=algorithm), times=times_around(level, 0.01),
-            executed=algorithm,
-        )
-        for (collective, algorithm), level in seconds.items()
-        for size in (1024, 4096)
-    ]  # fmt: skip
-    hdf5.write_raw_file(raw_examples.raw(*outcomes, path=path), path)
-
-
-def test_the_first_screen_of_a_report_compares_with_native_of_the_same_collective(tmp_path):
-    write_two_collectives(tmp_path / "a.h5")
-    page = build_report(read_results([tmp_path / "a.h5"]), tmp_path / "report", "two").read_text()
-    chart = json.loads(re.search(r'id="overview-speedup-spec">(.*?)</script>', page)[1])
-    cells = chart["datasets"][chart["data"]["name"]]
-    found = {(cell["panel"], cell["series"]): cell["value"] for cell in cells}
-    assert found == {(collective, "ring"): pytest.approx(2.0) for collective in ("all_reduce", "reduce_scatter")}
-
-
-def test_a_name_that_is_no_field_is_an_error():
-    key = CallKey.of(make_row())
-    with pytest.raises(TypeError):
-        key.without("placement")
-    with pytest.raises(AttributeError):
-        key.only("placement")
 
 
 def test_a_label_names_what_differs_among_keys():

@@ -3,15 +3,7 @@
 import pytest
 
 from hpccoll.analysis.chart_groups import chart_groups
-from hpccoll.render.colours import INK, PALETTE, group_colours, group_shapes
-
-
-def test_rows_of_one_setting_are_one_group(results):
-    (group,) = chart_groups(results)
-    assert (group.name, group.kind) == ("all_reduce", "measured")
-    assert group.setting == "float32, sum, cpu memory, mapping block, single timing, rule max"
-    assert len(group.points) == len(results.rows)
-
+from hpccoll.render.colours import PALETTE, group_colours, group_shapes
 
 UNEQUAL = {"collective": "all_to_all_v", "op": None, "algorithm": "pairwise"}
 
@@ -31,10 +23,6 @@ UNEQUAL = {"collective": "all_to_all_v", "op": None, "algorithm": "pairwise"}
         (
             [UNEQUAL, UNEQUAL | {"params": {"traffic": "random"}}],
             ["all_to_all_v-traffic_random", "all_to_all_v-traffic_zipf"],
-        ),
-        (
-            [{"device": "a/b"}, {"device": "a b"}, {"device": "../b"}],
-            ["all_reduce-.._b_memory", "all_reduce-a_b_memory", "all_reduce-a_b_memory-2"],
         ),
     ],
 )
@@ -91,30 +79,6 @@ def test_series_are_named_with_their_transport_if_there_are_several(make_row, of
     assert [point.series for point in separate.points] == ["ring mpi", "direct shm"]
 
 
-def test_mappings_share_charts_and_are_named_where_they_differ(make_row, of_rows):
-    rows = make_row(), make_row(mapping="cyclic"), make_row("hierarchical", mapping="cyclic")
-    (group,) = chart_groups(of_rows(*rows))
-    assert [point.series for point in group.points] == ["ring block", "ring cyclic", "hierarchical"]
-    assert "mapping" not in group.setting
-    (alone,) = chart_groups(of_rows(make_row(mapping="cyclic")))
-    assert "mapping cyclic" in alone.setting
-
-
-def test_colours_are_the_same_in_all_groups_and_different_in_one(make_row, of_rows):
-    rows = make_row(), make_row("native"), make_row("zip"), make_row("zip", dtype="float64"), make_row("null")
-    first, second = chart_groups(of_rows(*rows))
-    assert first.legend == second.legend
-    assert group_colours(first.legend)["native"] == INK
-    assert list(first.legend) == ["native", "ring", "zip", "null (floor)"]
-    assert len(set(group_colours(first.legend).values())) == 4
-
-
-def test_points_stand_in_the_order_in_which_their_runs_were_created(make_row, make_run, of_rows):
-    late, early = make_run(run_id="late", created="2026-02-01"), make_run(run_id="early", created="2026-01-01")
-    (group,) = chart_groups(of_rows(make_row(run_id="late"), make_row(run_id="early"), runs=(late, early)))
-    assert [point.row.run_id for point in group.points] == ["early", "late"]
-
-
 def test_testbeds_of_different_rates_share_no_group(make_node_row, make_bed_run, of_rows):
     rates = {"a": 10**8, "b": 10**9, "c": 25 * 10**8, "d": None}
     rows = [make_node_row(run_id=run_id) for run_id in rates]
@@ -144,27 +108,6 @@ def test_a_root_is_in_the_setting_only_where_it_is_not_always_the_first_rank(mak
     assert "root" not in plain
     several = settings_of(of_rows, make_row(**rooted), make_row(**rooted, root=1))
     assert [setting.split(", ")[0] for setting in several] == ["root 0", "root 1"]
-
-
-def test_pairs_at_once_are_a_setting(make_row, of_rows):
-    exchange = {"collective": "multi_pair", "op": None, "algorithm": "exchange", "ranks": 8}
-    rows = (make_row(**exchange, params=params) for params in ({}, {"concurrent": 1}, {"concurrent": 2}))
-    labels = [setting.split(", ")[0] for setting in settings_of(of_rows, *rows)]
-    assert labels == ["1 pair at once", "2 pairs at once", "all pairs at once"]
-
-
-def test_a_barrier_has_no_elements(make_row, of_rows):
-    (setting,) = settings_of(of_rows, make_row(collective="barrier"))
-    assert "float32" not in setting
-    assert "sum" not in setting
-
-
-def test_an_emulated_switch_is_named_as_software_with_its_aggregators(make_row, of_rows):
-    emulated = make_row("sharp_emulated", ranks=4, aggregators=1), make_row("ring", ranks=4, aggregators=1)
-    alone, played = chart_groups(of_rows(*emulated, *(make_row(ranks=4, nbytes=n) for n in (8, 64, 512))))
-    assert (alone.name, played.name) == ("all_reduce-no_aggregators", "all_reduce-1_aggregator")
-    assert alone.emulations == ()
-    assert played.emulations == ("sharp_emulated: software, switches played by ranks, with 1 aggregator",)
 
 
 def test_aggregators_that_grow_with_the_ranks_are_one_series(make_row, of_rows):

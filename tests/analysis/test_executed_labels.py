@@ -7,9 +7,6 @@ from finding_values import kinds_of, only_values
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.executed_labels import fell_back, offloaded
-from hpccoll.analysis.library_evidence import library_facts
-from hpccoll.evidence.log_record import LogRecord
-from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.report_columns import rows_table
 from hpccoll.store.schema import ON_SHARED_GPU
@@ -65,11 +62,6 @@ def test_an_executed_request_and_a_row_without_a_request_are_no_fallback(make_ro
     assert fell_back(replace(row, requested="sharp", executed="nvls (not shown to be SHARP)"))
 
 
-def test_ranks_that_share_a_gpu_are_in_no_chart_with_others(make_row, of_rows):
-    found = chart_groups(of_rows(make_row("ring"), make_row("native"), make_row("ring", kind=ON_SHARED_GPU)))
-    assert {group.kind: len(group.points) for group in found} == {"measured": 2, ON_SHARED_GPU: 1}
-
-
 def test_switches_have_no_share_of_a_wire_but_their_algbw(make_node_row, make_bed_run, of_rows):
     def group_of(**changes):
         row = make_node_row("native", 4, seconds=(4 << 20) / 1e7, **changes)
@@ -84,14 +76,3 @@ def test_switches_have_no_share_of_a_wire_but_their_algbw(make_node_row, make_be
         assert "wire_share" not in kinds_of(group)
         assert only_values(group, "highest_busbw")["offloaded_algbw"] == pytest.approx(1e7)
     assert "wire_share" not in kinds_of(group_of(executed="ring", kind=ON_SHARED_GPU))
-
-
-def test_the_balance_of_gpus_and_adapters_is_part_of_the_library_finding(make_row, make_run, of_rows):
-    balance = "not balanced: most GPUs have a NIC at PIX, but GPU 3: SYS (mlx5_0)"
-    run = make_run(evidence=ProbeResult(record=LogRecord(library="nccl", version="2.30.7"), balance=balance).to_json())
-    (group,) = chart_groups(of_rows(make_row("native", transport="nccl"), runs=[run]))
-    assert only_values(group, "library") == {
-        "summary": f"NCCL 2.30.7; {balance}",
-        "series": ("native",),
-    }
-    assert library_facts(run)["evidence.library"] == f"NCCL 2.30.7; {balance}"

@@ -71,19 +71,6 @@ def of_rounds(row, *seconds, runs=("run-1",) * 3):
     return replace(row, rounds=3, round_medians_s=seconds, round_intervals_s=ends, round_run_ids=runs, run_id=runs[-1])
 
 
-def test_a_mapping_that_is_slower_in_most_rounds_only_is_not_clearly_slower(racked, of_rows):
-    ring = {row.mapping: row for row in racked.rows if (row.algorithm, row.in_place) == ("ring", False)}
-    for last, clear in ((0.9, False), (2.9, True)):
-        rows = (
-            of_rounds(replace(ring["block"], median_s=1.0), 1.0, 1.0, 1.0),
-            of_rounds(replace(ring["cyclic"], median_s=2.8), 2.8, 2.8, last),
-        )
-        (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
-        (finding,) = mapping_findings(group)
-        (cost,) = finding.values["series"]
-        assert (cost["clear"], cost["ratio"]) == (clear, pytest.approx(2.8))
-
-
 def test_no_ratio_to_the_fastest_is_below_1(racked, of_rows):
     rows = [row for row in racked.rows if row.algorithm == "ring" and not row.in_place and row.bytes == LARGE]
     block, cyclic = (next(row for row in rows if row.mapping == mapping) for mapping in ("block", "cyclic"))
@@ -101,33 +88,6 @@ def test_the_finding_uses_the_largest_size_with_several_mappings(racked, of_rows
     (finding,) = mapping_findings(group)
     assert finding.values["nbytes"] == 4096
     assert [(cost["clear"], cost["ratio"]) for cost in finding.values["series"]] == [(False, 1.0)] * 3
-    rows = [row for row in racked.rows if (row.mapping == "block") == (row.bytes < LARGE)]
-    (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
-    assert list(mapping_findings(group)) == []
-
-
-def test_a_job_that_was_interrupted_between_its_rounds_has_one_table(racked, make_bed_run, of_rows):
-    rows = [
-        of_rounds(row, row.median_s, row.median_s, row.median_s, runs=("a", "a", last))
-        for row in racked.rows
-        for last in ["b" if row.algorithm == "ring" else "a"]
-    ]
-    (group,) = chart_groups(of_rows(*rows, runs=(make_bed_run("a"), make_bed_run("b"))))
-    assert [line[0] for line in mapping_table(group)[1]] == [
-        line[0] for line in mapping_table(chart_groups(racked)[0])[1]
-    ]
-    assert [finding.values["nbytes"] for finding in mapping_findings(group)] == [LARGE]
-
-
-def test_only_the_library_has_an_unknown_schedule(racked, of_rows):
-    rows = [replace(row, rack_bytes_predicted=None) for row in racked.rows]
-    rows += [replace(row, rack_bytes_predicted=row.bytes, algorithm="torus") for row in racked.rows]
-    (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
-    crossed = {line[0].split()[0]: line[-1] for line in mapping_table(group)[1]}
-    unknown = "its schedule is not known"
-    assert crossed == {"torus": "1.000 S", "ring": "", "hierarchical": "", "native": unknown}
-    (group,) = chart_groups(of_rows(*(replace(row, racks=1) for row in rows), runs=racked.runs))
-    assert unknown not in {line[-1] for line in mapping_table(group)[1]}
 
 
 def test_one_rack_has_no_bytes_between_racks(racked, of_rows):

@@ -28,14 +28,6 @@ def test_wrong_rows_missing_convergence_oversubscription_and_machines_are_findin
     assert only_values(group, "several_machines")["machines"][1] == "another"
 
 
-def test_oversubscription_counts_aggregators_with_the_ranks_that_are_affected(make_row, group_of):
-    rows = [make_row(ranks=ranks, oversubscribed=True) for ranks in (4, 6, 8)]
-    alone = make_row(ranks=2, oversubscribed=False, aggregators=3)
-    assert only_values(group_of(*rows, alone), "oversubscribed") == {"ranks": (4, 6, 8), "aggregators": 0}
-    with_aggregator = make_row("tree", ranks=2, oversubscribed=True, aggregators=1)
-    assert only_values(group_of(with_aggregator), "oversubscribed") == {"ranks": (2,), "aggregators": 1}
-
-
 def test_cases_with_rounds_of_several_launches_are_counted(make_row, make_run, group_of):
     runs = make_run(), make_run(run_id="run-2")
     whole = make_row(nbytes=64, round_medians_s=(1e-5,) * 2, round_intervals_s=(None,) * 2)
@@ -56,12 +48,6 @@ def test_runs_that_disagree_are_counted_and_the_worst_is_named(make_row, make_ru
     assert (values["points"], values["disagreeing"]) == (2, 1)
     assert values["max_ratio"] == pytest.approx(1.5)
     assert (values["series"], values["shape"], values["nbytes"]) == ("ring", "2 ranks", 1024)
-
-
-def test_runs_that_agree_have_no_worst_point(make_row, make_run, group_of):
-    rows = make_row(), make_row(run_id="run-2")
-    values = only_values(group_of(*rows, runs=(make_run(), make_run(run_id="run-2"))), "repeated_points")
-    assert values == {"points": 1, "disagreeing": 0}
 
 
 def test_launches_that_are_joined_across_hosts_are_named(make_node_row, make_bed_run, group_of):
@@ -89,7 +75,3 @@ def test_the_ratio_of_the_slowest_to_the_fastest_round_is_a_finding(rounds_row, 
     values = only_values(group_of(*rows), "between_rounds")
     assert values["median_ratio"] == pytest.approx(1.3)
     assert (values["cases"], values["max_ratio"], values["series"]) == (3, pytest.approx(2.0), "ring")
-
-
-def test_one_round_has_no_finding_about_rounds(rounds_row, group_of):
-    assert "between_rounds" not in kinds_of(group_of(rounds_row("ring", 10)))

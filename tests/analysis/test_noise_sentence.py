@@ -30,10 +30,3 @@ def test_a_time_without_an_interval_has_none_that_is_wide():
     assert sentence.startswith("Some noise")
     assert sentence.endswith("; 1 of 2 times have no 95 % interval, which takes 6 iterations in each round.")
     assert "wider" not in sentence
-
-
-def test_times_of_single_ranks_are_no_evidence_of_anything():
-    both = measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.1))
-    (row,) = both.rows
-    assert noise_sentence(replace(both, rows=(replace(row, ranks=1),))) == ""
-    assert noise_sentence(replace(both, rows=(row, replace(row, ranks=1)))) == noise_sentence(both)

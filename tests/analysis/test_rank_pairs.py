@@ -3,16 +3,12 @@
 import json
 
 import pytest
-import vl_convert
 from finding_values import only_values, values_of_kind
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.rank_pairs import median_pairs
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.analysis.series_comparisons import speedups
-from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.report_writer import render_page
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 US = {(0, 1): 1, (2, 3): 2, (0, 2): 5, (0, 3): 6, (1, 2): 7, (1, 3): 9}
@@ -57,12 +53,6 @@ def drawn(group, name):
     return specification, data
 
 
-def test_pairs_are_no_series_and_those_of_a_node_have_their_own(group):
-    assert {point.series for point in group.points} == {
-        f"{name} {tier}" for name in ("ping_pong", "native") for tier in ("on one node", "between nodes")
-    }
-
-
 def test_a_line_is_the_median_pair_with_the_range_of_all(group):
     _, data = drawn(group, "time")
     ours = {d["series"]: d for d in data if d["size"] == "8 B" and d["series"].startswith("ping_pong")}
@@ -91,12 +81,6 @@ def test_a_cell_of_the_map_is_a_pair_and_a_panel_an_algorithm(group, name, title
     assert len({d["size"] for d in data}) == 1
 
 
-@pytest.mark.parametrize("name", ["time", "busbw", "pairs-time", "pairs-busbw"])
-def test_charts_of_pairs_are_vega_lite_and_can_be_rendered(valid, group, name):
-    specification, _ = drawn(group, name)
-    assert "NaN" not in vl_convert.vegalite_to_svg(json.dumps(valid(specification)))
-
-
 def test_the_finding_names_the_fastest_and_the_slowest_pair(group):
     found = {(values["series"], values["nbytes"]): values for values in values_of_kind(group, "pair_extremes")}
     assert found["ping_pong between nodes", 8] == {
@@ -117,44 +101,12 @@ def test_pairs_within_the_noise_have_no_slowest_one_and_neither_has_one_pair(mak
     assert values_of_kind(one, "pair_extremes") == []
 
 
-def test_pairs_are_compared_each_with_itself(group):
-    factors = [each.value for each in speedups(group.points)]
-    assert factors == pytest.approx([1.5] * 2 * len(US))
-
-
-def test_pairs_have_nothing_to_scale(group):
-    for name in ("choice", "speedup", "scaling", "efficiency", "wire"):
-        assert BY_NAME[name].specification(group) is None
-
-
-def test_one_pair_is_compared_like_any_collective(make_pair, of_rows):
-    rows = [
-        make_pair(0, -1, name, nbytes=n, seconds=s)
-        for name, s in (("ping_pong", 1e-6), ("native", 2e-6))
-        for n in (8, 64)
-    ]
-    results = of_rows(*rows)
-    (group,) = chart_groups(results, recommend(results))
-    assert BY_NAME["pairs-time"].specification(group) is None
-    (_, cells) = drawn(group, "choice")
-    assert {(cell["on"], cell["series"]) for cell in cells} == {("4 ranks", "ping_pong")}
-    (_, data) = drawn(group, "time")
-    assert {d["pair"] for d in data} == {"ranks 0 and 3"}
-    assert {d["panel"] for d in data} == {"4 ranks"}
-
-
 def test_of_a_repeated_pair_the_last_measurement_counts(make_pair, make_run, of_rows):
     again = make_run(run_id="run-2", created="2026-02-01T00:00:00Z")
     rows = make_pair(0, 1), make_pair(0, 1, seconds=3e-5, run_id="run-2"), make_pair(0, 2, seconds=5e-5)
     (group,) = chart_groups(of_rows(*rows, runs=(make_run(), again)))
     (middle,) = median_pairs(group.usable)
     assert middle.range == (3e-5, 5e-5)
-
-
-def test_the_page_describes_a_ping_pong_as_a_round_trip(pairs):
-    text = render_page(pairs, Answers(recommend(pairs)), chart_groups(pairs), [], "T")
-    assert "The time is that of the round trip, and busbw = 2 S / t" in text
-    assert "ranks 0 (alpha) and 3 (beta)</td>" in text
 
 
 def test_pairs_of_which_only_the_floor_was_measured_have_no_map_and_no_extremes(make_pair, of_rows):

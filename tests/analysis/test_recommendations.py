@@ -1,16 +1,14 @@
 """What to use in each setting: one answer for both placements where one is enough, and how sure it is."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from synthetic_timings import KIB, linear_curve, measured_results, merged_results
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
-from hpccoll.analysis.setting import Choice, Setting
+from hpccoll.analysis.setting import Choice
 
 SIZES = [KIB << 2 * i for i in range(8)]
-EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
+LATE = linear_curve(1e-4, 2e-10, SIZES)
 SLOWER = {size: 1.5 * seconds for size, seconds in LATE.items()}
 RING, NATIVE = Choice("ring", "mpi"), Choice("native", "mpi")
 
@@ -23,13 +21,6 @@ def both_placements(out_of_place, in_place, **more):
             for number, curves in enumerate((out_of_place, in_place), 1)
         )
     )
-
-
-def test_one_set_of_ranges_serves_both_placements_where_they_agree():
-    (only,) = recommend(both_placements({"ring": LATE, "native": EARLY}, {"ring": LATE, "native": EARLY}))
-    assert only.setting.in_place is None
-    assert [each.choice for each in only.ranges] == [NATIVE, RING]
-    assert only.measured.runs == ("run-1", "run-2")
 
 
 def test_a_gain_within_the_noise_is_no_reason_for_a_second_set_but_a_large_one_is():
@@ -71,22 +62,6 @@ def test_a_table_serves_the_placement_in_which_only_such_a_call_was_measured():
     assert {(setting.in_place, size) for setting, size in verdicts} == {(p, s) for p in (False, True) for s in SIZES}
 
 
-def test_auto_is_compared_with_such_a_call_of_the_other_placement():
-    results = both_placements({"auto": LATE}, {"native": SLOWER}, collective="broadcast", op=None, root=0)
-    (only,) = recommend(results)
-    assert (only.setting.in_place, only.choices, sorted(only.measured.auto)) == (False, (NATIVE,), SIZES)
-
-
-def test_native_stays_unless_another_choice_gains_more_than_the_noise():
-    def first(factor):
-        ring = {size: factor * seconds for size, seconds in LATE.items()}
-        (found,) = recommend(measured_results({"ring": ring, "native": LATE}))
-        return found.ranges[0].choice
-
-    assert first(0.999) == NATIVE
-    assert first(0.9) == RING
-
-
 def test_a_verdict_is_clear_only_where_every_round_is():
     def verdict(native, drift):
         results = measured_results({"ring": {KIB: 1e-5}, "native": {KIB: native}}, spread=0.1, drift=drift)
@@ -118,38 +93,3 @@ def test_a_gain_is_the_median_of_the_rounds_with_their_ends():
     assert recommend(measured_results({"ring": LATE}))[0].ranges[0].gain is None
     (kept,) = recommend(measured_results({"ring": SLOWER, "native": LATE}))
     assert (kept.ranges[0].choice, kept.ranges[0].gain) == (NATIVE, None)
-
-
-def test_machines_and_executors_have_answers_of_their_own():
-    here = measured_results({"ring": LATE})
-    other = measured_results({"star": LATE}, number=2, about={"machine": "3 nodes"})
-    compiled = measured_results({"star": LATE}, number=3, executor="compiled")
-    bed = {"testbed": {"rate": "1gbit"}, "mpi": {"version": "MPICH 5"}}
-    slow = measured_results({"star": LATE}, number=4, about={"provenance": bed})
-    found = recommend(merged_results(here, other, compiled, slow))
-    assert len(found) == 4
-    assert found[-1].measured.conditions.machine == "2 nodes, wires 1gbit"
-
-
-@given(
-    st.lists(st.lists(st.floats(1e-6, 1e-2), min_size=8, max_size=8), min_size=4, max_size=4),
-    st.floats(0, 0.3),
-)
-def test_a_table_chooses_for_every_size_and_placement_what_is_recommended(times, spread):
-    curves = [dict(zip(SIZES, each, strict=True)) for each in times]
-    results = both_placements(
-        {"ring": curves[0], "native": curves[1]}, {"ring": curves[2], "native": curves[3]}, spread=spread
-    )
-    table = build_table(results)
-    chosen = {
-        (placement, size): each.verdicts[size].choice
-        for each in recommend(results)
-        for placement in ((True, False) if each.setting.in_place is None else (each.setting.in_place,))
-        for size in SIZES
-    }
-    for (in_place, size), choice in chosen.items():
-        setting = Setting(
-            collective="all_reduce", device="cpu", arithmetic="full", in_place=in_place, arguments=(), ranks=2, nodes=2,
-            ranks_per_node=1, racks=1, mapping="block",
-        )  # fmt: skip
-        assert table.entry(setting).range_of(size).choice == choice

@@ -4,7 +4,6 @@ import json
 import math
 import subprocess
 import sys
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +13,10 @@ import raw_examples
 import step_examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from journal_examples import CASES, begin
 from written_runs import write_run
 
 import hpccoll
 from hpccoll.analysis.run_comparison import compare
-from hpccoll.cases.plan import Launcher, Plan, Skip
 from hpccoll.common.errors import BadInputError
 from hpccoll.render.export import export
 from hpccoll.store import hdf5
@@ -82,14 +79,6 @@ def test_columns_have_the_same_types_with_and_without_values(file, tmp_path):
     assert rows.loc[rows.status == "skipped", "wrong"].isna().all()
 
 
-def test_columns_have_units(file):
-    rows = hpccoll.open(file).rows
-    units = rows[rows.status == "ok"].attrs["units"]
-    expected = {"median_s": "s", "busbw_Bps": "B/s", "bytes": "B", "wire_bytes_measured": "B", "cpu_s": "s"}
-    assert expected.items() <= units.items()
-    assert not {"ranks", "iterations", "wrong", "algorithm"} & units.keys()
-
-
 def test_runs_have_a_column_for_each_value_of_their_provenance(file):
     (run,) = records(hpccoll.open(file).runs)
     assert (run["run_id"], run["path"], run["mpi.version"], run["hosts"]) == (
@@ -98,28 +87,6 @@ def test_runs_have_a_column_for_each_value_of_their_provenance(file):
         "MPICH 5",
         ["n0", "n1"],
     )
-
-
-def test_missing_and_skipped_cases_have_reasons(file, tmp_path):
-    job = hdf5.read_raw_file(file).job
-    skip = Skip(case="x", job="mpi.p3", reason="needs a power of two")
-    plan = Plan(name="sweep", profile="local", jobs=(job,), launcher=Launcher(command="mpiexec"), resources={},
-                estimated_s=1.0, skips=(skip,))  # fmt: skip
-    (tmp_path / "plan.json").write_text(plan.to_json())
-    results = hpccoll.open(tmp_path)
-    assert [(gap.case_id, gap.status, gap.reason) for gap in results.missing.itertuples()] == [
-        (job.cases[1].id, "wrong", "rank 0: bad")
-    ]
-    assert set(results.skipped.reason) == {"needs a power of two", "too large"}
-
-
-def test_paths_are_texts_or_paths_and_lists_of_them(file, tmp_path):
-    second = tmp_path / "b" / "G.h5"
-    second.parent.mkdir()
-    other = raw_examples.raw(raw_examples.outcome())
-    hdf5.write_raw_file(replace(other, attempts=[(raw_examples.attempt(7), other.attempts[0][1])]), second)
-    for paths in [(file, str(second)), ([file, second],), (iter([file, second]),), (tmp_path,), (str(tmp_path), file)]:
-        assert len(hpccoll.open(*paths).rows) == 4
 
 
 def test_a_relative_path_outlives_a_change_of_the_directory(file, monkeypatch):
@@ -149,15 +116,6 @@ def test_a_damaged_file_is_a_warning_and_a_gap(file):
     assert results.missing.case_id.tolist()[0] == "G.h5"
 
 
-def test_a_running_job_has_rows_and_missing_cases(tmp_path):
-    journal = begin(tmp_path / "F.h5")
-    results = hpccoll.open(tmp_path)
-    assert results.rows.case_id.tolist() == [CASES[0].id]
-    assert results.missing.case_id.tolist() == [case.id for case in CASES[1:]]
-    assert results.runs.status.tolist() == ["partial"]
-    journal.close(remove=False)
-
-
 def test_the_package_is_imported_without_any_library():
     program = "import hpccoll, sys; print(*({'numpy', 'pandas', 'xarray', 'h5py'} & sys.modules.keys()), hpccoll.open)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -171,15 +129,6 @@ def test_a_missing_library_names_the_extra(monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf"{library}.*hpccoll\[analysis\]"):
         hpccoll.open(".")
-
-
-def test_rows_are_charted_by_altair(file):
-    altair = pytest.importorskip("altair")
-    rows = hpccoll.open(file).rows
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        chart = altair.Chart(rows).mark_line().encode(x="bytes", y="busbw_Bps", color="algorithm").to_dict()
-    assert [chart["encoding"][axis]["type"] for axis in ("x", "y", "color")] == ["quantitative"] * 2 + ["nominal"]
 
 
 def test_a_timeline_has_each_part_of_a_step_on_each_rank(tmp_path):
@@ -229,11 +178,3 @@ def test_a_comparison_takes_its_tolerance(tmp_path):
     assert new.compare(old, tolerance=0.02).verdict.tolist().count("regression") == 1
     with pytest.raises(BadInputError, match=r"^tolerance: 0 "):
         new.compare(old, tolerance=0)
-
-
-def test_columns_of_a_comparison_have_the_same_types_without_shifts(tmp_path):
-    runs = [hpccoll.open(write_run(tmp_path / f"{rounds}.h5", rounds=rounds)) for rounds in (1, 5)]
-    one, several = (run.compare(run) for run in runs)
-    assert one.dtypes.to_dict() == several.dtypes.to_dict()
-    assert one.factor.isna().all()
-    assert several.reason.isna().all()

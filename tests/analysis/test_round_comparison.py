@@ -9,7 +9,6 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.round_comparison import (
     clearly_faster,
     clearly_faster_anywhere,
-    disjoint,
     paired_rounds,
     round_statistics,
     time_ratio,
@@ -22,17 +21,6 @@ from hpccoll.store.statistics import RoundStatistics
 def short(row):
     """Return the row as if it had been measured with too few iterations for an interval."""
     return replace(row, ci_low_s=None, ci_high_s=None, round_intervals_s=(None,) * len(row.round_medians_s))
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ((1, 2), (3, 4), True), ((1, 3), (3, 4), False), ((3, 4), (1, 2), False), (None, (3, 4), False),
-        ((1, 2), None, False),
-    ],
-)  # fmt: skip
-def test_intervals_are_disjoint_only_if_both_are_known(first, second, expected):
-    assert disjoint(first, second) is expected
 
 
 @pytest.mark.parametrize(

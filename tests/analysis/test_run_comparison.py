@@ -116,22 +116,12 @@ def test_changes_of_the_provenance_are_named_and_those_of_every_run_are_not():
     assert compared.changes == {"variables.UCX_TLS": ("none", "tcp"), "versions.numpy": ("2.4", "2.5")}
 
 
-def test_a_busy_run_is_named():
-    load = {
-        "host_load": [{"host": "n1", "stolen": 0.0, "other_cores": 1.5, "busiest": [{"name": "gcc", "cores": 1.5}]}]
-    }
-    lines = [*comparison_lines(compare(results(), results(provenance=load, seed=2)))]
-    assert lines[1].startswith("the new run was disturbed: other processes used 1.50 cores of n1 (gcc")
-
-
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
         ((1.12, 1.08, 1.162), ("+12.0 %", "+8.0 to +16.2 %")),
-        ((0.6, 0.51, 1.0), ("-40.0 %", "-49.0 to +0.0 %")),
         ((0.25, 0.0004, 0.5), ("4.0 times as fast", "2,500 to 2.0 times as fast")),
         ((2.4, 1.9, 8425), ("2.4 times as long", "+90.0 % to 8,425 times as long")),
-        ((14.2, 3.25, 60), ("14 times as long", "3.2 to 60 times as long")),
         ((1.9996, 0.5001, 1.999), ("2.0 times as long", "2.0 times as fast to +99.9 %")),
     ],
 )
@@ -152,14 +142,7 @@ def test_text_and_json_have_every_case_once():
     assert "all_reduce 1 KiB ring" in text
 
 
-def test_false_regressions_are_rare():
-    found = [
-        set(verdicts(results(rounds=3, seed=seed), results(rounds=3, seed=1000 + seed)).values()) for seed in range(40)
-    ]
-    assert sum(REGRESSION in each for each in found) <= 2
-
-
-@pytest.mark.parametrize("tolerance", [0.0, -0.1, -1.0, 1.0, 5.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("tolerance", [0.0, -0.1, 1.0, float("nan")])
 def test_a_tolerance_that_is_no_share_is_refused(tolerance):
     with pytest.raises(UnusableError, match="--tolerance"):
         check_tolerance(tolerance)

@@ -51,16 +51,6 @@ def rails_of(rows, runs, of_rows):
     return found, only_values(found, "rails")["series"]
 
 
-def test_between_launches_there_is_a_gain_only_if_the_intervals_are_disjoint(make_node_row, make_bed_run, of_rows):
-    runs = [make_bed_run(variant, 2, rails=2) for variant in ("one", "two")]
-    for half, gains in ((0.05, [None, 2.0]), (0.4, [None, None])):
-        rows = [
-            make_node_row(nbytes=BIG, seconds=seconds, variant=name, run_id=name, port_sent=ports, half_interval=half)
-            for name, seconds, ports in (("one", 2.0, ONE), ("two", 1.0, BOTH))
-        ]
-        assert [usage["gain"] for usage in rails_of(rows, runs, of_rows)[1]] == gains
-
-
 def test_within_a_launch_there_is_a_gain_if_every_round_has_it(make_node_row, make_bed_run, of_rows):
     runs = [make_bed_run(nodes=2, rails=2)]
     one, two = (
@@ -81,24 +71,6 @@ def test_a_gain_is_over_the_same_mapping_and_transport(changes, make_node_row, m
     )
     _, series = rails_of(rows, [make_bed_run(nodes=2, rails=2)], of_rows)
     assert [usage["gain"] for usage in series] == [None, None]
-
-
-def test_repeated_measurements_and_other_machines_are_not_stacked(make_node_row, make_bed_run, of_rows):
-    runs = [make_bed_run(name, 2, rails=2) for name in ("first", "again", "far")]
-    runs[2] = replace(runs[2], machine="another")
-    rows = [
-        make_node_row(nbytes=BIG, run_id=name, port_sent=ports)
-        for name, ports in (("first", ONE), ("again", BOTH), ("far", ONE))
-    ]
-    group, series = rails_of(rows, runs, of_rows)
-    (figure,) = (figure for figure in FIGURES if figure.name == "rails")
-    drawn = next(iter(figure.specification(group)["datasets"].values()))
-    bars = [(bar["panel"], bar["port"], bar["value"]) for bar in drawn]
-    assert bars == [
-        ("2 nodes, machine 1", "eth0", 0.5), ("2 nodes, machine 1", "rail2", 0.5),
-        ("2 nodes, machine 2", "eth0", 0.99), ("2 nodes, machine 2", "rail2", 0.01),
-    ]  # fmt: skip
-    assert [(usage["name"], usage["machine"]) for usage in series] == [("ring", "machine 1"), ("ring", "machine 2")]
 
 
 def test_the_finding_about_rails_uses_the_most_nodes(make_node_row, make_bed_run, of_rows):
@@ -129,23 +101,6 @@ def test_nodes_with_one_port_have_no_finding_and_no_chart(testbed_results):
     assert [figure.specification(group) for figure in FIGURES if figure.name == "rails"] == [None]
 
 
-def test_two_wires_have_a_rule_of_their_own(group):
-    (figure,) = (figure for figure in FIGURES if figure.name == "busbw")
-    values = next(iter(figure.specification(group)["datasets"].values()))
-    rules = {(value["series"], value["wires"], value["wire"]) for value in values if value["wire"]}
-    assert ("ring two", "2 calibrated wires", 24_800_000) in rules
-    assert ("native two", "calibrated wire", 12_400_000) in rules
-
-
-def test_a_gain_is_never_over_a_row_of_the_other_executor(make_node_row, make_bed_run, of_rows):
-    runs = [make_bed_run(executor, 2, rails=2) for executor in ("python", "compiled")]
-    rows = [
-        make_node_row(nbytes=BIG, seconds=seconds, executor=executor, run_id=executor, port_sent=ports)
-        for executor, seconds, ports in (("python", 2.0, ONE), ("compiled", 1.0, BOTH))
-    ]
-    assert [usage["gain"] for usage in rails_of(rows, runs, of_rows)[1]] == [None, None]
-
-
 def test_measured_and_counted_bytes_are_listed_at_the_largest_size(testbed_results):
     (group,) = chart_groups(testbed_results)
     _, body = sent_bytes_table(group)
@@ -153,13 +108,6 @@ def test_measured_and_counted_bytes_are_listed_at_the_largest_size(testbed_resul
     assert ["ring", "8 nodes", "4 MiB", "1.750 S", "1.769 S", "1.000"] in body
     assert ["recursive_doubling", "2 nodes", "4 MiB", "1.000 S", "1.011 S", "1.000"] in body
     assert len(body) == 9
-
-
-def test_files_without_counted_bytes_have_an_empty_cell(make_node_row, make_bed_run, of_rows):
-    rows = (make_node_row(name, worker_sent_predicted=None, wire_bytes_predicted=None) for name in ("ring", "native"))
-    (group,) = chart_groups(of_rows(*rows, runs=(make_bed_run(),)))
-    counted = {cells[0]: cells[3] for cells in sent_bytes_table(group)[1]}
-    assert counted == {"ring": "", "native": "its schedule is not known"}
 
 
 def test_workers_and_aggregators_have_separate_cells(make_node_row, make_bed_run, of_rows):

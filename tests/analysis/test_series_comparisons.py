@@ -28,12 +28,6 @@ def test_the_faster_placement_stands_for_its_series(make_row, points):
     assert [(p.series, p.row.in_place) for p in best_placements(points(*rows))] == [("ring", True), ("native", False)]
 
 
-def test_a_faster_placement_of_another_run_is_not_taken(make_row, make_run, points):
-    rows = make_row(seconds=2e-5), make_row(in_place=True, seconds=1e-5, run_id="run-2")
-    found = best_placements(points(*rows, runs=(make_run(), make_run(run_id="run-2"))))
-    assert [p.row.run_id for p in found] == ["run-1", "run-2"]
-
-
 def test_the_floor_and_auto_are_in_no_comparison(results, make_row, points):
     found = points(*results.rows, *(make_row("auto", seconds=1e-6, executed="ring", nbytes=n) for n in (8, 32)))
     assert any(point.row.floor for point in found)
@@ -75,27 +69,10 @@ def test_a_call_of_another_launch_or_without_a_correct_result_is_not_the_base_of
     assert factors(make_row(), make_row("native", **changes), runs=(make_run(), make_run(run_id="run-2"))) == {}
 
 
-def test_of_several_transports_the_fastest_call_of_the_library_is_the_base(make_row, factors):
-    natives = [make_row("native", transport=t, seconds=s) for t, s in (("vendor", 4e-5), ("nccl", 2e-5))]
-    assert factors(make_row(seconds=1e-5), *natives) == {("ring", False): 2.0}
-
-
-def test_a_speedup_is_the_median_of_the_rounds_with_their_ends(rounds_row, make_row, points):
-    (several,) = speedups(points(rounds_row("ring", 10, 40, 30), rounds_row("native", 10, 20, 90)))
-    assert (several.value, several.ends) == (pytest.approx(1.0), pytest.approx((0.5, 3.0)))
-    (one,) = speedups(points(make_row(), make_row("native")))
-    assert one.ends is None
-
-
 def test_efficiency_is_busbw_over_that_on_the_fewest_ranks(make_row, points):
     rows = make_row(ranks=4, busbw_Bps=3e9), make_row(ranks=2, busbw_Bps=4e9), make_row("native", 4, busbw_Bps=1e9)
     found = {(e.point.series, e.point.row.ranks): e.value for e in efficiencies(points(*rows))}
     assert found == {("ring", 4): 0.75, ("ring", 2): 1.0, ("native", 4): 1.0}
-
-
-def test_efficiency_needs_a_bandwidth(make_row, points):
-    rows = make_row(ranks=1, busbw_Bps=0.0), make_row(ranks=2, busbw_Bps=4e9), make_row(ranks=4, busbw_Bps=None)
-    assert [(e.point.row.ranks, e.value) for e in efficiencies(points(*rows))] == [(2, 1.0)]
 
 
 def test_a_single_rank_has_no_speedup_and_is_no_base_of_an_efficiency(make_row, points):
@@ -133,12 +110,6 @@ def test_launches_on_a_subset_of_the_hosts_of_the_largest_are_not_mixed(launches
     assert mixed_hosts(nested) == ()
 
 
-def test_hosts_named_with_and_without_their_domains_are_not_mixed(launches):
-    same = launches(two=["n1.cluster.example", "N3"], four=["n1", "n2", "n3.cluster.example", "n4"])
-    assert mixed_hosts(same) == ()
-    assert mixed_hosts(launches(two=["n1.a.example", "n2.a.example"], four=["n1.b.example", "n2", "n3", "n4"]))
-
-
 def test_launches_that_a_line_joins_across_hosts_are_mixed(launches):
     found = mixed_hosts(launches(two=["n1", "n5"], four=["n1", "n2", "n3", "n4"]))
     assert found == (("two", frozenset({"n1", "n5"})), ("four", frozenset({"n1", "n2", "n3", "n4"})))
@@ -156,10 +127,3 @@ def test_only_what_several_runs_measured_is_a_repeat(make_row, make_run, points)
         points(make_row(), make_row(seconds=1.01e-5, run_id="run-2"), runs=(make_run(), make_run(run_id="run-2")))
     )
     assert not close.disagrees
-
-
-def test_without_intervals_runs_do_not_disagree(make_row, make_run, points):
-    none = {"ci_low_s": None, "ci_high_s": None}
-    again = make_row(seconds=1e-5, **none), make_row(seconds=9e-5, run_id="run-2", **none)
-    (repeat,) = repeated_points(points(*again, runs=(make_run(), make_run(run_id="run-2"))))
-    assert (repeat.time_ratio, repeat.disagrees) == (pytest.approx(9), False)

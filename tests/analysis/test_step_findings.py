@@ -1,17 +1,14 @@
 """The part of the report on training steps: its table, its findings, and that nothing of collectives is there."""
 
 import json
-import re
 
 import pytest
-import raw_examples
 from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.step_findings import step_table
 from hpccoll.render.export import export
-from hpccoll.render.report_writer import build_report
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
@@ -150,45 +147,6 @@ def test_computations_without_a_product_of_matrices_are_a_warning():
     found = finding("no_product", steps({"ring": 12, "null": 0}, [{"compute": "gemm"}], products=[2, 0, 1, 0]))
     assert found.severity == "warning"
     assert (found.values["none"], found.values["computations"], found.values["workloads"]) == (2, 4, 1)
-
-
-def page(out, *raw_results):
-    return build_report(results(*raw_results), out, "steps").read_text().replace("\N{NO-BREAK SPACE}", " ")
-
-
-def test_the_page_of_steps_has_no_sizes_bandwidths_and_maps(tmp_path):
-    text = page(tmp_path, steps({"ring": 12, "native": 60, "null": 0}, [{"overlap": 0}, {"overlap": 1}]))
-    assert "<h2>Training steps</h2>" in text
-    assert "34 ms with ring" in text
-    names = {path.stem for path in (tmp_path / "charts").glob("*.svg")}
-    assert names == {"training_step-timeline"}
-    headings = re.findall(r'<th scope="col"[^>]*>(?:<abbr[^>]*>)?([^<]*)', text)
-    assert not {"size", "speed-up over native"} & set(headings)
-    assert not [name for name in headings if name.startswith(("algbw", "busbw"))]
-
-
-def test_steps_are_a_tab_next_to_collectives(tmp_path):
-    ring = raw_examples.outcome(raw_examples.case(), times=raw_examples.times(8))
-    other = raw_examples.raw(ring, path="other.h5")
-    other.attempts[0] = raw_examples.attempt(run_id="other"), [ring]
-    text = page(tmp_path, steps({"ring": 12, "null": 0}), other)
-    assert '<section id="all_reduce" class="tab">' in text
-    assert '<section id="training_step" class="tab">' in text
-    assert re.search(r'<a href="#training_step">resnet50 on 2 nodes</a>: the step takes 34 ms', text)
-    assert "no result is complete" not in text
-
-
-def test_the_summary_of_a_sweep_has_the_sentence_of_each_workload():
-    lines = list(outcome_lines(results(steps({"ring": 12, "null": 0}, ranks=4))))
-    assert any(re.search(r"resnet50 on 4 nodes: .*34 ms with ring", line) for line in lines)
-    assert not any(line.startswith("training_step") for line in lines)
-
-
-def test_other_workloads_are_no_repetitions():
-    of_launches = (
-        steps({"ring": takes}, [{"bucket": takes}], path=f"{takes}.h5", run_id=str(takes)) for takes in (12, 60)
-    )
-    assert not {"repeated_points", "mixed_hosts"} & {each.kind for each in group_findings(group_of(*of_launches))}
 
 
 def test_rows_of_steps_are_exported_but_not_as_tables_of_nccl_tests():

@@ -60,19 +60,6 @@ def test_the_choice_of_a_table_runs_and_the_row_of_auto_names_it(table, tmp_path
     (tmp_path / "gone.json").rename(table)
 
 
-def test_a_missing_setting_is_skipped_with_those_of_the_table(table, tmp_path):
-    out = tmp_path / "b.h5"
-    both_placements = SHORT[:-1]
-    arguments = ["run", *both_placements, "-a", "auto", "-b", "64", "-e", "64", "--table", table, "--out", out]
-    result = spawn(*arguments, launcher=["mpiexec", "-n", "2"])
-    assert result.code == 0, result.err
-    found = read_results([out])
-    (skip,) = found.skipped
-    assert skip.case == "all_reduce.auto.mpi.cpu.float32.sum.64B.out"
-    assert skip.reason.endswith("the table has all_reduce in place, 2 ranks on 1 node")
-    assert [row.executed for row in found.rows if row.status == "ok"] == ["native"]
-
-
 def test_if_no_case_of_auto_can_run_it_takes_one_line(table):
     arguments = ["run", *SHORT, "-a", "auto", "-e", "64"]
     assert spawn(*arguments, "--table", table).is_bad_input("cases can run here", "1 rank on 1 node", "the table has")
@@ -87,11 +74,6 @@ def test_auto_is_listed_with_its_requirement():
 NO_ADVICE = {
     "one rank": (1, ["-n", "6", "-a", "ring,native"], "one rank exchanges nothing, and no advice follows"),
     "one candidate": (2, ["-n", "6", "-a", "ring"], "only ring was measured, and no advice follows"),
-    "the others skipped": (
-        2,
-        ["-n", "6", "-a", "ring,sharp_emulated"],
-        "only ring was measured, and no advice follows",
-    ),
     "no intervals": (2, ["-n", "5", "-a", "ring,native"], "fewer than 6 iterations have no 95 % interval"),
 }
 

@@ -5,11 +5,8 @@ import pytest
 from hpccoll.analysis.wire_bandwidth import (
     Wire,
     add_headers,
-    aggregator_bytes,
-    in_units_of_size,
     measured_to_counted,
     ports_used,
-    tcp_rate,
     wire_label,
     wire_share,
 )
@@ -31,10 +28,6 @@ def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other
     assert add_headers(1448 * 2, 1500) == 2 * 1514 + 66
 
 
-def test_jumbo_frames_carry_993_in_1000_of_the_rate():
-    assert tcp_rate(100_000_000, 9000) == pytest.approx(0.993 * 12_500_000, rel=1e-3)
-
-
 @pytest.mark.parametrize(("seen", "kept"), [(12_100_000, 0.975), (9_829_694, 0.792), (12_700_000, 1.023), (None, None)])
 def test_a_wire_that_does_not_keep_its_rate_has_no_per_cent(make_bed_run, row, seen, kept):
     wire = Wire.of(make_bed_run(wire_Bps=seen))
@@ -46,12 +39,6 @@ def test_a_wire_that_does_not_keep_its_rate_has_no_per_cent(make_bed_run, row, s
 def test_racks_that_share_an_uplink_say_its_rate_and_have_no_per_cent(make_bed_run, row):
     wire = Wire.of(make_bed_run(uplink_bps=25_000_000))
     assert wire == Wire("100 Mbit/s, 25 Mbit/s from each rack", 9000)
-    assert wire_share(row, wire) is None
-
-
-def test_a_wire_without_a_meter_says_so_and_has_no_per_cent(make_bed_run, row):
-    wire = Wire.of(make_bed_run(rate="none", rate_bps=None, wire_Bps=None))
-    assert wire == Wire("unmetered wires", 9000)
     assert wire_share(row, wire) is None
 
 
@@ -110,15 +97,3 @@ def test_bytes_are_compared_with_headers_and_only_where_the_frames_are_known(row
     assert measured_to_counted(plain, Wire()) is None
     assert measured_to_counted(replace(plain, wire_bytes_predicted=None), CALIBRATED) is None
     assert measured_to_counted(replace(plain, wire_bytes_measured=None), CALIBRATED) is None
-
-
-def test_the_bytes_of_a_node_are_in_units_of_the_size(row):
-    assert in_units_of_size(replace(row, bytes=100), 150) == 1.5
-    assert in_units_of_size(row, None) is None
-    assert in_units_of_size(replace(row, nodes=1), 600) is None
-
-
-def test_the_bytes_of_aggregators_are_those_of_no_worker(row):
-    assert aggregator_bytes(replace(row, nodes=4, aggregators=1), 1000, 150.0) == 400
-    assert aggregator_bytes(replace(row, nodes=4), 600, 150.0) is None
-    assert aggregator_bytes(replace(row, aggregators=1), None, 150.0) is None

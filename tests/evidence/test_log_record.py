@@ -1,14 +1,17 @@
-"""The record of a launch: the golden ones of all logs, its JSON, and NCCL's cost model applied to a case."""
+"""The record of a launch: the golden ones of whole and of short logs, its JSON, and NCCL's cost model of a case."""
 
 import json
+from pathlib import Path
 
 import pytest
 from golden_page import assert_golden
 from library_logs import GOLDEN, TEXTS, read_log, record_lines
 
+from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import to_builtins
 from hpccoll.evidence.log_set import read_logs
+from hpccoll.evidence.nccl import NUMBERED_ALGORITHMS
 from hpccoll.evidence.probe_result import ProbeResult
 
 SIZE = 64 << 20
@@ -17,6 +20,19 @@ SIZE = 64 << 20
 def test_the_records_of_all_logs():
     page = [line for name in TEXTS for line in (f"== {name}", *record_lines(to_builtins(read_log(name))))]
     assert_golden("records", page, GOLDEN)
+
+
+def test_the_records_of_short_logs():
+    """The facts of single lines in the words of each version, of damaged ones, and what follows from few of them."""
+    page = []
+    for section in (Path(__file__).parent / "short_logs.txt").read_text().split("## ")[1:]:
+        title, _, log = section.partition("\n")
+        page += [f"## {title}", *record_lines(to_builtins(read_logs({"a": log})))]
+    assert_golden("short_logs", page, GOLDEN)
+
+
+def test_every_algorithm_of_nccl_has_a_number():
+    assert sorted(NUMBERED_ALGORITHMS) == sorted(NCCL_ALGORITHMS.values())
 
 
 def record(*, without="nothing", more=""):

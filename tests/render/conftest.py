@@ -1,13 +1,3 @@
-"""The rows, runs and results of reports, and the schema of charts."""
+"""The rows, runs and results of reports."""
 
-from report_fixtures import (  # noqa: F401  fixtures
-    make_bed_run,
-    make_node_row,
-    make_row,
-    make_run,
-    of_rows,
-    results,
-    rounds_row,
-    testbed_results,
-    valid,
-)
+from report_fixtures import *  # noqa: F403  fixtures

@@ -2,13 +2,13 @@
 
 import io
 import random
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
 import numpy as np
 import pytest
 import raw_examples
-from cli_runner import rows
 from golden_page import assert_golden
 
 from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
@@ -80,19 +80,14 @@ def lasting(case, *rounds_us, **more):
     return whole(case, times=reduce(CaseTimes.merge, parts), **more)
 
 
-def marked(said):
-    """Return name, place and mark of the rows with a mark."""
-    words = [line.split() for line in rows(said)]
-    return [(row[0], row[3], row[-1]) for row in words if row[-1] in ("*", "~")]
-
-
 def without(case, reason="too large", **provenance):
     attempt = raw_examples.attempt(provenance=MPI | provenance)
     return CaseHistory(attempt, raw_examples.skipped(case, reason), {})
 
 
 def test_the_lines_of_runs(printed):
-    """Rounds that are missing, wrong and skipped cases; both placements, shuffled; fewer ranks; another timing."""
+    """Rounds that are missing, wrong and skipped cases; both placements, shuffled; fewer ranks; another timing; choices
+    that all rounds separate, or that have nothing to be compared with; and the widest cells."""
     cases = [raw_examples.case(size, algorithm=name) for size in SIZES for name in ("ring", "native")]
     job = raw_examples.job(*cases, *(raw_examples.case(size, algorithm="bruck") for size in SIZES),
                            effort=Effort(rounds=3))  # fmt: skip
@@ -107,31 +102,38 @@ def test_the_lines_of_runs(printed):
     timed = [raw_examples.case(timing=timing) for timing in TIMINGS]
     histories = [without(timed[0], ranks_seeing_one_gpu=[0, 1]), whole(timed[0]), whole(timed[1], operations=7)]
     said.append(printed(*histories, job=raw_examples.job(*timed, effort=Effort(operations=7))))
+    separated, close = ([case for case in CASES if case.bytes == size] for size in (8, 1024))
+    times = (separated[0], 10, 20, 40), (separated[2], 12, 24, 48), (close[0], 10, 10, 13), (close[2], 12, 12, 12)
+    said.append(printed(*(lasting(*each) for each in times), job=replace(JOB, effort=Effort(rounds=3))))
+    floor, wrong = raw_examples.case(8, algorithm="null"), {"status": "wrong", "reason": "off by one", "wrong": 1}
+    unmarked = lasting(CASES[0], 20), lasting(floor, 1, floor=True), lasting(CASES[6], 5, **wrong)
+    said.append(printed(*unmarked, job=raw_examples.job(*CASES, floor)))
+    names = ("recursive_doubling", "bidirectional_ring", "native")
+    cases = [raw_examples.case(size, algorithm=name) for name in names for size in (8, 512 << 20)]
+    job = raw_examples.job(*cases, effort=Effort(rounds=3))
+    said.append(printed(*(lasting(case, 123456, 987654, 400000) for case in cases), job=job))
+    assert max(len(line) for line in said[-1].splitlines() if not line.endswith("/6]")) <= 100
     assert_golden("run", "\n".join(said))
 
 
-def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypatch):
-    now = 0.0
+@pytest.mark.parametrize(
+    ("lost_s", "every_s", "expected"),
+    [
+        (0, 12, ["# [3/9], about 72 s left", "# [6/9], about 36 s left"]),
+        (3600, 20, ["# [3/9], about 2 min left", "# [5/9], about 80 s left", "# [7/9], about 40 s left"]),
+    ],
+)  # fmt: skip
+def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypatch, lost_s, every_s, expected):
+    """Ranks may be lost, and others go on after ``lost_s`` seconds in another attempt, from which the time counts."""
+    now, attempt = 0.0, 1 + bool(lost_s)
     monkeypatch.setattr(printed_table.time, "monotonic", lambda: now)
     job, table = raw_examples.job(CASES[0], effort=Effort(rounds=9)), PrintedTable()
+    table.show(job, lasting(CASES[0], 20), 0, 9)
+    now += lost_s
     for number in range(1, 9):
-        now += 12
-        table.show(job, lasting(CASES[0], *[20] * number), number, 9)
-    progress = [line for line in capsys.readouterr().out.splitlines() if "left" in line]
-    assert progress == ["# [4/9], about 60 s left", "# [7/9], about 24 s left"]
-
-
-def test_the_time_left_counts_from_the_attempt_that_goes_on_with_fewer_ranks(capsys, monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(printed_table.time, "monotonic", lambda: now)
-    job, table = raw_examples.job(CASES[0], effort=Effort(rounds=9)), PrintedTable()
-    table.show(job, lasting(CASES[0], 20), 1, 9)
-    now = 3600.0  # in which ranks were lost
-    for number in range(1, 5):
-        now += 20
-        table.show(job, lasting(CASES[0], *[20] * number, number=2), number, 9)
-    progress = [line for line in capsys.readouterr().out.splitlines() if "left" in line]
-    assert progress == ["# [3/9], about 2 min left"]
+        now += every_s
+        table.show(job, lasting(CASES[0], *[20] * number, number=attempt), number, 9)
+    assert [line for line in capsys.readouterr().out.splitlines() if "left" in line] == expected
 
 
 def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(monkeypatch):
@@ -142,34 +144,6 @@ def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(monkeypatch):
     for number in range(1, 5):
         table.show(job, lasting(CASES[0], *[20] * number), number, 4)
     assert below.getvalue().count(f" left{ERASE_LINE}") == 2
-
-
-def test_lines_have_at_most_100_columns(printed):
-    names = ("recursive_doubling", "bidirectional_ring", "native")
-    cases = [raw_examples.case(size, algorithm=name) for name in names for size in (8, 512 << 20)]
-    job = raw_examples.job(*cases, effort=Effort(rounds=3))
-    said = printed(*(lasting(case, 123456, 987654, 400000) for case in cases), job=job).splitlines()
-    assert max(len(line) for line in said if not line.endswith("/6]")) <= 100
-
-
-def test_what_to_use_is_marked_and_whether_every_round_separates_it_from_the_others(printed):
-    small, large = ([case for case in CASES if case.bytes == size] for size in (8, 1024))
-    job = raw_examples.job(*CASES, effort=Effort(rounds=3))
-    said = printed(
-        lasting(small[0], 10, 20, 40), lasting(small[2], 12, 24, 48),
-        lasting(large[0], 10, 10, 13), lasting(large[2], 12, 12, 12), job=job,
-    )  # fmt: skip
-    assert marked(said) == [("ring", "out", "*"), ("ring", "out", "~")]
-
-
-def test_nothing_is_marked_that_has_nothing_to_be_compared_with(printed):
-    floor = raw_examples.case(8, algorithm="null")
-    job = raw_examples.job(*CASES, floor)
-    said = printed(
-        lasting(CASES[0], 20), lasting(CASES[1], 10), lasting(floor, 1, floor=True),
-        lasting(CASES[6], 5, status="wrong", reason="off by one", wrong=1), job=job,
-    )  # fmt: skip
-    assert marked(said) == []
 
 
 def test_a_case_is_printed_after_its_first_round_and_after_its_last_one(capsys):

@@ -11,7 +11,7 @@ from golden_page import assert_golden
 
 from hpccoll.cases.case import Effort
 from hpccoll.cases.plan import Launcher, Plan, Skip
-from hpccoll.render.terminal_summary import MAX_REASONS, outcome_lines
+from hpccoll.render.terminal_summary import MAX_JOBS_NAMED, MAX_REASONS, outcome_lines
 from hpccoll.store.journal import Journal
 from hpccoll.store.rows import Gap
 from hpccoll.sweep.workflow import exclusive
@@ -60,13 +60,10 @@ def test_the_status_of_a_running_sweep_has_a_line_for_each_job_and_reason(at_wor
     assert (result.code, result.err) == (3, "")
     head, first, skipped, second, waits, left_out = result.out.splitlines()
     # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and of the 7.
-    (hours,) = re.fullmatch(r"a sweep is running: 5 of 24 measurements, about (.*) h left", head).groups()
-    (minutes,) = re.fullmatch(
-        r"mpi\.p2: running, 5 of 12 measurements, about (.*) min left; 0 of 4 cases, 1 not run, 2 partial, 1 skipped",
-        first,
-    ).groups()
-    assert 2.6 <= float(hours) < 4
-    assert 58 <= float(minutes) < 90
+    hours = re.fullmatch(r"a sweep is running: 5 of 24 measurements, about (.*) h left", head)[1]
+    counts = "0 of 4 cases, 1 not run, 2 partial, 1 skipped"
+    minutes = re.fullmatch(rf"mpi\.p2: running, 5 of 12 measurements, about (.*) min left; {counts}", first)[1]
+    assert (2.6 <= float(hours) < 4, 58 <= float(minutes) < 90) == (True, True)
     assert skipped == f"  skipped: {CASES[1].id}: too large"
     assert (second, waits) == ("mpi.p3: 0 of 4 cases, 4 not run", "  not run: 4 cases: its job has not begun")
     assert left_out == "  left out in mpi.p3: x: needs a power of two"
@@ -102,42 +99,19 @@ def test_report_and_validate_count_as_status_does(ended):
     assert f"{both}." in (ended / "report" / "index.html").read_text()
 
 
-def reason_lines(results):
-    """Return the indented lines of reasons below the counts of cases."""
-    return [line for line in outcome_lines(results) if line.startswith("  ")]
-
-
-def test_a_single_rank_has_no_answer_but_what_two_ranks_need(of_rows, make_row):
+def test_the_outcomes_of_reports_on_a_terminal(of_rows, make_row):
+    """One rank; results without an answer; reasons, of which a few more than fit are listed, and many jobs counted."""
     alone = make_row(ranks=1), make_row("native", ranks=1, seconds=2e-5)
-    (line,) = [line for line in outcome_lines(of_rows(*alone)) if line.startswith("all_reduce")]
-    assert "mpiexec -n 2" in line
-    assert not re.search("GPU|fast|use ", line)
-    (on_gpu,) = [line for line in outcome_lines(of_rows(make_row(ranks=1, device="cuda"))) if "all_reduce" in line]
-    assert "NCCL_MULTI_RANK_GPU_ENABLE=1" in on_gpu
-    lines = list(outcome_lines(of_rows(*alone, make_row(), make_row("native", seconds=2e-5))))
-    assert [line for line in lines if line.startswith("all_reduce on 2 ranks: use ring")]
-    assert not [line for line in lines if "1 rank" in line or "one rank" in line]
-
-
-@pytest.mark.parametrize(
-    ("rows", "answer"),
-    [
-        ([("ring", {"status": "wrong", "wrong": 1})], "no result is complete and correct"),
-        ([("null", {"floor": True})], "only null was measured"),
-        ([("null", {"floor": True}), ("auto", {})], "only auto and null were measured"),
-        ([("ring", {"kind": "imported"})], None),
-        ([("ring", {"kind": "simulated"})], None),
-    ],
-)
-def test_results_without_an_answer_say_why_unless_nothing_was_measured_here(of_rows, make_row, rows, answer):
-    lines = outcome_lines(of_rows(*(make_row(name, **changes) for name, changes in rows)))
-    found = [line for line in lines if line.startswith("all_reduce")]
-    assert found == ([f"all_reduce: {answer}."] if answer else [])
-
-
-@pytest.mark.parametrize("more", [0, 1, 2])
-def test_further_reasons_are_counted_if_that_saves_a_line(of_rows, make_row, more):
-    gaps = tuple(Gap(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + more))
-    reasons = reason_lines(of_rows(make_row(), missing=gaps))
-    assert len(reasons) == MAX_REASONS + (more > 0)
-    assert ("2 other reasons" in reasons[-1]) == (more == 2)
+    floor = make_row("null", floor=True)
+    gaps = [Gap(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + 2)]
+    of_jobs = [Gap(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
+    several = {
+        "one rank": of_rows(*alone), "one rank with a GPU": of_rows(make_row(ranks=1, device="cuda")),
+        "one rank and two": of_rows(*alone, make_row(), make_row("native", seconds=2e-5)),
+        "wrong": of_rows(make_row(status="wrong", wrong=1)), "only null": of_rows(floor),
+        "only auto and null": of_rows(floor, make_row("auto")), "imported": of_rows(make_row(kind="imported")),
+        "simulated": of_rows(make_row(kind="simulated")),
+        **{f"{n} reasons": of_rows(make_row(), missing=tuple(gaps[:n])) for n in range(MAX_REASONS, MAX_REASONS + 3)},
+        **{f"{n} jobs": of_rows(make_row(), missing=tuple(of_jobs[:n])) for n in (2, MAX_JOBS_NAMED + 1)},
+    }  # fmt: skip
+    assert_golden("outcomes", (line for title, of in several.items() for line in (f"-- {title}", *outcome_lines(of))))
