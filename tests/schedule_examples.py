@@ -209,6 +209,12 @@ def of(
     return make
 
 
+def of_lists(*programs: list[Step], units: int = 1, aggregators: int = 0) -> Schedule:
+    """Return the schedule in which rank r does ``programs[r]``."""
+    layout = Layout.of(len(programs) - aggregators, aggregators=aggregators)
+    return Schedule(layout, units, lambda me: iter(programs[me]))
+
+
 def leaders_of_nodes(layout: Layout) -> Schedule:
     """Hierarchical all-reduce on nodes of any sizes: reduce to a leader, all-reduce the leaders, broadcast."""
     homes = layout.groups("node")

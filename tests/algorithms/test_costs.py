@@ -1,6 +1,5 @@
 """Every algorithm takes what it declares, and no less than its collective takes at the least."""
 
-import inspect
 from collections import defaultdict
 
 import pytest
@@ -47,25 +46,9 @@ def costs_as_declared(found, cost):
             size = case.call.bytes(cut.count, cut.itemsize)
             placed = case.slices if in_place else [out_of_place(case.call, each) for each in case.slices]
             counts = count(placed, cut)
-            counted = {
-                "rounds": counts.rounds,
-                "bytes sent": counts.critical_bytes,
-                "bytes reduced": counts.critical_reduced,
-            }
-            declared = {
-                "rounds": cost.rounds,
-                "bytes sent": round(cost.sent * size),
-                "bytes reduced": round(cost.reduced * size),
-            }
-            assert counted == declared, f"p = {case.call.p}, S = {size}: counted, and declared"
-
-
-@pytest.mark.parametrize("algorithm", [algorithm for _, algorithm in ALGORITHMS.values()], ids=ALGORITHMS)
-def test_a_declared_cost_knows_every_parameter_of_its_algorithm_and_a_pipelines_its_channels(algorithm):
-    if algorithm.cost is not None:
-        named = {name: each.default for name, each in inspect.signature(algorithm.cost).parameters.items()}
-        assert {name: named[name] for name in algorithm.parameters} == algorithm.parameters
-        assert ("channels" in named) == algorithm.pipelined
+            counted = counts.rounds, counts.critical_bytes, counts.critical_reduced
+            declared = cost.rounds, round(cost.sent * size), round(cost.reduced * size)
+            assert counted == declared, f"p = {case.call.p}, S = {size}: rounds, bytes sent and reduced"
 
 
 def least_bytes(case, cut: Cut) -> int:
@@ -97,19 +80,6 @@ def test_it_moves_no_less_than_its_collective_takes_at_the_least(collective, alg
             assert sent[:, 1:].sum() >= least_bytes(case, cut)
 
 
-@pytest.mark.parametrize("collective", COLLECTIVES.values(), ids=COLLECTIVES)
-def test_some_algorithm_of_every_collective_but_the_barrier_moves_no_more_than_the_least(collective):
-    for p in (2, 3, 4, 5, 8, 13):
-        counted = [
-            (count(case.slices, evenly_cut(case)).sent[:, 1:].sum(), least_bytes(case, evenly_cut(case)))
-            for algorithm in collective.algorithms.values()
-            if not algorithm.floor
-            for case in cases(collective, algorithm, places(algorithm, p))
-        ]
-        assert counted
-        assert collective.token or any(sent == least for sent, least in counted)
-
-
 def test_a_train_is_equal_messages_and_one_reply_and_only_its_root_copies_before_each_message():
     row = COLLECTIVES["send_recv"]
     call = row.call(3, 2, peer=0)
@@ -127,13 +97,11 @@ def test_a_train_is_equal_messages_and_one_reply_and_only_its_root_copies_before
     assert not list(actions(1))
 
 
-@pytest.mark.parametrize(("nodes", "ranks"), [(n, m) for n in range(1, 5) for m in range(1, 9)])
-@pytest.mark.parametrize("cyclic", [False, True])
+@pytest.mark.parametrize(("nodes", "ranks", "cyclic"), [(1, 4, False), (3, 2, False), (4, 8, True), (2, 1, True)])
 def test_between_nodes_hierarchical_sends_a_share_of_the_vector_for_each_local_rank(nodes, ranks, cyclic):
     p = nodes * ranks
     layout = Layout(tuple(me % nodes if cyclic else me // ranks for me in range(p)))
     (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("hierarchical"), layout)
-    case.prove()
     cut = evenly_cut(case)
     sent = count(case.slices, cut).sent
     size = case.call.bytes(cut.count, cut.itemsize)
@@ -141,39 +109,27 @@ def test_between_nodes_hierarchical_sends_a_share_of_the_vector_for_each_local_r
     assert (sent[:, 1] * ranks == 2 * (ranks - 1) * size).all()
 
 
-@pytest.mark.parametrize(("radix", "depth"), [(radix, depth) for radix in (2, 4, 8) for depth in (1, 2)])
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32])
-def test_a_worker_below_switches_sends_its_vector_once_and_receives_the_sum_once(workers, radix, depth):
-    algorithm = ALL_REDUCE.algorithm("sharp_emulated")
-    levels, level = 0, workers
-    switches = []
-    while level > 1 or levels < depth:
-        level, levels = -(-level // radix), levels + 1
+@pytest.mark.parametrize(("radix", "depth"), [(2, 1), (4, 2), (8, 1)])
+@pytest.mark.parametrize("workers", [1, 2, 5, 8, 17])
+def test_a_worker_below_switches_sends_its_vector_once_and_switches_answer_those_below_them(workers, radix, depth):
+    algorithm, level, switches = ALL_REDUCE.algorithm("sharp_emulated"), workers, []
+    while level > 1 or len(switches) < depth:
+        level = -(-level // radix)
         switches.append(level)
     needed = sum(switches)
-    assert "an aggregator for every `radix`" in algorithm.unmet(
-        Layout.of(workers, aggregators=needed - 1), radix=radix, depth=depth
-    )
-    for spare in (0, 3):
-        layout = Layout.of(workers, aggregators=needed + spare)
-        (case,) = cases(ALL_REDUCE, algorithm, layout, radix=radix, depth=depth)
-        case.prove()
-        cut = evenly_cut(case)
-        counts, size = count(case.slices, cut), case.call.bytes(cut.count, cut.itemsize)
-        assert (counts.sent[:workers].sum(axis=1) == size).all()
-        assert (counts.messages[:workers].sum(axis=1) == 1).all()
-        received = defaultdict(int)
-        for round_ in match(case.slices[0]):
-            for m in round_.landed:
-                for me, nbytes in zip(m.target, cut.lengths(0, m.landed, m.target) * 4, strict=True):
-                    received[int(me)] += int(nbytes)
-        assert [received[me] for me in range(workers)] == [size] * workers
-        assert counts.rounds == 2 * levels
-        assert counts.messages[workers : workers + needed].sum() == workers + 2 * (needed - 1)
-        assert not counts.messages[workers + needed :].any()
+    few = Layout.of(workers, aggregators=needed - 1)
+    assert "an aggregator for every `radix`" in algorithm.unmet(few, radix=radix, depth=depth)
+    layout = Layout.of(workers, aggregators=needed + 3)
+    (case,) = cases(ALL_REDUCE, algorithm, layout, radix=radix, depth=depth)
+    counts = count(case.slices, cut := evenly_cut(case))
+    assert (counts.sent[:workers].sum(axis=1) == case.call.bytes(cut.count, cut.itemsize)).all()
+    assert (counts.messages[:workers].sum(axis=1) == 1).all()
+    assert counts.rounds == 2 * len(switches)
+    assert counts.messages[workers : workers + needed].sum() == workers + 2 * (needed - 1)
+    assert not counts.messages[workers + needed :].any()
 
 
-@pytest.mark.parametrize("p", [*range(1, 34), 64, 100, 128, 129])
+@pytest.mark.parametrize("p", [*range(1, 10), 31, 32, 33, 100])
 def test_the_two_trees_are_as_deep_as_the_logarithm_and_no_rank_of_an_even_number_is_inside_both(p):
     (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("double_binary_tree"), Layout.of(p))
     inner = []

@@ -51,13 +51,6 @@ def test_it_runs_somewhere_and_says_why_it_does_not_elsewhere(collective, algori
 
 
 @each_algorithm
-def test_it_meets_the_postcondition_wherever_the_ranks_are(collective, algorithm):
-    for layout in HOMES:
-        for case in cases(collective, algorithm, layout):
-            case.prove()
-
-
-@each_algorithm
 @settings(max_examples=12)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=8))
 def test_on_any_layout_it_says_what_it_lacks_or_meets_the_postcondition(collective, algorithm, homes):
@@ -87,19 +80,11 @@ def test_a_parameter_that_names_no_algorithm_is_answered_with_the_choices(collec
                 list(cases(collective, algorithm, Layout.of(4), **{name: "no_such"}))
 
 
-each_floor = pytest.mark.parametrize(
-    ("collective", "algorithm"), [pytest.param(*both, id=name) for name, both in ALGORITHMS.items() if both[1].floor]
-)
-
-
-@each_floor
+@pytest.mark.parametrize(("collective", "algorithm"), [both for both in ALGORITHMS.values() if both[1].floor])
 def test_a_floor_sends_nothing_and_leaves_the_buffer_as_it_was(collective, algorithm):
-    for p in (1, 2, 5):
-        for schedule in algorithm.slices(Layout.of(p)):
-            assert not any(step.actions for me in range(p) for step in schedule.steps(me))
-            assert not list(schedule.steps(np.arange(p)))
-        for case in cases(collective, algorithm, Layout.of(p)):
-            case.prove()
+    for case in cases(collective, algorithm, Layout.of(5)):
+        case.prove()
+        assert not any(list(case.slices[0].steps(me)) for me in range(5))
 
 
 @each_algorithm

@@ -1,6 +1,5 @@
 """The page of a report: what is on it and in which order, for one collective and for several."""
 
-import resource
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -10,7 +9,6 @@ from page_elements import elements
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.analysis.series_comparisons import speedups
 from hpccoll.render import page_frame, report_writer
 from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
@@ -154,7 +152,7 @@ def test_a_page_is_built_without_any_result(make_page, make_row, rows, missing):
     assert ("the node went away" if rows else "There is no usable result") in page.text
 
 
-def test_text_of_results_is_escaped(make_page, make_row, make_run, of_rows):
+def test_text_of_results_is_escaped_and_printable(make_page, make_row, make_run, of_rows, tmp_path):
     plain = make_page(of_rows(make_row(), make_row("native", seconds=2e-5)), "T")
     rows = make_row(EVIL, mapping=EVIL, executed=EVIL), make_row("native", seconds=2e-5, mapping=EVIL)
     run = make_run(machine=EVIL, path=EVIL, provenance={EVIL: {"deep": [EVIL]}})
@@ -162,15 +160,10 @@ def test_text_of_results_is_escaped(make_page, make_row, make_run, of_rows):
     page = make_page(of_rows(*rows, runs=(run,), missing=skipped, skipped=skipped), EVIL)
     assert page.text.count(EVIL) >= 15
     assert [len(page.all(tag)) for tag in ("script", "b")] == [len(plain.all(tag)) for tag in ("script", "b")]
-
-
-@pytest.mark.parametrize("name", ["\x1b]0;x\x07", "\udcff"])
-def test_a_name_with_unprintable_characters_is_drawn_escaped(make_row, of_rows, tmp_path, name):
-    rows = [make_row(nbytes=n, variant=variant) for n in (1024, 4096, 16384) for variant in (name, "other")]
-    page = build_report(of_rows(*rows), tmp_path, name).read_text()
-    assert ascii(name)[1:-1] in page
-    assert [picture for picture in tmp_path.rglob("*.svg") if ascii(name)[1:-1] in picture.read_text()]
-    assert len([*tmp_path.rglob("*.png")]) == len([*tmp_path.rglob("*.svg")])
+    for name in ("\x1b]0;x\x07", "\udcff"):  # a picture is an XML file
+        rows = [make_row(nbytes=n, variant=variant) for n in (1024, 4096) for variant in (name, "other")]
+        assert ascii(name)[1:-1] in build_report(of_rows(*rows), tmp_path, name).read_text()
+        assert all(ascii(name)[1:-1] in picture.read_text() for picture in tmp_path.rglob("*-time.svg"))
 
 
 def gap(number, reason="the job ended before it: TIMEOUT", job="mpi.n4x1", status="not run"):
@@ -217,6 +210,10 @@ def test_each_collective_is_a_tab_after_the_overview_in_the_order_of_their_table
     assert [bool(each.all("table", class_="answer")) for each in tabs] == [False, True, True, True]
     first, *_ = tabs[1].all("table")
     assert first.has("class_", "answer")
+    scripts = ["".join(map(str, each.inside)) for each in page.all("script")]
+    begins = ('addEventListener("hashchange", choose)', "window.vegaEmbed=", "await seen()")
+    order = [next(i for i, script in enumerate(scripts) if text in script) for text in begins]
+    assert order == sorted(order)  # the hash picks a tab before anything is drawn
 
 
 def test_the_overview_has_a_sentence_for_each_collective_that_links_to_its_part(make_page, several, make_row):
@@ -228,15 +225,6 @@ def test_the_overview_has_a_sentence_for_each_collective_that_links_to_its_part(
         "all_reduce": ["#all_reduce"], "all_gather": ["#all_gather"], "reduce": ["#reduce"], "barrier": ["#barrier"],
         "scatter": [],
     }  # fmt: skip
-
-
-def test_the_hash_picks_a_tab_before_anything_is_drawn(make_page, several):
-    scripts = ["".join(map(str, each.inside)) for each in make_page(several).all("script")]
-    chooses, vega, draws = (
-        next(i for i, script in enumerate(scripts) if text in script)
-        for text in ('addEventListener("hashchange", choose)', "window.vegaEmbed=", "await seen()")
-    )
-    assert chooses < vega < draws
 
 
 @pytest.fixture
@@ -269,17 +257,6 @@ def test_the_overview_shows_the_foremost_setting_in_one_placement_by_one_executo
     assert overview(of_rows(make_row(), make_row(collective="all_gather", op=None))) is None  # without native
 
 
-def test_the_speedups_of_the_overview_are_those_of_each_collective_alone(several):
-    recommendations = recommend(several)
-    groups = chart_groups(several, recommendations)
-    overview = {
-        each.point.row.case_id: each.value for each in speedups(overview_group(groups, Answers(recommendations)).points)
-    }
-    alone = {each.point.row.case_id: each.value for group in groups for each in speedups(group.points)}
-    assert overview
-    assert overview == {case: alone[case] for case in overview}
-
-
 def of_inputs(make_row, make_run, of_rows, tmp_path, names, sizes=((8, 64), (8, 64))):
     """Return results of several inputs, and their directories."""
     runs = [make_run(run_id=name, path=str(tmp_path / name / "raw" / "local.h5")) for name in names]
@@ -302,42 +279,10 @@ def test_inputs_with_the_same_cases_have_series_of_their_own(make_row, make_run,
     assert len({group_colours(group.legend)[name] for name in names}) == len(names)
     page = elements(build_report(results, tmp_path / "report", "T", paths).read_text(encoding="utf-8"))
     assert {row["series"] for row in rows_of(page)} == names
-
-
-def test_inputs_that_share_no_case_are_not_named_and_those_of_one_name_by_their_paths(
-    make_row, make_run, of_rows, tmp_path
-):
-    results, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("old", "new"), ((8,), (64,)))
-    assert input_names(results, paths) == {}
+    apart, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("old", "new"), ((8,), (64,)))
+    assert input_names(apart, paths) == {}  # they share no case
     alike, paths = of_inputs(make_row, make_run, of_rows, tmp_path, ("a/quick", "b/quick"))
     assert list(input_names(alike, paths).values()) == list(map(str, paths))
-
-
-@pytest.fixture
-def small_files():
-    """Have no file become larger than some bytes, from when it is called on: the disk is full, as root sees it, too."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda nbytes: resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.999])
-def test_a_report_that_finds_a_full_disk_leaves_the_earlier_one_as_it_was(
-    make_row, of_rows, tmp_path, small_files, share
-):
-    few = of_rows(*(make_row(name, nbytes=n) for name in ("ring", "native") for n in (1024, 4096, 16384)))
-    index = build_report(few, tmp_path, "the first")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    (tmp_path / "other").touch()
-    assert {path.stat().st_mode for path in before} == {(tmp_path / "other").stat().st_mode}
-    (tmp_path / "other").unlink()
-    small_files(int(share * index.stat().st_size))
-    with pytest.raises(OSError, match="File too large"):
-        build_report(few, tmp_path, "the next")
-    now = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert now.keys() == before.keys()
-    assert b"the first" in now[index]
-    assert all(now[path][-7:] == before[path][-7:] for path in now)  # each has its end
 
 
 @pytest.fixture

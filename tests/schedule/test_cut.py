@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedule_examples import SUBJECTS, case_of
 
-from hpccoll.schedule import COLLECTIVES, Cut, all_gather, all_reduce, all_to_all_v, match, out_of_place
+from hpccoll.schedule import Cut, all_gather, all_reduce, all_to_all_v, match, out_of_place
 from hpccoll.schedule.cut import GRAIN, bounds
 from hpccoll.schedule.step import Part, Range, dst, src, tmp
 from hpccoll.schedule.unequal_blocks import PATTERNS
@@ -36,27 +36,12 @@ def test_free_units_are_cut_by_lane_and_then_by_unit(count, units, lanes, itemsi
         assert all(a * itemsize % GRAIN == 0 for of_unit in spans for a, _ in of_unit)
 
 
-@given(st.integers(0, 5000), st.integers(1, 9), st.integers(1, 5), itemsizes)
-def test_per_rank_units_are_blocks_each_cut_by_lane(count, p, lanes, itemsize):
-    cut = Cut(all_gather.call(p), count, p, lanes, itemsize)
-    for unit in range(p):
-        spans = [span for lane in range(lanes) for span in cut.spans(lane, 0, dst[unit])]
-        _cover([(a - unit * count, b - unit * count) for a, b in spans], count)
-
-
 def _cover(spans, count):
     done = 0
     for start, stop in spans:
         assert start == done < stop
         done = stop
     assert done == count
-
-
-def test_adjacent_ranges_are_joined_and_empty_ones_are_dropped():
-    cut = Cut(all_reduce.call(1), 8, 8, 1, 4)
-    assert cut.spans(0, 0, dst[1] + dst[2:4] + dst[5:5] + dst[4] + dst[0]) == [(1, 5), (0, 1)]
-    assert cut.spans(0, 0, dst[2:2]) == []
-    assert Cut(all_reduce.call(1), 2, 4, 1, 4).spans(0, 0, dst[0]) == []
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -115,19 +100,3 @@ def test_there_is_no_workspace_of_unequal_blocks():
 
 
 # ---- buffers --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
-def test_src_has_what_a_rank_contributes_and_dst_has_room_for_all(row):
-    call, units = row.call(4), 4
-    if call.blocks(1) is not None:
-        return
-    cut = Cut(call, 100, units, 1, 4)
-    whole = 100 if row.units == "divisible" else 400
-    for me in range(4):
-        contributed = call.source(me, units)
-        assert cut.elements("dst", me) == whole
-        assert cut.elements("src", me) == whole * len(contributed) // units
-        _cover([span for unit in contributed for span in cut.spans(0, me, src[unit])], cut.elements("src", me))
-    assert cut.elements("src", 4) == 0  # an aggregator
-    assert cut.elements("dst", 4) == whole

@@ -8,28 +8,20 @@ from schedule_examples import SUBJECTS, Case, buffers, case_of, defined_part, of
 
 from hpccoll.algorithms.dissemination import dissemination
 from hpccoll.algorithms.ring import ring
-from hpccoll.schedule import (
-    COLLECTIVES,
-    DTYPES,
-    REDUCTIONS,
-    Copy,
-    Layout,
-    Schedule,
-    Step,
+from hpccoll.schedule import DTYPES, REDUCTIONS, Layout
+from hpccoll.schedule.collective_table import (
     all_gather,
     all_reduce,
-    all_to_all_v,
     barrier,
     broadcast,
-    dst,
     gather,
     reduce,
     reduce_scatter,
     scatter,
-    tmp,
 )
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
+from hpccoll.schedule.step import Copy, Step, dst, tmp
 
 RANKS = (1, 2, 3, 4, 7, 8)
 PLACEMENTS = ((1, True), (3, False), (3, True), (1, False))
@@ -46,48 +38,24 @@ def comes_to_what_numpy_says(asked: Operation) -> None:
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_every_rank_holds_the_result_for_every_count_placement_and_cut(name):
-    for ranks in RANKS:
-        if case := case_of(name, ranks):
-            for count, (channels, in_place) in product(sorted({0, 1, ranks - 1, ranks + 1, 1000}), PLACEMENTS):
-                comes_to_what_numpy_says(case.operation(count, "int32", in_place=in_place, channels=channels))
-
-
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_every_rank_holds_the_result_in_every_dtype_and_op(name):
-    for case in filter(None, (case_of(name, ranks) for ranks in (5, 8))):
-        ops = REDUCTIONS if case.call.collective.reduces else ["sum"]
-        for turn, (dtype, op) in enumerate(product(DTYPES, ops)):
-            channels, in_place = PLACEMENTS[turn % len(PLACEMENTS)]
-            comes_to_what_numpy_says(case.operation(11, dtype, op, in_place=in_place, channels=channels))
+def test_every_rank_holds_the_result_for_every_count_placement_cut_dtype_and_op(name):
+    for case in filter(None, (case_of(name, ranks) for ranks in RANKS)):
+        ops = [*REDUCTIONS] if case.call.collective.reduces else ["sum"]
+        counts = sorted({0, 1, case.call.p - 1, case.call.p + 1, 1000})
+        for turn, (count, (channels, in_place)) in enumerate(product(counts, PLACEMENTS)):
+            dtype, op = DTYPES[turn % len(DTYPES)], ops[turn % 7 % len(ops)]
+            comes_to_what_numpy_says(case.operation(count, dtype, op, in_place=in_place, channels=channels))
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_inexact_sums_do_not_depend_on_the_placement(name):
-    case, found = case_of(name, 5), []
+    case, found = case_of(name, 5), set()
     for in_place in case.placements if case else ():
         asked = case.operation(100, "float32", in_place=in_place, channels=2)
         inputs, outputs = buffers(asked, exact=False)
         run_lockstep(asked, inputs, outputs)
-        found.append([defined_part(asked, outputs[me], me).tobytes() for me in range(asked.call.p)])
-    assert all(each == found[0] for each in found)
-
-
-def test_lanes_use_the_slices_round_robin():
-    said = []
-
-    def slice_of(number: int) -> Schedule:
-        def steps(_layout, _me):
-            said.append(number)
-            yield Step()
-
-        return of(steps)(Layout.of(1))
-
-    asked = Case(all_reduce.call(1), (slice_of(0), slice_of(1))).operation(8, channels=3)
-    assert asked.lanes == 6
-    for lane in range(asked.lanes):
-        list(asked.lane_schedule(lane).steps(0))
-    assert said == [0, 1] * 3
+        found.add(b"".join(defined_part(asked, outputs[me], me).tobytes() for me in range(asked.call.p)))
+    assert len(found) <= 1
 
 
 def test_tmp_holds_the_highest_unit_of_the_schedule():
@@ -148,26 +116,3 @@ def test_contribution_and_result_are_views_of_the_buffers(call, contributed, end
     there = np.arange(apart.elements("src", 1), dtype=np.int32)
     assert apart.contribution(there, room, 1).tolist() == list(range(len(contributed))) == there.tolist()
     assert apart.result(room, 1).tolist() == list(ended)
-
-
-@pytest.mark.parametrize("row", COLLECTIVES.values(), ids=COLLECTIVES)
-def test_an_aggregator_has_no_contribution_and_no_result(row):
-    asked = of_ten(row.call(3), in_place=False, aggregators=1)
-    room = np.zeros(asked.elements("dst", 3), np.int32)
-    assert asked.elements("src", 3) == 0
-    assert len(asked.contribution(room[:0], room, 3)) == len(asked.result(room, 3)) == 0
-
-
-def test_unequal_blocks_are_contiguous():
-    call = all_to_all_v.call(3, traffic="zipf")
-    asked = Case(call, all_to_all_v.algorithm("pairwise").slices(Layout.of(3))).operation(11)
-    assert call.blocks(11).tolist() == [[18, 9, 6]] * 3
-    assert [asked.elements("src", me) for me in range(3)] == [33, 33, 33]
-    assert [asked.elements("dst", me) for me in range(3)] == [54, 27, 18]
-    assert [asked.span("src", range(unit, unit + 1), 2) for unit in range(3)] == [
-        slice(0, 18),
-        slice(18, 27),
-        slice(27, 33),
-    ]
-    assert asked.span("dst", range(1, 3), 1) == slice(9, 27)
-    assert asked.span("dst", range(2, 2), 1) == slice(0, 0)

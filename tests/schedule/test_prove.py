@@ -1,25 +1,9 @@
 import pytest
-from schedule_examples import EXAMPLES
+from schedule_examples import EXAMPLES, of_lists
 
-from hpccoll.schedule import Layout, Schedule, ScheduleError, prove
-from hpccoll.schedule.collective_table import (
-    all_gather,
-    all_reduce,
-    barrier,
-    broadcast,
-    gather,
-    reduce_scatter,
-    scatter,
-)
+from hpccoll.schedule import ScheduleError, prove
+from hpccoll.schedule.collective_table import all_gather, all_reduce, barrier, broadcast
 from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, dst, src, tmp
-
-
-def of_lists(*programs: list[Step], units: int = 1, aggregators: int = 0) -> Schedule:
-    def steps(me):
-        yield from programs[me]
-
-    return Schedule(Layout.of(len(programs) - aggregators, aggregators=aggregators), units, steps)
-
 
 EXCHANGE = Step(Send(1, 0), RecvReduce(1, 0)), Step(Send(0, 0), RecvReduce(0, 0))
 
@@ -29,7 +13,7 @@ def is_proven(collective, schedules, *, in_place=True) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8, 13])
 def test_the_small_schedules_meet_their_postconditions(name, ranks):
     EXAMPLES[name].case(ranks).prove()
 
@@ -54,7 +38,6 @@ FOLDS_FIRST = [Step(RecvReduce(1, tmp[0]), Recv(0, tmp[0]))]
         (all_gather, ([*TOLD[0], Step(Send(1, 1))], [*TOLD[1], Step(RecvReduce(0, 0))]), 2,
          "rank 1 ends with rank 1's unit 1 in unit 0"),
         (all_reduce, MOVED, 2, r"rank 0 puts divisible units \[0\] in the place of \[1\]"),
-        (all_reduce, ([Step(Copy(dst[0], tmp[1]))],), 2, "divisible units"),
         (all_reduce, (BEFORE, [Step(Send(0, 0), Send(0, 0), Recv(0, tmp[0]))]), 2, "rank 0 puts divisible units"),
         (all_reduce, ([Step(Copy(dst[0], tmp[0]), Copy(tmp[0], dst[0]))],), 1, r"rank 0 reads tmp\[0\]"),
         (all_reduce, (SENDS, SENDS, FOLDS), 1, "ends without"),  # not before the end
@@ -99,15 +82,6 @@ def test_an_aggregator_contributes_nothing_so_its_first_arrival_cannot_be_folded
         is_proven(all_reduce, [of_lists(up, up, [Step(RecvReduce(0, 0), RecvReduce(1, 0)), down], aggregators=1)])
 
 
-def test_a_message_of_no_ranges_is_no_contribution():
-    nothing = dst[0:0].in_buffer("dst")
-    empty = type(nothing)("dst", ())
-    is_proven(all_reduce, [of_lists([EXCHANGE[0], Step(Send(1, empty))], [EXCHANGE[1], Step(Recv(0, empty))])])
-
-
-# ---- postconditions of some ranks only ----------------------------------------------------------------------------
-
-
 def test_only_the_root_has_something_to_send_in_a_broadcast():
     there = [Step(Send(1, 0))], [Step(Recv(0, 0))]
     prove(broadcast.call(2), [of_lists(*there)])
@@ -115,29 +89,3 @@ def test_only_the_root_has_something_to_send_in_a_broadcast():
         prove(broadcast.call(2, 1), [of_lists(*there)])
     with pytest.raises(ScheduleError, match=r"rank 0 reads src\[0\]"):
         prove(broadcast.call(2, 1), [of_lists([Step(Send(1, src[0]))], there[1])], in_place=False)
-
-
-def test_what_is_not_in_the_postcondition_may_hold_anything():
-    lists = [Step(Recv(1, 1))], [Step(Copy(dst[1], dst[0]), Send(0, 1))]
-    prove(gather.call(2), [of_lists(*lists, units=2)])  # rank 1 is no root
-    with pytest.raises(ScheduleError, match="rank 1 ends without rank 0's unit 0 in unit 0"):
-        prove(all_gather.call(2), [of_lists(*lists, units=2)])
-
-
-def test_a_rank_that_answers_for_a_unit_is_to_have_that_one():
-    own = [Step(Send(1, 1), RecvReduce(1, 0))], [Step(Send(0, 0), RecvReduce(0, 1))]
-    prove(reduce_scatter.call(2), [of_lists(*own, units=2)])
-    others = [Step(Send(1, 0), RecvReduce(1, 1))], [Step(Send(0, 1), RecvReduce(0, 0))]
-    with pytest.raises(ScheduleError, match="rank 0 ends without rank 1's unit 0 in unit 0"):
-        prove(reduce_scatter.call(2), [of_lists(*others, units=2)])
-
-
-@pytest.mark.parametrize("root", [0, 1])
-def test_a_block_of_the_root_goes_to_its_rank(root):
-    other = 1 - root
-    lists = [[], []]
-    lists[root], lists[other] = [Step(Send(other, other))], [Step(Recv(root, other))]
-    prove(scatter.call(2, root), [of_lists(*lists, units=2)])
-    lists[root] = [Step(Send(other, root))]
-    with pytest.raises(ScheduleError, match=f"rank {other} ends without rank {root}'s unit {other} in unit {other}"):
-        prove(scatter.call(2, root), [of_lists(*lists, units=2)])

@@ -1,13 +1,10 @@
 """Mapping: every rank has one number, neighbours are near or far as the word says, and counts say what crosses."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.schedule import MAPPINGS, Layout, numbering
-from hpccoll.schedule import rank_mapping as page
 
 mappings = st.sampled_from(sorted(MAPPINGS))
 
@@ -31,11 +28,6 @@ def even(draw):
     return Layout(node, rack), racks, nodes
 
 
-def together(places):
-    """Return whether what is equal stands together."""
-    return sum(a != b for a, b in pairwise(places)) == len(set(places)) - 1
-
-
 @given(scattered(), mappings)
 def test_every_rank_has_one_number_and_aggregators_stay_last(layout, mapping):
     order = numbering(layout, mapping)
@@ -48,16 +40,6 @@ def test_every_rank_has_one_number_and_aggregators_stay_last(layout, mapping):
     )
 
 
-@given(scattered())
-def test_block_keeps_nodes_and_racks_together_and_is_its_own_block(layout):
-    block = layout.subset(numbering(layout, "block"))
-    workers = slice(block.workers)
-    assert together(block.node[workers])
-    assert together(block.rack[workers])
-    assert block.mapping == "block"
-    assert numbering(block, "block") == tuple(range(block.ranks))
-
-
 @given(even())
 def test_cyclic_puts_neighbours_of_a_ring_into_different_racks_or_else_on_different_nodes(found):
     layout, racks, nodes = found
@@ -67,15 +49,6 @@ def test_cyclic_puts_neighbours_of_a_ring_into_different_racks_or_else_on_differ
         assert all(cyclic.rack[me] != cyclic.rack[me + 1] for me in ring_of_ranks)
     elif nodes > 1:
         assert all(cyclic.node[me] != cyclic.node[me + 1] for me in ring_of_ranks)
-    assert cyclic.mapping == "cyclic" or together(cyclic.node)  # a rank a node
-
-
-def test_the_page_shows_the_numbers_of_its_example():
-    layout = Layout((0, 0, 1, 1, 2, 2, 3, 3), (0, 0, 0, 0, 1, 1, 1, 1))
-    for mapping in MAPPINGS:
-        (line,) = [line.split() for line in page.__doc__.splitlines() if line.strip().startswith(f"{mapping}  ")]
-        order = numbering(layout, mapping)
-        assert [int(word) for word in line[1:9]] == [order.index(me) for me in range(8)]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule import Algorithm, Cost, Layout, Requirement, Schedule, at_least, power_of_two
+from hpccoll.schedule import Algorithm, Cost, Layout, Requirement, Schedule, at_least
 from hpccoll.schedule.registry import UnmetRequirementError
 from hpccoll.schedule.step import Copy, Step, dst, tmp
 
@@ -17,17 +17,6 @@ def composed(layout, *, slices=2):
 
 def one(layout):
     return Schedule(layout, 7, lambda me: fold(layout, me))
-
-
-def test_a_generator_is_one_schedule_of_as_many_units_as_workers():
-    (schedule,) = Algorithm("fold", "c", fold).slices(Layout.of(3, aggregators=1))
-    assert schedule.units == 3
-    assert len(list(schedule.steps(0))) == 4
-
-
-def test_a_function_composes_one_schedule_or_one_for_each_slice():
-    assert [schedule.units for schedule in Algorithm("one", "c", one).slices(Layout.of(3))] == [7]
-    assert len(Algorithm("composed", "c", composed).slices(Layout.of(3), slices=5)) == 5
 
 
 def test_parameters_are_the_keywords_of_the_text():
@@ -46,15 +35,6 @@ def test_a_declared_cost_is_that_of_the_parameters_it_names_and_channels_each_co
     assert declared(3, segments=2, channels=5, window=2, radix=9) == Cost(15, 2, 0)
     assert Algorithm("fold", "c", fold, lambda _p, channels=1: Cost(channels, 1, 0)).declared(3, channels=5).rounds == 5
     assert Algorithm("fold", "c", fold).declared(3) is None
-
-
-def test_a_layout_that_does_not_meet_the_needs_is_refused_with_the_reason():
-    picky = Algorithm("picky", "c", fold, needs=(at_least(4), power_of_two))
-    assert picky.unmet(Layout.of(8)) is None
-    assert picky.unmet(Layout.of(5)) == "picky of c needs a power-of-two number of workers"
-    assert picky.unmet(Layout.of(3)) == "picky of c needs at least 4 workers and a power-of-two number of workers"
-    with pytest.raises(BadInputError, match="picky of c needs at least 4 workers"):
-        picky.slices(Layout.of(2))
 
 
 def test_a_need_may_ask_for_the_value_of_a_parameter():

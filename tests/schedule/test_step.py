@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
 
-from hpccoll.schedule import (
+from hpccoll.schedule import Layout, Schedule, tree
+from hpccoll.schedule.step import (
     NONE,
     Copy,
-    Layout,
     Part,
-    Recv,
+    Range,
     RecvReduce,
-    Schedule,
     Send,
     Step,
     ceil_log2,
@@ -18,14 +17,7 @@ from hpccoll.schedule import (
     peer_if,
     src,
     tmp,
-    tree,
 )
-from hpccoll.schedule.step import Range, drop_null_peers
-
-
-def test_a_bare_unit_is_that_unit_of_dst():
-    for word in (Send, Recv, RecvReduce):
-        assert word(1, 3).part == dst[3] == Part("dst", (Range(3, 4),))
 
 
 def test_a_part_may_be_several_ranges_of_one_buffer_in_the_order_written():
@@ -45,11 +37,6 @@ def test_a_range_says_both_of_its_ends_and_has_no_stride(units):
         dst[units]
 
 
-def test_a_fold_is_with_what_it_replaces_unless_another_part_is_named():
-    assert RecvReduce(0, 2).operand == dst[2]
-    assert RecvReduce(0, 2, src[2]).operand == src[2]
-
-
 def test_peer_if_keeps_the_peer_where_the_condition_holds():
     assert peer_if(True, 5) == 5
     assert peer_if(False, 5) == NONE
@@ -57,12 +44,6 @@ def test_peer_if_keeps_the_peer_where_the_condition_holds():
     assert peer_if(me > 1, me - 1).tolist() == [NONE, NONE, 1, 2]
     assert peer_if(me > 1, 0).tolist() == [NONE, NONE, 0, 0]
     assert peer_if(np.bool(1), np.int64(3)) == 3
-
-
-def test_messages_without_a_peer_are_dropped():
-    copy = Copy(dst[0], tmp[0])
-    step = Step(Send(NONE, 99), copy, Recv(2, 1), RecvReduce(NONE, 0))
-    assert drop_null_peers(step) == Step(copy, Recv(2, 1))
 
 
 def test_all_units_are_those_of_the_schedule_that_is_made_of_the_text():

@@ -23,11 +23,6 @@ def test_guarded_buffers_are_aligned_and_their_guards_are_adjacent(dtype, count,
     assert [len(side) * made.memory.itemsize for side in (before, after)] == [GUARD_BYTES * front, GUARD_BYTES]
 
 
-def test_an_empty_buffer_has_no_memory_and_no_guards():
-    made = allocate_guarded(aligned_empty, 0, np.dtype("float32"))
-    assert (len(made.memory), [*guards_of([made], 0)]) == (0, [])
-
-
 def test_the_guards_of_a_narrowed_buffer_surround_it():
     made = allocate_guarded(aligned_empty, 1000, np.dtype("float32"))
     part = made.narrow(slice(300, 500))

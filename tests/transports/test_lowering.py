@@ -8,7 +8,7 @@ from schedule_examples import Case
 
 from hpccoll.schedule import Copy, Layout, Part, Recv, RecvReduce, Schedule, Send, Step, all_reduce
 from hpccoll.schedule.step import Range, parts_of
-from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces
+from hpccoll.transports.shared_lowering import Lowering, align_pieces
 
 
 @pytest.mark.parametrize(
@@ -25,17 +25,6 @@ def test_views_are_cut_into_pieces_contiguous_in_each_list(lengths, pieces):
     for side, start in enumerate((0, 100)):
         joined = np.concatenate([pair[side] for pair in cut])
         assert joined.tolist() == list(range(start, start + len(joined)))
-
-
-def test_spans_are_cut_like_arrays():
-    cut = list(align_pieces([Span("dst", 10, 11), Span("dst", 20, 23)], [Span("tmp", 0, 4)]))
-    assert cut == [(Span("dst", 10, 11), Span("tmp", 0, 1)), (Span("dst", 20, 23), Span("tmp", 1, 4))]
-
-
-def test_spans_overlap_if_they_share_an_element():
-    one = Span("dst", 4, 8)
-    assert [one.overlaps(Span("dst", *ends)) for ends in ((0, 4), (0, 5), (7, 9), (8, 9))] == [False, True, True, False]
-    assert not one.overlaps(Span("tmp", 4, 8))
 
 
 def lowering(steps, *, slices=1, channels=1, window=2):
@@ -80,14 +69,3 @@ def test_overlapping_actions_share_an_element(actions):
         if any(mine & theirs for other, theirs in enumerate(elements) if other != place)
     }
     assert one.overlapping(0, Step(*actions)) == touched
-
-
-def test_the_steps_of_a_slice_are_generated_once_for_all_channels():
-    generated = []
-
-    def steps():
-        generated.append("once")
-        yield Step(Send(1, 0), Recv(1, 1))
-
-    assert [len(lowering(steps, channels=8).steps(lane)) for lane in (0, 7)] == [1, 1]
-    assert generated == ["once"] * 2

@@ -37,9 +37,6 @@ def copies_read_what_was_there_before_the_step_and_onto_their_own_source_are_sta
             agrees_with_lockstep(operation(copies_beside_arrivals(RANKS), 50, channels=channels, window=window), way)
 
 
-# ---- checks: the plan -----------------------------------------------------------------------------------------------
-
-
 def what_a_plan_holds_is_freed_on_close() -> None:
     for name in (RING, BRUCK):
         asked = operation(name, 99, channels=3, window=3)
@@ -47,28 +44,18 @@ def what_a_plan_holds_is_freed_on_close() -> None:
         plan.run()
         requests = plan.executor.requests
         assert bool(requests) == (RANKS > 1)
+        assert name == RING or (COMM.allreduce(len(plan._datatypes)) > 0) == (RANKS > 3)  # parts of several ranges
         plan.close()
         assert all(request == MPI.REQUEST_NULL for request in requests)
         assert all(datatype == MPI.DATATYPE_NULL for datatype in plan._datatypes)
 
 
 def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
-    if RANKS == 1:
-        return
-    odd = RANKS - 1
-    right = operation(RING, 120)
-    for wrong in (
-        operation(RING, 121),
-        operation(RING, 120, dtype="float64"),
-        operation(RING, 120, op="max"),
-        operation(RING, 120, channels=2),
-        operation(SLICED, 120),
-        operation("all_reduce-null", 120),
-    ):
-        asked = wrong if odd == ME else right
-        with pytest.raises(PlanMismatchError, match=f"rank {odd} would send messages that rank .* does not expect"):
-            MpiTransport(COMM).plan(asked, np.empty(0, asked.dtype), np.zeros(asked.count, asked.dtype))
-        transport = TieredTransport(COMM)
+    odd, right = RANKS - 1, operation(RING, 120)
+    others = {"dtype": "float64"}, {"op": "max"}, {"channels": 2}
+    wrong = [*(operation(RING, 120, **other) for other in others), operation(RING, 121), operation(SLICED, 120)]
+    for asked, way in product(wrong if odd == ME else [right] * 5, (MpiTransport, TieredTransport) if odd else ()):
+        transport = way(COMM)
         target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
         with pytest.raises(PlanMismatchError, match=f"rank {odd} would send messages that rank .* does not expect"):
             transport.plan(asked, nothing, target)
@@ -76,68 +63,32 @@ def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
     agrees_with_lockstep(right)
 
 
-def put_at(plan, *steps: int) -> None:
-    """Let the plan be at these steps of its sequences."""
-    if OPTIONS:
-        plan.executor._at["at"] = plan.executor._at["first"] + steps
-    else:
-        plan.executor._step_index[:] = steps
-
-
 def a_plan_says_where_it_is() -> None:
-    right, left = (ME + 1) % RANKS, (ME - 1) % RANKS
-    plan = MpiTransport(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
-    if RANKS == 1:
-        assert plan.progress() == "done"
+    right, left, last = (ME + 1) % RANKS, (ME - 1) % RANKS, 2 * (RANKS - 1)
+    asked = operation(RING, 300, channels=3, window=2, op="avg")
+    plan = MpiTransport(COMM).plan(asked, np.empty(0, np.float32), np.zeros(300, np.float32))
+    assert RANKS == 1 or f"sequence 1, step 1 of {last + 1} (to rank {right}, from rank {left})" in plan.progress()
+    if OPTIONS:
+        plan.executor._at["at"] = plan.executor._at["first"] + (last, min(1, last))
     else:
-        last = 2 * (RANKS - 1)
-        assert plan.progress() == f"sequence 0, step 1 of {last} (to rank {right}, from rank {left})"
-        put_at(plan, last - 1)
-        assert plan.progress() == f"sequence 0, step {last} of {last} (to rank {right}, from rank {left})"
+        plan.executor._step_index[:] = last, min(1, last)
+    assert plan.progress().startswith(f"sequence 0, step {last + 1} of {2 * last + 2} (no messages); sequence 1, step ")
     plan.run()
     assert plan.progress() == "done"
     plan.close()
-    if RANKS > 1:
-        plan = MpiTransport(COMM).plan(
-            operation(RING, 300, channels=3, window=2, op="avg"), np.empty(0, np.float32), np.zeros(300, np.float32)
-        )
-        put_at(plan, 2 * (RANKS - 1), 1)
-        told = plan.progress()
-        assert told.startswith(
-            f"sequence 0, step {2 * RANKS - 1} of {4 * RANKS - 2} (no messages); sequence 1, step 2 of"
-        )
-        plan.run()
-        plan.close()
 
 
 def channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes() -> None:
-    if RANKS % 2:
-        return  # no pairs
-    pairs = Layout(tuple(me // 2 for me in range(RANKS)))
-    call = all_reduce.call(RANKS)
+    if RANKS % 2 or OPTIONS is None:
+        return  # no pairs; the Python executor also advances when it starts
+    pairs, call = Layout(tuple(me // 2 for me in range(RANKS))), all_reduce.call(RANKS)
     for name, way in product(("hierarchical", "ring"), (MpiTransport, TieredTransport)):
         case, transport = Case(call, call.slices(all_reduce.algorithm(name), pairs)), way(COMM)
         asked = case.operation(64 * RANKS, channels=3, window=3)
         plan = transport.plan(asked, transport.empty(0, asked.dtype), transport.empty(asked.count, asked.dtype))
-        staggered = name == "hierarchical" and pairs.nodes > 1
-        if OPTIONS:
-            plan.executor.start()
-            assert plan.executor.started == (1 if staggered else 3)
-            wait_all([plan.executor])
-            assert plan.executor.started == 3
-            plan.close()
-            transport.close()
-            continue
-        order: list[str] = []
-        for number, (first, *_) in enumerate(filter(None, plan.executor._steps)):
-            first._before.append((order.append, (f"{number} begins",)))
-            first._after.append((order.append, (f"{number} ended",)))
-        plan.run()
-        if staggered:
-            at = [order.index(f"{number} {what}") for number in range(3) for what in ("begins", "ended")]
-            assert at == sorted(at), order
-        else:
-            assert order[:3] == [f"{number} begins" for number in range(3)], order
+        plan.executor.start()
+        assert plan.executor.started == (1 if name == "hierarchical" and pairs.nodes > 1 else 3)
+        wait_all([plan.executor])
         plan.close()
         transport.close()
 

@@ -61,10 +61,10 @@ def the_librarys_own_calls_wait_for_what_they_queue_in_other_memory() -> None:
     for collective, way in product(COLLECTIVES.values(), (GpuVendorTransport, StagedVendorTransport)):
         if collective.token or not any(calls_of(collective, RANKS)):
             continue
-        for call in calls_of(collective, RANKS):
-            for op, in_place in product(("sum", "avg"), distinct_placements(collective.name, NATIVE, (True, False))):
-                asked = vendor(call, 101, "float32", op, in_place=in_place)
-                meets_the_postcondition(asked, lambda comm, way=way: way(comm, QueuedMemory()))
+        placements = distinct_placements(collective.name, NATIVE, (True, False))
+        for call, op, in_place in product(calls_of(collective, RANKS), ("sum", "avg"), placements):
+            asked = vendor(call, 101, "float32", op, in_place=in_place)
+            meets_the_postcondition(asked, lambda comm, way=way: way(comm, QueuedMemory()))
 
 
 def the_librarys_own_calls_take_every_dtype_and_op() -> None:

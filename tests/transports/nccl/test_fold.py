@@ -88,16 +88,6 @@ def numbers(dtype, count, seed):
     return chance.integers(-1000 if np.dtype(dtype).kind == "i" else 0, 200, count).astype(dtype)
 
 
-@pytest.mark.parametrize("element", ["uint8", "int32", "int64"])
-@pytest.mark.parametrize("divisor", [2, 255, 256, 300])
-def test_an_average_of_integers_rounds_down_for_every_number_of_ranks(element, divisor, on_host):
-    given = numbers(element, 2000, divisor)
-    room = {"out": aligned(np.zeros_like(given)), "in": aligned(given)}
-    span = Span("out", 0, len(given))
-    launched(on_host(element, "avg"), [Fold(span, (Span("in", 0, len(given)),), divisor)], room)
-    assert room["out"].tolist() == [int(value) // divisor for value in given]
-
-
 @pytest.mark.parametrize("element", [element for element in KERNEL_TYPES if element != "bfloat16"])
 def test_the_kernel_equals_numpy_bit_for_bit_for_all_alignments_and_lengths(element, on_host):
     tile = THREADS * 4 * 16 // np.dtype(element).itemsize
@@ -151,13 +141,9 @@ def test_bfloat16_is_computed_in_float32_and_rounded_at_each_fold(on_host):
 
 
 @pytest.mark.parametrize("element", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("op", ["min", "max", "sum"])
-def test_every_fold_propagates_nan(element, op, on_host):
-    def stored(values):
-        return as_bfloat16(values) if element == "bfloat16" else values.astype(element)
-
-    numbers = np.array([1, np.nan, 2, np.nan], np.float32), np.array([np.nan, 1, 3, np.nan], np.float32)
-    a, b = (aligned(stored(values)) for values in numbers)
-    launched(on_host(element, op), [Fold(Span("a", 0, 4), (Span("a", 0, 4), Span("b", 0, 4)))], {"a": a, "b": b})
-    found = widened(a) if element == "bfloat16" else a
-    assert np.isnan(found).tolist() == [True, True, False, True]
+def test_every_fold_propagates_nan(element, on_host):
+    for op in ("min", "max", "sum"):
+        given = np.array([[1, np.nan, 2, np.nan], [np.nan, 1, 3, np.nan]], np.float32)
+        a, b = (aligned(as_bfloat16(each) if element == "bfloat16" else each.astype(element)) for each in given)
+        launched(on_host(element, op), [Fold(Span("a", 0, 4), (Span("a", 0, 4), Span("b", 0, 4)))], {"a": a, "b": b})
+        assert np.isnan(widened(a) if element == "bfloat16" else a).tolist() == [True, True, False, True]

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from synthetic_timings import KIB, MIB, linear_curve, measured_table
 
-from hpccoll.analysis.choice_table import load_table
-from hpccoll.analysis.resolve_auto import check_table_given, resolve_auto
+from hpccoll.analysis.choice_table import check_table_given, load_table, resolve_auto
 from hpccoll.analysis.setting import Setting
 from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.skip_reason import unmet_needs
