@@ -145,7 +145,8 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     except BadInputError:
         raise
     except BaseException as error:
-        _report_failure(program, error, alone=comm.size == 1)
+        if _report_failure(program, error, alone=comm.size == 1):
+            raise
         abort_job(comm)
     if comm.rank == 0 and program:
         print_remaining(program, nothing=table.empty)
@@ -154,16 +155,16 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     return code
 
 
-def _report_failure(program: "JobRunner | None", error: BaseException, *, alone: bool = False) -> None:
+def _report_failure(program: "JobRunner | None", error: BaseException, *, alone: bool = False) -> bool:
     """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback.
 
-    What the system refuses to a rank that is ``alone`` is raised again: no other rank waits for it.
+    Return whether it shall be raised: what the system refuses to a rank that is ``alone``, for which no other waits.
     """
     refusal = refusal_of(error)
     if alone and refusal:
         if program:
             program.note_failure(f"{refusal} (case {program.progress.case})")
-        raise error
+        return True
     in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if program:
@@ -172,6 +173,7 @@ def _report_failure(program: "JobRunner | None", error: BaseException, *, alone:
         print(f"r{launcher_rank()} | {reason}", file=sys.stderr, flush=True)
     if not in_one_line:
         traceback.print_exc()
+    return False
 
 
 def _probe(ranks: "Ranks", job: Job, stop: StopSignal, logs: Path) -> int:

@@ -94,8 +94,8 @@ def _sections_of(module: str, name: str) -> Callable[[], Iterator[Entry]]:
 
 
 REFERENCES: Mapping[str, Callable[[], Iterator[Entry]]] = {
-    "sweep": _sections_of("sweep_file", "Sweep"), "site": _sections_of("site_file", "Site"), "machine": _machine, "clusters": _clusters, "columns": _columns,
-    "variables": _variables, "settings": _settings,
+    "sweep": _sections_of("sweep_file", "Sweep"), "site": _sections_of("site_file", "Site"), "machine": _machine,
+    "clusters": _clusters, "columns": _columns, "variables": _variables, "settings": _settings,
 }  # fmt: skip
 """The tables: keys of sweep files, of site files and of machine files; described clusters; datasets of raw files;
 environment variables of named variants; settings of NCCL's communicators."""
