@@ -1,8 +1,7 @@
 """Damaged files and outputs, bad inputs and extreme options: each is harmless, or refused in one line.
 
     python tests/fuzz.py files --seed 1 --number 600
-    python tests/fuzz.py inputs --only planned
-    python tests/fuzz.py options
+    python tests/fuzz.py commands --only planned
     python tests/fuzz.py outputs --only osu
 
 prints every defect, and how often each result came; tests/test_fuzz.py tries fewer.
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 CPU_S = 10
-NUMBERS = {"files": 1200, "inputs": 300, "options": 10_000, "outputs": 5000}
+NUMBERS = {"files": 1200, "commands": 5000, "outputs": 5000}
 """For each fuzzer, in its file ``fuzz_*.py``, how many are tried."""
 
 
@@ -47,7 +46,7 @@ def main() -> int:
     parse.add_argument("fuzzer", choices=NUMBERS)
     parse.add_argument("--seed", type=int, default=1)
     parse.add_argument("--number", type=int, help=f"how many are tried {NUMBERS}")
-    parse.add_argument("--only", help="inputs of this family, options of this command, or outputs of this suite")
+    parse.add_argument("--only", help="inputs of this family of commands, or outputs of this suite")
     chosen = parse.parse_args()
     number, only = chosen.number or NUMBERS[chosen.fuzzer], {"only": chosen.only} if chosen.only else {}
     counts: Counter[str] = Counter()

@@ -40,15 +40,9 @@ OUT = "out"
 """The directory that commands write into; it holds an earlier file of each name."""
 
 COMMANDS = {
-    "version": "--version",
-    "help": "--help",
     "list": "list",
-    "list-json": "list --json",
-    "show": "show ring -p 4",
     "show-svg": "show ring -p 4 --out out/ring.svg",
     "show-png": "show ring -p 4 --out out/ring.png",
-    "schedule": "export-schedule ring -p 4 -b 1M",
-    "schedule-file": "export-schedule ring -p 4 -b 1M --out out/ring.goal",
     "status": "status results",
     "validate": "validate results",
     "report": "report results --out out/report",
@@ -58,7 +52,6 @@ COMMANDS = {
     "predict": "predict --cluster 8xh100-400g --nodes 2 -b 1M",
     "predict-raw": "predict --cluster 8xh100-400g --nodes 2 -b 1M --out out/predicted.h5",
     "predict-page": "predict --cluster 8xh100-400g --nodes 2 -b 1M --out out/predicted.html",
-    "predict-step": "predict step --model resnet50 --cluster 8xh100-400g --nodes 2 --compute 27ms",
     "import": "import nccl.txt --out out/imported.h5",
     "evidence": "evidence nccl.log",
     "plan": "plan sweep.yaml",
@@ -66,16 +59,14 @@ COMMANDS = {
     "run": "run -a native -b 8 -e 8 --rounds 1 -n 5",
     "run-raw": "run -a native -b 8 -e 8 --rounds 1 -n 5 --out out/run.h5",
     "run-check": "run --check",
-    "run-help": "run --help",
     "train-dry": "train --model resnet50 --dry-run",
     "sweep-dry": "sweep sweep.yaml --out out/dry -- -n",
     "doctor": "doctor",
-    "refusal": "list --nothing",
     "named": "report résultats --out out/ré",
     "sweep": "sweep sweep.yaml --out out/sweep",
 }
 WRITERS = tuple(name for name, words in COMMANDS.items() if "out/" in words and not name.startswith("sweep"))
-PLAIN = tuple(name for name in COMMANDS if name not in ("doctor", "schedule-file", "refusal", "sweep-dry", "sweep"))
+PLAIN = tuple(name for name in COMMANDS if name not in ("doctor", "sweep-dry", "sweep"))
 FEW = ("list", "show-svg", "report", "export", "predict-raw", "import", "plan-files", "run-raw")
 FEW_MORE = (*FEW, "show-png", "compare", "tune", "evidence", "status", "sweep-dry", "predict-page", "named")
 
@@ -98,9 +89,8 @@ def _variables(*words: str, commands: tuple[str, ...] = FEW, **more: object) -> 
 
 
 def _small_disk(free: str) -> Situation:
-    fill = "" if free == "0" else f"head -c {free} /dev/zero > out/free"
     script = (
-        f"mount -t tmpfs -o size=8m none out && cp -a kept/. out/ && {fill or ':'}; "
+        f"mount -t tmpfs -o size=8m none out && cp -a kept/. out/ && head -c {free} /dev/zero > out/free; "
         "cat /dev/zero > out/fill 2> /dev/null; "
         "rm -f out/free; $HPCCOLL; code=$?; mkdir -p after; cp -a out/. after/ 2> /dev/null; "
         "rm -f after/fill; exit $code"
@@ -116,28 +106,23 @@ SITUATIONS = {
         "$HPCCOLL | head -1 > /dev/null; exit ${PIPESTATUS[0]}", (None, 1), PLAIN, says=False
     ),
     "stdout a file at its limit": Situation("ulimit -f 0; $HPCCOLL > limited", (1,), FEW, "ulimit -f"),
-    "stdout not for writing": Situation("$HPCCOLL 1< /dev/null", (1,), FEW, "stdout"),
     "stderr closed": Situation("$HPCCOLL 2>&-", commands=(*PLAIN,), says=False),
     "stderr full": Situation("$HPCCOLL 2> /dev/full", commands=(*PLAIN,), says=False),
     "stdin closed": Situation("$HPCCOLL <&-"),
     "all streams closed": Situation("$HPCCOLL <&- >&- 2>&-", (1,), FEW, says=False),
     "both full": Situation("$HPCCOLL > /dev/full 2>&1", (1,), FEW, says=False),
-    "disk of 0": _small_disk("0"),
     "disk of 4k": _small_disk("4k"),
     "disk of 40k": _small_disk("40k"),
-    "disk of 200k": _small_disk("200k"),
     "files of 0": Situation("ulimit -f 0; $HPCCOLL", (None, 1), WRITERS, "ulimit -f"),
     "files of 2 KiB": Situation("ulimit -f 2; $HPCCOLL", (None, 1), WRITERS, "ulimit -f"),
     "directory deleted": Situation(
         "mkdir gone; cd gone; rmdir ../gone; $HPCCOLL", (None, 2), (*FEW_MORE, "plan", "run", "predict")
     ),
     "PATH empty": Situation("PATH= $HPCCOLL", (None, 2), (*FEW_MORE, "doctor", "run", "train-dry", "sweep")),
-    "PATH unset": Situation("env -u PATH $HPCCOLL", (None, 2), (*FEW_MORE, "doctor", "run")),
     "foreign page": Situation(
         "mkdir -p out/report; echo foreign > out/report/index.html; $HPCCOLL", (2,), ("report",), "index.html"
     ),
     "output a loop": Situation("rm -rf out; ln -s out out; $HPCCOLL", (2,), WRITERS, "out"),
-    "output a file": Situation("rm -rf out; echo > out; $HPCCOLL", (2,), WRITERS, "out"),
     "output missing": Situation("rm -rf out; $HPCCOLL", (None, 2), WRITERS, "out"),
     "output read-only": Situation(
         f"chmod -R a+rX .; {NOBODY} $HPCCOLL", (None, 2), WRITERS, "ermission denied", root=True
@@ -146,28 +131,19 @@ SITUATIONS = {
         f"chmod -R a+rX .; chmod 0 results/raw/*.h5 nccl.* sweep.yaml; {POWERLESS} $HPCCOLL", (2, 3),
         ("status", "export", "import", "evidence", "plan"), "ermission denied", root=True,
     ),
-    "input directory unreadable": Situation(
-        f"chmod -R a+rX .; chmod 0 results; {POWERLESS} $HPCCOLL", (2, 3), ("status", "report", "export", "tune"),
-        root=True,
-    ),
     "directory unreadable": Situation(
         f"chmod -R a+rwX .; chmod 0 .; {POWERLESS} $HPCCOLL", (None, 2),
         ("list", "show-svg", "report", "export", "run", "plan", "predict"), root=True,
     ),
-    "HOME unset": Situation("env -u HOME $HPCCOLL", commands=FEW_MORE),
     "HOME missing": Situation("HOME=/nonexistent $HPCCOLL", commands=FEW_MORE),
     "HOME not writable": Situation(f"chmod -R a+rwX .; HOME=/ {NOBODY} $HPCCOLL", commands=FEW_MORE, root=True),
-    "no user": Situation(
-        f"chmod -R a+rwX .; env -u HOME {NOBODY.replace('65534', '54321')} $HPCCOLL", commands=FEW_MORE, root=True
-    ),
-    "TMPDIR missing": Situation("TMPDIR=/nonexistent $HPCCOLL", commands=FEW_MORE),
     "no temporary directory": Situation(
         f"chmod -R a+rX .; chmod a+rwX out; cd /; {NOBODY} true; TMPDIR=/proc $HPCCOLL", (None, 2),
         ("list", "run-check"), root=True,
     ),
     **{
         f"memory of {kib} KiB": Situation(f"ulimit -v {kib}; $HPCCOLL", (None, 1), (*PLAIN, "doctor"), "ulimit -v")
-        for kib in (200000, 400000, 600000, 1000000, 2000000)
+        for kib in (200000, 400000, 600000, 1000000)
     },
     **{
         f"{n} open files": Situation(f"ulimit -n {n}; $HPCCOLL", (None, 1), (*FEW_MORE, "run-check"), "ulimit -n")
@@ -181,29 +157,14 @@ SITUATIONS = {
         for n in (1, 3)
     },
     **_variables(
-        "MPI4PY_RC_THREAD_LEVEL=x", "MPI4PY_RC_INITIALIZE=x", "MPI4PY_RC_FINALIZE=x", "MPI4PY_RC_THREADS=x",
-        "MPI4PY_RC_ERRORS=x", "MPI4PY_RC_RECV_MPROBE=x", "MPI4PY_RC_FAST_REDUCE=x", "MPI4PY_RC_IRECV_BUFSZ=x",
-        "HPCCOLL_START_S=x", "HPCCOLL_START_S=-1", "HPCCOLL_SWEEP=x", "HPCCOLL_CUDA_AWARE=x",
+        "MPI4PY_RC_THREAD_LEVEL=x", "MPI4PY_RC_IRECV_BUFSZ=x", "MPI4PY_RC_INITIALIZE=0", "HPCCOLL_START_S=-1",
+        "HPCCOLL_CUDA_AWARE=x", "PMI_RANK=x", "OMPI_COMM_WORLD_RANK=x", "SLURM_PROCID=x", "MPIEXEC_TIMEOUT=x",
         commands=("run", "run-check", "list", "train-dry"), codes=(None, 2),
     ),
     **_variables(
-        "MPI4PY_RC_THREAD_LEVEL=", "MPI4PY_RC_INITIALIZE=0", "MPI4PY_RC_FINALIZE=0", "MPI4PY_RC_ERRORS=abort",
-        "MPI4PY_RC_THREADS=0", "MPI4PY_RC_THREAD_LEVEL=single", "PMI_RANK=x", "OMPI_COMM_WORLD_RANK=x",
-        "SLURM_PROCID=x", "SLURM_JOB_ID=x", "MPI_LOCALNRANKS=x", "MPIEXEC_TIMEOUT=x", "SLURM_STEP_TASKS_PER_NODE=x",
-        commands=("run", "run-check", "list"), codes=(None, 2),
-    ),
-    **_variables(
-        "OMP_NUM_THREADS=x", "OPENBLAS_NUM_THREADS=x", "NUMBA_NUM_THREADS=x", "COLUMNS=x", "COLUMNS=0", "COLUMNS=-5",
-        "LINES=x", "NO_COLOR=1", "FORCE_COLOR=1", "TERM=x", "TERM=dumb", "TZ=x", "PYTHONWARNINGS=error",
-        "PYTHONWARNINGS=default", "HDF5_USE_FILE_LOCKING=x", "XDG_CACHE_HOME=/proc/x", "XDG_CACHE_HOME=",
-        "TERMINAL_WIDTH=x", "_TYPER_STANDARD_TRACEBACK=x", "PYTHONUNBUFFERED=1", "PYTHONOPTIMIZE=2",
-        "HPCCOLL_DATA=/nonexistent",
-    ),
-    **_variables(
-        "PYTHONIOENCODING=ascii", "PYTHONIOENCODING=latin-1:strict", "PYTHONIOENCODING=utf-16",
-        "PYTHONIOENCODING=cp037", "LANG=C", "LC_ALL=C", "LC_ALL=POSIX", "LC_ALL=xx_YY.UTF-8",
-        "LC_ALL=en_US.ISO-8859-1", "-u LANG -u LC_ALL -u LC_CTYPE", "LC_ALL=C PYTHONUTF8=0",
-        "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0", "LC_ALL=POSIX PYTHONUTF8=0 PYTHONIOENCODING=ascii",
+        "NUMBA_NUM_THREADS=x", "COLUMNS=-5", "TERM=x", "TZ=x", "PYTHONWARNINGS=error", "HDF5_USE_FILE_LOCKING=x",
+        "XDG_CACHE_HOME=/proc/x", "PYTHONOPTIMIZE=2", "PYTHONIOENCODING=ascii", "PYTHONIOENCODING=utf-16",
+        "LC_ALL=xx_YY.UTF-8", "LC_ALL=C PYTHONUTF8=0", "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0",
         commands=FEW_MORE,
     ),
 }  # fmt: skip
@@ -241,7 +202,6 @@ def prepared(name: str) -> tuple[Path, Ended]:
 
 
 def end(situation: str, name: str) -> Ended:
-    """Run a command in a situation, in a directory of its own."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place, "here")
         shutil.copytree(prepared(name)[0], directory, symlinks=True)

@@ -9,7 +9,9 @@ import raw_examples
 
 from hpccoll.cases.case import Effort
 from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import Outcome, RawResults
+from hpccoll.store.result_files import ResultFiles
 
 FORWARD_MS, BACKWARD_MS = 10, 20
 """The computation of a micro-batch, as of a workload with ``compute_us=30000``."""
@@ -87,3 +89,8 @@ def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, p
     job = raw_examples.job(*(each.case for each in outcomes), ranks=ranks, effort=Effort(rounds=rounds))
     of = raw_examples.attempt(ranks=ranks, **{"nodes": ranks, **attempt})
     return RawResults(path=Path(path), job=job, attempts=[(of, outcomes)])
+
+
+def step_rows(*raw_results):
+    """Return the rows of raw results by algorithm."""
+    return {row.algorithm: row for row in to_results(ResultFiles(raw_results=list(raw_results))).rows}

@@ -7,10 +7,7 @@ import fuzz_files
 import pytest
 from cli_runner import invoke
 from fuzz import in_child
-from fuzz_inputs import fault, inputs, names, planned, read, run_limited, shown
-from fuzz_options import COMMANDS, command_lines, options, run_in_child
-
-SEED = 20261122
+from fuzz_commands import COMMANDS, inputs, options, run_in_child
 
 
 @pytest.fixture(scope="module")
@@ -32,33 +29,10 @@ def test_a_changed_figure_and_a_process_that_dies_are_defects(whole, tmp_path):
     assert in_child(lambda: os._exit(3))[0].startswith("its process ended with 3")
 
 
-@pytest.mark.parametrize("number", range(5))
-def test_a_bad_input_gives_one_line_per_mistake_and_leaves_no_file(number, tmp_path, monkeypatch):
-    for attempt, bad_input in enumerate(islice(inputs(SEED + number, (planned, read, shown)), 6)):
-        directory = tmp_path / str(attempt)
-        directory.mkdir()
-        bad_input.write_files(directory)
-        monkeypatch.chdir(directory)
-        before = names(directory)
-        result = invoke(*bad_input.arguments)
-        assert fault(result.code, result.out, result.err) is None, (bad_input.arguments, result)
-        assert names(directory) == before, bad_input.arguments
-
-
-def test_a_bad_input_needs_little_time_and_memory():
-    for bad_input in islice(inputs(SEED), 3):
-        problem, cost, result = run_limited(bad_input)
-        assert problem is None, (bad_input.arguments, cost, result)
-
-
-def test_every_option_with_extreme_numbers_ends_in_one_line_or_well():
-    tried = [words for _, words in islice(command_lines(5), 40)]
-    assert not {words: defect for words in tried if (defect := run_in_child(words))}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_options_to_try(command):
-    assert options(command)
+def test_bad_inputs_and_extreme_options_end_in_lines_or_well():
+    assert all(map(options, COMMANDS))
+    tried = islice(inputs(20261122), 70)
+    assert not {each.arguments: defect for each in tried if (defect := run_in_child(each))}
 
 
 @pytest.mark.parametrize(
@@ -67,9 +41,7 @@ def test_every_command_has_options_to_try(command):
         ("predict step", "--micro-batches=" + "1" + "0" * 25, "a whole number from 1 to"),
         ("predict step", "--micro-batches=100000", "at most"),
         ("predict step", f"--batch={1 << 44}", "a whole number from 1 to"),
-        ("predict step", "--samples=" + "9" * 400, "a whole number from 1 to"),
         ("predict step", "--algorithm=", "choose from"),
-        ("predict step (closed form)", "--algorithm=", "choose from ring"),
         ("predict step (closed form)", "--compute=1e308", "a duration from 1e-15 to 1e+21 s"),
         ("predict", "--algorithms=", "choose from"),
         ("export-schedule", "--param=channels=4096", None),

@@ -56,12 +56,10 @@ class ChartGroup:
 
     @property
     def of_steps(self) -> bool:
-        """Whether the rows are training steps."""
         return self.collective in WORKLOADS
 
     @property
     def has_size(self) -> bool:
-        """Whether the collective has a message size."""
         return has_size(self.collective)
 
     def size_label(self, nbytes: int) -> str:
@@ -102,12 +100,10 @@ class ChartGroup:
 
     @property
     def modelled(self) -> bool:
-        """Whether a library's own model predicts the time of a point."""
         return any(point.expected_s for point in self.usable)
 
     @property
     def several_executors(self) -> bool:
-        """Whether both executors measured rows."""
         return len({point.row.executor for point in self.usable}) > 1
 
     @property
@@ -125,6 +121,10 @@ class ChartGroup:
         if point.row.predicted:
             return f"prediction: {point.machine}"
         return f"machine {self.machines.index(point.machine) + 1}"
+
+    def shape_and_machine(self, point: SeriesPoint) -> str:
+        """Return its position in words, with its machine if there are several: ``4 nodes, machine 1``."""
+        return self.shape_label(point.row) + (f", {self.machine_label(point)}" if len(self.machines) > 1 else "")
 
     @cached_property
     def ranks_per_node(self) -> int | None:

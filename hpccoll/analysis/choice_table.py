@@ -1,4 +1,4 @@
-"""A tune table: the choice of algorithm by setting and size, its JSON format and look-ups in it.
+"""A tune table: the choice of algorithm by setting and size, its JSON format, and ``auto``, which looks it up.
 
 ``hpccoll tune`` makes it, and results/README.md describes its format. A job contains its table, so that ranks need no
 other file; a look-up needs neither raw files nor a fit.
@@ -13,14 +13,14 @@ from typing import Annotated, Any, Literal
 from hpccoll.analysis.conditions import Conditions
 from hpccoll.analysis.setting import ARITHMETIC, Choice, Setting
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.cases.case import EXECUTORS, TIMINGS
+from hpccoll.cases.case import EXECUTORS, TIMINGS, Case
 from hpccoll.cases.catalogue import check_algorithm
 from hpccoll.cases.transport_table import DEVICES, TRANSPORTS
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import TABLE_BYTES, Line, Name, PositiveNumber, Size
 from hpccoll.common.records import from_builtins, load_record, to_builtins
 from hpccoll.common.units import format_size
-from hpccoll.schedule import MAPPINGS
+from hpccoll.schedule import MAPPINGS, Layout
 from hpccoll.schedule.collective import AUTO
 
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
@@ -191,3 +191,43 @@ def load_table(path: Path, key: str) -> dict[str, Any]:
     except BadInputError as error:
         raise BadInputError(key, str(path), f"{VALID_TABLE} ({error})") from None
     return table.to_json()
+
+
+def check_table_given(key: str, table: str | None, algorithms: Sequence[str]) -> None:
+    """Check that a table is given if, and only if, ``auto`` is requested; ``key`` is the option that takes it.
+
+    Raises:
+        BadInputError: if the table is missing, or not needed.
+    """
+    if AUTO in algorithms and table is None:
+        raise BadInputError(key, None, f"{VALID_TABLE}, for the algorithm {AUTO} to choose by")
+    if AUTO not in algorithms and table is not None:
+        raise BadInputError(key, table, f"left out: it is for the algorithm {AUTO}, which is not requested")
+
+
+def resolve_auto(
+    case: Case, layout: Layout, table: TuneTable | None, variant: str | None = None, conditions: str | None = None
+) -> tuple[Case, str | None]:
+    """Return the concrete case for ``case`` on ``layout``, and for ``auto`` the reason of the choice.
+
+    A training step remains as it is: the choice is made for each collective of it. If the ``conditions`` of this run
+    (machine, MPI library and executor) are others than those of the table, the reason names both.
+
+    Raises:
+        BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.
+    """
+    if case.algorithm != AUTO or case.collective in WORKLOADS:
+        return case, None
+    if table is None:
+        raise BadInputError("table", None, VALID_TABLE)
+    entry = table.entry(Setting.of_case(case, layout, variant))
+    chosen = entry.range_of(case.bytes)
+    least, most = entry.measured_limits
+    inside = least <= case.bytes <= most
+    outside = "" if inside else f", extrapolated: measured from {format_size(least)} to {format_size(most)}"
+    measured_on = table.conditions(entry)
+    differs = conditions is not None and bool(measured_on) and conditions not in measured_on
+    other = f", made on {' and '.join(measured_on)}, not on {conditions}" if differs else ""
+    reason = f"{chosen.choice.label} by the table of {table.created}, {chosen.label}{outside}{other}"
+    params = {**case.params, **dict(chosen.choice.params)}
+    return replace(case, algorithm=chosen.choice.algorithm, transport=chosen.choice.transport, params=params), reason

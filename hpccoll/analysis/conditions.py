@@ -23,7 +23,6 @@ class Conditions:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Each of the conditions in words."""
         return self.machine, self.mpi, f"{self.executor} executor", self.kind or "", f"rule {self.rule}"
 
 

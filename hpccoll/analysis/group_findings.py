@@ -74,7 +74,6 @@ def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
 
 
 def _is_burst(point: SeriesPoint) -> bool:
-    """Return whether a small message exceeded the calibrated wire."""
     row, most = point.row, wire_ceiling(point.row, point.wire)
     return most is not None and not wire_limit(row, point.wire) and (row.busbw_Bps or 0.0) > most
 
@@ -113,7 +112,6 @@ def _wire_shares(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _fallbacks(group: ChartGroup) -> Iterator[Finding]:
-    """Yield each series that is not what was requested: what ran (None without evidence), how many rows, and why."""
     rows_by_series = defaultdict[str, list[Row]](list)
     for point in group.usable:
         if fell_back(point.row):
@@ -133,7 +131,6 @@ def _fallbacks(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _libraries(group: ChartGroup) -> Iterator[Finding]:
-    """Yield each summary of a library and its network, once for all series that share it."""
     series: dict[str, dict[str, None]] = defaultdict(dict)
     for point in group.usable:
         if point.library:
@@ -144,7 +141,6 @@ def _libraries(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _model_ratios(group: ChartGroup) -> Iterator[Finding]:
-    """Yield for each series the lowest and the highest ratio of its time to that of the library's own model."""
     ratios: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for point in group.usable:
         if point.expected_s:

@@ -61,12 +61,10 @@ class TableJudgement:
 
     @property
     def mean(self) -> float:
-        """The geometric mean of the regrets."""
         return geometric_mean(regret.regret for regret in self.regrets)
 
     @property
     def held_out(self) -> float:
-        """The geometric mean of their lower estimates."""
         return geometric_mean(regret.held_out for regret in self.regrets)
 
     def by_setting(self) -> Iterator[tuple[Setting, list[SizeRegret], float, float]]:
@@ -149,7 +147,6 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
 def _size_regret(
     setting: Setting, entry: TableEntry, size: int, times: Mapping[Choice, ChoiceTime], seconds: Mapping[Choice, float]
 ) -> SizeRegret:
-    """Return the regret of the choice of ``entry`` at a size, from the times of all choices at that size."""
     choice = entry.range_of(size).choice
     best = min(seconds, key=lambda each: seconds[each])
     rounds = {each: {key: of.median for key, of in time.rounds.items()} for each, time in times.items()}

@@ -122,7 +122,6 @@ class MeasuredSetting:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The ids of the runs."""
         return tuple(dict.fromkeys(run for _, run, _ in self.rows))
 
     @property

@@ -25,7 +25,6 @@ def quality_findings(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _wide_intervals(group: ChartGroup) -> Iterator[Finding]:
-    """Yield a finding if intervals did not become narrow enough in time, and one if rows have none."""
     rows = [point.row for point in group.usable]
     if bare := sum(row.ours and row.interval is None for row in rows):
         yield info(
@@ -50,7 +49,6 @@ def _wide_intervals(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _between_launches(group: ChartGroup) -> Finding:
-    """Return how far launches that measured the same points differ, if any did."""
     repeats = repeated_points(group.points)
     if not repeats:
         resumed = sum(len({run for run, _ in round_statistics(point.row)}) > 1 for point in group.usable)
@@ -82,7 +80,6 @@ def _between_launches(group: ChartGroup) -> Finding:
 
 
 def _between_rounds(group: ChartGroup) -> Iterator[Finding]:
-    """Yield the ratio of the slowest to the fastest round of cases."""
     ratios = list[tuple[float, SeriesPoint]]()
     for point in group.usable:
         times = [stats.median for stats in round_statistics(point.row).values()]
@@ -102,7 +99,6 @@ def _between_rounds(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
-    """Yield what weakens results: wrong rows, oversubscription, several machines, different hosts."""
     wrong = [point for point in group.points if point.row.status == "wrong"]
     if wrong:
         series = sorted({point.series for point in wrong})

@@ -80,7 +80,6 @@ def _with_jobs(findings: Iterable[tuple[Run, Finding]]) -> Iterator[Finding]:
 
 
 def _several_executors(results: Results) -> Iterator[Finding]:
-    """Yield a warning with the rows of each executor if both measured buffers of one device."""
     by_device: dict[str, Counter[str]] = defaultdict(Counter)
     for row in results.rows:
         if row.executor:
@@ -98,7 +97,6 @@ def _several_executors(results: Results) -> Iterator[Finding]:
 
 
 def _gpu_bindings(runs: Iterable[Run]) -> Iterator[tuple[Run, Finding]]:
-    """Yield the runs in which CPUs of ranks are far from their GPU, or ranks saw one GPU only."""
     for run in runs:
         if ranks := cast("list[int]", run.provenance.get("ranks_far_from_gpu")):
             text = (
@@ -128,7 +126,6 @@ def _busy_machine(results: Results) -> Iterator[Finding]:
 
 
 def _slow_gpus(results: Results) -> Iterator[Finding]:
-    """Yield warnings with the GPUs whose clocks were lowered, and those that ran below the others in most cases."""
     throttled: dict[str, list[Sequence[str]]] = defaultdict(list)
     shares: dict[str, list[tuple[str, float]]] = defaultdict(list)
     observed: Counter[str] = Counter()
@@ -172,7 +169,6 @@ def _network_findings(run: Run, record: LogRecord) -> Iterator[Finding]:
 
 
 def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[str | None]) -> Iterator[Finding]:
-    """Yield whether a known variant lacks its expected evidence, or a control run, with logs, that confirms it."""
     name, known = run.variant or "", known_variant(run.variant, {**run.environment, **run.communicator})
     if known is None or not known.shows_in_logs:
         return

@@ -64,7 +64,6 @@ class RecommendedRange:
 
     @property
     def choice(self) -> Choice:
-        """The choice."""
         return self.sizes.choice
 
     def count(self, *verdicts: Verdict) -> int:
@@ -104,7 +103,6 @@ class Recommendation:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """All choices that were measured."""
         return tuple(self.measured.curves)
 
     @property
@@ -124,7 +122,6 @@ class Recommendation:
 
     @property
     def named(self) -> frozenset[Choice | None]:
-        """The choices and their runners-up."""
         return frozenset(choice for each in self.verdicts.values() for choice in (each.choice, each.runner_up))
 
 
@@ -181,7 +178,6 @@ def _other_placement(setting: Setting) -> Setting:
 def _recommend(
     call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]]
 ) -> list[Recommendation]:
-    """Return one recommendation for both placements, or one for each."""
     measured = [MeasuredSetting.of(rows, conditions) for _, rows in placements]
     chosen = [choose_ranges(each) for each in measured]
     separate = [

@@ -2,7 +2,7 @@
 
 Runs on one machine differ by more than the rounds of a run. The unit is therefore the run: a case has a time of each
 run, the median of its rounds, which one disturbed round does not move. Bounds are the 95 % prediction interval of one
-more run (``run_spread``).
+more run (``shift``).
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from hpccoll.analysis.compared_case import COORDINATES, ComparedCase, cases_of_rows
 from hpccoll.analysis.provenance_changes import Facts, facts_of_runs
-from hpccoll.analysis.run_comparison import Comparison, Side, compare_sides
-from hpccoll.analysis.run_spread import RunSpread
+from hpccoll.analysis.run_comparison import COORDINATES, ComparedCase, Comparison, Side, cases_of_rows, compare_sides
+from hpccoll.analysis.shift import RunSpread
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import Name, PositiveNumber, Ranks, Size
@@ -60,7 +59,6 @@ class ReferenceCase:
 
     @property
     def compared(self) -> ComparedCase:
-        """The case as one side of a comparison."""
         return ComparedCase(
             identity=self.identity, case_id=self.case_id, label=self.case, status="ok", reason=None,
             coordinates={name: getattr(self, name) for name in COORDINATES}, seconds=self.seconds, samples=self.times_s,
@@ -96,7 +94,6 @@ class Reference:
 
     @property
     def side(self) -> Side:
-        """The reference as the old side of a comparison."""
         return Side({each.identity: each.compared for each in self.cases}, self.facts, of_runs=True)
 
 

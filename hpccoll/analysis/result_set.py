@@ -149,7 +149,6 @@ class ResultSet:
         return frame
 
     def _select(self, cases: "pd.DataFrame | pd.Series | str | None") -> list[int]:
-        """Return the positions of the selected rows."""
         if cases is None:
             return [*range(len(self._results.rows))]
         if isinstance(cases, str):
@@ -181,7 +180,6 @@ class ResultSet:
 
 
 def _parts(step: StepTimes, position: int) -> Iterator[dict[str, object]]:
-    """Yield the operations and the computations of a rank, each as a row of a frame."""
     program = step.program(position)
     of_rank = {"rank": int(step.ranks[position]), "stage": int(step.stages[position])}
     for operation, (ready, begin, end) in zip(program.operations, step.operations(position)[0].tolist(), strict=True):
@@ -200,7 +198,6 @@ def _frame(kind: type[Row | Run | Gap], items: Sequence[object], names: Iterable
 
 
 def _run_frame(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return a frame of launches; nested names are joined by dots."""
     settings = ("environment", "communicator")
     names = [field.name for field in fields(Run) if field.name not in ("provenance", *settings)]
     nested = [{**run.provenance, **{name: dict(getattr(run, name)) for name in settings}} for run in runs]

@@ -126,7 +126,6 @@ class RepeatedPoint:
 
     @property
     def time_ratio(self) -> float:
-        """The time of the slowest measurement over that of the fastest."""
         return median_seconds(self.slowest) / median_seconds(self.fastest)
 
     @property

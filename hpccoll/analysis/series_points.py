@@ -37,7 +37,6 @@ class SeriesPoint:
 
     @property
     def key(self) -> CallKey:
-        """The call of the row."""
         return CallKey.of(self.row, self.machine)
 
     @property

@@ -50,7 +50,6 @@ def step_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
 
 
 def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
-    """Yield a line for each algorithm; only the first one names the workload."""
     about = each.model, ", ".join(each.details), each.shape
     mark = ("best" if each.clear else "a tie") if each.ranked else ""
     for row in each.rows:
@@ -195,7 +194,6 @@ def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
 
 
 def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
-    """Yield what makes exposed times uncertain: no null step, one slower than its computation, or one too slow."""
     missing = [each for each in compared if all(row.exposed_s is None for row in each.rows)]
     if missing:
         yield warning(

@@ -123,7 +123,6 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
 
 
 def _event_dataset(timed: Sequence[tuple[int, RowTimes]], dataset: xr.Dataset) -> xr.Dataset:
-    """Return the times of the parts of training steps, for the ranks of a dataset."""
     ranks = dataset["rank"].to_numpy()
     timed = [(case, each) for case, each in timed if each.times.event_ns.size]
     events = max(each.times.event_ns.shape[2] for _, each in timed)
@@ -179,7 +178,6 @@ def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, 
 
 
 def _variable(name: str, values: Any, *dims: str) -> xr.Variable:
-    """Return a variable with its meaning and its unit."""
     about = {"long_name": _MEANINGS.get(name), "units": unit_of(name)}
     return xr.Variable(dims, values, {key: text for key, text in about.items() if text})
 

@@ -88,8 +88,8 @@ def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: b
 
 
 def _make_reference(paths: list[Path], out: Path | None) -> int:
-    from hpccoll.analysis.compared_case import cases_of_rows
     from hpccoll.analysis.reference import make_reference, write_reference
+    from hpccoll.analysis.run_comparison import cases_of_rows
     from hpccoll.store.load_results import read_results
 
     if out is None or out.suffix != ".json":

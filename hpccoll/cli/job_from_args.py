@@ -39,8 +39,7 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
 
 
 def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
-    from hpccoll.analysis.choice_table import load_table
-    from hpccoll.analysis.resolve_auto import check_table_given
+    from hpccoll.analysis.choice_table import check_table_given, load_table
     from hpccoll.cases.catalogue import check_job
     from hpccoll.cases.product import count_cases, expand_cases
 

@@ -62,7 +62,7 @@ class SuppliedMetadata:
         return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ForeignResult:
     """One result of another benchmark."""
 
@@ -106,20 +106,22 @@ class BenchmarkOutput:
             raise UnusableError("FILE", f"runs of {ranks} ranks on several hosts: {names}; import each by itself")
         self.ranks, self.nodes = max((self.ranks, self.nodes), (ranks, nodes))
 
-    def add(self, where: str, result: ForeignResult) -> None:
+    def add(
+        self, where: str, case: Case, seconds: float, reported: Mapping[str, str], failure: str | None,
+        wrong: int | None = None,
+    ) -> None:  # fmt: skip
         """Add a result, or a remark if ours has no such case or time; BadInputError if no machine has its numbers."""
-        case = result.case
         IntegerRange(0, MAX_BYTES).check(f"{where}: bytes", case.bytes)
         RANKS.check(f"{where}: ranks", case.ranks)
-        if result.seconds:
-            SECONDS.check(f"{where}: time", result.seconds)
+        if seconds:
+            SECONDS.check(f"{where}: time", seconds)
         elements = collective(case.collective).elements(case.bytes, itemsize(case.dtype), case.ranks or self.ranks)
         if not elements:
             self.remarks.append(f"{where}: {case.bytes} bytes are less than an element for each rank: left out")
-        elif not result.seconds:
+        elif not seconds:
             self.remarks.append(f"{where}: a time of 0 is below the resolution of the output: left out")
         else:
-            self.results.append(result)
+            self.results.append(ForeignResult(case, seconds, reported, wrong, failure))
 
 
 Handler = Callable[[Any, re.Match[str]], None]

@@ -12,7 +12,7 @@ from typing import ClassVar
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import SINGLE, Case
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import ForeignResult, LineParser
+from hpccoll.interop.benchmark_output import LineParser
 from hpccoll.schedule.collective import NATIVE
 
 DEFAULT_FUNCTIONS = (
@@ -137,4 +137,4 @@ class PrintedTableParser(LineParser):
             root=0 if family.rooted else None, params={"call": call} if call else {}, ranks=ranks, nodes=nodes,
             timing=SINGLE, **where,
         )  # fmt: skip
-        self.output.add(self.where, ForeignResult(case=case, seconds=seconds, reported=reported, failure=failure))
+        self.output.add(self.where, case, seconds, reported, failure)

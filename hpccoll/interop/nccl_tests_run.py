@@ -16,14 +16,7 @@ from hpccoll.cases.catalogue import GRAPH
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import IntegerRange
 from hpccoll.common.units import format_count
-from hpccoll.interop.benchmark_output import (
-    COUNT,
-    BenchmarkOutput,
-    ForeignResult,
-    SuppliedMetadata,
-    read_cell,
-    read_count,
-)
+from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, SuppliedMetadata, read_cell, read_count
 from hpccoll.interop.printed_bandwidth import SINGLETONS, PrintedBandwidth, possible_ranks
 from hpccoll.schedule import DTYPES
 from hpccoll.schedule.collective import NATIVE
@@ -62,7 +55,7 @@ TYPES = {"half": "float16", "float": "float32", "double": "float64", "bfloat16":
 
 OUT_OF_PLACE, IN_PLACE = "out_of_place", "in_place"
 SUFFIXES = {OUT_OF_PLACE: "", IN_PLACE: f" {IN_PLACE}"}
-"""What follows the names of the columns of each placement."""
+"""What follows the names of the columns of each placement, the second of which is in place."""
 
 
 HEADER_DEFAULTS = {"agg iters": 1, "graph": 0, "unalign": 0}
@@ -225,13 +218,9 @@ def add_result(
         in_place=one.placement == IN_PLACE, root=int(root) if family.rooted else None, params=run.params, ranks=ranks,
         nodes=nodes, timing=run.timing,
     )  # fmt: skip
-    output.add(
-        one.where,
-        ForeignResult(
-            case=case, seconds=read_cell(one.where, "time", one.values["time"]) * 1e-6, reported=one.reported,
-            wrong=None if wrong == "N/A" else int(read_cell(one.where, "#wrong", wrong)), failure=failure,
-        ),
-    )  # fmt: skip
+    seconds = read_cell(one.where, "time", one.values["time"]) * 1e-6
+    count = None if wrong == "N/A" else int(read_cell(one.where, "#wrong", wrong))
+    output.add(one.where, case, seconds, one.reported, failure, count)
 
 
 def collective_of(key: str, program: str) -> str:

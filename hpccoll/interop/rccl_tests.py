@@ -15,15 +15,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import RANKS
 from hpccoll.interop.benchmark_output import BenchmarkOutput, SuppliedMetadata, read_count
-from hpccoll.interop.nccl_tests_run import (
-    IN_PLACE,
-    OUT_OF_PLACE,
-    PROGRAMS,
-    RCCL_TESTS,
-    PrintedResult,
-    PrintedRun,
-    add_result,
-)
+from hpccoll.interop.nccl_tests_run import PROGRAMS, RCCL_TESTS, SUFFIXES, PrintedResult, PrintedRun, add_result
 from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possible_ranks
 
 NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}
@@ -96,7 +88,7 @@ def _add_record(output: BenchmarkOutput, where: str, record: Record, given: Supp
     if in_place not in ("0", "1"):
         raise BadInputError(f"{where}: inPlace", in_place, "0 or 1")
     cells = {key: _value(where, record, key) for key in ("size", "type", "redop")}
-    result = PrintedResult(where, IN_PLACE if in_place == "1" else OUT_OF_PLACE, cells, values, record)
+    result = PrintedResult(where, [*SUFFIXES][int(in_place)], cells, values, record)
     add_result(output, name, PrintedRun(where, output.library, RCCL_TESTS), result, ranks, output.nodes)
 
 

@@ -8,7 +8,7 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias
@@ -87,9 +87,8 @@ def log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
     return alt.Y("value:Q", title=title, axis=axis, scale=alt.Scale(type="log", nice=False, padding=8))
 
 
-def time_axis(values: Iterable[float]) -> alt.Y:
-    """Return the vertical axis of seconds, labelled in us, ms or s."""
-    return log_values("time per operation (us, ms, s)", TIME_LABEL, values)
+time_axis: ValueAxis = partial(log_values, "time per operation (us, ms, s)", TIME_LABEL)
+sent_axis: ValueAxis = partial(log_values, SENT_TITLE, "format(datum.value, '.4~r')")
 
 
 def rate_axis(values: Iterable[float]) -> alt.Y:
@@ -104,11 +103,6 @@ FACTOR_LABEL = "format(datum.value, '.3~r') + 'x'"
 def ratio_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of speed-ups over native, which includes 1."""
     return log_values("speed-up over native", FACTOR_LABEL, [*values, 1.0])
-
-
-def sent_axis(values: Iterable[float]) -> alt.Y:
-    """Return the vertical axis of the bytes that a node sends, in units of S."""
-    return log_values(SENT_TITLE, "format(datum.value, '.4~r')", values)
 
 
 def share_axis(title: str) -> ValueAxis:
@@ -137,7 +131,7 @@ def scale_of(values: Mapping[str, str]) -> alt.Scale:
 
 def present(values: Mapping[str, str], data: Iterable[ChartRecord], field: str = "series") -> dict[str, str]:
     """Return those of ``values`` whose names occur in ``data``, in their order."""
-    names = set(field_values(data, field))
+    names = distinct(data, field)
     return {name: value for name, value in values.items() if name in names}
 
 
@@ -157,14 +151,9 @@ def inline_data(data: Sequence[ChartRecord]) -> alt.InlineData:
     return alt.InlineData(values=list(data))
 
 
-def field_values(data: Iterable[ChartRecord], field: str) -> list[str]:
-    """Return the values of ``field`` in all records, as text."""
-    return [str(d[field]) for d in data]
-
-
 def distinct(data: Iterable[ChartRecord], field: str) -> list[str]:
-    """Return the different values of ``field``, in order of first use."""
-    return list(dict.fromkeys(field_values(data, field)))
+    """Return the different values of ``field`` as text, in order of first use."""
+    return list(dict.fromkeys(str(d[field]) for d in data))
 
 
 def facet_chart(chart: Chart, data: Sequence[ChartRecord], titles: Sequence[str], columns: int) -> Chart:
@@ -198,20 +187,10 @@ def choice_cells(
 
 
 def curves(
-    data: Sequence[ChartRecord],
-    x: alt.X,
-    y: ValueAxis,
-    colours: Mapping[str, str],
-    fields: Sequence[str],
-    *,
-    titles: Sequence[str] = (),
-    columns: int = 1,
-    width: int | None = None,
-    shape: alt.Shape | None = None,
-    symbol: str | None = None,
-    below: ExtraLayers = None,
-    pick: bool = True,
-) -> Chart:
+    data: Sequence[ChartRecord], x: alt.X, y: ValueAxis, colours: Mapping[str, str], fields: Sequence[str], *,
+    titles: Sequence[str] = (), columns: int = 1, width: int | None = None, shape: alt.Shape | None = None,
+    symbol: str | None = None, below: ExtraLayers = None, pick: bool = True,
+) -> Chart:  # fmt: skip
     """Return lines with their intervals over an axis, in panels.
 
     Args:
@@ -355,11 +334,7 @@ FILES, THREADS = 16, 16
 
 @cache  # V8 has reserved its address space once it has started
 def chart_engine() -> ModuleType:
-    """Return vl_convert, which draws charts, after a check that V8 can start: it ends the process by a signal else.
-
-    Raises:
-        ResourceError: if a limit of the process is too low.
-    """
+    """Return vl_convert, which draws charts; ResourceError if V8 cannot start: it would end the process by a signal."""
     check_resources("charts", V8_BYTES, files=FILES, threads=THREADS)
     import vl_convert
 
@@ -367,11 +342,7 @@ def chart_engine() -> ModuleType:
 
 
 def write_picture(specification: Mapping[str, object], *paths: Path) -> None:
-    """Write a Vega-Lite specification as the pictures that the suffixes of the paths say: html, svg or png.
-
-    Raises:
-        OSError: if a file cannot be written.
-    """
+    """Write a Vega-Lite specification as html, svg or png, by the suffixes of the paths; OSError if one cannot be."""
     spec, engine = json.dumps(specification), chart_engine()
     svg = engine.vegalite_to_svg(spec)
     contents = {

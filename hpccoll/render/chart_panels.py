@@ -13,7 +13,7 @@ from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.common.units import format_interval, format_rate, format_seconds
 from hpccoll.render import chart_base
-from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct, field_values
+from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct
 from hpccoll.render.colours import MUTED, PAPER, entry_colour, group_colours, group_shapes
 from hpccoll.store.rows import Interval, Row
 
@@ -98,7 +98,7 @@ def curves_over_size(
         return None
     data = sorted(data, key=itemgetter("ranks"))
     measured = {d["at"] for d in data if d["line"] in (chart_base.MEASURED, chart_base.FLOOR)}
-    placements = sorted({*field_values(data, "place")} - {""}, reverse=True) or [""]
+    placements = sorted({*distinct(data, "place")} - {""}, reverse=True) or [""]
     shown = [
         d | {"panel": ", ".join(filter(None, (str(d["at"]), placement)))}
         for placement in placements
@@ -108,7 +108,7 @@ def curves_over_size(
     beyond = [d | {"panel": d["at"]} for d in data if d["at"] not in measured]
     shown += beyond
     sizes = chart_base.size_axis(point.row.bytes for point in group.drawn)
-    counts = len(measured or set(field_values(beyond, "at")))
+    counts = len(measured or distinct(beyond, "at"))
     fits = counts < 5 and not (measured and beyond and counts == 1)  # a row for each placement
     return group_curves(group, shown, sizes, y, distinct(shown, "panel"), counts if fits else 3, below)
 
@@ -126,7 +126,7 @@ def panels_of_collectives(
 
 def curves_over_ranks(group: ChartGroup, data: Sequence[ChartRecord], y: ValueAxis) -> Chart | None:
     """Return lines over ranks or nodes, in panels of a few sizes; None for one count only, and for pairs of ranks."""
-    if group.pairs or len(set(field_values(data, group.unit))) < 2:
+    if group.pairs or len(distinct(data, group.unit)) < 2:
         return None
     measured, predicted = (
         {point.row.requested_bytes for point in group.drawn if point.row.predicted == of_predictions}

@@ -15,19 +15,15 @@ from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
-from hpccoll.render import chart_base
+from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
 from hpccoll.render.chart_panels import (
     chart_record,
     curves_over_ranks,
     curves_over_size,
-    expected_lines,
     interval_label,
-    panels_of_collectives,
     predicted_records,
-    unity_rule,
-    wire_rule,
 )
 from hpccoll.render.choice_map import choice_map
 from hpccoll.render.colours import PAPER, numbered_colours
@@ -85,7 +81,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
         for p, ends in curve_points(group)
     ]
     data += predicted_records(group, median_seconds, lambda p: p.row.interval)
-    return curves_over_size(group, data, chart_base.time_axis, expected_lines if group.modelled else None)
+    return curves_over_size(group, data, chart_base.time_axis, chart_panels.expected_lines if group.modelled else None)
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
@@ -108,7 +104,7 @@ def busbw_against_size(group: ChartGroup) -> Chart | None:
     ]
     data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
     calibrated = any(d.get("wire") for d in data)
-    return curves_over_size(group, data, chart_base.rate_axis, wire_rule if calibrated else None)
+    return curves_over_size(group, data, chart_base.rate_axis, chart_panels.wire_rule if calibrated else None)
 
 
 def sent_against_size(group: ChartGroup) -> Chart | None:
@@ -120,7 +116,7 @@ def sent_against_size(group: ChartGroup) -> Chart | None:
         for p in best_placements(group.points)
         if (sent := in_units_of_size(p.row, p.row.worker_sent_measured))
     ]
-    return curves_over_size(group, data, chart_base.sent_axis, expected_lines)
+    return curves_over_size(group, data, chart_base.sent_axis, chart_panels.expected_lines)
 
 
 def time_against_ranks(group: ChartGroup) -> Chart | None:
@@ -137,12 +133,14 @@ def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
 def speedup_against_size(group: ChartGroup) -> Chart | None:
     if not group.has_size or group.many_pairs:
         return None
-    return curves_over_size(group, _speedup_records(group), chart_base.ratio_axis, unity_rule)
+    return curves_over_size(group, _speedup_records(group), chart_base.ratio_axis, chart_panels.unity_rule)
 
 
 def speedups_of_collectives(group: ChartGroup) -> Chart | None:
     """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
-    return panels_of_collectives(group, _speedup_records(group), chart_base.ratio_axis, unity_rule)
+    return chart_panels.panels_of_collectives(
+        group, _speedup_records(group), chart_base.ratio_axis, chart_panels.unity_rule
+    )
 
 
 def _speedup_records(group: ChartGroup) -> list[ChartRecord]:
@@ -160,7 +158,7 @@ def busbw_of_collectives(group: ChartGroup) -> Chart | None:
         for point in group.points
         if (busbw := point.row.busbw_Bps)
     ]
-    return panels_of_collectives(group, data, chart_base.rate_axis)
+    return chart_panels.panels_of_collectives(group, data, chart_base.rate_axis)
 
 
 def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
@@ -190,12 +188,9 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
 
 def port_bytes_chart(group: ChartGroup) -> Chart | None:
     """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
-
-    def panel_title(point: SeriesPoint) -> str:
-        return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
-
     data = [
-        chart_record(group, point, sent) | {"port": port, "panel": panel_title(point), "part": f"{share:.1%}"}
+        chart_record(group, point, sent)
+        | {"port": port, "panel": group.shape_and_machine(point), "part": f"{share:.1%}"}
         for point in largest_points(group)
         for port, nbytes in point.row.port_sent.items()
         if (sent := in_units_of_size(point.row, nbytes)) is not None

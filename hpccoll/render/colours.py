@@ -57,6 +57,6 @@ def group_shapes(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
     }
 
 
-def numbered_colours(names: Iterable[str]) -> dict[str, str]:
-    """Return colours for ``names`` in order."""
-    return {name: series_colour(i) for i, name in enumerate(names)}
+def numbered_colours(names: Iterable[str], first: int = 0) -> dict[str, str]:
+    """Return colours for ``names`` in order, from number ``first`` on."""
+    return {name: series_colour(i) for i, name in enumerate(names, first)}

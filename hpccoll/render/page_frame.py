@@ -47,10 +47,9 @@ VEGA_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 @cache
 def vega_script() -> str:
-    """Return Vega and Vega-Embed as text for a ``script`` element.
+    """Return Vega and Vega-Embed as text for a ``script`` element, from ``$XDG_CACHE_HOME/hpccoll`` [~/.cache/hpccoll].
 
-    Bundling takes vl-convert longer than the rest of a report, and always has the same result: the text is cached in
-    ``$XDG_CACHE_HOME/hpccoll``, by default ``~/.cache/hpccoll``.
+    Bundling takes vl-convert longer than the rest of a report, and always has the same result.
     """
     script = None
     with suppress(OSError, RuntimeError):  # no writable cache directory: the script is bundled for each report

@@ -10,7 +10,7 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.rank_pairs import map_points, series_without_tier, smallest_and_largest
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.common.units import format_seconds, rate_unit
-from hpccoll.render.chart_base import TIME_LABEL, Chart, facet_chart, field_values, tooltip
+from hpccoll.render.chart_base import TIME_LABEL, Chart, distinct, facet_chart, tooltip
 from hpccoll.render.chart_panels import chart_record
 from hpccoll.render.colours import BLACK, PAPER, WHITE
 from hpccoll.store.call_key import rank_pair
@@ -35,12 +35,9 @@ def pair_busbw_map(group: ChartGroup) -> Chart | None:
 
 
 def _heatmap(
-    group: ChartGroup,
-    points: Sequence[SeriesPoint],
-    value: Callable[[SeriesPoint], float],
-    label: str,
+    group: ChartGroup, points: Sequence[SeriesPoint], value: Callable[[SeriesPoint], float], label: str,
     format_value: Callable[[float], str],
-) -> Chart | None:
+) -> Chart | None:  # fmt: skip
     points = [point for point in points if value(point) > 0]
     if not points:
         return None
@@ -70,7 +67,7 @@ def _heatmap(
     text = base.mark_text(fontSize=12, fontWeight=600).encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade))
     layers = [cells, *([text] if ranks <= MAX_RANKS_WITH_TEXT else ())]
     chart = alt.layer(*layers).properties(width=max(240, side * ranks), height=side * ranks)
-    panels = sorted(set(field_values(data, "panel")), key=lambda panel: (panel != "native", panel))
+    panels = sorted(distinct(data, "panel"), key=lambda panel: (panel != "native", panel))
     return facet_chart(chart, data, panels, min(2, len(panels)))
 
 

@@ -183,9 +183,8 @@ def _curves(
     data: Sequence[ChartRecord], y: ValueAxis, field: str = "gpus", title: str = "GPUs", first: int = 1
 ) -> Chart:
     """Return curves over GPUs or micro-batches in colours from number ``first`` on."""
-    names = chart_base.distinct(data, "series")
     x = chart_base.count_axis(field, title, (float(str(d[field])) for d in data))
-    colours = {name: series_colour(number) for number, name in enumerate(names, first)}
+    colours = numbered_colours(chart_base.distinct(data, "series"), first)
     return chart_base.curves(
         data, x, y, colours, ("series", field, "text"), width=chart_base.WIDTH // 2 - 60, symbol="stroke", pick=False
     )

@@ -105,13 +105,9 @@ def _save_chart(chart: ReportChart, out: Path) -> None:
 
 
 def render_page(
-    results: Results,
-    answers: Answers,
-    groups: Sequence[ChartGroup],
-    charts: Sequence[ReportChart],
-    title: str,
+    results: Results, answers: Answers, groups: Sequence[ChartGroup], charts: Sequence[ReportChart], title: str,
     inputs: str = "",
-) -> str:
+) -> str:  # fmt: skip
     """Return the HTML of the page: the answers, then charts and findings, then everything else.
 
     The ``charts`` are those of the groups, and the overview of several collectives; ``title`` is the name of the

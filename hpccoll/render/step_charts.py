@@ -15,24 +15,14 @@ from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.analysis.step_comparison import bucket_of, compare_steps, workload_namer
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
-from hpccoll.render.chart_base import (
-    LINEAR_TIME_LABEL,
-    WIDTH,
-    Chart,
-    ChartRecord,
-    facet_chart,
-    present,
-    scale_of,
-    share_axis,
-    step_axis,
-    tooltip,
-)
+from hpccoll.render import chart_base
+from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
 from hpccoll.render.colours import PALETTE, PAPER, WHITE
 from hpccoll.render.step_answers import exposed_words
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import call_arguments
-from hpccoll.store.rows import Interval, Row
+from hpccoll.store.rows import Interval
 from hpccoll.store.step_times import FORWARD, StepTimes
 
 EXPOSED, ALL = "exposed communication", "all communication"
@@ -78,23 +68,22 @@ def share_against_ranks(group: ChartGroup) -> Chart | None:
     panels = {(words, part): ", ".join((part, *words)) for words in workloads for part in (EXPOSED, ALL)}
     for point in points:
         for part in (EXPOSED, ALL):
-            share, ends = _share(point.row, part)
+            share, ends = _share(point, part)
             if share is not None and (title := panels.get((name(point.row), part))):
                 data.append(chart_record(group, point, share, ends) | {"panel": title})
     titles = [title for title in panels.values() if any(d["panel"] == title for d in data)]
     if not data:
         return None
-    return group_curves(group, data, counts_of(group), share_axis("share of the step (%)"), titles, 2)
+    return group_curves(group, data, counts_of(group), chart_base.share_axis("share of the step (%)"), titles, 2)
 
 
-def _share(row: Row, part: str) -> tuple[float | None, Interval]:
-    if not row.median_s:
-        return None, None
+def _share(point: SeriesPoint, part: str) -> tuple[float | None, Interval]:
+    row, step = point.row, median_seconds(point)
     if part == ALL:
-        return (None if row.communication_s is None else row.communication_s / row.median_s), None
+        return (None if row.communication_s is None else row.communication_s / step), None
     low, high = row.exposed_low_s, row.exposed_high_s
-    ends = None if low is None or high is None else (max(0.0, low / row.median_s), min(1.0, high / row.median_s))
-    return (None if row.exposed_s is None else max(0.0, row.exposed_s) / row.median_s), ends
+    ends = None if low is None or high is None else (max(0.0, low / step), min(1.0, high / step))
+    return (None if row.exposed_s is None else max(0.0, row.exposed_s) / step), ends
 
 
 def time_against_bucket(group: ChartGroup) -> Chart | None:
@@ -119,7 +108,7 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     scaled = f", of the full model: here divided by {', '.join(map(str, scales))}" if scales else ""
     labels = f"{json.dumps([format_size(limit) if limit else 'default' for limit in limits])}[datum.value]"
     x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=alt.Axis(labelExpr=labels, labelAngle=0))
-    return group_curves(group, data, x, step_axis, titles, min(2, len(titles)))
+    return group_curves(group, data, x, chart_base.step_axis, titles, min(2, len(titles)))
 
 
 def _is_late(point: SeriesPoint) -> bool:
@@ -141,16 +130,16 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     rows = alt.Axis(labelExpr=named, values=[i + 0.5 for i in range(len(ranks))], grid=False, ticks=False, domain=False)
     base = alt.Chart().encode(
         x=alt.X("begin:Q", title="time since the start of the step", scale=alt.Scale(domain=[0, longest], nice=False),
-                axis=alt.Axis(labelExpr=LINEAR_TIME_LABEL, tickCount=8)),
+                axis=alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL, tickCount=8)),
         x2=alt.X2("end:Q"),
         y=alt.Y("top:Q", title="rank", scale=alt.Scale(domain=[len(ranks), 0], nice=False), axis=rows),
         y2=alt.Y2("bottom:Q"),
     )  # fmt: skip
     pipeline = any(len(step.programs) > 1 for step in steps)
     legend = "datum.label === 'exposed' ? 'exposed or bubble' : datum.label" if pipeline else "datum.label"
-    scale = scale_of(present(COLOURS, data, "part"))
+    scale = chart_base.scale_of(chart_base.present(COLOURS, data, "part"))
     colour = alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square", labelExpr=legend))
-    shown = tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
+    shown = chart_base.tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
     crowded = len(data) > MAX_MARKS // 4
     marked = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.22)
     queued = base.transform_filter("datum.part === 'queued'").mark_rect(color=COLOURS["collective"], opacity=0.35)
@@ -162,8 +151,10 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
         x=alt.X("middle:Q"), x2=alt.X2Value(0), y=alt.Y("centre:Q"), y2=alt.Y2Value(0), text=alt.Text("label:N")
     )  # fmt: skip
     seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
-    chart = alt.layer(*seen, queued, text).properties(width=WIDTH, height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks))
-    return facet_chart(chart, data, titles, 1)
+    chart = alt.layer(*seen, queued, text).properties(
+        width=chart_base.WIDTH, height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks)
+    )
+    return chart_base.facet_chart(chart, data, titles, 1)
 
 
 def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:

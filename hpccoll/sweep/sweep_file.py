@@ -20,8 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from hpccoll.analysis.choice_table import load_table
-from hpccoll.analysis.resolve_auto import check_table_given
+from hpccoll.analysis.choice_table import check_table_given, load_table
 from hpccoll.cases.case import Effort, Shape
 from hpccoll.cases.communicator_settings import CommunicatorSettings
 from hpccoll.cases.keys import EFFORT, SIZE_RANGE, SWEEP

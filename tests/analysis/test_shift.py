@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from hpccoll.analysis.shift import benjamini_hochberg, shifts
+from hpccoll.analysis.shift import RunSpread, benjamini_hochberg, shifts
 
 TIMES = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=6)
 
@@ -68,3 +68,36 @@ def test_so_many_rounds_decide_as_the_shift_says():
 def test_an_interval_beyond_the_range_of_numbers_is_cut_off():
     (shift, *_) = shifts([[1.0], [1.0], [1.0]], [[1.0], [1.0, 1.0], [1.0, 2.0]])
     assert 0 < shift.low <= shift.factor <= shift.high < math.inf
+
+
+def times_of_runs(generator, runs, common, own):
+    """Return times [case][run] around a microsecond, with an effect of each run and one of each case in it."""
+    of_run = common * generator.standard_normal(runs)
+    return 1e-6 * np.exp(of_run[None, :] + own * generator.standard_normal((40, runs)))
+
+
+@pytest.mark.parametrize("runs", [3, 8])
+@pytest.mark.parametrize(("common", "own"), [(0.0, 0.02), (0.04, 0.01)])
+def test_a_further_run_is_within_the_bounds_as_often_as_they_say(runs, common, own):
+    generator = np.random.default_rng(1)
+    inside = []
+    for _ in range(200):
+        times = times_of_runs(generator, runs + 1, common, own)
+        low, high = RunSpread.of(times[:, :-1]).bounds
+        inside.append(((low <= times[:, -1]) & (times[:, -1] <= high)).mean())
+    assert 0.90 <= np.mean(inside) <= 0.98
+
+
+def test_a_run_that_is_slow_as_a_whole_is_no_evidence_about_each_of_its_cases():
+    generator = np.random.default_rng(3)
+    together = times_of_runs(generator, 4, 0.05, 0.001)
+    apart = times_of_runs(generator, 4, 0.0, 0.05)
+    assert np.median(RunSpread.of(together).degrees) == pytest.approx(3, abs=0.1)
+    assert np.median(RunSpread.of(apart).degrees) > 10
+
+
+@given(st.lists(st.lists(st.floats(1e-7, 1.0), min_size=3, max_size=3), min_size=1, max_size=6), st.floats(0.1, 10.0))
+def test_the_spread_does_not_depend_on_the_unit_of_time(times, unit):
+    one, other = RunSpread.of(times), RunSpread.of([[unit * each for each in case] for case in times])
+    assert other.variance == pytest.approx(one.variance, rel=1e-6, abs=1e-12)
+    assert other.middle == pytest.approx(one.middle + math.log(unit), abs=1e-9)

@@ -23,31 +23,22 @@ from hpccoll.common.terminal import OutputError
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (BadInputError("op", "xor", ["sum", "max"]), "op: 'xor' is not valid: choose from sum, max"),
         (BadInputError("-b", 0, "at least one byte"), "-b: 0 is not valid: at least one byte"),
         (BadInputError("op", "summ", ["sum"]), "op: 'summ' is not valid: did you mean sum? choose from sum"),
         (BadInputError("on", "gpu", ["cpu", "cuda"]), "on: 'gpu' is not valid: choose from cpu, cuda"),
-        (BadInputError("--table", None, "a file"), "--table is missing: a file"),
         (BadInputError("partition", None, ["work"]), "partition is missing: choose from work"),
         (BadInputError("path", "x.h5", "a\n  raw\tfile"), "path: 'x.h5' is not valid: a raw file"),
         (UnusableError("a.yaml", "it is no YAML:\n line 1"), "a.yaml: it is no YAML: line 1"),
+        (file_error("CONFIG", "a", FileNotFoundError(2, "No such file or directory")),
+         "CONFIG: 'a' cannot be read: No such file or directory"),
     ],
-)
-def test_the_line_names_the_key_the_value_and_what_is_valid_also_on_other_ranks(error, line):
+)  # fmt: skip
+def test_the_line_names_the_key_the_value_and_what_is_valid_also_on_other_ranks_and_by_another_key(error, line):
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
     assert (type(copy), str(copy), copy.key, copy.value) == (type(error), line, error.key, error.value)
-
-
-@pytest.mark.parametrize("error", [BadInputError("op", "xor", ["sum"]), UnusableError("op", "it is none")])
-def test_with_key_keeps_the_message_and_the_other_errors(error):
-    made = combine_errors(error, BadInputError("seed", "x", "a number")).with_key("a.yaml: op")
-    assert (type(made), str(made)) == (type(error), f"a.yaml: {error}")
+    made = combine_errors(error, BadInputError("seed", "x", "a number")).with_key(f"f: {error.key}")
+    assert (type(made), str(made)) == (type(error), f"f: {line}")
     assert [str(other) for other in made.others] == ["seed: 'x' is not valid: a number"]
-
-
-def test_a_file_error_contains_the_message_of_the_system():
-    missing = FileNotFoundError(2, "No such file or directory")
-    assert str(file_error("CONFIG", "a.yaml", missing)) == "CONFIG: 'a.yaml' cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize(
@@ -56,26 +47,19 @@ def test_a_file_error_contains_the_message_of_the_system():
         (BadInputError("op", "xor", ["sum"]), 2, "op"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "mpiexec"), 2, "mpiexec"),
         (PermissionError(errno.EACCES, "Permission denied", b"a.h5"), 2, "a.h5"),
-        (OSError(errno.ELOOP, "Too many levels", Path("a")), 2, "a"),
         (RuntimeError("Symlink loop from 'a'"), 2, "loop"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory"), 2, "working directory"),
-        (OSError(errno.ENOSPC, "No space left on device", "a.h5"), 1, "a.h5"),
         (OSError(errno.EMFILE, "Too many open files", "a.h5"), 1, "ulimit -n"),
-        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 1, "unavailable"),
         (RuntimeError("can't start new thread"), 1, "unavailable"),
         (MemoryError(), 1, "memory"),
         (ImportError("libx.so: failed to map segment from shared object"), 1, "memory"),
-        (ImportError("libx.so: cannot open shared object file: Too many open files"), 1, "ulimit -n"),
         (OutputError(errno.EBADF), 1, "stdout"),
     ],
     ids=repr,
 )
 def test_an_error_of_the_input_or_the_system_is_one_line_with_its_exit_code(error, code, words):
     refusal = refusal_of(error)
-    assert refusal.exit_code == code
-    assert words in str(refusal)
-    copy = pickle.loads(pickle.dumps(refusal))  # noqa: S301  mpi4py does the same between ranks
-    assert (str(copy), copy.exit_code) == (str(refusal), code)
+    assert (refusal.exit_code, words in str(refusal)) == (code, True)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("x"), KeyError("x"), ValueError("x"), ImportError("no module x")])
@@ -85,8 +69,8 @@ def test_an_error_of_the_program_is_no_refusal(error):
 
 @pytest.mark.parametrize(
     "value",
-    [10**5000, [10**5000], "x" * 100_000, ["x" * 1000] * 1000, {f"k{i}": [[[[[[i]]]]]] for i in range(10_000)}],
-    ids=["integer", "list", "text", "texts", "nested"],
+    [[10**5000], "x" * 100_000, {f"k{i}": [[[[[["x" * 1000]]]]]] for i in range(10_000)}],
+    ids=["list", "text", "nested"],
 )
 def test_a_value_of_any_length_leaves_its_line_readable(value):
     line = str(BadInputError("k" * 10_000, value, "x" * 100_000))

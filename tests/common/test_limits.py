@@ -1,31 +1,20 @@
 """Kinds of values and their bounds, which messages name."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import RANKS, SEED, IntegerRange, PositiveNumber
+from hpccoll.common.limits import IntegerRange, PositiveNumber
 
 NUMBER, TIME = IntegerRange(-2, 3), PositiveNumber(10.0, "seconds")
 
 
-@given(st.integers(-10, 10))
-def test_a_number_is_parsed_from_digits(number):
-    if -2 <= number <= 3:
-        assert NUMBER.read("-n", str(number)) == number
-    else:
-        with pytest.raises(BadInputError, match=r"-n: .* a whole number from -2 to 3"):
-            NUMBER.read("-n", str(number))
-
-
 @pytest.mark.parametrize(
-    "text", ["", "x", "1.0", "1e14", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "1_0", " 1", "+1"]
+    "text", ["", "x", "-3", "4", "1e0", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "1_0", " 1", "+1"]
 )
-def test_a_text_that_is_not_a_number_is_refused_with_the_bounds(text):
-    for kind in (RANKS, SEED, NUMBER):
-        with pytest.raises(BadInputError, match=f"from {kind.minimum} to {kind.maximum}"):
-            kind.read("-n", text)
+def test_a_text_that_is_no_number_within_the_bounds_is_refused_with_them(text):
+    assert [NUMBER.read("-n", number) for number in ("-2", "3")] == [-2, 3]
+    with pytest.raises(BadInputError, match=r"-n: .* a whole number from -2 to 3"):
+        NUMBER.read("-n", text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "11", "1e308", "x"])

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases
@@ -186,17 +186,6 @@ def test_a_rank_without_messages_computes_nothing_and_messages_without_bytes_are
     assert [len(operations) for operations in parse(text_of(case))] == [4, 4, 1]
     sizes = Counter(send.nbytes for send, _ in messages(parse(text_of(case_of("all_reduce-ring", 4), elements=3))))
     assert sizes == {4: 18}
-
-
-def test_ranks_are_generated_one_at_a_time():
-    case, asked = case_of("all_reduce-ring", 8), []
-    (schedule,) = case.slices
-    noted = replace(schedule, steps=lambda me: [asked.append(me), schedule.steps(me)][1])
-    texts = goal_texts([noted], cut_of(case, 1000))
-    assert next(texts).endswith("num_ranks 8\n")
-    assert asked == [2, 4, 6]  # from which the size is estimated
-    assert next(texts).startswith("rank 0 {\n")
-    assert asked == [2, 4, 6, 0]
 
 
 def test_a_text_that_would_be_too_large_is_refused_with_its_size_before_anything_is_yielded():

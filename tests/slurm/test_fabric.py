@@ -1,9 +1,7 @@
 """Racks, rails and aggregators of the testbed: bytes take the requested wires, and Slurm knows the topology."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -140,19 +138,11 @@ def inside(fabric, host, *command):
     return subprocess.run(nsenter, capture_output=True, text=True, check=True).stdout
 
 
-def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
-    for host in ("n1", "n2", "n3", "n4", "a1", "a2"):
+def test_wires_of_workers_are_metered_and_every_rail_has_the_congestion_control_of_linux(fabric):
+    for host, rails in (("head", 1), ("n1", 2), ("n4", 2), ("a1", 2)):
         seen = inside(fabric, host, "tc", "qdisc", "show")
-        metered = [
-            device for device in ("eth0", "rail2") if re.search(rf"tbf .* dev {device} root .*rate 100Mbit", seen)
-        ]
-        assert metered == (["eth0", "rail2"] if host.startswith("n") else []), seen
-    for pairs in (("n1:n2", "n1:a1"), ("n2:n1", "a1:n1")):  # each pair alone could fill its way but for n1's own wire
-        assert flow(*pairs) < 1.06 * WIRE
-
-
-def test_every_rail_has_the_congestion_control_of_linux_whatever_the_machine_has(fabric):
-    for host, rails in (("head", 1), ("n1", 2), ("a1", 2)):
+        metered = re.findall(r"tbf .* dev (eth0|rail2) root .*rate 100Mbit", seen)
+        assert metered == {"head": ["eth0"], "a1": []}.get(host, ["eth0", "rail2"]), seen
         routes = inside(fabric, host, "ip", "route", "show").splitlines()
         assert len(routes) == rails
         assert all("congctl cubic" in route for route in routes), routes
@@ -206,46 +196,9 @@ def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):
 
 def test_status_prints_racks_rails_aggregators_and_the_rate_of_the_uplink(fabric):
     marker = fabric.status()["marker"]
-    assert (marker["aggregators"], marker["rails"]) == (2, 2)
     assert marker["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3", "n4"]}
-    assert (marker["uplink"], marker["uplink_bps"]) == ("100mbit", 100_000_000)
     assert 0 < marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] < 1.02 * WIRE
-    assert marker["uplink_pairs"] == [["n1", "n3"]]
     status = fabric.command("status").out
     assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in status
-    assert [
-        line for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3") if line not in status
-    ] == []
-
-
-def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_testbed):
-    devices, testbed = sorted(Path("/sys/class/net").iterdir()), new_testbed("racks")
-    result = testbed.up("--nodes", 3, "--rate", "100mbit", "--racks", 2, "--uplink", "200mbit")
-    assert "warning: the uplink is not calibrated" in result.out  # rack 2 has one worker
-    status = testbed.status()
-    assert status["marker"]["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3"]}
-    assert (status["marker"]["uplink"], status["marker"]["uplink_Bps"]) == ("200mbit", None)
-    os.kill(status["hosts"]["fabric"]["init"], signal.SIGKILL)
-    assert testbed.command("down").code == 0
-    assert testbed.status()["state"] == "down"
-    assert not Path(status["directory"]).exists()
-    assert sorted(Path("/sys/class/net").iterdir()) == devices
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--aggregators", "17"], ["--aggregators", "'17'", "0 to 16"]),
-        (["--rails", "0"], ["--rails", "'0'", "1 to 4"]),
-        (["--racks", "two", "--uplink", "none"], ["--racks", "'two'"]),
-        (["--racks", "1", "--uplink", "100mbit"], ["--racks", "'1'", "2 up to"]),
-        (["--nodes", "3", "--racks", "4", "--uplink", "100mbit"], ["--racks", "'4'", "is 3"]),
-        (["--racks", "2"], ["--racks", "add --uplink"]),
-        (["--uplink", "1gbit"], ["--uplink", "add --racks"]),
-        (["--racks", "2", "--uplink", "fast"], ["--uplink", "'fast'", "10mbit to 10gbit"]),
-    ],
-)
-def test_a_shape_that_cannot_be_is_refused_in_one_line(fabric, options, words):
-    result = fabric.command("up", *options)
-    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-    assert [word for word in words if word not in result.err] == []
+    lines = ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3")
+    assert not [line for line in lines if line not in status]

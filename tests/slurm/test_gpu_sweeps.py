@@ -26,24 +26,18 @@ GPU, NCCL = "8 host-memory GPUs of the NCCL test library", "NCCL 2.30.0: the tes
 """The names that the stand-ins give to NVML's and to NCCL's readers."""
 SHORT = {
     "bytes": [64, "64K"], "in_place": False, "ranks_per_node": [2], "rounds": 1,
-    "effort": {"warmup": 1, "seconds": 0.05, "operations": 3},
+    "effort": {"warmup": 1, "seconds": 0.05, "operations": 3, "min_iterations": 100, "max_iterations": 100},
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def sandbox(testbed, nccl_library, mpiexec, tmp_path_factory):  # noqa: ARG001 - there is an MPI library
-    """Return a directory for the sweep of a file of workflows/config, shortened, and the arguments of the sweep."""
-
-    def sandbox(name, variants, iterations=2):
-        box = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, ["n1", "n2"])
-        sweep = yaml.safe_load((ROOT / "workflows" / "config" / f"{name}.yaml").read_text())
-        assert {*SHORT} - {"rounds"} <= {*sweep}, "a shortened key is one that the file has"
-        sweep |= SHORT | {"variants": {each: sweep["variants"][each] for each in variants or sweep["variants"]}}
-        sweep["effort"] = SHORT["effort"] | {"min_iterations": iterations, "max_iterations": iterations}
-        (box.home / "s.yaml").write_text(json.dumps(sweep))
-        return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
-
-    return sandbox
+@pytest.fixture
+def sandbox(testbed, nccl_library, mpiexec, tmp_path):  # noqa: ARG001 - there is an MPI library
+    """Return a directory for the sweep of gpu-node.yaml, shortened, and the arguments of the sweep."""
+    box = SweepSandbox(testbed, tmp_path, "gpu-node", ["n1", "n2"])
+    sweep = yaml.safe_load((ROOT / "workflows" / "config" / "gpu-node.yaml").read_text())
+    assert {*SHORT} - {"rounds"} <= {*sweep}, "a shortened key is one that the file has"
+    (box.home / "s.yaml").write_text(json.dumps(sweep | SHORT))
+    return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
 
 
 def is_said_to_be_the_test_library(box, ended):
@@ -101,7 +95,7 @@ def killed_in_the_middle_of_a_job(box, arguments):
 
 
 def test_the_first_sweep_on_a_node_of_gpus_is_resumed_after_a_kill_and_says_what_ran(sandbox):
-    box, arguments = sandbox("gpu-node", None, iterations=100)  # a case takes longer than a look at the journal
+    box, arguments = sandbox
     job = killed_in_the_middle_of_a_job(box, arguments)
     before = box.measured(job)
     assert before
@@ -118,13 +112,4 @@ def test_the_first_sweep_on_a_node_of_gpus_is_resumed_after_a_kill_and_says_what
     assert {(row.timing, row.params["graph"]) for row in rows} == {
         (timing, graph) for timing in ("single", "aggregated") for graph in (0, 1)
     }
-    is_said_to_be_the_test_library(box, ended)
-
-
-def test_nccl_is_swept_on_one_node_and_on_two(sandbox):
-    box, arguments = sandbox("gpu-nccl", ["default", "nccl-symmetric", "nccl-gdr"])
-    ended = box.hpccoll("sweep", *arguments)
-    assert ended.code == 0, f"{ended.out}\n{ended.err}\n{box.logs()}"
-    rows = rows_of(box)
-    assert {(row.nodes, row.ranks) for row in rows} == {(1, 2), (2, 4)}
     is_said_to_be_the_test_library(box, ended)

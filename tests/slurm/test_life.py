@@ -99,18 +99,14 @@ def test_a_job_that_reaches_its_time_limit_is_reported(time_limit):
 
 def test_a_dead_host_is_reported_and_cases_that_do_not_need_it_are_measured(dead_worker):
     sandbox, result = dead_worker
-    see_that_a_host_was_lost(sandbox, result)
-    assert [(job.job, job.state) for job in read_scheduled(sandbox.out)] == [  # one after the other
-        ("mpi.n2x1", "NODE_FAIL"), ("mpi.n1x1", "COMPLETED"),
-    ]  # fmt: skip
-    assert len(sandbox.measured("mpi.n1x1")) == CASES
-
-
-def see_that_a_host_was_lost(sandbox, result):
     assert result.code == 3, result.err
     for text in (result.out, sandbox.status().out, sandbox.page):
         assert "NODE_FAIL: one of its nodes failed" in text
     assert 2 <= len(sandbox.measured()) < CASES
+    assert [(job.job, job.state) for job in read_scheduled(sandbox.out)] == [  # one after the other
+        ("mpi.n2x1", "NODE_FAIL"), ("mpi.n1x1", "COMPLETED"),
+    ]  # fmt: skip
+    assert len(sandbox.measured("mpi.n1x1")) == CASES
 
 
 def test_a_job_whose_node_is_gone_does_not_wait_for_ever(job_without_a_node):

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -96,12 +95,6 @@ def test_four_ranks_are_on_four_hosts_that_share_nothing(ranks, require):
     assert [row["munged"] for row in ranks] == [[]] * 4
 
 
-def test_ranks_find_each_other_whatever_lies_in_memory_behind_the_address_that_mpich_sends(testbed, mpiexec):  # noqa: ARG001
-    program = Path(__file__).with_name("crammed_ranks.py")
-    result = testbed.run("srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=1", sys.executable, program)
-    assert (result.code, result.err, sorted(result.out.splitlines())) == (0, "", ["0 of 2", "1 of 2"])
-
-
 def test_a_pause_does_not_beat_the_wire(ranks):
     for (begun, _), (_, ended) in zip(ranks[0]["times"], ranks[1]["times"], strict=True):
         assert (1 << 20) / (ended - begun) < 1.06 * 125e6
@@ -161,13 +154,6 @@ def test_status_names_the_hosts_and_their_processes(testbed):
         assert f"PPid:\t{facts['init']}\n" in Path(f"/proc/{facts[service]}/status").read_text()
     result = testbed.command("status")
     assert (result.code, result.out.splitlines()[0]) == (0, f"testbed {testbed.name}: up")
-
-
-def test_an_up_testbed_is_not_brought_up_again(testbed):
-    result = testbed.command("up")
-    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-    assert "take it down first" in result.err
-    assert testbed.status()["state"] == "up"
 
 
 def test_run_keeps_directory_environment_streams_and_exit_code(testbed, tmp_path):
@@ -240,25 +226,6 @@ def test_what_run_runs_is_killed_with_it(testbed):
     wait(lambda: not processes(seconds), "sleep goes on without run")
 
 
-def namespaces():
-    """Return every namespace that a process is in, and those that are mounted."""
-    command = ["lsns", "--noheadings", "--raw", "--output", "NS"]
-    for _ in range(20):
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode == 0:  # it fails where a process ends while it looks
-            return set(result.stdout.split())
-    raise AssertionError(result.stderr)
-
-
-def of_other_testbeds(testbed):
-    """Return the namespaces that hosts of other testbeds are in: a new one has the number of one that has gone."""
-    found = set()
-    for pid in set(processes(f"{ROOT}/")) - set(processes(f"{ROOT}/{testbed.name}")):
-        with suppress(OSError):  # it has ended
-            found |= {link.readlink().name.split("[")[1][:-1] for link in Path(f"/proc/{pid}/ns").iterdir()}
-    return found
-
-
 def surroundings():
     """Return what a testbed must leave as it was: mounts, devices, and the places where its daemons like to write.
 
@@ -300,17 +267,8 @@ def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothin
     assert "cleaning up" in small.up("--nodes", 1).out
     assert sleeping.wait(LONG_S) != 0  # killed with the head, unless srun had missed its node before
     sleeping.communicate()
-    again = small.status()
     assert small.slurm("srun", "hostname") == "n1\n"
-    own = {Path(f"/proc/{facts['init']}/ns/{kind}").readlink().name.split("[")[1][:-1]
-           for facts in again["hosts"].values() for kind in ("net", "uts", "mnt", "pid", "ipc")}  # fmt: skip
-    assert len(own) == 15
-    assert own < namespaces()
-    assert len(of_other_testbeds(small) - own) >= 5 * 6  # of the other testbed
-
     assert [small.command("down").code for _ in range(2)] == [0, 0]
-    # Each goes when init has buried its first process.
-    wait(lambda: not (own & namespaces()) - of_other_testbeds(small), "namespaces are left")
     assert not processes(f"{ROOT}/{small.name}")
     assert not (ROOT / small.name).exists()
     assert surroundings() == around
@@ -321,11 +279,8 @@ def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothin
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--nodes", "0"], ["--nodes", "'0'", "1 to 64"]),
-        (["--rate", "fast"], ["--rate", "'fast'", "none", "100mbit"]),
         (["--rate", "1mbit"], ["--rate", "'1mbit'", "10mbit to 10gbit"]),
         (["--cpus", "two"], ["--cpus", "'two'", "1 to 256"]),
-        (["--gpus", "17"], ["--gpus", "'17'", "0 to 16"]),
         (["--name", "a/b"], ["--name", "'a/b'"]),
     ],
 )

@@ -2,35 +2,24 @@
 
 import os
 import stat
+from contextlib import suppress
 
 import pytest
 
 from hpccoll.store.durable_files import append_bytes, remove_unfinished, replacing_file, write_new
 
 
-def test_a_file_is_replaced_atomically_when_the_block_succeeds(tmp_path):
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt()])
+def test_a_file_is_replaced_atomically_if_the_block_succeeds(tmp_path, error):
     path = tmp_path / "F"
     path.write_text("old")
-    with replacing_file(path) as unfinished:
+    with suppress(KeyboardInterrupt), replacing_file(path) as unfinished:
         unfinished.write_text("new")
         assert path.read_text() == "old"
         assert unfinished.parent == tmp_path
-    assert path.read_text() == "new"
-    assert [*tmp_path.iterdir()] == [path]
-
-
-def test_an_unfinished_file_is_removed_and_the_old_file_stays(tmp_path):
-    path = tmp_path / "F"
-    path.write_text("old")
-
-    def stop():
-        with replacing_file(path) as unfinished:
-            unfinished.write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        stop()
-    assert path.read_text() == "old"
+        if error:
+            raise error
+    assert path.read_text() == ("old" if error else "new")
     assert [*tmp_path.iterdir()] == [path]
 
 
@@ -53,8 +42,7 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
 
 def test_only_unfinished_files_of_the_same_name_are_removed(tmp_path):
     others = [tmp_path / f".{name}.{'a' * 16}" for name in ("G[1].h5.journal", "H.h5")]
-    left = tmp_path / f".G[1].h5.{'0' * 16}"
-    for path in (left, *others):
+    for path in (*others, tmp_path / f".G[1].h5.{'0' * 16}"):
         path.touch()
     remove_unfinished(tmp_path / "G[1].h5")
     assert sorted(tmp_path.iterdir()) == sorted(others)
@@ -65,10 +53,7 @@ def test_a_symbolic_link_is_not_written_through(tmp_path, write):
     target, link = tmp_path / "target", tmp_path / "F"
     target.write_text("mine")
     link.symlink_to(target)
-    try:
+    with suppress(OSError):
         write(link, b"yours")
-    except OSError:
-        assert link.is_symlink()
-    else:
-        assert link.read_bytes() == b"yours"
     assert target.read_text() == "mine"
+    assert link.is_symlink() or link.read_bytes() == b"yours"

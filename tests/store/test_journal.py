@@ -1,7 +1,11 @@
-"""The journal: records are on disk at once, and the next attempt reads them back."""
+"""The journal: records are on disk at once, the next attempt reads them back, and one process writes at a time."""
 
+import errno
 import json
-from contextlib import suppress
+import subprocess
+import sys
+from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import pytest
 import raw_examples
@@ -9,7 +13,9 @@ from hypothesis import given, settings
 from journal_examples import CASES, JOB, begin
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.store.checksummed_lines import append_records
+from hpccoll.store import journal as journal_module
+from hpccoll.store.checksummed_lines import append_records, encode_line
+from hpccoll.store.durable_files import open_without_links
 from hpccoll.store.journal import (
     LAUNCHER_RANK,
     Journal,
@@ -23,9 +29,13 @@ from hpccoll.store.journal import (
 from hpccoll.store.raw_results import Failure
 
 
+def note(rank, message="no"):
+    return Failure(case_id=CASES[1].id, rank=rank, message=message)
+
+
 @settings(max_examples=40)
 @given(raw_examples.raw_results())
-def test_recorded_outcomes_are_read_back_unchanged(tmp_path_factory, raw):
+def test_recorded_outcomes_are_read_back_unchanged_also_if_a_journal_begins_with_them(tmp_path_factory, raw):
     out = tmp_path_factory.mktemp("journal") / "F.h5"
     journal = Journal(out, raw.job)
     for attempt, outcomes in raw.attempts:
@@ -33,31 +43,41 @@ def test_recorded_outcomes_are_read_back_unchanged(tmp_path_factory, raw):
         for outcome in outcomes:
             journal.start(outcome.case)
             journal.record(outcome)
-    for read in (read_journal(journal_path(out)), journal.raw):
-        assert raw_examples.comparable(read.attempts) == raw_examples.comparable(raw.attempts)
-        assert raw_examples.comparable(read.job) == raw_examples.comparable(raw.job)
+    copies = []
+    for _ in range(2):  # the second one finds them, and adds them no more
+        copies.append(Journal(out.with_name("copy.h5"), raw.job, raw))
+        copies[-1].close(remove=len(copies) == 2)
+    for read in (read_journal(journal_path(out)), journal.raw, *(copy.raw for copy in copies)):
+        assert raw_examples.comparable((read.job, read.attempts)) == raw_examples.comparable((raw.job, raw.attempts))
     journal.close(remove=True)
     assert not list(out.parent.iterdir())
 
 
-@settings(max_examples=40)
-@given(raw_examples.raw_results())
-def test_a_new_journal_starts_with_the_content_of_a_partial_file(tmp_path_factory, raw):
-    out = tmp_path_factory.mktemp("journal") / "F.h5"
-    journal = Journal(out, raw.job, raw)
-    assert raw_examples.comparable(journal.raw.attempts) == raw_examples.comparable(raw.attempts)
-    journal.close(remove=False)
-    again = Journal(out, raw.job, raw)  # not twice
-    assert raw_examples.comparable(again.raw.attempts) == raw_examples.comparable(raw.attempts)
-    again.close(remove=False)
+OF_SCHEMA_1 = b"".join(
+    encode_line(record) for record in ({"lines": "000000000001"}, {"after": "0" * 16, "job": json.loads(JOB.to_json())})
+)
+NO_JOURNAL = "is no journal of hpccoll that names its job"
 
 
-def test_a_journal_of_schema_1_is_refused_and_unchanged(out):
-    append_records(journal_path(out), {"lines": "000000000001"}, {"after": "0" * 16, "job": json.loads(JOB.to_json())})
-    before = journal_path(out).read_bytes()
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(OF_SCHEMA_1, "is of schema 1"), (b"hello\n", NO_JOURNAL), (b'{"x": 1}\n', NO_JOURNAL),
+     (b'\n{"attempt": {}}', NO_JOURNAL), (b'\n{"job": 3}', NO_JOURNAL), (b"[]", NO_JOURNAL)],
+)  # fmt: skip
+def test_a_file_that_is_no_journal_is_refused_in_one_line_and_unchanged(out, content, words):
+    journal_path(out).write_bytes(content)
     for read in (lambda: read_journal(journal_path(out)), lambda: Journal(out, JOB)):
-        with pytest.raises(BadInputError, match="is of schema 1"):
+        with pytest.raises(BadInputError, match=words) as caught:
             read()
+        assert "\n" not in str(caught.value)
+        assert journal_path(out).read_bytes() == content
+
+
+def test_the_journal_of_another_job_is_refused_and_unchanged(out):
+    begin(out).close(remove=False)
+    before = journal_path(out).read_bytes()
+    with pytest.raises(BadInputError, match=r"holds another job \(sizes 8 B,16 B,32 B there, 8 B here\)"):
+        Journal(out, raw_examples.job(raw_examples.case(8)))
     assert journal_path(out).read_bytes() == before
 
 
@@ -71,35 +91,28 @@ def test_symbolic_links_are_not_followed(out, ending):
         journal.begin(raw_examples.attempt())
         journal.end("stopped by SIGUSR1")
         with suppress(OSError):
-            write_failure_note(out, Failure(case_id=CASES[0].id, rank=0, message="stuck"))
+            write_failure_note(out, note(0))
         journal.close(remove=False)
     assert target.read_text() == "mine"
 
 
-def test_a_case_that_ended_the_job_without_a_note_has_a_failure_reason(out):
+def test_a_case_that_ended_the_job_has_the_notes_of_its_ranks_as_its_reason(out):
     begin(out).close(remove=False)
-    read = read_journal(journal_path(out))
-    assert read.failure_reason(CASES[1].id) == "the job ended while it ran, and no rank left a message"
-    assert read.failure_reason(CASES[2].id) is None
-
-
-def test_equal_failure_notes_of_several_ranks_are_combined(out):
-    begin(out).close(remove=False)
-    for rank in (0, 1, 1):
-        write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
-    assert read_journal(journal_path(out)).failure_reason(CASES[1].id) == "ranks 0, 1: no"
-
-
-def test_each_rank_writes_its_own_failure_notes_file(out):
-    begin(out).close(remove=False)
-    before = journal_path(out).read_bytes()
-    for rank in (3, LAUNCHER_RANK):
-        write_failure_note(out, Failure(case_id=CASES[1].id, rank=rank, message="no"))
-    assert sorted(path.name for path in out.parent.glob("*failure*")) == ["F.h5.failure-3", "F.h5.failure-launch"]
-    assert journal_path(out).read_bytes() == before
-    assert {failure.rank for failure in read_failure_notes(out)} == {3, LAUNCHER_RANK}
+    before = read_journal(journal_path(out))
+    assert before.failure_reason(CASES[1].id) == "the job ended while it ran, and no rank left a message"
+    assert before.failure_reason(CASES[2].id) is None
+    content = journal_path(out).read_bytes()
+    for rank in (0, 1, 1, LAUNCHER_RANK):
+        write_failure_note(out, note(rank, "no" if rank >= 0 else "lost"))
+    assert sorted(path.name[5:] for path in out.parent.glob("*failure*")) == [
+        "failure-0",
+        "failure-1",
+        "failure-launch",
+    ]
+    assert journal_path(out).read_bytes() == content
+    assert read_journal(journal_path(out)).failure_reason(CASES[1].id) == "ranks 0, 1: no; rank -1: lost"
     remove_failure_notes(out, "launch")
-    assert {failure.rank for failure in read_failure_notes(out)} == {3}
+    assert {failure.rank for failure in read_failure_notes(out)} == {0, 1}
 
 
 def test_the_stop_reason_of_an_attempt_is_kept_until_the_next_begins(out):
@@ -110,36 +123,62 @@ def test_the_stop_reason_of_an_attempt_is_kept_until_the_next_begins(out):
     again = Journal(out, JOB)
     again.begin(raw_examples.attempt(2))
     again.close(remove=False)
-    assert again.raw.stop_reason is None
-    assert read_journal(journal_path(out)).stop_reason is None
+    assert again.raw.stop_reason is read_journal(journal_path(out)).stop_reason is None
 
 
-def test_the_journal_of_another_job_is_refused_and_unchanged(out):
-    begin(out).close(remove=False)
-    before = journal_path(out).read_bytes()
-    with pytest.raises(BadInputError, match=r"holds another job \(sizes 8 B,16 B,32 B there, 8 B here\)"):
-        Journal(out, raw_examples.job(raw_examples.case(8)))
-    assert journal_path(out).read_bytes() == before
-
-
-@pytest.mark.parametrize("content", ["hello\n", '{"x": 1}\n', '\n{"attempt": {}}', "1\n", '\n{"job": 3}', "[]"])
-def test_a_file_that_is_not_a_journal_is_refused_in_one_line_and_unchanged(out, content):
-    journal_path(out).write_text(content)
-    for read in (lambda: read_journal(journal_path(out)), lambda: Journal(out, JOB)):
-        with pytest.raises(BadInputError) as caught:
-            read()
-        assert "\n" not in str(caught.value)
-        assert journal_path(out).read_text() == content
-
-
-def test_an_empty_journal_has_no_records(out):
+def test_an_empty_journal_has_no_records_and_an_unwritable_path_is_refused(out):
     journal_path(out).touch()
     assert not has_records(journal_path(out))
     Journal(out, JOB).close(remove=False)
     assert has_records(journal_path(out))
-
-
-def test_an_unwritable_path_is_refused(tmp_path):
-    (tmp_path / "file").touch()
     with pytest.raises(BadInputError, match="cannot be written"):
-        Journal(tmp_path / "file" / "F.h5", JOB)
+        Journal(journal_path(out) / "F.h5", JOB)
+
+
+def test_a_second_writer_is_refused_until_the_first_has_ended(out):
+    program = (
+        "import sys, journal_examples; from pathlib import Path\n"
+        "journal = journal_examples.begin(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+    )
+    command, environment = [sys.executable, "-c", program, str(out)], {"PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen(command, env=environment, stdin=-1, stdout=-1) as first:
+        assert first.stdout.readline() == b"open\n"
+        with pytest.raises(BadInputError, match="no other process writes"):
+            Journal(out, JOB)
+        assert read_journal(journal_path(out)).is_running
+        first.kill()
+        first.wait()
+    Journal(out, JOB).close(remove=True)
+
+
+def test_a_journal_that_another_process_just_replaced_is_refused(out, monkeypatch):
+    begin(out).close(remove=False)
+    other = out.with_name("other")
+    other.write_bytes(journal_path(out).read_bytes())
+
+    def open_after_replacement(path, flags):
+        descriptor = open_without_links(path, flags)
+        if other.exists():
+            other.replace(path)
+        return descriptor
+
+    monkeypatch.setattr(journal_module, "open_without_links", open_after_replacement)
+    with pytest.raises(BadInputError, match="no other process writes"):
+        Journal(out, JOB)
+
+
+@pytest.mark.parametrize(("number", "is_full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)])
+def test_on_a_full_disk_alone_the_reserve_is_freed_for_failure_notes(out, monkeypatch, number, is_full):
+    journal, reserve = begin(out), out.with_name("F.h5.reserve")
+    assert reserve.stat().st_size >= 4096
+
+    def append(path, *events):
+        if reserve.exists():
+            raise OSError(number, "no room")
+        append_records(path, *events)
+
+    monkeypatch.setattr(journal_module, "append_records", append)
+    with nullcontext() if is_full else pytest.raises(OSError, match="no room"):
+        write_failure_note(out, note(0))
+    assert (len(read_failure_notes(out)), reserve.exists()) == (int(is_full), not is_full)
+    journal.close(remove=False)

@@ -36,7 +36,7 @@ def error_after(file, change):
     return str(caught.value)
 
 
-def test_a_job_must_match_its_sha256_even_if_the_digest_is_right(file):
+def test_a_job_must_match_its_sha256(file):
     def change(opened):
         opened.attrs["job_json"] = json.dumps(json.loads(opened.attrs["job_json"]) | {"seed": 2})
 
@@ -54,7 +54,6 @@ def test_a_job_must_match_its_sha256_even_if_the_digest_is_right(file):
         ("status", "skipped", "skipped, and has times"),
         ("status", "fine", "status: 'fine' is not valid: choose from failed, ok, skipped, wrong"),
         ("max_ns", 1, "in no order"),
-        ("min_ns", -5, "in no order"),
         ("end_ns", 3, "less than nothing"),
         ("round", 3, "a round is none of 2"),
         ("slowest_rank", 2, "the slowest rank is no rank"),
@@ -62,18 +61,14 @@ def test_a_job_must_match_its_sha256_even_if_the_digest_is_right(file):
         ("iterations", 0, "is ok, and has no times"),
         ("rank_stride", 3, "every 3th"),
         ("cpu_s", -1.0, "cpu_s holds -1"),
-        ("gpu_sm_clock", -1e9, "gpu_sm_clock holds -1e+09"),
         ("wire_sent", np.inf, "wire_sent holds inf"),
         ("wire_bytes_measured", -7, "wire_bytes_measured is -7"),
         ("counters", '{"x": -1}', "counter x is -1"),
-        ("counters", "[]", "counters: [] is not valid"),
         ("params", "[1]", "params: [1] is not valid"),
-        ("operations", 0, "an iteration has 0 operations"),
         ("operations", 20, "an iteration has 20 operations"),
-        ("requested_timing", "aggregated", "the job has no case"),
     ],
 )
-def test_an_implausible_value_is_refused_even_if_the_digest_is_right(file, column, value, why):
+def test_an_implausible_value_is_refused(file, column, value, why):
     def change(opened):
         opened["attempt_1"][column][0] = value
 
@@ -83,14 +78,11 @@ def test_an_implausible_value_is_refused_even_if_the_digest_is_right(file, colum
 @pytest.mark.parametrize(
     ("attribute", "value", "why"),
     [
-        ("provenance_json", "[]", "provenance: [] is not valid"),
-        ("aggregators", 2, "2 of 2 ranks are aggregators"),
-        ("ranks", 3, "2 places of 3 ranks"),
-        ("number", 0, "number: 0 is not valid"),
-        ("nodes", 9, "2 ranks ran on 9 nodes"),
-        ("created", "soon", "created at 'soon'"),
+        ("provenance_json", "[]", "provenance: [] is not valid"), ("aggregators", 2, "2 of 2 ranks are aggregators"),
+        ("ranks", 3, "2 places of 3 ranks"), ("number", 0, "number: 0 is not valid"),
+        ("nodes", 9, "2 ranks ran on 9 nodes"), ("created", "soon", "created at 'soon'"),
     ],
-)
+)  # fmt: skip
 def test_an_implausible_attempt_is_refused(file, attribute, value, why):
     def change(opened):
         opened["attempt_1"].attrs[attribute] = value
@@ -98,26 +90,21 @@ def test_an_implausible_attempt_is_refused(file, attribute, value, why):
     assert why in error_after(file, change)
 
 
-def test_links_are_not_followed(file, tmp_path):
+def test_links_are_not_followed_and_a_pipe_is_refused(file, tmp_path):
     os.mkfifo(tmp_path / "pipe.h5")
-    links = {"soft": h5py.SoftLink("/attempt_1"), "external": h5py.ExternalLink(tmp_path / "pipe.h5", "/")}
-    for name, link in links.items():
-        place = shutil.copy(file, tmp_path / f"{name}.h5")
+    for link in (h5py.SoftLink("/attempt_1"), h5py.ExternalLink(tmp_path / "pipe.h5", "/")):
+        place = shutil.copy(file, tmp_path / "link.h5")
         assert "is a link to elsewhere" in error_after(
             place, lambda opened, link=link: opened.update({"attempt_9": link})
         )
+    with pytest.raises(BadInputError, match="not a regular file"):
+        hdf5.read_raw_file(tmp_path / "pipe.h5")
 
 
 def test_implausible_results_are_not_written(tmp_path):
     with pytest.raises(ImplausibleError, match="ok, and 7 elements are wrong"):
         hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(wrong=7)), tmp_path / "F.h5")
     assert [*tmp_path.iterdir()] == []
-
-
-def test_a_pipe_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "F.h5")
-    with pytest.raises(BadInputError, match="not a regular file"):
-        hdf5.read_raw_file(tmp_path / "F.h5")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.statistics import _interval_ranks, durations_max, make_row, median_interval, median_ratio, percentile
+from hpccoll.store.statistics import _interval_ranks, make_row, median_interval, median_ratio, percentile
 
 
 @pytest.mark.parametrize(
@@ -23,17 +23,13 @@ def test_the_interval_of_the_median_matches_published_tables(n, first, last):
     assert median_interval(np.arange(1, n + 1)) == ((n + 1) / 2, first, last)
 
 
-def test_the_interval_is_the_narrowest_with_95_per_cent_confidence():
+def test_the_interval_is_the_narrowest_with_95_per_cent_confidence_and_spans_all_of_fewer_than_six():
+    assert [_interval_ranks(n) for n in range(1, 6)] == [(0, n - 1) for n in range(1, 6)]
     for n in (*range(6, 200), 999, 1000, 5000):
         low, high = _interval_ranks(n)
         assert low + high == n - 1
         assert binom.cdf(high, n, 0.5) - binom.cdf(low, n, 0.5) >= 0.95
         assert binom.cdf(high - 1, n, 0.5) - binom.cdf(low + 1, n, 0.5) < 0.95
-
-
-@pytest.mark.parametrize("n", range(1, 6))
-def test_with_fewer_than_six_samples_the_interval_spans_all(n):
-    assert _interval_ranks(n) == (0, n - 1)
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1), st.floats(0.01, 100))
@@ -52,11 +48,6 @@ def test_inverting_ratios_inverts_their_median(ratios):
     assert median_ratio([4.0, 1.0]) == pytest.approx(2.0)
 
 
-def test_the_time_of_an_iteration_is_that_of_the_slowest_rank():
-    start, end = np.array([[0, 5], [10, 10]]), np.array([[7, 6], [11, 40]])
-    assert list(durations_max(start, end)) == [7, 30]
-
-
 def measured(start, end, *, one_clock=True, **attempt):
     times = CaseTimes.from_samples(np.array(start), np.array(end), one_clock=one_clock)
     outcome = replace(raw_examples.outcome(), times=times, bytes=1_000_000, cpu_s=np.array([1e-6, 3e-6]))
@@ -72,10 +63,10 @@ def test_a_row_has_the_bandwidths_of_nccl_tests():
     assert found.iterations == 5
 
 
-def test_the_rule_span_is_from_the_first_start_to_the_last_end():
-    job_attempt_outcome = measured([[0, 500]] * 5, [[1000, 2000]] * 5)
-    assert make_row(*job_attempt_outcome, "span").median_s == 2000e-9
-    assert make_row(*job_attempt_outcome, "max").median_s == 1500e-9
+def test_the_rule_span_is_from_the_first_start_to_the_last_end_on_a_common_clock():
+    starts, ends = [[0, 500]] * 5, [[1000, 2000]] * 5
+    found = [make_row(*measured(starts, ends), "span"), make_row(*measured(starts, ends, one_clock=False), "span")]
+    assert [(row.rule, row.median_s) for row in found] == [("span", 2000e-9), ("max", 1500e-9)]
 
 
 @pytest.mark.parametrize("rule", ["max", "span"])
@@ -117,11 +108,6 @@ def test_the_bus_bandwidth_factor_depends_on_the_collective():
         assert found.busbw_Bps == (factor and pytest.approx(factor * found.algbw_Bps))
 
 
-def test_without_a_common_clock_the_rule_is_max():
-    found = make_row(*measured([[0, 500]] * 5, [[1000, 2000]] * 5, one_clock=False), "span")
-    assert (found.rule, found.median_s) == ("max", 1500e-9)
-
-
 def test_bytes_per_node_are_means_over_nodes_of_workers_and_by_port():
     job, attempt, outcome = measured([[0, 0]] * 5, [[1000, 2000]] * 5)
     bytes_of = {"wire_sent": (10.0, 30.0, 500.0), "wire_received": (None, 1.0, 2.0)}
@@ -145,14 +131,12 @@ def test_the_device_time_is_that_of_the_slowest_gpu_and_none_without_events():
     assert make_row(job, attempt, outcome).device_s is None
 
 
-def test_absent_values_are_none():
-    found = make_row(raw_examples.job(raw_examples.skipped().case), raw_examples.attempt(), raw_examples.skipped())
+def test_what_was_skipped_has_no_numbers_and_a_floor_no_bandwidth():
+    skipped = raw_examples.skipped()
+    found = make_row(raw_examples.job(skipped.case), raw_examples.attempt(), skipped)
     for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
         assert getattr(found, name) is None
     assert (found.iterations, found.status, found.reason) == (0, "skipped", "too large")
-
-
-def test_a_floor_has_no_bandwidth():
     job, attempt, outcome = measured([[0, 0]] * 5, [[1000, 2000]] * 5)
-    found = make_row(job, attempt, replace(outcome, floor=True))
-    assert (found.algbw_Bps, found.busbw_Bps, found.floor) == (None, None, True)
+    floor = make_row(job, attempt, replace(outcome, floor=True))
+    assert (floor.algbw_Bps, floor.busbw_Bps, floor.floor) == (None, None, True)

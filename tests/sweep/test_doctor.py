@@ -207,22 +207,16 @@ def test_a_compiled_executor_that_ranks_would_refuse_is_wrong_and_a_missing_one_
     assert ("do: rebuild it" in examined.text) == bool(error)
 
 
-def test_ranks_that_write_at_the_same_time_are_counted_all_the_same(mpiexec):
-    child = mpiexec(4, "-c", mpi.HELLO)
-    assert child.stdout.count("ranks 4\n") == 4, child.stdout
-
-
 def test_the_shared_memory_of_killed_processes_is_counted(require):
     require(os.access(SHARED_MEMORY, os.W_OK), f"{SHARED_MEMORY} cannot be written")
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as root:
         directory = Path(root, "dev/shm")
         directory.mkdir(parents=True)
-        assert not mpi.abandoned_memory(MachineFacts(Path(root)))
         for number in range(3):
+            assert bool(mpi.abandoned_memory(MachineFacts(Path(root)))) == (number > 0)
             (directory / f"mpich_shm_{number}_0").write_bytes(bytes(1 << 20))
         found = mpi.abandoned_memory(MachineFacts(Path(root)))
         assert (found.kind, found.values, "3.0 MiB" in found.text) == ("abandoned_memory", {"files": 3}, True)
-        assert len([*directory.iterdir()]) == 3
 
 
 @pytest.mark.usefixtures("library", "programs")
@@ -260,31 +254,23 @@ def test_a_launcher_is_not_blamed_for_small_shared_memory(monkeypatch, code, fre
     assert not code or "Bus error (signal 7)" in found.text
 
 
-@pytest.mark.parametrize(("quota", "kind"), [({}, "machine"), ({"pod": 1e6}, "machine"),
-                                             ({"pod": 0.5, "slice": 4.0}, "machine_with_quota")])  # fmt: skip
+@pytest.mark.parametrize(("quota", "kind"), [({"pod": 1e6}, "machine"), ({"a": 0.5, "b": 4.0}, "machine_with_quota")])
 @pytest.mark.usefixtures("library")
 def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(monkeypatch, quota, kind):
     monkeypatch.setattr(cpu_and_memory, "cpu_quotas", lambda _: quota)
     found = findings()["machine"]
-    assert (found.kind, found.values.get("quota"), "docker --cpus" in found.remedy) == (
-        (kind, 0.5, True) if "slice" in quota else (kind, None, False)
-    )
+    assert (found.kind, found.values.get("quota")) == (kind, 0.5 if "a" in quota else None)
 
 
 def test_doctor_warns_of_what_else_uses_the_machine(library, monkeypatch):  # noqa: ARG001
-    def load(other_cores):
-        found = {"stolen": 0.0, "other_cores": other_cores, "busiest": [{"name": "make", "cores": other_cores}]}
-        sample = LoadSample(seconds=-99.0, load_average=3.0, total_ticks=1, stolen_ticks=0, processes={})
-        monkeypatch.setattr(machine, "read_load", lambda _: sample)
-        monkeypatch.setattr(cluster_checks, "read_load", lambda _: sample)
-        monkeypatch.setattr(cluster_checks, "load_between", lambda *_: found)
-        return findings()["load"]
-
-    idle, busy = load(0.01), load(1.5)
-    assert (idle.kind, idle.severity) == ("load", "info")
-    assert (busy.kind, busy.severity) == ("load_high", "warning")
-    assert "make 1.50" in busy.text
-    assert busy.remedy
+    sample = LoadSample(seconds=-99.0, load_average=3.0, total_ticks=1, stolen_ticks=0, processes={})
+    for module in (machine, cluster_checks):
+        monkeypatch.setattr(module, "read_load", lambda _: sample)
+    for cores, kind, severity in ((0.01, "load", "info"), (1.5, "load_high", "warning")):
+        load = {"stolen": 0.0, "other_cores": cores, "busiest": [{"name": "make", "cores": cores}]}
+        monkeypatch.setattr(cluster_checks, "load_between", lambda *_, load=load: load)
+        found = findings()["load"]
+        assert (found.kind, found.severity, "make 1.50" in found.text) == (kind, severity, cores > 1)
 
 
 def test_doctor_names_the_shared_memory_of_a_container_that_its_ranks_die_of(require, mpiexec):  # noqa: ARG001

@@ -16,6 +16,7 @@ import slurm_outputs
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.common.errors import BadInputError
+from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure
 from hpccoll.sweep import child_process
@@ -117,31 +118,23 @@ with open("{here}/left", "a") as file:
 os.kill(os.getpid(), 9)
 """
 
-TOLD = """
-import sys
-sys.path.append({tests!r})
-from pathlib import Path
-import raw_examples
-import slurm_outputs
-from hpccoll.cases.plan import Plan
-from hpccoll.store import hdf5
-from hpccoll.store.journal import Journal
-job = Plan.load(Path({here!r}) / "plan.json").jobs[0]
-journal = Journal(Path({here!r}) / "raw" / "F.h5", job)
-journal.begin(raw_examples.attempt(2))
-journal.end("stopped by SIGUSR1")
-hdf5.write_raw_file(journal.raw, Path({here!r}) / "raw" / "F.h5")
-journal.close(remove=False)
-"""
 
-
-def test_no_shape_is_launched_after_signalled_ranks(here):
+def test_no_shape_is_launched_after_signalled_ranks(here, monkeypatch):
+    out = here / "raw" / "F.h5"
     measured(here, CASES[0]).close(remove=False)
-    (here / "does.py").write_text(TOLD.format(tests=str(Path(raw_examples.__file__).parent), here=str(here)))
+
+    def signalled(launched, shape, *_):
+        assert (launched.job, shape) == (JOB, Shape(2, 2))
+        journal = Journal(out, JOB)
+        journal.begin(raw_examples.attempt(2))
+        journal.end("stopped by SIGUSR1")
+        hdf5.write_raw_file(journal.raw, out)
+        journal.close(remove=False)
+
+    monkeypatch.setattr(JobLaunch, "measure", signalled)
     assert not start(here)
-    assert calls(here) == ["-N 2 -n 2"]
-    assert not (here / "raw" / "F.h5").exists()  # its journal holds all of it: what the workflow finds is whole
-    assert journal_path(here / "raw" / "F.h5").exists()
+    assert not out.exists()  # its journal holds all of it: what the workflow finds is whole
+    assert journal_path(out).exists()
 
 
 def change(here, launcher=(), job=()):
@@ -230,43 +223,40 @@ def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
     assert child_process.run_child([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
 
 
-def test_modules_that_cannot_be_loaded_are_named_and_not_the_launcher(programs):
-    programs("srun", slurm_outputs.MPI_TYPES)
-    (programs.place / "bash").symlink_to("/bin/bash")
-    starter = JobLaunch(Launcher(command="srun -N {nodes}", slurm=True, setup=("module_ load openmpi",)), JOB, ("n1",))
-    with pytest.raises(BadInputError, match=r"modules: 'module_ load openmpi' .*code 127: .*module_: .*not found"):
-        starter.check_connection()
+SUPPORTS = r"launcher: 'ends' .* ended with .*; srun --mpi supports none, pmi2, pmix$"
 
 
-def test_two_ranks_that_do_not_connect_in_time_are_killed_and_reported(programs):
-    programs("srun", "MPI plugin types are...\n\tpmi2\n\tnone\n")
-    programs("waits", err="")
-    (programs.place / "waits").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
-    (programs.place / "bash").symlink_to("/bin/bash")
-    starter = JobLaunch(Launcher(command="waits -N {nodes}", slurm=True, start_timeout_s=0.3), JOB, ("n1", "n2"))
-    with pytest.raises(
-        BadInputError, match=r"launcher: 'waits' .* did not end within 0.3 s; the MPI library supports --mpi=pmi2$"
-    ):
-        starter.check_connection()
-
-
-@pytest.mark.parametrize("about", [{"program": "apptainer exec i.sif hpccoll"}, {"setup": ("true",)}, {}])
-def test_a_launch_that_fails_is_reported_whatever_its_mpi_library_says(programs, about, monkeypatch):
+@pytest.mark.parametrize(
+    ("about", "error"),
+    [
+        (
+            {"command": "srun", "setup": ("module_ load openmpi",)},
+            r"modules: 'module_ load openmpi' .*code 127: .*module_: .*not found",
+        ),
+        (
+            {"command": "waits -N {nodes}", "start_timeout_s": 0.3},
+            r"launcher: 'waits' .* did not end within 0.3 s; the MPI library supports --mpi=pmi2$",
+        ),
+        ({"command": "ends -N {nodes}", "program": "apptainer exec i.sif hpccoll"}, SUPPORTS),
+        ({"command": "ends -N {nodes}", "setup": ("true",)}, SUPPORTS), ({"command": "ends -N {nodes}"}, SUPPORTS),
+    ],
+    ids=["modules", "it hangs", "a container", "another library", "the library hangs, too"],
+)  # fmt: skip
+def test_ranks_that_do_not_connect_are_reported_with_what_the_library_supports(programs, about, error, monkeypatch):
     programs("srun", slurm_outputs.MPI_TYPES)
     programs("ends", code=7)
     programs("true")
+    programs("waits")
+    (programs.place / "waits").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     (programs.place / "bash").symlink_to("/bin/bash")
 
     def hangs(*_):
         raise subprocess.TimeoutExpired("python", 60)
 
-    if not about:  # the library of this Python is that of the ranks, and is asked
+    if len(about) == 1:  # the library of this Python is that of the ranks, and is asked
         monkeypatch.setattr("hpccoll.sweep.doctor.machine.MachineFacts.python", hangs)
-    starter = JobLaunch(Launcher(command="ends -N {nodes}", slurm=True, **about), JOB, ("n1", "n2"))
-    with pytest.raises(
-        BadInputError, match=r"launcher: 'ends' .* ended with .*; srun --mpi supports none, pmi2, pmix$"
-    ):
-        starter.check_connection()
+    with pytest.raises(BadInputError, match=error):
+        JobLaunch(Launcher(slurm=True, **about), JOB, ("n1", "n2")).check_connection()
 
 
 @pytest.mark.parametrize(("refused", "launched"), [(1, 2), (5, 3)])  # times

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
-from hpccoll.training.mesh import Mesh
 from hpccoll.training.models import model_of
 from hpccoll.training.models.transformers import gpt2, mixtral_8x7b
-from hpccoll.training.parallelism import SHARDINGS, Parallelism, part_of, step_programs
+from hpccoll.training.parallelism import SHARDINGS, Mesh, Parallelism, part_of
 from hpccoll.training.step_program import BACKWARD, FORWARD, STEP, Compute, Start, Wait
+from hpccoll.training.step_program_builder import step_programs
 
 SMALL = gpt2("small", blocks=6, hidden=64, vocabulary=128, sequence=32)
 

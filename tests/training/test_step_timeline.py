@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
-from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.parallelism import Mesh, Parallelism
 from hpccoll.training.step_program import BACKWARD, FORWARD, Compute, Start, StepOperation, StepProgram, Wait
+from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import step_timeline
 
 MODEL = ModelShape("any", (Module("m", (Tensor("w", 1),)),), "float32", "a sample", "a test")

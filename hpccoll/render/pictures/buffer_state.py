@@ -69,16 +69,9 @@ def spans(numbers: Iterable[int], separator: str = ", ") -> str:
 
 
 def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) -> BufferState:
-    """Return the state of the buffers in a slice of ``call``.
+    """Return the state of the buffers in a slice of ``call``; BadInputError if there is no such ``unit`` to follow.
 
-    Args:
-        call: the call of the collective.
-        trace: the trace of the slice.
-        unit: the unit to follow; by default unit 0 of a reduction, and of blocks all, or unit 0 if several origins
-            have several units.
-
-    Raises:
-        BadInputError: if there is no such unit.
+    By default it is unit 0 of a reduction, and of blocks all, or unit 0 if several origins have several units.
     """
     layout, units, reduces = trace.schedule.layout, trace.schedule.units, call.collective.reduces
     if unit is not None and not 0 <= unit < units:

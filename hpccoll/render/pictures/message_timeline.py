@@ -144,15 +144,9 @@ def arrows(trace: Trace, number: int, grid: Grid, style: Style) -> Iterator[Arro
 
 
 def _staggered(rounds: Iterable[Sequence[Message]], end: str, grid: Grid) -> dict[Message, float]:
-    """Return the distance of each message from the first of its fan, in pixels.
+    """Return the distance in pixels of each message from the first of its fan, which meets at an ``end`` in a round.
 
-    A fan are the messages that a rank sends or receives in one round: those to distant ranks depart first and land
-    last, so that the arrows of a fan do not cross.
-
-    Args:
-        rounds: the messages that depart, or land, in each round.
-        end: the end at which a fan meets: ``source`` or ``target``.
-        grid: the grid.
+    Messages to distant ranks depart first and land last, so that the arrows of a fan do not cross.
     """
     distances: dict[Message, float] = {}
     for messages in rounds:
@@ -241,11 +235,7 @@ def labels(arrows: Sequence[Arrow], grid: Grid) -> list[SvgShape]:
 def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], grid: Grid) -> Text | None:
     """Return the label where it hides least of other arrows and of the ranks' lines, None if it overlaps another.
 
-    Args:
-        arrow: the arrow.
-        others: points along other arrows, [arrow, point, (x, y)].
-        placed: the labels so far.
-        grid: the grid.
+    The ``others`` are points along other arrows, [arrow, point, (x, y)].
     """
     heights = [point.y for piece in arrow.pieces for point in (piece.start, piece.end)]
     near = [bounds_of([text]) for text in placed if min(heights) - 20 < text.at.y < max(heights) + 20]

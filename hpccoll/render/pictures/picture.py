@@ -7,26 +7,14 @@ from textwrap import wrap
 
 from hpccoll.common.errors import BadInputError, writing
 from hpccoll.render.colours import FAINT, INK, MUTED, PAPER
+from hpccoll.render.pictures import svg
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.communication_diagram import message_graphs
 from hpccoll.render.pictures.message_timeline import Grid, rank_heads, spacetime
 from hpccoll.render.pictures.schedule_text import cost_text, layout_text
 from hpccoll.render.pictures.schedule_view import ScheduleView
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
-from hpccoll.render.pictures.svg import (
-    CHARACTER,
-    Bounds,
-    Box,
-    LineStyle,
-    Point,
-    SvgShape,
-    Text,
-    bounds_of,
-    place_side_by_side,
-    stacked,
-    straight,
-    svg_document,
-)
+from hpccoll.render.pictures.svg import Bounds, Box, LineStyle, Point, SvgShape, Text, bounds_of, straight
 from hpccoll.schedule.walk import Trace, trace_schedule
 from hpccoll.store.durable_files import replacing_file
 
@@ -34,18 +22,14 @@ ENDINGS = (".svg", ".png")
 
 
 def picture(view: ScheduleView, unit: int | None = None) -> str:
-    """Return the picture of ``view`` as the text of an SVG file; the cells follow ``unit`` [chosen].
-
-    Raises:
-        BadInputError: if there is no such unit.
-    """
+    """Return the picture of ``view`` as an SVG file; the cells follow ``unit`` [chosen], BadInputError without it."""
     traces = [trace_schedule(schedule) for schedule in view.slices]
     style, grid = Style.of(traces), Grid.of(traces)
     state = buffer_state(view.call, traces[0], unit)
     first = "slice 1: " if len(traces) > 1 else ""
     time = spacetime(traces, grid, style)
-    graph = stacked([*message_graphs(traces, style, view.root), *_legend(traces, style)], top=bounds_of(time).top)
-    drawn = place_side_by_side(
+    graph = svg.stacked([*message_graphs(traces, style, view.root), *_legend(traces, style)], top=bounds_of(time).top)
+    drawn = svg.place_side_by_side(
         [
             ("who talks to whom", graph),
             ("what happens in each round", time),
@@ -54,15 +38,15 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
     )
     title, cost = f"{view.title}, {layout_text(view.layout)}", f"Cost: {cost_text(view)}."
     heading = _heading(title, [view.sentence, cost], bounds_of(drawn))
-    return svg_document([*heading, *drawn], title, f"{view.sentence} {cost}".strip())
+    return svg.svg_document([*heading, *drawn], title, f"{view.sentence} {cost}".strip())
 
 
 def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgShape]:
     """Yield the title and the lines under it, above the panels and, if possible, no wider than they are."""
     size, small = 18.0, 12.5
     width = max(420.0, below.right - below.left)
-    titles = wrap(title, int(width / size / CHARACTER))
-    paragraphs = [paragraph for line in lines for paragraph in wrap(line, int(width / small / CHARACTER))]
+    titles = wrap(title, int(width / size / svg.CHARACTER))
+    paragraphs = [paragraph for line in lines for paragraph in wrap(line, int(width / small / svg.CHARACTER))]
     y = below.top - 22 - 18 * len(paragraphs) - 26 * len(titles)
     for line in titles:
         y += 26
@@ -93,11 +77,7 @@ def _legend(traces: Sequence[Trace], style: Style) -> list[list[SvgShape]]:
 
 
 def draw(view: ScheduleView, path: Path, unit: int | None = None) -> None:
-    """Draw ``view`` into a file, as SVG or PNG by its ending; the cells follow ``unit`` [chosen].
-
-    Raises:
-        BadInputError: if the ending is another one, the file cannot be written, or there is no such unit.
-    """
+    """Draw ``view`` into a file, as SVG or PNG by its ending; BadInputError for another one, or a file that fails."""
     if path.suffix not in ENDINGS:
         raise BadInputError("--out", str(path), f"a file that ends in {' or '.join(ENDINGS)}")
     content = picture(view, unit).encode()
@@ -114,7 +94,6 @@ _SIZE = 10.5
 
 
 def _cell_width(grid: Grid) -> int:
-    """Return the most characters of a cell."""
     return 8 if grid.layout.ranks <= 9 else 6
 
 
@@ -123,7 +102,7 @@ def cells(state: BufferState, time: Grid) -> list[SvgShape]:
     texts = [[state.cell_text(symbols, _cell_width(time)) for symbols in row] for row in state.rows]
     across = max(8.0, time.across * 0.8)
     if time.layout.ranks <= 18:
-        across = max(30.0, max(len(text) for row in texts for text in row) * CHARACTER * _SIZE + 14)
+        across = max(30.0, max(len(text) for row in texts for text in row) * svg.CHARACTER * _SIZE + 14)
     grid = replace(time, across=across)
     half, tall = across / 2 - 1.5, min(14.0, 0.29 * grid.down)
     shapes = rank_heads(grid)

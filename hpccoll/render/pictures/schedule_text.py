@@ -28,11 +28,7 @@ _JOINS = {"send": "to", "fold": "of", "receive": "from"}
 
 
 def describe(view: ScheduleView, unit: int | None = None) -> str:
-    """Return ``view`` as text, lines without a newline at the end; tables follow ``unit`` [chosen].
-
-    Raises:
-        BadInputError: if there is no such unit, or the schedule is invalid or does not do what its collective requires.
-    """
+    """Return ``view`` as text; tables follow ``unit`` [chosen]; BadInputError without it, or for a wrong schedule."""
     view.check()
     return "\n".join([*_heading(view), *round_and_buffer_lines(view, unit)])
 

@@ -8,18 +8,8 @@ from itertools import count
 from hpccoll.cases.requested_schedule import requested_layout, requested_schedule
 from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
 from hpccoll.common.units import parse_parameter
-from hpccoll.schedule import (
-    Algorithm,
-    Collective,
-    CollectiveCall,
-    Cost,
-    Layout,
-    Schedule,
-    ScheduleError,
-    out_of_place,
-    prove,
-)
-from hpccoll.schedule.prove import UnmetPostconditionError
+from hpccoll.schedule import Algorithm, Collective, CollectiveCall, Cost, Layout, Schedule, ScheduleError, out_of_place
+from hpccoll.schedule.prove import UnmetPostconditionError, prove
 
 MAX_WORKERS = 128
 """The most workers to draw: lines, arrows and cells grow with the square of the workers."""
@@ -103,21 +93,10 @@ def _failing_step(schedule: Schedule) -> str | None:
 
 
 def view_of(
-    algorithm: str,
-    collective_name: str | None,
-    workers: int,
-    *,
-    ranks_per_node: int | None = None,
-    racks: int = 1,
-    aggregators: int = 0,
-    root: int | None = None,
-    parameters: Sequence[str] = (),
-) -> ScheduleView:
-    """Return the view that the arguments of ``hpccoll show`` describe.
-
-    Raises:
-        BadInputError: if an argument is invalid.
-    """
+    algorithm: str, collective_name: str | None, workers: int, *, ranks_per_node: int | None = None, racks: int = 1,
+    aggregators: int = 0, root: int | None = None, parameters: Sequence[str] = (),
+) -> ScheduleView:  # fmt: skip
+    """Return the view that the arguments of ``hpccoll show`` describe; BadInputError if one is invalid."""
     layout = requested_layout(workers, ranks_per_node, racks, aggregators, MAX_WORKERS)
     values = dict(map(parse_parameter, parameters))
     call, registered, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=values)

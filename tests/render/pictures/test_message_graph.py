@@ -81,14 +81,6 @@ def test_two_trees_are_drawn_apart_and_two_rings_together(name, ranks, panels):
     assert len(message_graphs(traces, Style.of(traces), None)) == panels
 
 
-def test_nodes_and_racks_have_boxes_round_their_ranks():
-    assert [(frame.label, frame.ranks, frame.depth) for frame in positions(view("racks", 8)).frames] == [
-        *((f"node {node}", (2 * node, 2 * node + 1), 1) for node in range(4)),
-        ("rack 0", (0, 1, 2, 3), 2),
-        ("rack 1", (4, 5, 6, 7), 2),
-    ]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_all_ranks_have_a_place_of_their_own(name):
     for one in (each for ranks in (1, 2, 5, 8, 16, 25, 33) for each in views(name, ranks)):

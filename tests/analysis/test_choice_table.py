@@ -1,7 +1,6 @@
 """From an auto case to a concrete one, by a table."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from catalogue_cases import case
@@ -9,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from synthetic_timings import KIB, MIB, linear_curve, measured_table
 
-from hpccoll.analysis.choice_table import load_table
-from hpccoll.analysis.resolve_auto import check_table_given, resolve_auto
+from hpccoll.analysis.choice_table import check_table_given, load_table, resolve_auto
 from hpccoll.analysis.setting import Setting
 from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.skip_reason import unmet_needs
@@ -75,14 +73,6 @@ def test_a_missing_setting_is_refused_with_those_of_the_table(requested, layout,
         resolve_auto(requested, layout, MADE, variant)
     assert text in str(refused.value).partition(": the table has")[0]
     assert str(refused.value).startswith("auto: no choice for ")
-
-
-def test_settings_of_the_same_call_are_named_first():
-    both = replace(MADE, entries=(*MADE.entries, *measured_table({"ring": {8: 1.0}}, in_place=True).entries))
-    with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$"):
-        resolve_auto(auto(), Layout.of(4, 1), both)
-    with pytest.raises(BadInputError, match=r"2 ranks on 2 nodes; all_reduce in place, 2 ranks on 2 nodes$"):
-        resolve_auto(case("broadcast", "auto"), TWO_NODES, both)
 
 
 def test_types_with_the_same_arithmetic_share_a_setting():

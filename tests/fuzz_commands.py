@@ -1,0 +1,299 @@
+"""Bad inputs to every command, and extreme numbers behind every option: ``python tests/fuzz.py commands``.
+
+A bad input must exit with 2, print one line per mistake and leave no file. An extreme option may also do well. Each
+command runs in a child of this process, with limits of time and memory.
+"""
+
+import json
+import os
+import random
+import socket
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+import bad_inputs
+import typer
+import yaml
+from bad_inputs import ESCAPE, LEAST, NO_FILES
+from cli_runner import CommandResult, invoke
+from fuzz import in_child
+from planning_inputs import last_of_each_key
+from shipped_sweeps import sweep_files
+from synthetic_timings import measured_table
+from written_runs import write_run
+
+from hpccoll.cases.case import Case, Job
+from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.cli.main import app
+from hpccoll.sweep.paths import site_files, workflow_directory
+from hpccoll.sweep.site_file import Site
+from hpccoll.sweep.sweep_file import Sweep
+
+DIRECTORY = tempfile.TemporaryDirectory(prefix="fuzz-")  # removed at the end of this process
+RESULTS = str(write_run(Path(DIRECTORY.name) / "results.h5"))
+MEMORY_BYTES = 6 << 30
+MAX_LINE_CHARACTERS = 6000
+
+
+@dataclass(frozen=True)
+class Input:
+    """A command line and the files in its directory."""
+
+    arguments: tuple[str, ...]
+    files: dict[str, bytes] = field(default_factory=dict)
+    may_be_valid: bool = False
+
+    def write_files(self) -> None:
+        """Write the files into the working directory, and also links, a directory, a pipe and a socket."""
+        for name, content in self.files.items():
+            Path(name).write_bytes(content)
+        Path("zero").symlink_to("/dev/zero")
+        Path("loop").symlink_to("loop")
+        Path("directory").mkdir()
+        Path("file").write_bytes(b"")
+        Path("bytes").write_bytes(bytes(range(256)) * 300)
+        os.mkfifo("fifo")
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind("socket")
+
+
+def made(*words: str, **files: str | bytes) -> Input:
+    """Return an input; the keyword ``a_yaml`` names the file a.yaml."""
+    contents = {name.replace("_", "."): text for name, text in files.items()}
+    return Input(words, {name: text if isinstance(text, bytes) else text.encode() for name, text in contents.items()})
+
+
+def _yaml(keys: dict[str, object], **raw: str) -> str:
+    """Return keys with their values as YAML, and some with a text as it stands."""
+    return "".join(f"{key}: {raw.get(key) or json.dumps(value)}\n" for key, value in {**keys, **raw}.items())
+
+
+@cache
+def _shipped(paths: tuple[Path, ...]) -> list[dict[str, object]]:
+    return [yaml.safe_load(path.read_text()) for path in paths]
+
+
+def bad_sweep(draw: random.Random) -> str:
+    """Return a sweep file with a mistake."""
+    key, values = draw.choice([*Sweep.model_fields]), bad_inputs.VALUES
+    if key in ("seed", "rounds", "aggregators", "roots"):
+        values += bad_inputs.NO_NUMBERS
+    elif key in ("collectives", "algorithms", "devices", "transports", "dtypes", "ops", "mapping"):
+        values += bad_inputs.NO_WORDS
+    lines = [last_of_each_key(LEAST + draw.choice(bad_inputs.SWEEPS) + "\n") for _ in range(3)]
+    changed = [_yaml(draw.choice(_shipped(sweep_files(workflow_directory()))), **{key: draw.choice(values)})] * 4
+    return draw.choice([draw.choice(bad_inputs.FILES), *lines, *changed])
+
+
+def bad_site(draw: random.Random) -> str:
+    """Return a site file with a mistake."""
+    good, key = draw.choice(_shipped(tuple(site_files()))), draw.choice([*Site.model_fields])
+    is_number = key in ("minutes", "memory_mb", "cpus_per_task", "signal_s", "start_s")
+    values = bad_inputs.VALUES + bad_inputs.NO_NUMBERS * is_number
+    lines = last_of_each_key(_yaml(good) + draw.choice(bad_inputs.SITES) + "\n")
+    return draw.choice([draw.choice(bad_inputs.FILES), lines, *[_yaml(good, **{key: draw.choice(values)})] * 3])
+
+
+def bad_json(draw: random.Random, good: object) -> str:
+    """Return JSON of which one value is none that a program of ours would write."""
+    if draw.randrange(4) == 0:
+        return draw.choice([*bad_inputs.FILES, "{}", "[]", '"x"', json.dumps(good)[:-9]])
+    mark = "a value that is to be replaced"
+    inside = text = json.loads(json.dumps(good))
+    while True:
+        key = draw.choice([*inside] if isinstance(inside, dict) else range(len(inside)))
+        deeper = inside[key]
+        if not (isinstance(deeper, dict | list) and deeper and draw.randrange(6)):
+            inside[key] = mark
+            return json.dumps(text).replace(json.dumps(mark), draw.choice(bad_inputs.JSON))
+        inside = deeper
+
+
+JOB = Job(
+    name="mpi.p2", ranks=2, environment={"A": "b"}, communicator={"max_ctas": 4}, variant="a",
+    cases=(Case(collective="all_reduce", algorithm="ring", bytes=8, params={"channels": 2}),),
+)  # fmt: skip
+PLAN = Plan(
+    name="a", profile="local", jobs=(JOB,), skips=(), launcher=Launcher(command="mpiexec -n {ranks}"), resources={},
+    estimated_s=1.0,
+)  # fmt: skip
+
+
+def bad_job(draw: random.Random) -> str:
+    return bad_json(draw, json.loads(JOB.to_json()))
+
+
+def bad_plan(draw: random.Random) -> str:
+    """Return a plan of which one job is bad."""
+    return json.dumps({**json.loads(PLAN.to_json()), "jobs": "@"}).replace('"@"', f"[{JOB.to_json()}, {bad_job(draw)}]")
+
+
+@cache
+def _table() -> dict[str, object]:
+    """Return a table, less what is for people and no command looks at."""
+    table = measured_table({"ring": {8: 1e-6, 1024: 3e-6}}).to_json()
+    of_a_run = {"run_id", "machine", "mpi"}
+    return {**table, "runs": [{name: run[name] for name in of_a_run & run.keys()} for run in table["runs"]]}
+
+
+def planned(draw: random.Random) -> Input:
+    """Return a bad sweep, site or option of ``plan`` or ``sweep``."""
+    command, of_table = draw.choice(["plan", "plan", "sweep"]), "algorithms: auto\ntable: t.json"
+    return draw.choice([
+        *[made(command, "a.yaml", a_yaml=bad_sweep(draw))] * 7,
+        *[made("plan", "a.yaml", "--site=b.yaml", a_yaml=LEAST, b_yaml=bad_site(draw))] * 4,
+        made(command, draw.choice(NO_FILES)),
+        made("plan", "a.yaml", f"--site={draw.choice(NO_FILES)}", a_yaml=LEAST),
+        made("plan", "a.yaml", a_yaml=last_of_each_key(LEAST + of_table), t_json=bad_json(draw, _table())),
+        made(command, "a.yaml", draw.choice(bad_inputs.PLANNING), a_yaml=LEAST),
+        made(command, "a.yaml", a_yaml=draw.randbytes(200) + b"\xff"),
+    ])  # fmt: skip
+
+
+def run(draw: random.Random) -> Input:
+    """Return a bad option or job of ``run``."""
+    numbers = ("-b", "-e", "-f", "-n", "-w", "--seconds", "--timeout", "--rounds", "--seed", "--aggregators")
+    number = tuple(n for n in bad_inputs.NUMBERS if n not in ("1.5", "1e14", "1e20"))  # some may be fractions
+    words = ("-c", "-t", "-d", "-o", "--device", "--variant", "--mapping", "--network", "--shape", "-a")
+    no_words = ("rign", ESCAPE, "x" * bad_inputs.DEEP, "-", "9", bad_inputs.ALMOST)
+    params = ("channels=0", "channels=99999999", "segment=99T", "chanels=1", "=", "channels=" + "9" * 5000)
+    return draw.choice([
+        made("run", draw.choice(numbers), draw.choice(number)),
+        made("run", draw.choice(["-n", "-w"]), draw.choice(bad_inputs.NUMBERS)),
+        made("run", draw.choice(words), draw.choice(no_words)),
+        made("run", "-a", "ring", "--param", draw.choice(params)),
+        made("run", draw.choice(["--frob", "--iteratons=3", "x", "-z", "--out", "--job", "-\x07"])),
+        *[made("run", "--job", "j.json", j_json=bad_job(draw))] * 3,
+        made("run", draw.choice(["--job", "--table", "--evidence"]), draw.choice(NO_FILES)),
+        made("run", "-n", "1", "-e", "8", "--out", draw.choice(["x" * 5000, "x" * 250, "/proc/a/b", "loop/x"])),
+    ])  # fmt: skip
+
+
+def read(draw: random.Random) -> Input:
+    """Return a bad path or option of a command that reads results."""
+    command = draw.choice(["report", "export", "validate", "status", "tune", "model"])
+    more = {"tune": ("--out=t.json",)}.get(command, ())
+    return draw.choice([
+        made(command, draw.choice(NO_FILES), *more),
+        made(command, RESULTS, draw.choice(["--frob", "--\x1b[31m", "--" + "x" * bad_inputs.DEEP])),
+        made(command),
+        made(command, ".", *more, plan_json=bad_plan(draw)),
+        made("export", RESULTS, f"--format={draw.choice(('xml', '', 'x' * 10_000, ESCAPE))}"),
+        made("export", RESULTS, f"--timing={draw.choice(['min', '', 'x' * bad_inputs.DEEP])}"),
+        made("tune", RESULTS, "--judge=t.json", t_json=bad_json(draw, _table())),
+        made("tune", RESULTS, f"--judge={draw.choice(NO_FILES)}"),
+        made("tune", RESULTS, *draw.choice([(), ("--out=a", "--judge=b")])),
+        made("report", RESULTS, f"--out={draw.choice(['x' * 5000, '/proc/a', 'file/x', 'loop'])}"),
+        made("launch", "p.json", "mpi.p2", "--out=x.h5", p_json=bad_plan(draw)),
+        made("launch", draw.choice(NO_FILES), "mpi.p2", "--out=x.h5"),
+        made("launch", "p.json", draw.choice(["nope", "../x", "x" * 5000]), "--out=x.h5", p_json=PLAN.to_json()),
+    ])  # fmt: skip
+
+
+def shown(draw: random.Random) -> Input:
+    """Return a bad argument of ``show``, ``list``, ``evidence`` or ``doctor``."""
+    ring, params = ("show", "ring", "-p", "4"), ("channels=4", "=", "x=" + "9" * 5000)
+    outs = ("x.exe", "x", "x" * 5000 + ".svg", "/proc/a/b.svg", "file/x.svg", "loop/x.png")
+    number = draw.choice(["--racks", "--aggregators", "--unit", "-r"])
+    return draw.choice([
+        made("show", "ring", "-p", draw.choice([*bad_inputs.NUMBERS, "0", "129"])),
+        made(*ring, number, draw.choice([*bad_inputs.NUMBERS, "99999999"])),
+        made("show", draw.choice(["rign", "native", "", "\x1b", "x" * bad_inputs.DEEP]), "-p", "4"),
+        made(*ring, "--param", draw.choice(params)),
+        made(*ring, "--out", draw.choice(outs)),
+        made(draw.choice(["list", "doctor"]), draw.choice(["--frob", "x", "--jsno", "\x1b"])),
+        made("evidence", draw.choice([*NO_FILES, "a.log"]), a_log=draw.randbytes(9999)),
+        made("evidence", "a.log", "--network=ib", a_log="x"),
+        made(draw.choice(["sweeep", "", "--frob", "\x1b[31m", "x" * bad_inputs.DEEP, "\udcff"])),
+    ])  # fmt: skip
+
+
+OSU = str(next((Path(__file__).parent / "inputs").glob("osu-barrier-full.txt"), ""))
+COMMANDS = {
+    "plan": ["plan", "a.yaml"],
+    "report": ["report", RESULTS, "--out=page"],
+    "export": ["export", RESULTS],
+    "tune": ["tune", RESULTS, "--out=t.json"],
+    "model": ["model", RESULTS],
+    "compare": ["compare", RESULTS, RESULTS],
+    "predict": ["predict", "--cluster=8xh100-400g", "--nodes=2", "-b8"],
+    "predict step": ["predict", "step", "--model=gpt2", "--cluster=8xh100-400g", "--nodes=2", "--compute=27ms"],
+    "predict step (closed form)": ["predict", "step", "--params=1e9", "--rate=400gbit", "--compute=27ms"],
+    "show": ["show", "ring", "-p", "4"],
+    "export-schedule": ["export-schedule", "ring", "-p", "4", "-b", "1K"],
+    "import": ["import", OSU, "--out=F.h5"],
+}
+"""Commands that do well; ``extreme`` adds an option."""
+
+
+def options(command: str) -> list[str]:
+    """Return the options of a command that take a number or a word."""
+    found = typer.main.get_command(app)
+    for name in command.partition(" (")[0].split():
+        found = found.commands[name]
+    return [each.opts[0] for each in found.params if each.param_type_name == "option" and not each.is_flag]
+
+
+def extreme(draw: random.Random) -> Input:
+    """Return a command with an extreme number behind an option."""
+    command = draw.choice([*COMMANDS])
+    option, number = draw.choice(options(command)), draw.choice(bad_inputs.EXTREMES)
+    value = f"{draw.choice(bad_inputs.PARAMETERS)}={number}" if option == "--param" else number
+    word = f"{option}{'=' * option.startswith('--')}{value}"
+    return Input((*COMMANDS[command], word), {"a.yaml": LEAST.encode()}, may_be_valid=True)
+
+
+Family = Callable[[random.Random], Input]
+FAMILIES: tuple[Family, ...] = (planned, planned, run, read, shown, extreme, extreme)
+
+
+def inputs(seed: int, families: tuple[Family, ...] = FAMILIES) -> Iterator[Input]:
+    """Yield inputs without end; a seed always gives the same ones."""
+    draw = random.Random(seed)  # noqa: S311  no secret
+    while True:
+        yield draw.choice(families)(draw)
+
+
+def fault(of: Input, result: CommandResult) -> str:
+    """Return the defect in the response of a command to an input; empty if there is none."""
+    lines = result.err.splitlines()
+    if result.code not in ((0, 2, 3) if of.may_be_valid else (2,)):
+        return f"it ended with {result.code}: {result.err[-300:]}"
+    if "Traceback" in result.err or "nan" in result.out.split():
+        return "it printed a traceback, or nan"
+    if result.code == 2 and (result.out or not lines or any(not line.startswith("hpccoll: ") for line in lines)):
+        return f"it did not say one line for each mistake: {result.out[:300]}{result.err[-300:]}"
+    bad = [line for line in lines if not line.isprintable() or len(line) > MAX_LINE_CHARACTERS]
+    return f"it printed control characters or a long line: {bad[0][:300]!r}" if bad else ""
+
+
+def run_in_child(of: Input) -> str:
+    """Run a command in a child of this process, and return its defect; empty without one."""
+
+    def judge() -> str:
+        with tempfile.TemporaryDirectory(prefix="f") as directory:
+            os.chdir(directory)
+            of.write_files()
+            before = {*Path().rglob("*")}
+            try:
+                found = fault(of, invoke(*of.arguments))
+            except BaseException:  # noqa: BLE001  any exception is a defect
+                return traceback.format_exc()[-800:]
+            left = () if of.may_be_valid else {*Path().rglob("*")} - before
+            return found or (f"it left {sorted(map(str, left))[:5]}" if left else "")
+
+    return in_child(judge, MEMORY_BYTES)[0]
+
+
+def trials(seed: int, number: int, _directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
+    """Yield inputs of all families or of one, the defect in the response to each, and whether there is one."""
+    families = tuple(family for family in FAMILIES if only in (None, family.__name__))
+    for each in islice(inputs(seed, families), number):
+        defect = run_in_child(each)
+        files = {name: content[:300] for name, content in each.files.items()}
+        yield f"{[word[:80] for word in each.arguments]} {files}", defect or "ended as they should", bool(defect)
