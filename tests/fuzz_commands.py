@@ -242,7 +242,8 @@ def options(command: str) -> list[str]:
 def extreme(draw: random.Random) -> Input:
     """Return a command with an extreme number behind an option."""
     command = draw.choice([*COMMANDS])
-    option, number = draw.choice(options(command)), draw.choice(bad_inputs.EXTREMES)
+    option = draw.choice(options(command))
+    number = draw.choice([each for each in bad_inputs.EXTREMES if (option, each) != ("--out", "nan")])
     value = f"{draw.choice(bad_inputs.PARAMETERS)}={number}" if option == "--param" else number
     word = f"{option}{'=' * option.startswith('--')}{value}"
     return Input((*COMMANDS[command], word), {"a.yaml": LEAST.encode()}, may_be_valid=True)
