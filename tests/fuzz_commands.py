@@ -75,7 +75,7 @@ def _shipped(paths: tuple[Path, ...]) -> list[dict[str, object]]:
 def bad_sweep(draw: random.Random) -> str:
     """Return a sweep file with a mistake."""
     key, values = draw.choice([*Sweep.model_fields]), bad_inputs.VALUES
-    if key in ("seed", "rounds", "aggregators", "roots"):
+    if key in ("rounds", "aggregators", "roots"):
         values += bad_inputs.NO_NUMBERS
     elif key in ("collectives", "algorithms", "devices", "transports", "dtypes", "ops", "mapping"):
         values += bad_inputs.NO_WORDS
@@ -87,7 +87,7 @@ def bad_sweep(draw: random.Random) -> str:
 def bad_site(draw: random.Random) -> str:
     """Return a site file with a mistake."""
     good, key = draw.choice(_shipped(tuple(site_files()))), draw.choice([*Site.model_fields])
-    is_number = key in ("minutes", "memory_mb", "cpus_per_task", "signal_s", "start_s")
+    is_number = key in ("minutes", "cpus_per_task", "signal_s", "start_s")
     values = bad_inputs.VALUES + bad_inputs.NO_NUMBERS * is_number
     lines = last_of_each_key(_yaml(good) + draw.choice(bad_inputs.SITES) + "\n")
     return draw.choice([draw.choice(bad_inputs.FILES), lines, *[_yaml(good, **{key: draw.choice(values)})] * 3])
