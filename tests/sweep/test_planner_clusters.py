@@ -1,7 +1,6 @@
 """Plans for clusters: allocations, aggregators, sites, on paper and where Slurm is asked."""
 
 import re
-import shlex
 
 import pytest
 from cli_runner import invoke
@@ -9,12 +8,9 @@ from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin, last_of_each
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Plan
-from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.launch import launch
-from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import make_plan, write_plan
-from hpccoll.sweep.sweep_file import load_sweep
 
 BESIDE = "launcher: srun\naggregators: {partition: all}\n"
 
@@ -123,24 +119,6 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     assert plan.launcher.command.startswith("srun -N")
     assert not plan.skips
     assert invoke("plan", tmp_path / "some.yaml", "--site", "x").is_bad_input("--site", "'x'", "a file, or one of")
-
-
-@pytest.mark.parametrize("name", ["gpu-nccl", "sharp-mpi"])
-def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_show(programs, name):
-    result = invoke("plan", workflow_directory() / "config" / f"{name}.yaml")
-    assert (result.code, result.err, programs.calls()) == (0, "", [])
-    jobs = [part for part in result.out.split("\n\n") if " cases on " in part]
-    launches = re.findall(r"^  (\w+): srun .* run --shape (\w+) ", result.out, re.MULTILINE)
-    sweep = load_sweep(workflow_directory() / "config" / f"{name}.yaml")
-    assert len(jobs) == len(sweep.variants) > 2
-    assert {line for shape in launches for line in shape} >= set(re.findall(r"\d+x\d+", " ".join(jobs)))
-    for variant, words in zip(sweep.variants, jobs, strict=True):
-        (variables,) = re.findall(r"environment: (.*)", words)
-        of_shell = dict(word.split("=", 1) for word in shlex.split(variables) if "=" in word)
-        assert of_shell == sweep.environments[variant]
-        assert variant not in named_variants() or named_variants()[variant].evidence_text in words
-        control = named_variants()[variant].control if variant in named_variants() else None
-        assert control is None or control in sweep.variants, "what is claimed is compared with its control"
 
 
 def _written(text, place):
