@@ -178,9 +178,6 @@ def test_what_is_written_is_read_again_with_plain_numbers_where_there_is_no_inte
     assert written["tiers"]["node"][0]["latency_s"] == {"value": 3e-6, "low": 2e-6, "high": 5e-6, "source": "guessed"}
 
 
-# ---- described clusters ---------------------------------------------------------------------------------------------
-
-
 def seconds(cluster, layout, algorithm, bound="value"):
     """Simulate an all-reduce of 16 MiB."""
     family = COLLECTIVES["all_reduce"]

@@ -17,9 +17,6 @@ def race(*names, **changes):
     return validate([changes.get(one.name, lambda one: one)(one) for one in rivals], NO_FOLDS)
 
 
-# ---- predictions ----------------------------------------------------------------------------------------------------
-
-
 def test_what_takes_what_the_machine_says_is_as_long_as_predicted_and_held_out_unless_it_was_fitted_to():
     trees, ring = observed("all_reduce", "double_binary_tree", channels=8, window=4), observed("all_reduce", "ring")
     validated = validate([*trees, *ring], MACHINE, fitted=ring)
@@ -44,9 +41,6 @@ def test_without_a_prediction_it_says_why(one, words):
     (validated,) = validate([one], MACHINE)
     assert (validated.seconds, validated.ratio) == (None, None)
     assert words in validated.reason
-
-
-# ---- errors and regret ----------------------------------------------------------------------------------------------
 
 
 UNPREDICTED = Validated(observation("all_reduce", "native", 1024, 0.1), None, "unknown")
@@ -94,9 +88,6 @@ def test_without_a_choice_there_is_no_regret():
     placement = of_choice(1024, ring=(1.0, 2.0))[0]
     for other in (star[0], placement, other_work, UNPREDICTED):
         assert Regret.of([*ring, other]) is None
-
-
-# ---- crossings ------------------------------------------------------------------------------------------------------
 
 
 def test_on_six_ranks_a_ring_overtakes_rabenseifner_where_its_rounds_are_worth_the_bytes():

@@ -31,8 +31,6 @@ def operations(timeline, stage=0):
     return [span for span in timeline.spans[stage] if span.operation]
 
 
-# ---- buckets on one stream -----------------------------------------------------------------------------------------
-
 seconds = st.floats(0, 10, allow_nan=False)
 steps = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=12)
 """The seconds of a part of the backward pass, and of the collective of the bucket that it completes."""
@@ -88,9 +86,6 @@ def test_a_wait_exposes_what_is_left():
     assert timeline.share == 0.5
 
 
-# ---- pipelines -----------------------------------------------------------------------------------------------------
-
-
 def equal_blocks(blocks):
     """Return a transformer whose blocks compute as much, and that has nothing before or after them."""
     modules = tuple(Module(f"h.{block}", (Tensor("w", 8, split=True),), 1.0, block, "mlp") for block in range(blocks))
@@ -117,9 +112,6 @@ def test_programs_that_wait_for_each_other_are_reported():
     receive = StepOperation("stage 1", "send_recv", "pp", 1, "float32", FORWARD, peer=1)
     with pytest.raises(RuntimeError, match="wait for messages"):
         step_timeline([program(Start(receive))], flops, lambda _: 0.0)
-
-
-# ---- any mesh ------------------------------------------------------------------------------------------------------
 
 
 @given(
