@@ -62,14 +62,6 @@ def test_a_bucket_starts_when_it_is_ready_and_the_one_before_it_has_ended(parts)
         assert timeline.exposed_s == pytest.approx(parts[-1][1]), "the last bucket has nothing to hide behind"
 
 
-@given(steps, st.data())
-def test_a_step_is_not_shorter_if_an_operation_takes_longer(parts, data):
-    longer = [(computed, communicated + data.draw(seconds)) for computed, communicated in parts]
-    before, after = (step_timeline([overlapped(each)], flops, cost_of(each)) for each in (parts, longer))
-    assert after.step_s >= before.step_s
-    assert after.bare_s == before.bare_s
-
-
 def test_an_operation_after_another_waits_for_it_and_the_stream_goes_on():
     shards = [bucket(number, "shard", "reduce_scatter") for number in (1, 2)]
     replicas = [bucket(number, "replica") for number in (1, 2)]
