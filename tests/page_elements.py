@@ -46,8 +46,19 @@ class Element:
         """Return the texts of the cells of the rows of a table."""
         return [[cell.words for cell in row.all("td")] for row in self.one("tbody").all("tr")]
 
-    def within(self, tag):
-        return self.tag == tag or bool(self.parent and self.parent.within(tag))
+    def outline(self):
+        """Yield what a reader sees: a line for each heading, sentence, row of a table, figure, and its links."""
+        if self.tag in ("script", "style", "title"):
+            return
+        if self.tag == "figure":
+            yield f"[figure {self.attributes['id']}]"
+        elif self.tag in ("h1", "h2", "h3", "p", "li", "summary", "dt", "dd", "nav", "tr") and self.words:
+            cells = [cell.words for cell in self.all() if cell.tag in ("th", "td")]
+            links = [f"({each.attributes['href']})" for each in self.all("a")]
+            yield " ".join([f"{self.tag}:", " | ".join(cells) if self.tag == "tr" else self.words, *links])
+        else:
+            for part in self.inside:
+                yield from part.outline() if isinstance(part, Element) else ()
 
 
 class _Parser(HTMLParser):

@@ -11,10 +11,10 @@ from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.step_prediction import ComputeRate
 from hpccoll.training.buckets import BucketRule
-from hpccoll.training.mesh import Mesh
 from hpccoll.training.models import model_of
 from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.parallelism import Mesh, Parallelism
+from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
 DATA = Path(__file__).parent / "model" / "published_steps.yaml"

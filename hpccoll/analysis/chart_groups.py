@@ -122,6 +122,10 @@ class ChartGroup:
             return f"prediction: {point.machine}"
         return f"machine {self.machines.index(point.machine) + 1}"
 
+    def shape_and_machine(self, point: SeriesPoint) -> str:
+        """Return its position in words, with its machine if there are several: ``4 nodes, machine 1``."""
+        return self.shape_label(point.row) + (f", {self.machine_label(point)}" if len(self.machines) > 1 else "")
+
     @cached_property
     def ranks_per_node(self) -> int | None:
         """The ranks of each node if curves run over nodes; None if they run over ranks."""

@@ -61,7 +61,7 @@ def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequen
         uncounted = uncounted_reason(point.row) if point.row.racks > 1 else ""
         yield [
             point.series,
-            _shape_label(group, point),
+            group.shape_and_machine(point),
             *(f"{over[point.series, n]:.2f}x" if (point.series, n) in over else "" for n in sizes),
             f"{crossed / point.row.bytes:.3f} S" if crossed is not None else uncounted,
         ]
@@ -80,10 +80,6 @@ def _ratios_to_fastest(points: Sequence[SeriesPoint]) -> dict[tuple[str, int], f
     return over
 
 
-def _shape_label(group: ChartGroup, point: SeriesPoint) -> str:
-    return group.shape_label(point.row) + (f", {group.machine_label(point)}" if len(group.machines) > 1 else "")
-
-
 def mapping_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the cost of the slowest mapping of each series, at the largest size with several mappings."""
     for points in _comparable_points(group):
@@ -94,14 +90,12 @@ def mapping_findings(group: ChartGroup) -> Iterator[Finding]:
         if several:
             largest = max(nbytes for nbytes, _ in several)
             costs = [_cost(name, of_call) for (nbytes, name), of_call in several.items() if nbytes == largest]
+            size, shape = group.size_label(largest), group.shape_and_machine(points[0])
+            title, text = ", ".join(filter(None, ("Mapping", size, shape))), f"{'; '.join(map(_cost_text, costs))}."
             yield info(
-                "mapping_cost",
-                f"{'; '.join(_cost_text(cost) for cost in costs)}.",
-                title=", ".join(filter(None, ("Mapping", group.size_label(largest), _shape_label(group, points[0])))),
-                nbytes=largest if group.has_size else None,
-                shape=_shape_label(group, points[0]),
+                "mapping_cost", text, title, nbytes=largest if group.has_size else None, shape=shape,
                 series=tuple(costs),
-            )
+            )  # fmt: skip
 
 
 def _cost_text(cost: Mapping[str, Any]) -> str:

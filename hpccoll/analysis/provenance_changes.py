@@ -26,9 +26,14 @@ Facts = Mapping[str, Sequence[str]]
 
 def facts_of_runs(runs: Iterable[Run]) -> Facts:
     """Return what runs were measured with, by name."""
-    flat = [dict(_flat(run)) for run in runs]
+    flat = [{HOSTS: _host_list(run), "kind": run.kind, **dict(_flat_values("", run.provenance))} for run in runs]
     names = sorted({name for run in flat for name in run})
     return {name: sorted({run.get(name, "none") for run in flat}) for name in names}
+
+
+def _host_list(run: Run) -> str:
+    hosts = run.provenance.get("hosts")
+    return ", ".join(sorted(map(str, hosts))) if isinstance(hosts, list) else str(hosts)
 
 
 def changes(old: Facts, new: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -44,13 +49,6 @@ def _are_same_hosts(before: Sequence[str], now: Sequence[str]) -> bool:
     names = canonical_hosts(host for side in lists for hosts in side for host in hosts)
     sets = [{frozenset(names[host] for host in hosts) for hosts in side} for side in lists]
     return sets[0] == sets[1]
-
-
-def _flat(run: Run) -> Iterator[tuple[str, str]]:
-    hosts = run.provenance.get("hosts")
-    yield HOSTS, ", ".join(sorted(map(str, hosts))) if isinstance(hosts, list) else str(hosts)
-    yield "kind", run.kind
-    yield from _flat_values("", run.provenance)
 
 
 def _flat_values(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -36,7 +36,6 @@ class StepComparison:
 
     key: CallKey  # the call of the step
     workload: Workload  # the workload, with defaults
-    machine: str
     shape: str  # the nodes and ranks in words: ``4 nodes``, ``4 ranks``
     details: tuple[str, ...]  # what distinguishes the workload, and where it ran, from others of its model
     rows: tuple[Row, ...]  # a row for each algorithm, the fastest first
@@ -68,11 +67,6 @@ class StepComparison:
     @property
     def clear(self) -> bool:
         return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
-
-
-def is_step(row: Row) -> bool:
-    """Return whether a row is a correct step that was measured."""
-    return row.usable and row.collective in WORKLOADS and row.ours
 
 
 def algorithm_name(row: Row) -> str:
@@ -116,7 +110,7 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
 
     Only rows of measured steps count. Steps of several machines, which ``machines`` names by run_id, are not compared.
     """
-    rows = [row for row in rows if is_step(row)]
+    rows = [row for row in rows if row.usable and row.ours and row.collective in WORKLOADS]
     several_machines = len({machines.get(row.run_id) for row in rows}) > 1
     details = workload_namer(rows)
     grouped: dict[CallKey, list[Row]] = defaultdict(list)
@@ -132,19 +126,9 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
                 best.setdefault(algorithm_name(row), row)
         if best:
             null = next((row for row in members if row.floor), None)
-            machine = machines.get(first.run_id, "unknown machine")
-            made.append(
-                StepComparison(
-                    key=key,
-                    workload=call_arguments(first),
-                    machine=machine,
-                    shape=Setting.of(first).shape_label,
-                    details=(*details(first), *([machine] if several_machines else [])),
-                    rows=(*best.values(),),
-                    null=null,
-                    oversubscribed=first.oversubscribed,
-                )
-            )
+            words = (*details(first), *[machines.get(first.run_id, "unknown machine")] * several_machines)
+            about = key, call_arguments(first), Setting.of(first).shape_label, words
+            made.append(StepComparison(*about, (*best.values(),), null, first.oversubscribed))
     models = list(dict.fromkeys(each.workload["model"] for each in made))
 
     def order(each: StepComparison) -> tuple[object, ...]:
@@ -163,11 +147,12 @@ def product_findings(
 
     It names the workload with the largest share of them. Each pipeline stage counts once.
     """
-    found = []
-    for each in compared:
-        programs = times.programs if (times := times_of(each.rows[0].key)) else ()
-        if none := sum(program.without_product for program in programs):
-            found.append((none, sum(len(program.phases) for program in programs), each))
+    programs = [(times.programs, each) for each in compared if (times := times_of(each.rows[0].key))]
+    found = [
+        (none, sum(len(program.phases) for program in of_step), each)
+        for of_step, each in programs
+        if (none := sum(program.without_product for program in of_step))
+    ]
     if not found:
         return
     none, computations, step = max(found, key=lambda each: each[0] / each[1])

@@ -19,7 +19,6 @@ from hpccoll.schedule import (
     out_of_place,
 )
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.schedule.layout import racks_of_aggregators
 
 DTYPE = "float32"
 """The dtype of the elements, which is also the default of ``hpccoll run``."""
@@ -101,7 +100,6 @@ def requested_operation(
 
 
 def _first_with(algorithm: str) -> Collective:
-    """Return the first collective that has an algorithm of this name."""
     families = COLLECTIVES.values()
     if first := next((family for family in families if algorithm in family.algorithms), None):
         return first
@@ -126,9 +124,8 @@ def requested_layout(
     ):
         if not least <= number <= max_workers:
             raise BadInputError(key, number, f"a number from {least} to {max_workers}")
-    flat = Layout.of(workers, ranks_per_node, aggregators)
+    flat = Layout.of(workers, ranks_per_node)
     nodes = flat.nodes  # which it counts
     if racks > nodes:
         raise BadInputError("--racks", racks, f"at most the number of nodes, which is {nodes}")
-    rack = [node * racks // nodes for node in flat.node[:workers]]
-    return Layout(flat.node, (*rack, *racks_of_aggregators(aggregators, racks)), aggregators=aggregators)
+    return Layout(flat.node, tuple(node * racks // nodes for node in flat.node)).with_aggregators(aggregators)

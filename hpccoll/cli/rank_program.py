@@ -1,7 +1,9 @@
 """The rank program of ``hpccoll run`` and ``hpccoll train``, from the command line to the exit code."""
 
 import argparse
+import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -10,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job, Shape
-from hpccoll.cli.job_from_args import job_from_args, parse_shape, variant_settings
-from hpccoll.cli.rank_output import print_dry_run, print_ranks, print_remaining, print_results, warn_if_busy
+from hpccoll.cli.job_from_args import job_from_args, parse_shape, train_request, variant_settings
 from hpccoll.cli.run_options import build_parser, build_train_parser
 from hpccoll.common.errors import (
     BadInputError,
@@ -20,6 +21,8 @@ from hpccoll.common.errors import (
     check_resources,
     refusal_of,
 )
+from hpccoll.common.limits import RANKS
+from hpccoll.common.units import format_size
 from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
     copy_nccl_settings,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.job_runner import JobRunner, Probe
     from hpccoll.measure.ranks import Ranks
+    from hpccoll.render.printed_table import PrintedTable
 
 
 TRAIN = "train"
@@ -82,14 +86,14 @@ def _run(argv: Sequence[str], command: str) -> int:
         os.environ.update(variant_settings(arguments)["environment"])
     except BadInputError as error:
         if first:
-            _print_error(error)
+            print(f"hpccoll: {error}", file=sys.stderr, flush=True)
         # All ranks have these arguments, and a launcher may kill all when one of them fails.
         return error.exit_code if first else 0
     try:
         return _measure(arguments, shape)
     except BadInputError as error:
         if first:
-            _print_error(error)
+            print(f"hpccoll: {error}", file=sys.stderr, flush=True)
         elif not is_connected():
             time.sleep(ROOT_FIRST_S)
         return error.exit_code
@@ -99,10 +103,6 @@ def _read_shape(arguments: argparse.Namespace) -> Shape | None:
     if arguments.hosts and not arguments.shape:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
     return parse_shape(arguments.shape) if arguments.shape else None
-
-
-def _print_error(error: BadInputError) -> None:
-    print(f"hpccoll: {error}", file=sys.stderr, flush=True)
 
 
 def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
@@ -145,10 +145,8 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     except BadInputError:
         raise
     except BaseException as error:
-        if comm.size == 1 and (refusal := refusal_of(error)):
-            _note_failure(program, refusal)
-            raise  # no other rank waits for this one
-        _report_failure(program, error)
+        if _report_failure(program, error, alone=comm.size == 1):
+            raise
         abort_job(comm)
     if comm.rank == 0 and program:
         print_remaining(program, nothing=table.empty)
@@ -157,14 +155,16 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     return code
 
 
-def _note_failure(program: "JobRunner | None", refusal: BadInputError) -> None:
-    if program:
-        program.note_failure(f"{refusal} (case {program.progress.case})")
+def _report_failure(program: "JobRunner | None", error: BaseException, *, alone: bool = False) -> bool:
+    """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback.
 
-
-def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
-    """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback."""
+    Return whether it shall be raised: what the system refuses to a rank that is ``alone``, for which no other waits.
+    """
     refusal = refusal_of(error)
+    if alone and refusal:
+        if program:
+            program.note_failure(f"{refusal} (case {program.progress.case})")
+        return True
     in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if program:
@@ -173,6 +173,7 @@ def _report_failure(program: "JobRunner | None", error: BaseException) -> None:
         print(f"r{launcher_rank()} | {reason}", file=sys.stderr, flush=True)
     if not in_one_line:
         traceback.print_exc()
+    return False
 
 
 def _probe(ranks: "Ranks", job: Job, stop: StopSignal, logs: Path) -> int:
@@ -211,3 +212,87 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "
     if any(case.transport == "nccl" for case in job.cases):
         quiet_nccl()
     return ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
+
+
+DRY_RANKS = "8"
+"""The default number of ranks of a dry run."""
+
+
+def print_results(program: "JobRunner", table: "PrintedTable") -> None:
+    """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
+    if table.empty:
+        return
+    from hpccoll.analysis.noise_sentence import noise_sentence
+    from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
+    from hpccoll.analysis.step_comparison import compare_steps, product_findings
+    from hpccoll.render.answers import Answers, conclusion_lines
+    from hpccoll.render.printed_evidence import executed_lines
+    from hpccoll.store.load_results import to_results
+    from hpccoll.store.result_files import ResultFiles
+
+    results = to_results(ResultFiles(raw_results=[program.results.raw]))
+    recommendations = recommend(results)
+    table.end(program.job, program.results.raw.histories(), verdicts_by_setting(recommendations))
+    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
+    products = product_findings(compared, results.step_times.get)
+    remarks = (*(f"{each} {each.remedy}" for each in products), noise_sentence(results))
+    for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
+        print(f"# {line}")
+    for line in executed_lines(program.results.raw):
+        print(f"# executed: {line}")
+
+
+def warn_if_busy(program: "JobRunner") -> None:
+    """Print what else used the machine during the measurements, if it was enough to disturb them."""
+    from hpccoll.store.host_load import busy_hosts, describe_busy
+
+    attempt = next((attempt for attempt, _ in reversed(program.results.raw.attempts)), None)
+    if attempt and program.has_results and (busy := busy_hosts(attempt.provenance)):
+        print(f"# busy machine: {describe_busy(busy)}; do: measure when it is idle")
+
+
+def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
+    """Print why measurements are missing, or that none were left."""
+    from hpccoll.store.journal import journal_path
+
+    job, out = program.job, program.results.out
+    if program.stop_signal:
+        kept = "nothing is kept without --out"
+        if out:
+            done = f"{program.results.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
+            kept = f"{done}; the same command measures the rest"
+        print(f"# interrupted by {signal.Signals(program.stop_signal).name}: {kept}")
+    elif not program.has_results:
+        print("# nothing was measured; see the reason of each case")
+    elif nothing and out:
+        sizes = [case.bytes for case in job.cases]
+        ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+        print(f"# {out} is complete, {ends}: nothing left to measure")
+
+
+def print_ranks(ranks: "Ranks") -> int:
+    if ranks.comm.rank == 0:
+        counts = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
+        if ranks.comm.size > 1:
+            print(f"# {ranks.comm.size} ranks are connected: {counts}")
+        else:
+            print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
+            print("# such as mpiexec -n 2 hpccoll run --check")
+    return 0
+
+
+def print_dry_run(arguments: argparse.Namespace) -> int:
+    """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
+    from hpccoll.cases.product import workloads
+    from hpccoll.render.dry_run import dry_run_json, dry_run_lines
+    from hpccoll.training.model_file import models_from_json
+
+    request = train_request(arguments)
+    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
+    if arguments.json:
+        made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in workloads(request)]
+        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
+    else:
+        for workload in workloads(request):
+            print(*dry_run_lines(workload, ranks, arguments.dtype, shapes), sep="\n")
+    return 0

@@ -1,6 +1,7 @@
 """The reference tables of ``hpccoll list WORD``, from the code: keys, columns, variables, settings, clusters."""
 
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from hpccoll.common.text import in_brackets
@@ -50,18 +51,6 @@ def _settings() -> Iterator[Entry]:
         yield Entry(name, setting.effect, {"since": since, "values": str(setting.kind)})
 
 
-def _sweep() -> Iterator[Entry]:
-    from hpccoll.sweep.sweep_file import Sweep
-
-    yield from _keys(Sweep)
-
-
-def _site() -> Iterator[Entry]:
-    from hpccoll.sweep.site_file import Site
-
-    yield from _keys(Site)
-
-
 def _machine() -> Iterator[Entry]:
     from hpccoll.model.machine_file import MachineFile, Quantity
 
@@ -99,9 +88,14 @@ def _plain(default: object) -> str:
     return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
 
 
+def _sections_of(module: str, name: str) -> Callable[[], Iterator[Entry]]:
+    """Return what yields the keys of a kind of files, whose module is imported when it is asked for."""
+    return lambda: _keys(getattr(import_module(f"hpccoll.sweep.{module}"), name))
+
+
 REFERENCES: Mapping[str, Callable[[], Iterator[Entry]]] = {
-    "sweep": _sweep, "site": _site, "machine": _machine, "clusters": _clusters, "columns": _columns,
-    "variables": _variables, "settings": _settings,
+    "sweep": _sections_of("sweep_file", "Sweep"), "site": _sections_of("site_file", "Site"), "machine": _machine,
+    "clusters": _clusters, "columns": _columns, "variables": _variables, "settings": _settings,
 }  # fmt: skip
 """The tables: keys of sweep files, of site files and of machine files; described clusters; datasets of raw files;
 environment variables of named variants; settings of NCCL's communicators."""

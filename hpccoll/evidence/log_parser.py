@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.evidence.fallback_reasons import unavailable_reason
-from hpccoll.evidence.log_record import TCP_NETWORK, CollectiveLine, LogRecord, ModelledCost, Unavailable
+from hpccoll.evidence.log_record import TCP_NETWORK, LogRecord, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
 
 
@@ -150,10 +150,7 @@ class ParserState:
         self.build = ""
         self.nodes: int | None = None
         self.ranks: int | None = None
-        self.collectives: dict[CollectiveLine, None] = {}
-        self.unavailable: dict[Unavailable, None] = {}
-        self.model: dict[ModelledCost, None] = {}
-        self.lines: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self.found: defaultdict[str, dict[Any, None]] = defaultdict(dict)  # by the field of the record
         self.paths: Counter[str] = Counter()
         self.plugins: dict[str, str] = {}
         self.settings: dict[str, str] = {}
@@ -168,25 +165,29 @@ class ParserState:
         self.communicators: set[tuple[int, int]] = set()  # ranks and nodes
         self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
 
-    def add_line(self, field: str, line: str) -> None:
-        self.lines[field][line] = None
+    def add(self, field: str, fact: object) -> None:
+        """Add a line, or another fact, to a field of the record, each once."""
+        self.found[field][fact] = None
+
+    @property
+    def unavailable(self) -> Iterable[Unavailable]:
+        return self.found["unavailable"]
 
     def add_unavailable(self, feature: str, reason: str, line: str) -> None:
         """Add that a feature was not used, and the reason; each reason once."""
         if not any((known.feature, known.reason) == (feature, reason) for known in self.unavailable):
-            self.unavailable[Unavailable(feature=feature, reason=reason, line=line)] = None
+            self.add("unavailable", Unavailable(feature=feature, reason=reason, line=line))
 
     def record(self) -> LogRecord:
         rdma = [path for path in self.paths if path.startswith("NET/") and not TCP_NETWORK.search(path)]
-        lines: dict[str, Any] = {field: tuple(lines) for field, lines in self.lines.items()}
+        found: dict[str, Any] = {field: tuple(facts) for field, facts in self.found.items()}
         used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
-        lines.setdefault("network", tuple(dict.fromkeys(filter(None, used))))  # versions up to 2.5 have no other line
+        found.setdefault("network", tuple(dict.fromkeys(filter(None, used))))  # versions up to 2.5 have no other line
         return LogRecord(
             library=self.library, version=self.version, build=self.build, nodes=self.nodes, ranks=self.ranks,
-            collectives=tuple(self.collectives), unavailable=tuple(self.unavailable),
-            failures=tuple(self.errors.failures()), model=tuple(self.model), plugins=dict(self.plugins),
+            failures=tuple(self.errors.failures()), plugins=self.plugins,
             gdr=all("GDRDMA" in path for path in rdma) if rdma else None, paths=dict(sorted(self.paths.items())),
-            settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **lines,
+            settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **found,
         )  # fmt: skip
 
 
@@ -208,22 +209,19 @@ def line_rules(field: str, *patterns: str) -> list[Rule]:
     """
 
     def add(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-        state.add_line(field, match["name"] if "name" in match.re.groupindex else message.text)
+        state.add(field, match["name"] if "name" in match.re.groupindex else message.text)
 
     return [rule(pattern, add) for pattern in patterns]
 
 
-def _add_warning(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
-    if message.level == "WARN":
-        state.add_line("warnings", message.placed_text)
-
-
-def _add_known_reason(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+def _add_warning_and_known_reason(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
     if known := unavailable_reason(message.text):
         state.add_unavailable(*known, message.text)
+    if message.level == "WARN":
+        state.add("warnings", message.placed_text)
 
 
-COMMON_RULES = (rule("", _add_known_reason), rule("", _add_warning))
+COMMON_RULES = (rule("", _add_warning_and_known_reason),)
 """The rules for the messages of every library: known reasons why a feature was not used, and warnings."""
 
 

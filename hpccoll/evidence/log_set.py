@@ -88,7 +88,7 @@ def _record(logs: Iterable[Iterable[LogMessage]], configs: Mapping[str, str]) ->
         origins.add(message.origin)
         apply_rules(RULES[message.origin], state, message)
     for name, text in configs.items():
-        state.add_line("files", name)
+        state.add("files", name)
         for line in text.splitlines():
             if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
                 state.settings.setdefault(setting[1], setting[2])

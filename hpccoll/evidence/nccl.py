@@ -77,7 +77,7 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
         channels=None if channels is None else int(channels), dtype=call and call.dtype, op=call and call.op,
         line=message.text,
     )  # fmt: skip
-    state.collectives[line] = None
+    state.add("collectives", line)
 
 
 NUMBERED_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -104,7 +104,7 @@ def _add_numbered_collective(state: ParserState, match: re.Match[str], message: 
     algorithm = NUMBERED_ALGORITHMS[int(match["algorithm"])]
     protocol = _NUMBERED_PROTOCOLS[int(match["protocol"])]
     if not calls:
-        state.add_line("choices", f"{format_size(int(match['bytes']))} by {algorithm} {protocol}")
+        state.add("choices", f"{format_size(int(match['bytes']))} by {algorithm} {protocol}")
     calls.clear()
     if call is None or call.ranks is None or (function and NCCL_FUNCTIONS.get(function.lower()) != call.collective):
         return
@@ -114,11 +114,7 @@ def _add_numbered_collective(state: ParserState, match: re.Match[str], message: 
             collective=call.collective, bytes=call.bytes, algorithm=algorithm, protocol=protocol, dtype=call.dtype,
             op=call.op, line=message.text,
         )  # fmt: skip
-        state.collectives[line] = None
-
-
-def _add_communicator(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.communicators.add((int(match["ranks"]), int(match["nodes"])))
+        state.add("collectives", line)
 
 
 def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -163,13 +159,9 @@ def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | 
     return len(hosts) if sum(map(len, ranks_of)) == len(set().union(*ranks_of)) == ranks else None
 
 
-def _add_started_network(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.started_networks[match["name"]] = match["event"] == "Initialized"
-
-
 def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     for device in re.findall(r"\[\d+\](\S+)", match["list"]):
-        state.add_line("devices", device.rstrip(";"))
+        state.add("devices", device.rstrip(";"))
 
 
 def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
@@ -188,18 +180,6 @@ def _add_plugin(state: ParserState, match: re.Match[str], _message: LogMessage) 
         state.plugins["collnet" if kind == "coll" else kind] = name
 
 
-def _add_plugin_variable(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.settings[f"NCCL_{match['kind']}_PLUGIN"] = match["value"]
-
-
-def _add_fabric(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.plugins["fabric"] = match["name"]
-
-
-def _add_variable(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.settings[match["name"]] = match["value"]
-
-
 def _normalised(name: str) -> str:
     return re.sub(r"[ _]|flags$", "", name).lower()
 
@@ -212,19 +192,10 @@ def _setting(name: str) -> str:
     return _SETTINGS.get(_normalised(name), name)
 
 
-def _add_setting(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    state.communicator[_setting(match["name"])] = match["value"]
-
-
-def _remove_overridden_setting(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+def _remove_overridden_setting(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     """Remove a communicator setting that an environment variable overrides, and add that variable."""
     state.communicator.pop(_setting(match["field"]), None)
-    _add_variable(state, match, message)
-
-
-def _follow_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
-    warning = message.placed_text if message.level == "WARN" else ""
-    state.errors.add_message(message.writer, message.thread, message.text, warning)
+    state.settings[match["name"]] = match["value"]
 
 
 NVLS_REFUSED = ("its set-up failed", "NVSwitches refuse multicast memory")
@@ -271,7 +242,7 @@ def _add_costs(state: ParserState, collective: str, row: Iterable[tuple[str, str
                 collective=collective, algorithm=NCCL_ALGORITHMS.get(name, name), protocol=protocol.strip().upper(),
                 latency_s=float(cost[1]) * 1e-6, bytes_per_s=float(cost[2]) * 1e9,
             )  # fmt: skip
-            state.model[modelled] = None
+            state.add("model", modelled)
 
 
 NO_COLLNET_DEVICE = "no CollNet device: nccl-rdma-sharp-plugins is not loaded"
@@ -314,10 +285,10 @@ def _add_reason_for_sockets(state: ParserState) -> None:
     2.28.9), but also only sockets for the later communicators of a process in which RDMA could not be started.
     """
     requested = state.settings.get("NCCL_NET", state.communicator.get("net_name", "")).lower()
-    forced = requested == "socket" or bool(state.lines.get("devices"))
+    forced = requested == "socket" or bool(state.found.get("devices"))
     reason = FORCED_SOCKETS if forced else ONLY_SOCKETS if state.started_networks == {"Socket": True} else None
     explained = any(one.feature == "rdma" for one in state.unavailable)
-    if reason and not explained and [*state.lines.get("network", ())] == ["Socket"]:
+    if reason and not explained and [*state.found.get("network", ())] == ["Socket"]:
         state.add_unavailable("rdma", reason, "Using network Socket")
 
 
@@ -354,7 +325,8 @@ RULES: tuple[Rule, ...] = (
         r"Algo (?P<algorithm>[0-6]) proto (?P<protocol>[0-2]) time -?\d",
         _add_numbered_collective,
     ),
-    rule(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) ", _add_communicator),
+    rule(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) ",
+         lambda state, match, _: state.communicators.add((int(match["ranks"]), int(match["nodes"])))),
     rule(
         r"(?:\[Rank \d+\] )?(?:\w+ )?comm \S+ rank (?P<rank>\d{1,18}) nranks (?P<ranks>\d{1,18}) "
         r"(?P<more>cudaDev .*)- (?:Init|Destroy|Abort) ",
@@ -366,7 +338,8 @@ RULES: tuple[Rule, ...] = (
         _add_collnet_devices,
     ),
     *line_rules("network", r"Using (?:internal N|n)etwork (?P<name>\S.*)$"),  # internal: up to 2.3
-    rule(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)", _add_started_network),
+    rule(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)",
+         lambda state, match, _: state.started_networks.update({match["name"]: match["event"] == "Initialized"})),
     rule(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$", _add_devices),
     rule(
         r"(?:Channel|CollNet|Ring) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
@@ -376,18 +349,22 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)", _add_plugin),
     rule(r"Using (?P<kind>tuner) plugin: '(?P<name>[^']+)'", _add_plugin),  # of 2.20
     rule(r"\w+/Plugin: Loaded (?P<kind>net|coll(?:net)?|gin|rma) plugin (?P<name>\S+)", _add_plugin),
-    rule(r"(?P<kind>[A-Z]+)/Plugin: Plugin name set by env to (?P<value>\S+)", _add_plugin_variable),
+    rule(r"(?P<kind>[A-Z]+)/Plugin: Plugin name set by env to (?P<value>\S+)",
+         lambda state, match, _: state.settings.update({f"NCCL_{match['kind']}_PLUGIN": match["value"]})),
     # Of the SHARP plugin, which prints no version for v6 and v7 (src/p2p_plugin.c).
     rule(r"(?P<kind>P2P) plugin (?:v\d+ )?(?P<name>\S+)", _add_plugin),
     rule(r"(?P<kind>PROFILER)/Plugin: [Ll]oaded (?P<name>[^\s.]+)", _add_plugin),
-    rule(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)", _add_fabric),
-    rule(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$", _add_variable),
+    rule(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)",
+         lambda state, match, _: state.plugins.update(fabric=match["name"])),
+    rule(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$",
+         lambda state, match, _: state.settings.update({match["name"]: match["value"]})),
     rule(
         r"Comm config (?P<field>\w+) reset to (?:\S+ by )?(?P<name>NCCL_\w+)=(?P<value>.*)$",
         _remove_overridden_setting,
     ),
-    rule(r"Comm config (?P<name>\w[\w ]*)(?<! is) set to (?P<value>.*)$", _add_setting),
-    rule("", _follow_error),
+    rule(r"Comm config (?P<name>\w[\w ]*)(?<! is) set to (?P<value>.*)$",
+         lambda state, match, _: state.communicator.update({_setting(match["name"]): match["value"]})),
+    rule("", lambda state, _, message: state.errors.add_message(message)),
     *line_rules(
         "nvls", r"NVLS multicast support is available on dev", r"NVLS comm \S+ headRank", r"Connected NVLS tree"
     ),

@@ -8,8 +8,12 @@ NCCL_DEBUG=WARN only the causes are logged. Source: NCCLCHECK and its neighbours
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hpccoll.evidence.log_record import LoggedFailure
+
+if TYPE_CHECKING:
+    from hpccoll.evidence.log_parser import LogMessage
 
 _RESULTS = {
     1: "ncclUnhandledCudaError", 2: "ncclSystemError", 3: "ncclInternalError", 4: "ncclInvalidArgument",
@@ -70,18 +74,18 @@ class ErrorTraces:
         self._by_code: dict[tuple[str, int], ErrorTrace] = {}  # by process and code: the last one
         self._creators: set[str] = set()  # processes that have created a communicator
 
-    def add_message(self, process: str, thread: str, text: str, warning: str) -> None:
-        """Add a message of NCCL; ``warning`` is its text with its place, empty if it is no warning."""
-        if warning:
+    def add_message(self, message: "LogMessage") -> None:
+        process, thread = message.writer, message.thread
+        if message.level == "WARN":
             trace = self._warned.setdefault(thread, ErrorTrace(process, process in self._creators))
-            trace.causes.append(warning)
-        elif step := _STEP.match(text):
+            trace.causes.append(message.placed_text)
+        elif step := _STEP.match(message.text):
             self._add_step(process, thread, step[1], int(step[2]))
         else:
             self._warned.pop(thread, None)
             if thread in self._open:
                 self._open.pop(thread).recovered = True
-            if "Init COMPLETE" in text:
+            if "Init COMPLETE" in message.text:
                 self._creators.add(process)
 
     def _add_step(self, process: str, thread: str, place: str, code: int) -> None:

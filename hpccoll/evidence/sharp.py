@@ -12,8 +12,8 @@ from hpccoll.evidence.log_parser import COMMON_RULES, LogMessage, ParserState, R
 
 def _add_group(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     if int(match["size"]) > 1:
-        state.add_line("sharp", message.text)
-        state.add_line("trees", match["tree"])
+        state.add("sharp", message.text)
+        state.add("trees", match["tree"])
 
 
 def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:

@@ -36,7 +36,7 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
         op=next((flag for flag in match["flags"].split() if flag in _OPS), None),
         memory=(match["memory"] or "").lower() or None, line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
     )  # fmt: skip
-    state.collectives[line] = None
+    state.add("collectives", line)
 
 
 def _add_older_collective(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
@@ -53,7 +53,7 @@ def _add_older_collective(state: ParserState, match: re.Match[str], _message: Lo
         algorithm=match["layer"].lower(), dtype=match["dtype"], op=match["op"], memory=match["memory"].lower(),
         line=f"coll_init: TL_{match['layer']}, {match['call']}",
     )  # fmt: skip
-    state.collectives[line] = None
+    state.add("collectives", line)
 
 
 def _source_bytes(state: ParserState, collective: str, match: re.Match[str]) -> int | None:
@@ -80,7 +80,7 @@ def _start_score_map(state: ParserState, match: re.Match[str], _message: LogMess
 def _add_score(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     if "TL_SHARP" in match["scores"]:
         collective = state.tables.get("ucc", "?")
-        state.add_line("scores", f"{collective}: {match['memory']}: {match['scores']}")
+        state.add("scores", f"{collective}: {match['memory']}: {match['scores']}")
 
 
 def _add_team(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
@@ -95,7 +95,7 @@ def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -
         feature = "sharp" if message.place.startswith("tl_sharp") else feature
         if feature:
             state.add_unavailable(feature, reason, message.placed_text)
-        state.add_line("warnings", message.placed_text)
+        state.add("warnings", message.placed_text)
 
 
 def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:

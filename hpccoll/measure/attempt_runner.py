@@ -20,9 +20,9 @@ from hpccoll.measure.executed_evidence import full_reason, judge
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
-from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure
+from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.raw_results import Attempt, Outcome
+from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 
@@ -46,11 +46,9 @@ class AttemptRunner:
         self._bind_group()
         self.ranks_lost = False
         """Whether the group has lost a rank, which ends the attempt."""
-        self._prepared: Prepared | None = None
         self._counted_cases: set[str] = set()  # the cases whose bytes were counted: one round is enough
 
     def _bind_group(self) -> None:
-        """Create everything that depends on the communicator of the group."""
         self.ranks = self.group.ranks
         self.comm = self.ranks.comm
         self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus, self.executor_options)
@@ -69,24 +67,22 @@ class AttemptRunner:
         prepared = self.factory.make(case)
         if isinstance(prepared, SkippedCase):
             reason = full_reason(prepared.reason, self.probe_result, self.job, case)
-            return Outcome(
-                case=case, status=prepared.status, reason=reason, requested=requested_algorithm(self.job, case)
-            )
-        self._prepared = prepared
-        with gpu_errors(prepared.gpu):
-            return self._run_prepared(case, number, prepared)
-
-    def _run_prepared(self, case: Case, number: int, prepared: Prepared) -> Outcome:
+            return self._unmeasured(case, prepared.status, reason)
+        self.progress.where = prepared.progress
         sync = self.sync if self.sync and prepared.set_wait(self.sync.wait) else None
-        try:
-            outcome = self._measure(case, number, prepared, sync or self.ranks)
-        except StalledError as error:
-            if sync is None:
-                raise
-            return self._handle_stall(case, prepared, error, sync)
-        prepared.close()
-        self._prepared = None
+        with gpu_errors(prepared.gpu):
+            try:
+                outcome = self._measure(case, number, prepared, sync or self.ranks)
+                prepared.close()
+            except StalledError as error:
+                if sync is None:
+                    raise
+                outcome = self._handle_stall(case, prepared, error, sync)
+        self.progress.where = no_plan  # a reference to the case would keep its GPU memory
         return outcome
+
+    def _unmeasured(self, case: Case, status: Status, reason: str) -> Outcome:
+        return Outcome(case=case, status=status, reason=reason, requested=requested_algorithm(self.job, case))
 
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
@@ -95,10 +91,6 @@ class AttemptRunner:
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)
-
-    def where(self) -> str:
-        """Return the progress of the current operation."""
-        return self._prepared.progress() if self._prepared else "no plan yet"
 
     def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank, which is stuck; callable from any thread."""
@@ -128,12 +120,11 @@ class AttemptRunner:
         gc.enable()  # the timing loop has disabled it
         self.progress.enter("regrouping after a stall")
         description = self.group.recover(prepared, sync, error, self.attempt.number, case)
-        self._prepared = None
         self.ranks_lost = self.group.ranks.comm.size < self.comm.size
         if not self.ranks_lost:
             self._close_barrier()
             self._bind_group()
-        return Outcome(case=case, status="failed", reason=description, requested=requested_algorithm(self.job, case))
+        return self._unmeasured(case, "failed", description)
 
     def _collect(
         self, case: Case, number: int, prepared: Prepared, samples: Samples, sync: RankSync,
@@ -155,43 +146,24 @@ class AttemptRunner:
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
         executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic)
+        times = CaseTimes.from_samples(
+            samples.start_ns, samples.end_ns, one_clock=len({place.clock for place in self.attempt.places}) == 1,
+            workers=self.attempt.ranks - self.attempt.aggregators, round_number=number,
+            device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
+            event_ns=None if events is None else np.moveaxis(events, 1, 2),
+        )  # fmt: skip
         return Outcome(
-            case=case,
-            status="wrong" if wrong else "ok",
-            reason="; ".join(reasons) if wrong else None,
-            bytes=prepared.bytes,
-            params=prepared.params,
-            wrong=wrong if prepared.checked else None,
-            converged=samples.converged,
-            wire_bytes_predicted=prepared.wire_bytes,
-            rack_bytes_predicted=prepared.rack_bytes,
-            wire_bytes_measured=traffic.sent if traffic else None,
+            case=case, status="wrong" if wrong else "ok", reason="; ".join(reasons) if wrong else None,
+            bytes=prepared.bytes, params=prepared.params, floor=prepared.floor,
+            executor=prepared.executor, operations=prepared.operations,
+            times=times, converged=samples.converged, cpu_s=np.array(cpu_s), wrong=wrong if prepared.checked else None,
+            requested=requested_algorithm(self.job, case), executed=executed, evidence=evidence,
+            wire_bytes_predicted=prepared.wire_bytes, rack_bytes_predicted=prepared.rack_bytes,
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),
-            wire_sent=traffic.per_node(network_ports.SENT) if traffic else (),
-            wire_received=traffic.per_node(network_ports.RECEIVED) if traffic else (),
-            port_sent=traffic.by_port(network_ports.SENT, self.attempt.ports) if traffic else (),
-            port_received=traffic.by_port(network_ports.RECEIVED, self.attempt.ports) if traffic else (),
-            counters=traffic.counters if traffic else None,
-            requested=requested_algorithm(self.job, case),
-            executed=executed,
-            evidence=evidence,
-            floor=prepared.floor,
-            executor=prepared.executor,
-            operations=prepared.operations,
-            times=CaseTimes.from_samples(
-                samples.start_ns,
-                samples.end_ns,
-                one_clock=len({place.clock for place in self.attempt.places}) == 1,
-                workers=self.attempt.ranks - self.attempt.aggregators,
-                round_number=number,
-                device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
-                event_ns=None if events is None else np.moveaxis(events, 1, 2),
-            ),
             program=json.dumps(step.description()) if step else None,
-            cpu_s=np.array(cpu_s),
-            **_by_name(activities or ()),
-        )
+            **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities or ()),
+        )  # fmt: skip
 
     def _traffic(self, prepared: Prepared, samples: Samples, sync: RankSync) -> port_traffic.PortTraffic | None:
         """Return, at rank 0, the traffic between nodes, counted at the first rank of each; None on a single node."""

@@ -101,7 +101,6 @@ class CaseFactory:
         return resolve_auto(case, layout, self._table, self.job.variant, self._conditions(case))
 
     def _prepare_inside(self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: Gpu | None) -> PreparedCase:
-        """Prepare a collective of a training step on the ranks of ``comm``."""
         resolved, choice = self._resolve(inside, layout)
         check_case(resolved)
         if reason := unmet_needs(resolved, layout):
@@ -154,7 +153,6 @@ class CaseFactory:
         return reasons
 
     def _conditions(self, case: Case) -> str:
-        """Return what the choices of a table depend on, as the table names it."""
         options = self.settings.executor_options
         compiled = options and case.device == "cpu" and case.dtype in options.dtypes
         mpi = recorded_mpi_version(self.attempt.provenance)
@@ -162,13 +160,11 @@ class CaseFactory:
         return Conditions(machine, mpi, COMPILED if compiled else PYTHON).label
 
     def _config_reason(self, case: Case) -> str | None:
-        """Return the reason why NCCL cannot create communicators with the job's settings; the same on all ranks."""
         if not self.job.communicator or case.transport != "nccl":
             return None
         return first_reason(self.comm, missing_for_nccl4py(min_nccl_version(self.job.communicator)))
 
     def _memory_reason(self, case: Case) -> str | None:
-        """Return the reason if a node or a GPU has too little memory for its ranks; the same on all ranks."""
         places, aggregators = self.attempt.places, self.attempt.aggregators
         node = places[self.comm.rank].node
         ranks_on_node = sum(place.node == node for place in places)

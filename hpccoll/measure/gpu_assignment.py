@@ -208,6 +208,5 @@ class RankGpus:
         return GpuMonitor(self.gpu_of_rank.id) if first else None
 
     def _ranks_sharing(self, device: str) -> list[int]:
-        """Return the ranks of this node with the same ``device``; all ranks call this together."""
         own = self.ranks.node_id, device
         return [rank for rank, other in enumerate(self.ranks.comm.allgather(own)) if other == own]

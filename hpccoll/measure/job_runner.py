@@ -20,7 +20,7 @@ from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, roun
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.store.host_load import KEY as LOAD
-from hpccoll.store.raw_results import Attempt, CaseHistory, Failure, Outcome
+from hpccoll.store.raw_results import Attempt, CaseHistory, Failure
 
 Show = Callable[[Job, CaseHistory, int, int], None]
 Probe = Callable[[Ranks, Job, Callable[[], int], RankGpus], ProbeResult | None]
@@ -84,15 +84,20 @@ class JobRunner:
         probe_result = launch.probe_result
         if launch.probe:
             probe_result = launch.probe(group.ranks, self.job, launch.pending_signal, group.gpus)
+
+        def is_excluded() -> bool:
+            return self.runner is not None and self.runner.is_excluded()
+
         try:
-            with watchdog(self.progress, self._where, self.job.effort.timeout, self.report_failure, self._is_excluded):
+            with watchdog(self.progress, self.job.effort.timeout, self.report_failure, is_excluded):
                 fine = self._run_attempts(shape, left, probe_result)
         except ExcludedError:
             print_of_rank(self.me, "stalled; the other ranks continued without it, and it ends with them")
             group.end_launch(excluded=True)
             raise
         with launch.exit_limit():
-            group.ranks.run_at_root(self._finish)
+            loss = None if group.complete else group.loss
+            group.ranks.run_at_root(lambda: self.results.finish(self.stop_signal, loss))
         return fine and earlier.all_right and self.has_results and not self.stop_signal
 
     def _run_attempts(self, shape: Shape, left: list[tuple[int, Case]], probe_result: ProbeResult | None) -> bool:
@@ -150,34 +155,20 @@ class JobRunner:
             if stop_signal := self.group.ranks.max_over_ranks(self.launch.pending_signal()):
                 self.stop_signal = stop_signal
                 break
-            outcome = self._run_round(runner, case, number)
+            self.progress.case, self.progress.iteration = case.id, 0
+            if self.me == 0:
+                self.results.records.start(case)
+            outcome = runner.run_round(case, number)
             fine &= outcome.status == "ok" or (outcome.status == "skipped" and number == 1)
             self.has_results |= outcome.timed
             if outcome.status in ("skipped", "failed"):
                 finished.add(case.id)
             if self.me == 0:
+                self.results.records.record(outcome)
                 self.launch.show(self.job, next(self.results.raw.histories(case.id)), position, len(left))
             if runner.ranks_lost:
                 break
         return fine
-
-    def _run_round(self, runner: AttemptRunner, case: Case, number: int) -> Outcome:
-        self.progress.case, self.progress.iteration = case.id, 0
-        if self.me == 0:
-            self.results.records.start(case)
-        outcome = runner.run_round(case, number)
-        if self.me == 0:
-            self.results.records.record(outcome)
-        return outcome
-
-    def _finish(self) -> None:
-        self.results.finish(self.stop_signal, None if self.group.complete else self.group.loss)
-
-    def _where(self) -> str:
-        return self.runner.where() if self.runner else "no plan yet"
-
-    def _is_excluded(self) -> bool:
-        return self.runner is not None and self.runner.is_excluded()
 
     def report_failure(self, message: str) -> None:
         """Print the reason why this rank fails, and record it next to the journal; callable from any thread."""

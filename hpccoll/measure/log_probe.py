@@ -41,7 +41,7 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
     the signal on which this rank is to stop; 0 if none has come.
     """
     progress = RankProgress()
-    with watchdog(progress, lambda: "", job.effort.timeout, partial(print_of_rank, ranks.comm.rank)):
+    with watchdog(progress, job.effort.timeout, partial(print_of_rank, ranks.comm.rank)):
         factory = CaseFactory(ranks, job, gather_attempt(ranks, job, 0, gpus.provenance(job.cases)), gpus)
         shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
         for case in probe_cases(job, shape):
@@ -103,7 +103,6 @@ def _log_directory() -> Iterator[tuple[Path, str | None]]:
 
 
 def _own_logs(directory: Path, most: int) -> Mapping[str, bytes] | str:
-    """Return the beginnings of the logs of this rank by name, or why they cannot be read."""
     found = {}
     try:
         copy_nccl_settings(directory)

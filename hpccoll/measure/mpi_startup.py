@@ -127,7 +127,6 @@ def default_thread_level(device: str) -> str:
 
 
 def _count_ranks(names: Iterable[str]) -> int:
-    """Return the number of ranks that the first of these variables gives, 1 if there is none."""
     counts = (re.match(r"\d+", os.environ.get(name, "")) for name in names)
     return next((int(count[0]) for count in counts if count), 1)
 

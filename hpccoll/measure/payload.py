@@ -71,7 +71,6 @@ def _numbers(words: NDArray[np.uint64], dtype: DType) -> NDArray[np.unsignedinte
 
 
 def _exponent_range(dtype: DType) -> int:
-    """Return the largest exponent of two that a product can reach."""
     return np.iinfo(dtype.name).bits - 2 if dtype.kind == "i" else -int(_float(dtype).minexp)
 
 
@@ -212,7 +211,6 @@ class Payload:
         return 0 if len(result) == expected else expected or len(result)
 
     def _pattern_length(self, length: int) -> int:
-        """Return the number of values that describe a block of ``length`` elements."""
         return PERIOD if self.periodic and length > SHORT_BLOCK else length
 
     @property

@@ -93,6 +93,14 @@ class PortTraffic:
         """Return the increase of a counter per operation, [node][port]."""
         return tuple(tuple(self._per_operation(node.get((port, name))) for port in ports) for node in self.changes)
 
+    def results(self, ports: Sequence[str]) -> dict[str, Any]:
+        """Return the results of a case by their names; ``ports`` are those of the attempt."""
+        return {
+            "wire_bytes_measured": self.sent, "counters": self.counters,
+            "wire_sent": self.per_node(SENT), "wire_received": self.per_node(RECEIVED),
+            "port_sent": self.by_port(SENT, ports), "port_received": self.by_port(RECEIVED, ports),
+        }  # fmt: skip
+
     def _per_operation(self, value: int | None) -> float | None:
         return None if value is None else value / self.operations
 

@@ -106,21 +106,14 @@ class PreparedCase:
     def _operation(self, planned: PlannedSchedule | None) -> Operation:
         case, dtype, call = self.case, dtype_of(self.case.dtype), call_of(self.case, self.layout.workers)
         family = call.collective
-        return Operation(
-            call=call,
-            layout=self.layout,
-            schedules=planned.slices if planned else (),
-            count=family.elements(case.bytes, dtype.itemsize, self.layout.workers),
-            dtype=dtype,
-            # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever was requested.
-            reduction=REDUCTIONS["max" if family.idempotent else case.op or "sum"],
-            in_place=case.in_place or self.floor,  # an empty schedule leaves one buffer unchanged in either placement
-            channels=planned.channels if planned else 1,
-            window=planned.window if planned else 1,
-        )
+        # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever was requested.
+        op = "max" if family.idempotent else case.op or "sum"
+        in_place = case.in_place or self.floor  # an empty schedule leaves one buffer unchanged in either placement
+        count = family.elements(case.bytes, dtype.itemsize, self.layout.workers)
+        slices, channels, window = (planned.slices, planned.channels, planned.window) if planned else ((), 1, 1)
+        return Operation(call, self.layout, slices, count, dtype, REDUCTIONS[op], in_place, channels, window)
 
     def _plan(self) -> tuple[Array, Array, TransportPlan]:
-        """Return the buffers src and dst, and the plan; all ranks call this together."""
         of, transport = self.operation, self.transport
         try:
             src, dst = (transport.empty(of.elements(name, self.rank), of.dtype) for name in ("src", "dst"))
@@ -173,7 +166,6 @@ class PreparedCase:
         return Check(*buffers, in_place=in_place, generation=generation, guards=self.guards)
 
     def _stream_timing(self, effort: Effort) -> StreamTiming | None:
-        """Return the timing of a plan on a stream; None where the host takes part, which only the host can time."""
         if self.gpu is None or not isinstance(self.plan, StreamPlan):
             return None
         operations = effort.operations if self.case.timing == AGGREGATED else None

@@ -89,8 +89,6 @@ class PreparedStep:
         self.wire_bytes, self.rack_bytes = self._sum(attrgetter("wire_bytes")), self._sum(attrgetter("rack_bytes"))
         self._worker_bytes = {end: self._sum(methodcaller("worker_bytes", end)) for end in ("source", "target")}
 
-    # ---- operations ---------------------------------------------------------------------------------------------
-
     def _prepare_all(self, prepare: Prepare) -> "list[PreparedCase]":
         """Return the prepared case of each operation of this rank.
 
@@ -115,13 +113,11 @@ class PreparedStep:
         return inside
 
     def _gpu_of(self, group: str) -> Gpu | None:
-        """Return the GPU with the stream of the operations of a group; None in host memory."""
         if self.gpu is not None and group not in self._gpus:
             self._gpus[group] = self.gpu.with_own_stream()
         return self._gpus.get(group)
 
     def _engine(self) -> "StepEngine | StreamStepEngine":
-        """Return what runs the program; all ranks call this together."""
         if self.gpu is not None:
             plans = [cast("StreamPlan", each.plan) for each in self.inside]
             gpus = [cast("Gpu", each.gpu) for each in self.inside]
@@ -174,8 +170,6 @@ class PreparedStep:
             in_place=distinct_placements(name, algorithm, (operation.is_bucket,))[0],
         )  # fmt: skip
 
-    # ---- measurement --------------------------------------------------------------------------------------------
-
     def loop(self, sync: RankSync, _barrier: object, progress: RankProgress) -> PythonLoop:
         """Return the loop that runs this step; Python times it, because steps take milliseconds."""
         return PythonLoop(self, sync, progress)
@@ -212,8 +206,6 @@ class PreparedStep:
         found = {str(each.case.id): each.diagnose(name) for each in self._prepared.values()}
         return "; ".join(f"{case}: {errors}" for case, errors in found.items() if errors) or None
 
-    # ---- evidence -----------------------------------------------------------------------------------------------
-
     @property
     def executor(self) -> str:
         return self.inside[0].executor if self.inside else COMPILED
@@ -240,14 +232,11 @@ class PreparedStep:
         which = f"of {len(self.inside)} operations one of {shown.case.collective}"
         return executed, "; ".join(filter(None, (f"{which}: {evidence}" if evidence else None, ports))) or None
 
-    # ---- end ----------------------------------------------------------------------------------------------------
-
     def close(self) -> None:
         self.engine.close()
         self._release()
 
     def _release(self, end_world: Callable[[MPI.Intracomm], None] = close_world) -> None:
-        """Free all plans, buffers and communicators; those of NCCL by ``end_world``."""
         for each in self._prepared.values():
             each.close()
         self._prepared = {}
@@ -260,29 +249,22 @@ class PreparedStep:
 
     def description(self) -> list[list[dict[str, Any]]]:
         """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""
-        rows = None
-        if self.workload.compute == GEMM:
-            rows = step_engine.ROWS if self.gpu is None else stream_step_engine.ROWS
-        return [describe_program(program, rows) for program in self.programs]
+        return [[*self._operations(program), *self._computations(program)] for program in self.programs]
 
+    @staticmethod
+    def _operations(program: StepProgram) -> Iterator[dict[str, Any]]:
+        for each in program.operations:
+            receives = {"receives": True} if each.receives else {}
+            about = {"label": each.label, "collective": each.collective, "axis": each.axis}
+            yield {**about, "bytes": each.nbytes, "phase": each.phase, **receives}
 
-def describe_program(program: StepProgram, rows: range | None = None) -> list[dict[str, Any]]:
-    """Return the operations and the computations of a program, in the order of their times.
-
-    ``rows`` are the valid rows of the matrices that are multiplied; None if computations are no products.
-    """
-    operations: list[dict[str, Any]] = [
-        {
-            "label": each.label, "collective": each.collective, "axis": each.axis, "bytes": each.nbytes,
-            "phase": each.phase, **({"receives": True} if each.receives else {}),
-        }
-        for each in program.operations
-    ]  # fmt: skip
-    phases = [each.phase for each in program.instructions if isinstance(each, Compute)]
-    if rows is None:
-        return [*operations, *({"phase": phase} for phase in phases)]
-    products = matrix_products(program, rows)
-    return [*operations, *({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))]
+    def _computations(self, program: StepProgram) -> Iterator[dict[str, Any]]:
+        phases = [each.phase for each in program.instructions if isinstance(each, Compute)]
+        if self.workload.compute != GEMM:
+            yield from ({"phase": phase} for phase in phases)
+            return
+        products = matrix_products(program, step_engine.ROWS if self.gpu is None else stream_step_engine.ROWS)
+        yield from ({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))
 
 
 def _drivable(prepared: "PreparedCase") -> Drivable:

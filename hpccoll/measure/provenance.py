@@ -36,8 +36,6 @@ from hpccoll.store.schema import ON_SHARED_GPU, ON_TESTBED
 
 @dataclass(frozen=True, slots=True)
 class _RankReport:
-    """The facts that each rank contributes."""
-
     host: str
     boot: str
     rack: str
@@ -58,17 +56,10 @@ def gather_attempt(ranks: Ranks, job: Job, number: int, gpu: Mapping[str, Any]) 
     quotas = cpu_quotas()
     quota = f" with a quota of {min(quotas.values()):g} CPUs" if quotas else ""
     report = _RankReport(
-        host=node_name(),
-        boot=boot_id(),
-        rack=rack_name(),
-        pid=os.getpid(),
-        cpus=frozenset(os.sched_getaffinity(0)),
-        quotas=quotas,
+        node_name(), boot_id(), rack_name(), os.getpid(), frozenset(os.sched_getaffinity(0)), quotas,
         hardware=" and ".join([f"{os.cpu_count()} CPUs of {cpu_model()}{quota}", *gpu_description(gpu)]),
-        testbed=testbed_facts(),
-        ports=port_facts(),
-        gpu=gpu,
-    )
+        testbed=testbed_facts(), ports=port_facts(), gpu=gpu,
+    )  # fmt: skip
     reports = ranks.comm.gather(report)
     return ranks.run_at_root(lambda: _attempt(reports or (), job, number))  # rank 0 has those of all
 
@@ -104,19 +95,14 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
     hosts = list(dict.fromkeys(place.host for place in places))
     gpus = [(report.host, report.gpu) for report in reports]
     return Attempt(
-        run_id=str(uuid.uuid4()),
-        number=number,
+        run_id=str(uuid.uuid4()), number=number, places=places,
         kind=ON_SHARED_GPU if gpus_are_shared(gpus) else ON_TESTBED if testbed else "measured",
         machine=_machine(hosts, sorted({report.hardware for report in reports})),
-        ranks=layout.ranks,
-        nodes=layout.nodes,
-        ranks_per_node=layout.ranks_per_node,
-        mapping=layout.mapping,
-        aggregators=layout.aggregators,
+        ranks=layout.ranks, nodes=layout.nodes, ranks_per_node=layout.ranks_per_node,
+        mapping=layout.mapping, aggregators=layout.aggregators,
         oversubscribed=any(
             is_oversubscribed([each.cpus for each in node], [each.quotas for each in node]) for node in by_node.values()
         ),
-        places=places,
         ports=tuple(sorted({str(port["name"]) for report in reports for port in report.ports})),
         provenance={
             "hpccoll": __version__,
@@ -136,7 +122,7 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
             "variables": allowed_variables(),
             "order_seed": job.seed,
         },
-    )
+    )  # fmt: skip
 
 
 class LoadRecorder:

@@ -46,10 +46,6 @@ class Ranks:
         self.ranks_by_node = Counter(self.node_ids)  # in the order of the first rank of each node
 
     @property
-    def nodes(self) -> int:
-        return len(self.ranks_by_node)
-
-    @property
     def node_id(self) -> tuple[str, str]:
         """The node of this rank: its name, and its boot id, which identifies its clock."""
         return self.node_ids[self.comm.rank]
@@ -171,7 +167,6 @@ def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 
 
 
 def _unread(stream: int) -> int:
-    """Return the number of unread bytes in a pipe, 0 if the stream is no pipe."""
     if not stat.S_ISFIFO(os.fstat(stream).st_mode):
         return 0
     (unread,) = struct.unpack("i", fcntl.ioctl(stream, termios.FIONREAD, bytes(4)))

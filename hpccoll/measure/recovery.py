@@ -160,7 +160,6 @@ class DeadlineSync:
             self._recent_waits_s = self._recent_waits_s[1], time.monotonic() - began
 
     def _check_peers(self) -> None:
-        """Stop if another rank has stopped."""
         if any(self.control_comm.iprobe(MPI.ANY_SOURCE, STOP) for _ in range(PROBES)):
             self._send_stop()
             raise PeerStallError("another rank has stopped")
@@ -202,7 +201,6 @@ class DeadlineSync:
         return self._description(reports, names, lost), remaining
 
     def _receive_reports(self) -> dict[int, Report]:
-        """Return the reports of the ranks that answer in time, at rank 0."""
         reports: dict[int, Report] = {}
         status = MPI.Status()
 

@@ -67,7 +67,6 @@ class Check:
 
     @cached_property
     def _differs(self) -> NDArray[np.bool]:
-        """Room for the results of comparisons, shared by all blocks."""
         return np.empty(max((blocks.buffer.size for blocks in self.compared), default=0), bool)
 
     def reset(self) -> None:

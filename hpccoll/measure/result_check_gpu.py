@@ -76,7 +76,6 @@ class _Segments:
         self._add(begin, len(words), ValueTable.fixed(words, begin % VECTOR_BYTES // words.itemsize))
 
     def _add(self, begin: int, length: int, table: ValueTable) -> None:
-        """Add a unit of ``length`` elements that begins at the address ``begin``."""
         self.tables.append(self.gpu.upload(table.vectors))
         head = begin % VECTOR_BYTES // table.vectors.itemsize
         place, values_at = begin - begin % VECTOR_BYTES, self.gpu.address(self.tables[-1])

@@ -43,7 +43,6 @@ def matrix_products(program: StepProgram, rows: range) -> list[Products]:
 
 
 def _products(flops: float, rows: range) -> Products:
-    """Return the products of ``flops`` FLOPs, the largest ones first."""
     found, rest = [], flops
     while rest > MAX_REST * flops and (size := _largest(rest, rows)):
         number, rest = divmod(rest, product_flops(size))
@@ -52,7 +51,6 @@ def _products(flops: float, rows: range) -> Products:
 
 
 def _largest(flops: float, rows: range) -> int | None:
-    """Return the rows of the largest matrices whose product fits into ``flops``; None if none does."""
     return max((size for size in rows if product_flops(size) <= flops), default=None)
 
 

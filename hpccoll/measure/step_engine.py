@@ -8,8 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
-from threading import Condition, Thread
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -28,6 +27,9 @@ from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
 from hpccoll.training.workload import Workload
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 FOREVER_NS = 1 << 62
 
@@ -55,54 +57,32 @@ class Gemm:
     """Multiplies matrices in a thread, which leaves the calling thread to collectives."""
 
     def __init__(self, computations: Sequence[Products]) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # only here: other ranks need not import it
+
         self._computations, self._next = computations, iter(computations)
         self._a, self._b = (np.full(ROWS[-1] ** 2, value, np.float32) for value in (0.5, 0.25))
         self._c = np.empty_like(self._a)
-        self._wanted: Products = ()
-        self._changed, self._closed = Condition(), False
-        self._thread = Thread(target=self._work, name="gemm", daemon=True)
-        self._thread.start()
+        self._thread, self._closed = ThreadPoolExecutor(1, "gemm"), False
 
     def begin_step(self) -> None:
         """Begin with the first computation again."""
         self._next = iter(self._computations)
 
-    def start(self) -> None:
-        """Start the products of the next computation."""
-        with self._changed:
-            self._wanted = next(self._next)
-            self._changed.notify()
+    def start(self) -> "Future[None]":
+        """Start the products of the next computation, and return their end."""
+        return self._thread.submit(self._multiply, next(self._next))
 
-    @property
-    def busy(self) -> bool:
-        """Whether products are left."""
-        return bool(self._wanted)
-
-    def wait(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not self._wanted)
-
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._wanted or self._closed)
-            for rows, number in self._wanted:
-                a, b, c = (each[: rows * rows].reshape(rows, rows) for each in (self._a, self._b, self._c))
-                for _ in range(number):
-                    if self._closed:
-                        return
-                    np.matmul(a, b, out=c)
-            with self._changed:
+    def _multiply(self, products: Products) -> None:
+        for rows, number in products:
+            a, b, c = (each[: rows * rows].reshape(rows, rows) for each in (self._a, self._b, self._c))
+            for _ in range(number):
                 if self._closed:
                     return
-                self._wanted = ()
-                self._changed.notify_all()
+                np.matmul(a, b, out=c)
 
     def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        self._thread.join()
+        self._closed = True
+        self._thread.shutdown()
 
 
 class StepEngine:
@@ -158,13 +138,12 @@ class StepEngine:
         self.runs.append(times)
 
     def _compute(self, instruction: Compute, begin: int) -> int:
-        """Compute, and return when that ended."""
         self.current = f"the {instruction.phase} pass"
         if self._gemm:
-            self._gemm.start()
-            while self._gemm.busy and self._running():
+            products = self._gemm.start()
+            while not products.done() and self._running():
                 self._drive(time.perf_counter_ns() + SLICE_NS)
-            self._gemm.wait()
+            products.result()
             return time.perf_counter_ns()
         end = begin + int(self._seconds[instruction.phase] * instruction.flops * 1e9)
         if end > begin:
@@ -196,7 +175,6 @@ class StepEngine:
             self._end(number)
 
     def _end(self, number: int) -> None:
-        """Record the end of an operation, and begin what came after it."""
         self.times[3 * number + END] = time.perf_counter_ns()
         self._ended[number] = True
         self._queues[self.streams[number]].popleft()
@@ -208,11 +186,9 @@ class StepEngine:
             self._drive(FOREVER_NS, number)
 
     def _running(self) -> list[int]:
-        """Return the operations that have begun and not ended: of each stream the first, if any."""
         return [queue[0] for queue in self._queues.values() if queue and self._begun[queue[0]]]
 
     def _drive(self, until_ns: int, awaited: int | None = None) -> None:
-        """Drive all running operations until a time, or until one that is awaited has ended."""
         while True:
             running = self._running()
             if awaited is not None and self._ended[awaited]:

@@ -6,7 +6,7 @@ from typing import TypeAlias, cast
 from mpi4py import MPI
 
 from hpccoll.schedule import Layout
-from hpccoll.training.mesh import Mesh
+from hpccoll.training.parallelism import Mesh
 from hpccoll.training.step_program import StepOperation
 from hpccoll.transports.nccl.communicators import abort_world
 

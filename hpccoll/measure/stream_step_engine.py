@@ -6,7 +6,8 @@ ended. Both are events, of which the host sees nothing. Times are those of event
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import cycle
 
 import numpy as np
@@ -50,9 +51,7 @@ class StreamStepEngine:
         self.computations = sum(isinstance(each, Compute) for each in self.instructions)
         self._events = [gpu.event() for _ in range(3 * len(operations) + 2 * self.computations)]
         self._first, self._last = gpu.event(), gpu.event()
-        self._compute: Callable[[], None] | None = None
-        if program:
-            self._compute = _products(gpu, program) if workload.compute == GEMM else _pauses(gpu, program, workload)
+        self._computations = _computations(gpu, program, workload) if program else iter(())
         self._wait: Callable[[], object] = gpu.synchronize  # its last work waits for that of the other streams
         self._unread: int | None = None  # the time at which the last run began, until its events are read
         self.runs: list[Nanoseconds] = []
@@ -73,8 +72,8 @@ class StreamStepEngine:
             match instruction:
                 case Compute():
                     gpu.record(events[at])
-                    if self._compute:
-                        self._compute()
+                    for queue in next(self._computations):
+                        queue()
                     gpu.record(events[at + 1])
                     at += 2
                 case Start():
@@ -122,34 +121,20 @@ class StreamStepEngine:
         return next(filter(None, (operation.error() for operation in self.operations)), None)
 
     def close(self) -> None:
-        self._compute = None
+        self._computations = iter(())  # frees the matrices
 
 
-def _products(gpu: Gpu, program: StepProgram) -> Callable[[], None]:
-    """Return what queues the products of the next computation of a program, the first one after the last."""
-    computations = matrix_products(program, ROWS)
-    sizes = {rows for products in computations for rows, _ in products}
+def _computations(gpu: Gpu, program: StepProgram, workload: Workload) -> Iterator[Sequence[Callable[[], object]]]:
+    """Yield what queues each computation of a program in its order, the first one again after the last."""
+    if workload.compute != GEMM:
+        seconds, pause_ns = phase_seconds(program, workload), pause(gpu)
+        computations = (each for each in program.instructions if isinstance(each, Compute))
+        durations = [int(seconds[each.phase] * each.flops * 1e9) for each in computations]
+        return cycle([[partial(pause_ns, duration)] if duration else [] for duration in durations])
+    products = matrix_products(program, ROWS)
+    sizes = {rows for of_computation in products for rows, _ in of_computation}
     multiply = gpu.products(max(sizes, default=0))
     for rows in sizes:  # the first product loads the library, and the first of a size its kernel
         multiply(rows, 1)
     gpu.synchronize()
-    following = cycle(computations)
-
-    def queue() -> None:
-        for rows, number in next(following):
-            multiply(rows, number)
-
-    return queue
-
-
-def _pauses(gpu: Gpu, program: StepProgram, workload: Workload) -> Callable[[], None]:
-    """Return what queues a pause as long as the next computation of a program, the first one after the last."""
-    seconds, pause_ns = phase_seconds(program, workload), pause(gpu)
-    computations = [each for each in program.instructions if isinstance(each, Compute)]
-    following = cycle(int(seconds[each.phase] * each.flops * 1e9) for each in computations)
-
-    def queue() -> None:
-        if duration := next(following):
-            pause_ns(duration)
-
-    return queue
+    return cycle([[partial(multiply, *product) for product in of_computation] for of_computation in products])

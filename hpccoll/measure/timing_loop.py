@@ -62,6 +62,11 @@ class TimedOperation(Protocol):
         """Return the duration of the last run by the clock of the device, in ns; -1 if it has no clock."""
 
 
+def no_plan() -> str:
+    """Return the progress while no case is prepared."""
+    return "no plan yet"
+
+
 class RankProgress:
     """The progress of a rank, for the watchdog.
 
@@ -71,6 +76,8 @@ class RankProgress:
 
     def __init__(self, iteration: int = 0) -> None:
         self.case = "none yet"
+        self.where: Callable[[], str] = no_plan
+        """A function that returns the progress of the current operation."""
         self._phase = "starting"
         self.numbers = (c_int64 * 3)(NO_LOOP_PHASE, iteration, 0)
         """The number of the phase in LOOP_PHASES, the iteration, and the heartbeats."""

@@ -14,14 +14,13 @@ GRACE = 2.0
 
 @contextmanager
 def watchdog(
-    progress: RankProgress, where: Callable[[], str], timeout: float, report: Callable[[str], None],
-    excluded: Callable[[], bool] = lambda: False,
-) -> Iterator[None]:  # fmt: skip
+    progress: RankProgress, timeout: float, report: Callable[[str], None], excluded: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
     """Watch ``progress`` from a thread: if it does not change in ``timeout`` seconds, report that and exit.
 
     The launcher then ends the other ranks. Because the main thread is inside MPI, this thread may call MPI only with
     MPI_THREAD_MULTIPLE, as ``excluded`` does: it returns whether the other ranks have continued without this one, and
-    then they end the job. ``where`` returns the progress of the current operation.
+    then they end the job.
     """
     finished = threading.Event()
 
@@ -33,7 +32,7 @@ def watchdog(
             elif time.monotonic() - since > timeout:
                 ended = False
                 try:
-                    inside = f": {where()}" if progress.phase == IN_OPERATION else ""
+                    inside = f": {progress.where()}" if progress.phase == IN_OPERATION else ""
                     place = f"case {progress.case}, iteration {progress.iteration}, {progress.phase}{inside}"
                     report(f"stuck for {timeout:g} s: {place}")
                     ended = excluded() or finished.wait(GRACE)

@@ -20,6 +20,7 @@ G. Amdahl: Validity of the single processor approach, AFIPS (1967). Y. Huang et 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from hpccoll.common.errors import BadInputError
@@ -158,8 +159,7 @@ def bubble_share(stages: int, micro_batches: int) -> float:
     return (stages - 1) / (micro_batches + stages - 1)
 
 
-def bubble_rows(stages: Sequence[int] = (2, 4, 8, 16), most: int = 256) -> Iterator[dict[str, float]]:
+def bubble_rows() -> Iterator[dict[str, float]]:
     """Yield the bubble of pipelines by stages and micro-batches."""
-    for each in stages:
-        for power in range(most.bit_length()):
-            yield {"stages": each, "micro_batches": 1 << power, "share": bubble_share(each, 1 << power)}
+    for stages, power in product((2, 4, 8, 16), range(9)):
+        yield {"stages": stages, "micro_batches": 1 << power, "share": bubble_share(stages, 1 << power)}

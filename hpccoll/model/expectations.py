@@ -10,7 +10,7 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation, observations
 from hpccoll.model.run_model import RunModel
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.model.validation import Validated, validate
+from hpccoll.model.validation import Validated, counting, validate
 from hpccoll.schedule import MAPPINGS
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import SIMULATED
@@ -61,17 +61,15 @@ def expectations(
             runs[one.kind, one.machine, one.transport, one.executor].append((raw, one))
     if not runs:
         raise UnusableError("--against", "no file has a correct measurement of an algorithm")
-    total, done, compared = len(BOUNDS) * sum(map(len, runs.values())), 0, []
+    report, compared = counting(progress, len(BOUNDS) * sum(map(len, runs.values()))), []
     for (*_, transport, executor), measured in sorted(runs.items()):
-        placed = [_placed(one, machine) for _, one in measured]
         files = list({id(raw): raw for raw, _ in measured}.values())
-        by_bound = []
-        for bound in BOUNDS:
-            report = None if progress is None else lambda number, before=done: progress(before + number, total)
-            predictable = [one for one, reason in placed if not reason]
-            predicted = iter(validate(predictable, machine.machine(bound), progress=report))
-            by_bound.append([Validated(one, None, reason) if reason else next(predicted) for one, reason in placed])
-            done += len(placed)
+        by_bound: list[list[Validated]] = []
+        for costs in map(machine.machine, BOUNDS):
+            by_bound.append([])
+            for placed, reason in (_placed(one, machine) for _, one in measured):
+                by_bound[-1] += [Validated(placed, None, reason)] if reason else validate([placed], costs)
+                report()
         least, most = (machine.validation.get(name, 1.0) for name in ("ratio_p5", "ratio_p95"))
         intervals = [
             (min(times) * min(1.0, least), max(times) * max(1.0, most)) if len(times) == len(BOUNDS) else None

@@ -22,8 +22,7 @@ from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.simulation import RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize
-from hpccoll.schedule.layout import racks_of_aggregators
-from hpccoll.training.mesh import Mesh
+from hpccoll.training.parallelism import Mesh
 from hpccoll.training.step_program import StepOperation, StepProgram
 
 USUAL_IN_STEPS: Mapping[str, tuple[str, ...]] = {
@@ -111,7 +110,7 @@ class GroupCosts:
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
-    _assumed: dict[str, None] = field(default_factory=dict)
+    assumed: dict[str, None] = field(default_factory=dict)  # the assumptions behind the costs, in order
 
     def prepare(self, programs: Iterable[StepProgram], progress: Callable[[], None] = lambda: None) -> None:
         """Simulate the collectives of programs; BadInputError if no algorithm can run one of them."""
@@ -132,11 +131,6 @@ class GroupCosts:
             " ".join(key[:2]): ", ".join(dict.fromkeys(time.algorithm for _, time in times))
             for key, times in self._times.items()
         }
-
-    @property
-    def assumed(self) -> list[str]:
-        """The assumptions behind the costs."""
-        return list(self._assumed)
 
     def _key(self, operation: StepOperation) -> tuple[str, ...]:
         """Return the collective, the axis, the type and, of a message, the stages between which it goes."""
@@ -177,12 +171,12 @@ class GroupCosts:
             likely = {name: simulations[name].seconds(nbytes, progress, ["value"]) for name in usable}
             fastest = min(usable, key=lambda name: likely[name]["value"])
             ends = simulations[fastest].seconds(nbytes, progress, ["low_cost", "high_cost"])
-            if assumed := simulations[fastest].simulation.assumed:
-                self._assumed[f"{fastest}: {assumed}"] = None
+            if assumed := simulations[fastest].assumed:
+                self.assumed[f"{fastest}: {assumed}"] = None
             yield nbytes, AlgorithmTime(fastest, likely[fastest] | ends)
 
 
-class _GroupSimulation:
+class _GroupSimulation(AlgorithmSimulation):
     """An algorithm on a group, simulated on all or on some of its ranks."""
 
     def __init__(
@@ -204,36 +198,26 @@ class _GroupSimulation:
             part = layout.subset([me for rack in racks for me in rack[:each]])
         bare = part.renumbered()
         use = use._replace(ranks=use.ranks * layout.workers / part.workers)
-        self.simulation = AlgorithmSimulation(
-            machine, family, name, arguments, lambda count: with_aggregators(bare, count), dtype=dtype,
+        super().__init__(
+            machine, family, name, arguments, bare.with_aggregators, dtype=dtype,
             aggregators=aggregators if aggregates else None, shared=use.shared,
         )  # fmt: skip
         self.one_way = ONE_WAY if family == "send_recv" else 1.0
 
     def unpredicted_reason(self, nbytes: int) -> str | None:
-        """Return why nothing can be predicted for a size; None if something can."""
-        return self.simulation.unpredicted_reason(self._part(nbytes))
+        return super().unpredicted_reason(self._part(nbytes))
 
     def seconds(self, nbytes: int, progress: Callable[[], None], bounds: Sequence[Bound]) -> dict[Bound, float]:
         """Return the time of the group for a size, by bound."""
-        times = self.simulation.times(self._part(nbytes), lambda _messages: progress(), bounds)
+        times = self.times(self._part(nbytes), lambda _messages: progress(), bounds)
         return {bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()}
 
     def _part(self, nbytes: int) -> int:
         """Return the size with which the simulated ranks exchange messages as large as those of the group."""
         if self.ratio == 1.0:
             return nbytes
-        grain = itemsize(self.simulation.dtype) * self.simulation.layout.workers
+        grain = itemsize(self.dtype) * self.layout.workers
         return max(grain, round(nbytes * self.ratio / grain) * grain)
-
-
-def with_aggregators(layout: Layout, count: int) -> Layout:
-    """Return the layout of some ranks with aggregators, each on a node of its own: see ``MachineFile.layout``."""
-    nodes = range(layout.nodes, layout.nodes + count)
-    racks = racks_of_aggregators(count, layout.racks)
-    return Layout(
-        (*layout.node, *nodes), (*layout.rack, *racks), (*layout.rail, *(0 for _ in nodes)), aggregators=count
-    )  # fmt: skip
 
 
 def simulated_sizes(needed: Iterable[int]) -> list[int]:

@@ -49,11 +49,6 @@ class Tier:
 
     costs: tuple[MessageCosts, ...]
 
-    def __post_init__(self) -> None:
-        starts = [each.from_bytes for each in self.costs]
-        if starts[:1] != [0] or starts != sorted(set(starts)):
-            raise ValueError(f"costs start at 0 and at larger and larger sizes, not at {starts}")
-
     def of(self, nbytes: float) -> MessageCosts:
         """Return the costs of a message."""
         return self.costs[bisect_right(self.costs, nbytes, key=lambda each: each.from_bytes) - 1]

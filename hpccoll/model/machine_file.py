@@ -33,9 +33,9 @@ from hpccoll.common.limits import (
 from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, load_yaml, reject_bool
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
-from hpccoll.schedule import BFLOAT16, DTYPES, MAPPINGS, Layout, numbering
-from hpccoll.schedule.layout import racks_of_aggregators
+from hpccoll.schedule import MAPPINGS, Layout, numbering
 from hpccoll.store.durable_files import replacing_file
+from hpccoll.training.model_file import DTYPE
 
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
 CLUSTERS = Path(__file__).parent / "clusters"
@@ -96,12 +96,6 @@ Rate = Annotated[Quantity, _within(1, 1e18, "bytes a second")]
 Bytes = Annotated[Quantity, _within(0, MAX_BYTES, "bytes")]
 Ratio = Annotated[Quantity, _within(0.001, 1000, "a ratio")]
 Factor = Annotated[Quantity, _within(0, 1000, "a factor")]
-
-
-def _check_dtype(name: str) -> str:
-    if name not in (*DTYPES, BFLOAT16):
-        raise BadInputError("dtype", name, (*DTYPES, BFLOAT16))
-    return name
 
 
 class LayoutSection(YamlSection):
@@ -264,7 +258,7 @@ class MachineFile(YamlSection):
     port: PortSection | None = Field(None, description="the port of a node on each rail [no limit]")
     uplink: UplinkSection | None = Field(None, description="the link from a rack to the others [no limit]")
     memory: RateSection | None = Field(None, description="all messages inside a node together [no limit]")
-    reduction: dict[Annotated[str, AfterValidator(_check_dtype)], RateSection] = Field(
+    reduction: dict[Annotated[str, AfterValidator(lambda name: DTYPE.read("dtype", name))], RateSection] = Field(
         {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
     )
     cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
@@ -371,14 +365,9 @@ class MachineFile(YamlSection):
             raise BadInputError("--ranks-per-node", per_node, f"a multiple of {rails}, the rails of {self.name}")
         racks = -(-nodes // ((geometry and geometry.nodes_per_rack) or nodes))
         self._check_tiers(per_node, nodes + aggregators, racks)
-        above = racks_of_aggregators(aggregators, racks)
-        flat = Layout.of(nodes * per_node, per_node, aggregators)
-        layout = Layout(
-            flat.node,
-            rack=(*(node * racks // nodes for node in flat.node[: flat.workers]), *above),
-            rail=(*(me % per_node * rails // per_node for me in range(flat.workers)), *(0 for _ in above)),
-            aggregators=aggregators,
-        )
+        node = Layout.of(nodes * per_node, per_node).node
+        rail = tuple(me % per_node * rails // per_node for me in range(len(node)))
+        layout = Layout(node, tuple(each * racks // nodes for each in node), rail).with_aggregators(aggregators)
         return layout if mapping is None else layout.subset(numbering(layout, mapping))
 
     def distance(self, nodes: int, ranks_per_node: int, nbytes: int) -> str:

@@ -11,7 +11,6 @@ from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_algorithm
 from hpccoll.cases.requested_schedule import DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.limits import RANKS
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
@@ -149,7 +148,6 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
     choices = request.choices(machine)
     request = request.on(machine)
     for nodes in request.nodes:  # what is wrong for one of them is said before the first simulation
-        RANKS.check("--nodes", nodes)
         machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
     total, done = len(request.nodes) * len(choices) * len(request.sizes), 0
     predictions: list[Prediction] = []

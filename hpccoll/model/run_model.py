@@ -12,7 +12,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.model.fit import MIN_SIZES, Fit, fit
 from hpccoll.model.machine_file import DeclaredSections, MachineFile
 from hpccoll.model.observations import Observation, Work, observations
-from hpccoll.model.validation import Errors, Regret, Validated, find_crossings, validate
+from hpccoll.model.validation import Errors, Regret, Validated, counting, find_crossings, validate
 from hpccoll.store.raw_results import RawResults
 
 
@@ -126,17 +126,15 @@ def models_of(
         transports = [transport for transport, _ in by_executor]
         for (transport, executor), observed in sorted(by_executor.items()):
             measured.append((of_run, transport, executor, observed, transports.count(transport) > 1))
-    total, done, models = sum(len(observed) for *_, observed, _ in measured), 0, []
+    report, models = counting(progress, sum(len(observed) for *_, observed, _ in measured)), []
     for of_run, transport, executor, observed, several in measured:
         fitted = fit(observed, of_run[0].attempts[0][0].machine)
         validated = [Validated(one, None, "the run has no ping-pong") for one in observed]
         if fitted:
             if declared:
                 fitted = replace(fitted, machine=fitted.machine.declaring(declared))
-            report = None if progress is None else lambda number, before=done: progress(before + number, total)
             validated = validate(observed, fitted.machine.machine(), fitted.used, report)
         models.append(RunModel(of_run, transport, fitted, validated, executor, several))
-        done += len(observed)
     if not any(one.fit for one in models):
         raise _no_ping_pongs(raw_results)
     return models

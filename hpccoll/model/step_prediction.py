@@ -14,16 +14,15 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import RANKS
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Parameter, itemsize
+from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import SIMULATED
-from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.parallelism import Mesh, Parallelism
 from hpccoll.training.step_program import Compute, StepProgram
+from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
@@ -74,20 +73,6 @@ class StepRequest:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
-
-    def check(self) -> None:
-        """Check what does not depend on the number of nodes; BadInputError if a value is invalid."""
-        known = sorted(collective("all_reduce").components)
-        if self.algorithm is not None and self.algorithm not in known:
-            raise BadInputError("--algorithm", self.algorithm, known)
-        for name in self.parameters if self.algorithm else ():
-            if name not in (valid := known_parameters("all_reduce", str(self.algorithm))):
-                raise BadInputError(f"parameter of {self.algorithm}", name, valid)
-        for dtype in (self.parallelism.gradient_dtype, self.parallelism.parameter_dtype):
-            if dtype is not None and dtype not in (*DTYPES, BFLOAT16):
-                raise BadInputError("--dtype", dtype, (*DTYPES, BFLOAT16))
-        for nodes in self.nodes:
-            RANKS.check("--nodes", nodes)
 
     def on(self, ranks: int) -> Parallelism:
         """Return the parallelism of a number of ranks; BadInputError if they cannot be divided so."""
@@ -185,25 +170,25 @@ def predict_steps(
     Raises:
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
     """
-    request.check()
+    known = sorted(collective("all_reduce").components)
+    if request.algorithm is not None and request.algorithm not in known:
+        raise BadInputError("--algorithm", request.algorithm, known)
+    for name in request.parameters if request.algorithm else ():
+        if name not in (valid := known_parameters("all_reduce", str(request.algorithm))):
+            raise BadInputError(f"parameter of {request.algorithm}", name, valid)
     predictions: list[StepPrediction] = []
     left_out: dict[str, list[int]] = defaultdict(list)
-    refusals: list[BadInputError] = []
-    done, total = 0, len(request.nodes)
-
-    def report() -> None:
-        if progress:
-            progress(done, total)
-
-    report()
-    for done, nodes in enumerate(request.nodes):  # noqa: B007  ``report`` reads it
+    refused: BadInputError | None = None
+    for done, nodes in enumerate(request.nodes):
+        report = partial(progress or (lambda _done, _total: None), done, len(request.nodes))
+        report()
         try:
             predictions.append(_predict(machine, request, nodes, report))
         except BadInputError as error:
             left_out[str(error)].append(nodes)
-            refusals.append(error)
-    if not predictions:
-        raise refusals[0]
+            refused = refused or error
+    if refused and not predictions:
+        raise refused
     return StepPredictions(machine, request, predictions, left_out)
 
 
@@ -228,7 +213,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: C
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         (min(1.0, errors.get("ratio_p5", 1.0)), max(1.0, errors.get("ratio_p95", 1.0))),
-        machine.distance(nodes, layout.workers // nodes, largest), costs.assumed,
+        machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
     )  # fmt: skip
 
 

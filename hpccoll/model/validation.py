@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, count, pairwise
 from statistics import geometric_mean
 
 import numpy as np
@@ -124,17 +124,22 @@ def validate(
     observed: Sequence[Observation],
     machine: Machine,
     fitted: Iterable[Observation] = (),
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[], object] = lambda: None,
 ) -> list[Validated]:
     """Return every observation with its prediction, and whether the machine was fitted to it."""
     seen, validated = {id(one) for one in fitted}, []
-    for number, one in enumerate(observed, 1):
+    for one in observed:
         reason = _unpredicted_reason(one, machine)
         seconds = None if reason else predicted_seconds(one, machine)
         validated.append(Validated(one, seconds, reason, id(one) not in seen))
-        if progress:
-            progress(number)
+        progress()
     return validated
+
+
+def counting(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
+    """Return the function that reports, each time it is called, that one more of all is done."""
+    done = count(1)
+    return lambda: progress and progress(next(done), total)
 
 
 def predicted_seconds(one: Observation, machine: Machine) -> float:

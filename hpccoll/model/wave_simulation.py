@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from heapq import heappop, heappush
 from itertools import islice, tee
-from typing import NamedTuple
 
 import numpy as np
 
@@ -125,30 +124,12 @@ class _State:
         if key not in self.routes:
             if len(self.routes) == MAX_ROUTES:
                 self.routes.clear()
-            self.routes[key] = self._new_route(source, target)
+            self.routes[key] = _Route(self, source, target)
         return self.routes[key]
-
-    def _new_route(self, source: Ints, target: Ints) -> "_Route":
-        tier = self.layout.tier(source, target)
-        uses = [
-            _Use(Sharing(self.clocks[use.kind], use.owner), use.messages, use.byte_s)
-            for use in shared_resources(self.machine, self.layout, source, target)
-            if len(use.messages)
-        ]
-        send_cpu, gaps, rank_out = (Sharing(clocks, source) for clocks in (self.cpu, self.gaps, self.rank_out))
-        receive_cpu, rank_in = (Sharing(clocks, target) for clocks in (self.cpu, self.rank_in))
-        alone = send_cpu.distinct and self.cpu.in_order
-        return _Route(
-            source=source, target=target, send_cpu=send_cpu, gaps=gaps,
-            tiers=[(int(number), np.flatnonzero(tier == number)) for number in np.flatnonzero(np.bincount(tier))],
-            rank_out=None if alone else rank_out, receive_cpu=receive_cpu, rank_in=rank_in,
-            limits_out=self.limited[source], limits_in=self.limited[target], costs={},
-            uses=uses,
-        )  # fmt: skip
 
     def _pass(self, route: "_Route", sequence: int, nbytes: Ints) -> None:
         ready, last = self.ready[sequence], self.last[sequence]
-        latency, overhead, gap, byte_s, synchronous = self._costs(route, nbytes)
+        latency, overhead, gap, byte_s, synchronous = route.costs(nbytes)
         overhead = overhead * self.slowdown
         start = route.send_cpu.queue(ready[route.send_cpu.which], overhead)
         if synchronous.any():
@@ -183,54 +164,51 @@ class _State:
             self.folded[sequence, of] = 0.0
         self.ready[sequence, of] = ready
 
-    def _costs(self, route: "_Route", nbytes: Ints) -> tuple[Floats, ...]:
+
+class _Route:
+    """The way of the messages of a wave, the same for all waves between the same ranks."""
+
+    def __init__(self, state: _State, source: Ints, target: Ints) -> None:
+        self.source, self.target = source, target
+        tier = state.layout.tier(source, target)
+        # the tiers that messages cross, each with the indices of these messages
+        self.tiers = [
+            (state.machine.tiers[TIERS[number]], np.flatnonzero(tier == number))
+            for number in np.flatnonzero(np.bincount(tier))
+        ]
+        self.send_cpu, self.receive_cpu = Sharing(state.cpu, source), Sharing(state.cpu, target)
+        self.gaps, self.rank_in = Sharing(state.gaps, source), Sharing(state.rank_in, target)
+        alone = self.send_cpu.distinct and state.cpu.in_order  # no sender has another message in flight
+        self.rank_out = None if alone else Sharing(state.rank_out, source)
+        self.limits_out, self.limits_in = state.limited[source], state.limited[target]
+        self.uses = [  # what else messages share: how, the indices of those that use it, and their seconds of a byte
+            (Sharing(state.clocks[use.kind], use.owner), use.messages, use.byte_s)
+            for use in shared_resources(state.machine, state.layout, source, target)
+            if len(use.messages)
+        ]
+        # the costs by the sizes at which those of the tiers begin, as far as they are known
+        self.known: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
+
+    def costs(self, nbytes: Ints) -> tuple[Floats, ...]:
         """Return latency, overhead, gap, seconds of a byte, and whether it is synchronous, of each message.
 
         A column has one value if all messages have the same. The columns are remembered where all messages of a tier
         are of one range of sizes, as those of a ring.
         """
-        tiers = [(self.machine.tiers[TIERS[number]], of) for number, of in route.tiers]
         ends = int(nbytes.min()), int(nbytes.max())
-        ranges = tuple(tuple(tier.of(end).from_bytes for end in ends) for tier, _ in tiers)
-        if ranges in route.costs:
-            return route.costs[ranges]
-        if len(tiers) == 1:
-            columns = _cost_columns(tiers[0][0], nbytes)
+        ranges = tuple(tuple(tier.of(end).from_bytes for end in ends) for tier, _ in self.tiers)
+        if ranges in self.known:
+            return self.known[ranges]
+        if len(self.tiers) == 1:
+            columns = _cost_columns(self.tiers[0][0], nbytes)
         else:
             table = np.empty((5, len(nbytes)))
-            for tier, of in tiers:
+            for tier, of in self.tiers:
                 table[:, of] = np.broadcast_arrays(nbytes[of].astype(float), *_cost_columns(tier, nbytes[of]))[1:]
             columns = tuple(table)
         if all(first == last for first, last in ranges):
-            route.costs[ranges] = columns
+            self.known[ranges] = columns
         return columns
-
-
-class _Use(NamedTuple):
-    """The use of one kind of resource by messages."""
-
-    sharing: Sharing  # how they share the resources
-    using: Ints  # the indices of the messages that use one
-    byte_s: float  # seconds of a byte there
-
-
-class _Route(NamedTuple):
-    """The way of the messages of a wave, the same for all waves between the same ranks."""
-
-    source: Ints  # the senders
-    target: Ints  # the receivers
-    tiers: list[tuple[int, Ints]]  # the index of each tier that messages cross, and the indices of these messages
-    send_cpu: Sharing  # how messages share the CPUs of their senders
-    gaps: Sharing  # how they share the gaps of their senders
-    # how they share what their senders can send; None if no sender has another message in flight
-    rank_out: Sharing | None
-    receive_cpu: Sharing  # how they share the CPUs of their receivers
-    rank_in: Sharing  # how they share what their receivers can receive
-    limits_out: Ints  # 0 for a sender that does not limit its messages, a switch, else 1
-    limits_in: Ints  # the same of receivers
-    uses: list[_Use]  # what else they share
-    # the costs of the messages by the sizes at which those of their tiers begin, as far as they are known
-    costs: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]]
 
 
 def _cost_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:

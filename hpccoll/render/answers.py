@@ -6,7 +6,7 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import geometric_mean
@@ -16,7 +16,8 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import LEAST_ITERATIONS, SINGLE
 from hpccoll.common.text import Finding, first_few, in_brackets, info, join_words
 from hpccoll.common.units import TWICE, format_count, format_seconds, format_size
-from hpccoll.schedule import collective
+from hpccoll.render.step_answers import step_answers
+from hpccoll.schedule import WORKLOADS, collective
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.rows import Results
 
@@ -359,17 +360,15 @@ def _times(each: Recommendation) -> str:
     return " and ".join(f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends) + trip + mean
 
 
-def answer_lines(answers: Answers) -> Iterator[str]:
-    """Yield the sentences of all collectives for a terminal."""
+def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
+    """Yield what to use for each collective, what training steps take, and why others have no answer."""
     for name in answers.by_collective:
         yield from (str(answer).replace("`", "") for answer in answers.findings(name))
-
-
-def unanswered_lines(results: Results, answered: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each reason why measured collectives, or workloads, are not among ``answered``."""
+    steps = step_answers(results)
+    yield from map(str, steps)
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(row.collective for row in results.ours.rows):
-        if name not in answered:
+        if name not in answers.by_collective and not (steps and name in WORKLOADS):
             by_reason[_reason_unanswered(results, name)].append(name)
     yield from (f"{', '.join(names)}: {reason}." for reason, names in by_reason.items())
 

@@ -189,11 +189,9 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
 def port_bytes_chart(group: ChartGroup) -> Chart | None:
     """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
     data = [
-        chart_record(group, point, sent) | {"port": port, "panel": ", ".join(title), "part": f"{share:.1%}"}
+        chart_record(group, point, sent)
+        | {"port": port, "panel": group.shape_and_machine(point), "part": f"{share:.1%}"}
         for point in largest_points(group)
-        for title in [
-            (group.shape_label(point.row), *([group.machine_label(point)] if len(group.machines) > 1 else ()))
-        ]
         for port, nbytes in point.row.port_sent.items()
         if (sent := in_units_of_size(point.row, nbytes)) is not None
         for share in [nbytes / (sum(point.row.port_sent.values()) or 1)]

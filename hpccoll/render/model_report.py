@@ -96,9 +96,10 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
 
 
 def _costs_text(costs: MessageCostsSection) -> str:
-    parts = [f"latency {_between(costs.latency_s, format_seconds)}"]
-    parts += [f"overhead {_between(costs.overhead_s, format_seconds)}"] if costs.overhead_s.value else []
-    parts += [f"gap {_between(costs.gap_s, format_seconds)}"] if costs.gap_s.value else []
+    times = {"latency": costs.latency_s, "overhead": costs.overhead_s, "gap": costs.gap_s}
+    parts = [
+        f"{name} {_between(cost, format_seconds)}" for name, cost in times.items() if cost.value or name == "latency"
+    ]
     limited = costs.bytes_per_s.value < NO_LIMIT
     return ", ".join([*parts, _rate_text(costs.bytes_per_s) if limited else "as fast as the port"])
 

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hpccoll.cases.case import Job
@@ -90,8 +90,7 @@ def _job_heading(plan: Plan, job: Job) -> str:
 def _job_details(plan: Plan, job: Job) -> Iterator[str]:
     if resources := plan.resources.get(job.name):
         yield f"sbatch {shlex.join(sbatch_options(resources))}"
-    known = known_variant(job.variant, job.sets)
-    if known:
+    if known := known_variant(job.variant, job.sets):
         yield f"variant: {known.purpose}"
     if job.variant:
         variables = " ".join(assignment(*variable) for variable in job.environment.items())
@@ -99,47 +98,42 @@ def _job_details(plan: Plan, job: Job) -> Iterator[str]:
     if job.communicator:
         settings = " ".join(f"{name}={setting}" for name, setting in job.communicator.items())
         yield f"communicator, by nccl4py: {settings}"
-    if requested := _requested_algorithms(job):
-        yield f"requested: {', '.join(requested)}"
-    if required := _required_evidence(job):
-        yield f"evidence: {required}"
-    if known and known.control:
-        yield f"negative control: {_control_text(plan, job, known.control)}"
+    evidence = _evidence(plan, job)
+    if evidence["requested"]:
+        yield f"requested: {', '.join(evidence['requested'])}"
+    if evidence["demanded"]:
+        yield f"evidence: {evidence['demanded']}"
+    if control := evidence["control"]:
+        reason = f"{control} is not a variant of this sweep ('{control}:' adds it): {_UNCONTROLLED}"
+        if any(other.variant == control for other in plan.jobs):
+            reason = f"{control} is not launched in all of these shapes: {_UNCONTROLLED}"
+        control_job = evidence["control_job"]
+        yield f"negative control: {f'{control_job}, which must not show this evidence' if control_job else reason}"
 
 
-def _control_text(plan: Plan, job: Job, control: str) -> str:
-    """Return the job that is the negative control, or the reason why there is none."""
-    if control_job := _control_job(plan, job, control):
-        return f"{control_job}, which must not show this evidence"
-    if any(other.variant == control for other in plan.jobs):
-        return f"{control} is not launched in all of these shapes: {_UNCONTROLLED}"
-    return f"{control} is not a variant of this sweep ('{control}:' adds it): {_UNCONTROLLED}"
-
-
-def _control_job(plan: Plan, job: Job, control: str) -> str | None:
-    """Return the name of the job with the variant ``control`` and all shapes of ``job``; None if there is none."""
-    others = (other for other in plan.jobs if other.variant == control and other.name != job.name)
-    return next((other.name for other in others if {*other.shapes} >= {*job.shapes}), None)
-
-
-def _requested_algorithms(job: Job) -> Sequence[str]:
-    """Return the algorithms that a job requests from the library, sorted."""
-    return sorted({algorithm for case in job.cases if (algorithm := requested_algorithm(job, case))})
-
-
-def _required_evidence(job: Job) -> str | None:
-    """Return the evidence that a job requires; None if no log can show it."""
-    if known := known_variant(job.variant, job.sets):
-        return known.evidence_text
-    if not _has_logs(job):
-        return None
-    if requested := _requested_algorithms(job):
-        return f"lines of the library's logs that show {join_words(requested, 'or')}"
-    return "NCCL's log lines: algorithm, protocol and channels for each size, and the network"
-
-
-def _has_logs(job: Job) -> bool:
-    return any(has_library_logs(job, case) for case in job.cases)
+def _evidence(plan: Plan, job: Job) -> dict[str, Any]:
+    """Return the evidence that a job requires, and the job that is its negative control."""
+    known = known_variant(job.variant, job.sets)
+    control = known.control if known else None
+    requested = sorted({algorithm for case in job.cases if (algorithm := requested_algorithm(job, case))})
+    logs = any(has_library_logs(job, case) for case in job.cases)
+    demanded = known.evidence_text if known else None
+    if not known and logs:
+        demanded = "NCCL's log lines: algorithm, protocol and channels for each size, and the network"
+        if requested:
+            demanded = f"lines of the library's logs that show {join_words(requested, 'or')}"
+    controls = (
+        other.name
+        for other in plan.jobs
+        if control and other.variant == control and other.name != job.name and {*other.shapes} >= {*job.shapes}
+    )
+    return {
+        "requested": requested,  # of the library
+        "demanded": demanded,  # None if no log can show it
+        "logs": logs,  # whether a probe with logs precedes the launch
+        "control": control,  # the variant that must not show the evidence
+        "control_job": next(controls, None),  # the job with that variant and all shapes
+    }
 
 
 def _skips(skips: Iterable[Skip]) -> Iterator[str]:
@@ -158,15 +152,3 @@ def _skips(skips: Iterable[Skip]) -> Iterator[str]:
 def plan_json(plan: Plan) -> dict[str, Any]:
     """Return the plan with the evidence that each of its jobs requires."""
     return {**json.loads(plan.to_json()), "evidence": {job.name: _evidence(plan, job) for job in plan.jobs}}
-
-
-def _evidence(plan: Plan, job: Job) -> dict[str, Any]:
-    known = known_variant(job.variant, job.sets)
-    control = known.control if known else None
-    return {
-        "requested": _requested_algorithms(job),  # of the library
-        "demanded": _required_evidence(job),  # None if no log can show it
-        "logs": _has_logs(job),  # whether a probe with logs precedes the launch
-        "control": control,  # the variant that must not show the evidence
-        "control_job": _control_job(plan, job, control) if control else None,
-    }

@@ -17,77 +17,6 @@ from hpccoll.store.rows import Row
 from hpccoll.store.schema import RESULT_COLUMNS
 
 
-@dataclass(frozen=True, slots=True)
-class ReportColumn:
-    """The declaration of a column."""
-
-    key: str  # a field of Row, or a key of DERIVED
-    heading: str  # with the unit; {rate} is that of bandwidths
-    format: str = "text"  # a key of FORMATS
-    always: bool = False  # shown even if all rows agree; else one sentence above the table has the value
-
-
-REPORT_COLUMNS = (
-    ReportColumn("collective", "collective"),
-    ReportColumn("series", "series", always=True),
-    ReportColumn("size", "size", "size", always=True),
-    ReportColumn("ranks", "ranks", "count", always=True),
-    ReportColumn("nodes", "nodes", "count"),
-    ReportColumn("in_place", "in place"),
-    ReportColumn("transport_of_series", "transport"),
-    ReportColumn("device", "device"),
-    ReportColumn("dtype", "dtype"),
-    ReportColumn("op", "op"),
-    ReportColumn("root", "root"),
-    ReportColumn("pair", "pair"),
-    ReportColumn("traffic", "traffic"),
-    ReportColumn("concurrent", "concurrent"),
-    ReportColumn("aggregators", "aggregators", "count"),
-    ReportColumn("mapping", "mapping"),
-    ReportColumn("workload", "workload"),
-    ReportColumn("median_s", "median (us)", "us", always=True),
-    ReportColumn("interval_s", "95 % interval (us)", "interval_us", always=True),
-    ReportColumn("medians_of_rounds_s", "by round (us)", "list_us"),
-    ReportColumn("p99_s", "p99 (us)", "us", always=True),
-    ReportColumn("skew_s", "start skew (us)", "us"),
-    ReportColumn("device_s", "by events of GPUs (us)", "us"),
-    ReportColumn("gpu_sm_clock", "lowest GPU clock (MHz)", "mega"),
-    ReportColumn("gpu_power", "highest GPU power (W)", "whole"),
-    ReportColumn("gpu_temperature", "highest GPU temperature (°C)", "whole"),
-    ReportColumn("gpu_nvlink_sent", "sent by a GPU over NVLink (B)", "whole"),
-    ReportColumn("forward_s", "forward (us)", "us"),
-    ReportColumn("backward_s", "backward (us)", "us"),
-    ReportColumn("communication_s", "all communication (us)", "us"),
-    ReportColumn("exposed_s", "exposed (us)", "us"),
-    ReportColumn("share", "share", "percent"),
-    ReportColumn("algbw_Bps", "algbw ({rate})", "rate", always=True),
-    ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),
-    ReportColumn("wire_share", "of the wire", "percent"),
-    ReportColumn("wire_bytes_predicted_between_nodes", "counted (B)", "whole"),
-    ReportColumn("rack_bytes_predicted_between_nodes", "between racks (B)", "whole"),
-    ReportColumn("wire_bytes_measured_between_nodes", "sent (B)", "whole"),
-    ReportColumn("worker_sent_over_size", "sent by a node (S)", "ratio"),
-    ReportColumn("worker_received_over_size", "received by a node (S)", "ratio"),
-    ReportColumn("port_shares", "by port"),
-    ReportColumn("measured_to_counted", "sent / counted with headers", "ratio"),
-    ReportColumn("wrong", "wrong", "count", always=True),
-    ReportColumn("status", "status", always=True),
-    ReportColumn("reason", "reason"),
-    ReportColumn("rounds", "rounds", "count"),
-    ReportColumn("iterations", "iterations", "count"),
-    *(ReportColumn(column.name, column.heading, column.format) for column in RESULT_COLUMNS if column.heading),
-    ReportColumn("converged", "converged"),
-    ReportColumn("oversubscribed", "oversubscribed"),
-    ReportColumn("requested", "requested"),
-    ReportColumn("executed", "executed"),
-    ReportColumn("evidence", "evidence"),
-    ReportColumn("timing", "timing"),
-    ReportColumn("rule", "rule"),
-    ReportColumn("kind_with_rate", "kind"),
-    ReportColumn("run_id", "run"),
-)
-
-
 def _between_nodes(row: Row, nbytes: float | None) -> float | None:
     return nbytes if row.nodes > 1 else None
 
@@ -103,28 +32,77 @@ def _port_shares(row: Row) -> str:
     return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
 
 
-DERIVED: Mapping[str, Callable[[SeriesPoint], Any]] = {
-    "series": lambda p: p.series,
-    "size": lambda p: p.row.requested_bytes if has_size(p.row.collective) else None,
-    "transport_of_series": lambda p: "" if p.row.algorithm == AUTO else p.row.transport,  # auto: see its evidence
-    "workload": lambda p: _workload(p.row),
-    "share": lambda p: p.row.exposed_share,
-    "pair": lambda p: p.pair_label,
-    "traffic": lambda p: traffic_pattern(p.row),
-    "concurrent": lambda p: concurrent_label(p.row),
-    "interval_s": lambda p: p.row.interval,
-    "medians_of_rounds_s": lambda p: p.row.round_medians_s if len(p.row.round_medians_s) > 1 else None,
-    "wire_share": lambda p: wire_share(p.row, p.wire),
-    "wire_bytes_predicted_between_nodes": lambda p: _between_nodes(p.row, p.row.wire_bytes_predicted),
-    "rack_bytes_predicted_between_nodes": lambda p: _between_nodes(p.row, p.row.rack_bytes_predicted),
-    "wire_bytes_measured_between_nodes": lambda p: _between_nodes(p.row, p.row.wire_bytes_measured),
-    "worker_sent_over_size": lambda p: in_units_of_size(p.row, p.row.worker_sent_measured),
-    "worker_received_over_size": lambda p: in_units_of_size(p.row, p.row.worker_received_measured),
-    "port_shares": lambda p: _port_shares(p.row),
-    "measured_to_counted": lambda p: measured_to_counted(p.row, p.wire),
-    "kind_with_rate": lambda p: p.kind,
-}
-"""The values that are not fields of ``Row``, by the key of their column."""
+@dataclass(frozen=True, slots=True)
+class ReportColumn:
+    """The declaration of a column."""
+
+    value: str | Callable[[SeriesPoint], Any]  # the name of a field of Row, or what returns the value of a point
+    heading: str  # with the unit; {rate} is that of bandwidths
+    format: str = "text"  # a key of FORMATS
+    always: bool = False  # shown even if all rows agree; else one sentence above the table has the value
+
+
+REPORT_COLUMNS = (
+    ReportColumn("collective", "collective"),
+    ReportColumn(lambda p: p.series, "series", always=True),
+    ReportColumn(lambda p: p.row.requested_bytes if has_size(p.row.collective) else None, "size", "size", always=True),
+    ReportColumn("ranks", "ranks", "count", always=True),
+    ReportColumn("nodes", "nodes", "count"),
+    ReportColumn("in_place", "in place"),
+    ReportColumn(lambda p: "" if p.row.algorithm == AUTO else p.row.transport, "transport"),
+    ReportColumn("device", "device"),
+    ReportColumn("dtype", "dtype"),
+    ReportColumn("op", "op"),
+    ReportColumn("root", "root"),
+    ReportColumn(lambda p: p.pair_label, "pair"),
+    ReportColumn(lambda p: traffic_pattern(p.row), "traffic"),
+    ReportColumn(lambda p: concurrent_label(p.row), "concurrent"),
+    ReportColumn("aggregators", "aggregators", "count"),
+    ReportColumn("mapping", "mapping"),
+    ReportColumn(lambda p: _workload(p.row), "workload"),
+    ReportColumn("median_s", "median (us)", "us", always=True),
+    ReportColumn(lambda p: p.row.interval, "95 % interval (us)", "interval_us", always=True),
+    ReportColumn(
+        lambda p: p.row.round_medians_s if len(p.row.round_medians_s) > 1 else None, "by round (us)", "list_us"
+    ),
+    ReportColumn("p99_s", "p99 (us)", "us", always=True),
+    ReportColumn("skew_s", "start skew (us)", "us"),
+    ReportColumn("device_s", "by events of GPUs (us)", "us"),
+    ReportColumn("gpu_sm_clock", "lowest GPU clock (MHz)", "mega"),
+    ReportColumn("gpu_power", "highest GPU power (W)", "whole"),
+    ReportColumn("gpu_temperature", "highest GPU temperature (°C)", "whole"),
+    ReportColumn("gpu_nvlink_sent", "sent by a GPU over NVLink (B)", "whole"),
+    ReportColumn("forward_s", "forward (us)", "us"),
+    ReportColumn("backward_s", "backward (us)", "us"),
+    ReportColumn("communication_s", "all communication (us)", "us"),
+    ReportColumn("exposed_s", "exposed (us)", "us"),
+    ReportColumn(lambda p: p.row.exposed_share, "share", "percent"),
+    ReportColumn("algbw_Bps", "algbw ({rate})", "rate", always=True),
+    ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),
+    ReportColumn(lambda p: wire_share(p.row, p.wire), "of the wire", "percent"),
+    ReportColumn(lambda p: _between_nodes(p.row, p.row.wire_bytes_predicted), "counted (B)", "whole"),
+    ReportColumn(lambda p: _between_nodes(p.row, p.row.rack_bytes_predicted), "between racks (B)", "whole"),
+    ReportColumn(lambda p: _between_nodes(p.row, p.row.wire_bytes_measured), "sent (B)", "whole"),
+    ReportColumn(lambda p: in_units_of_size(p.row, p.row.worker_sent_measured), "sent by a node (S)", "ratio"),
+    ReportColumn(lambda p: in_units_of_size(p.row, p.row.worker_received_measured), "received by a node (S)", "ratio"),
+    ReportColumn(lambda p: _port_shares(p.row), "by port"),
+    ReportColumn(lambda p: measured_to_counted(p.row, p.wire), "sent / counted with headers", "ratio"),
+    ReportColumn("wrong", "wrong", "count", always=True),
+    ReportColumn("status", "status", always=True),
+    ReportColumn("reason", "reason"),
+    ReportColumn("rounds", "rounds", "count"),
+    ReportColumn("iterations", "iterations", "count"),
+    *(ReportColumn(column.name, column.heading, column.format) for column in RESULT_COLUMNS if column.heading),
+    ReportColumn("converged", "converged"),
+    ReportColumn("oversubscribed", "oversubscribed"),
+    ReportColumn("requested", "requested"),
+    ReportColumn("executed", "executed"),
+    ReportColumn("evidence", "evidence"),
+    ReportColumn("timing", "timing"),
+    ReportColumn("rule", "rule"),
+    ReportColumn(lambda p: p.kind, "kind"),
+    ReportColumn("run_id", "run"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +172,7 @@ def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
 def _cell(column: ReportColumn, point: SeriesPoint, scale: float) -> Cell:
     """Return a cell of a column; ``scale`` is the unit of bandwidths in bytes per second."""
     form = FORMATS[column.format]
-    value = DERIVED[column.key](point) if column.key in DERIVED else getattr(point.row, column.key)
+    value = column.value(point) if callable(column.value) else getattr(point.row, column.value)
     if value is None:
         return "" if form.sort_key else None, ""
     key = form.sort_key(value) if form.sort_key else None

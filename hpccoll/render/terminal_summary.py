@@ -7,11 +7,9 @@ from pathlib import Path
 from hpccoll.analysis.noise_sentence import noise_sentence
 from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_wait
-from hpccoll.render.answers import Answers, answer_lines, name_settings, unanswered_lines
+from hpccoll.render.answers import Answers, conclusion_lines, name_settings
 from hpccoll.render.measured_summary import gpu_machines
-from hpccoll.render.step_answers import step_answers
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 
 MAX_REASONS = 5
@@ -73,13 +71,11 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
-    answers, steps = Answers(recommend(results)), step_answers(results)
-    answered = {*answers.by_collective, *(WORKLOADS if steps else ())}
-    yield from (*answer_lines(answers), *map(str, steps))
+    answers = Answers(recommend(results))
+    yield from conclusion_lines(results, answers)
     for name in answers.by_collective:
         if settings := answers.other_settings(name):
             yield f"{name}: the report has the answers for {name_settings(settings)}."
-    yield from unanswered_lines(results, answered)
     if noise := noise_sentence(results):
         yield noise
     yield from (finding.text for finding in findings if finding.kind == "busy_machine")

@@ -40,6 +40,17 @@ class Layout:
         homes = [me // per_node for me in range(workers)]
         return cls((*homes, *range(nodes, nodes + aggregators)), aggregators=aggregators)
 
+    def with_aggregators(self, count: int) -> "Layout":
+        """Return the layout of these workers with aggregators, each on a node of its own.
+
+        They are in the one rack; of several racks, each has one if there are enough, and the others are in none.
+        """
+        nodes, racks = self.nodes, self.racks
+        above = [0 if racks == 1 else number if number < racks <= count else racks + number for number in range(count)]
+        return Layout(
+            (*self.node, *range(nodes, nodes + count)), (*self.rack, *above), (*self.rail, *[0] * count), count
+        )
+
     def subset(self, group: Sequence[int]) -> "Layout":
         """Return the layout of some of the ranks, workers before aggregators, numbered in the order given."""
         node, rack, rail = (tuple(locations[me] for me in group) for locations in (self.node, self.rack, self.rail))
@@ -99,10 +110,3 @@ class Layout:
         node, rack = np.array(self.node), np.array(self.rack)
         same_node, same_rack = node[source] == node[target], rack[source] == rack[target]
         return np.select([source == target, same_node, same_rack], [0, 1, 2], 3)
-
-
-def racks_of_aggregators(aggregators: int, racks: int) -> list[int]:
-    """Return the racks of aggregators: the one rack; else each has one if there are enough, and no rack the others."""
-    if racks == 1:
-        return [0] * aggregators
-    return [number if number < racks <= aggregators else racks + number for number in range(aggregators)]

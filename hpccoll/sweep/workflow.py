@@ -18,7 +18,7 @@ import yaml
 
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.files import open_regular
-from hpccoll.store.durable_files import is_locked, lock_exclusively, open_without_links
+from hpccoll.store.durable_files import is_locked, open_without_links, try_lock
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
@@ -100,7 +100,7 @@ def exclusive(out: Path) -> Iterator[None]:
     except OSError as error:
         raise file_error("--out", out, error, "written") from None
     with lock:
-        if not lock_exclusively(lock):
+        if not try_lock(lock):
             raise UnusableError(str(out), "a sweep is running in it: 'hpccoll status' shows its progress")
         yield
 

@@ -1,52 +1,33 @@
-"""How a model is trained in parallel, and the program of each pipeline stage that follows from it.
+"""How ranks train a model in parallel: the mesh of ranks, with the groups of each axis, and what they divide.
 
-| parallelism | collectives |
-| --- | --- |
-| dp | an all-reduce of each bucket, started when its last gradient is ready |
-| dp, zero1 | a reduce-scatter of each bucket, started likewise; at the end all-gathers of the parameters |
-| dp, zero2 | the same; gradients are divided, too, and so reduced after every micro-batch |
-| dp, zero3 | as zero2, but the all-gathers precede both passes through a block, one for each tensor |
-| dp, fsdp | all-gathers of a block before both passes through it, in one piece; a reduce-scatter of it after them |
-| dp, hsdp | the same in groups of ``shard`` ranks; after each reduce-scatter an all-reduce over the replicas |
-| tp | an all-reduce after attention and after the feed-forward network, in both passes; one each of the embedding |
-| tp, sequence | an all-gather before and a reduce-scatter after each of them |
-| ep | an all-to-all before and one after the experts, in both passes |
-| pp | one message to the next stage for each micro-batch, one back; one forward, one backward in turn (1F1B) |
-
-DeepSpeed's stages 1 and 2 run an all-reduce of each bucket where ZeRO's authors and Megatron-LM have a reduce-scatter.
-Left out is what takes little of a step: losses and norms of gradients, the second all-gather of a divided sequence in
-the backward pass, which frameworks hide, and the all-reduce of an embedding that the first and the last stage of a
-pipeline share.
-
-S. Li et al.: PyTorch Distributed, VLDB 13 (2020); S. Rajbhandari et al.: ZeRO, SC (2020); Y. Zhao et al.: PyTorch FSDP,
-VLDB 16 (2023); D. Narayanan et al.: Megatron-LM, SC (2021); V. Korthikanti et al.: Reducing activation recomputation,
-MLSys (2023).
+Consecutive ranks are tensor-parallel, because their collectives are the most frequent; then follow data-parallel ranks,
+and last the stages of the pipeline, as Megatron-LM numbers them. A data-parallel group may be divided twice: ``shard``
+ranks of it divide the parameters among themselves (ZeRO, FSDP), and ``ep`` ranks of it the experts.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from math import prod
+
+import numpy as np
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import IntegerRange
-from hpccoll.schedule import itemsize
-from hpccoll.training.buckets import BucketRule, bucket_bytes
-from hpccoll.training.mesh import Mesh
-from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module, Tensor
-from hpccoll.training.step_program import (
-    BACKWARD,
-    FORWARD,
-    STEP,
-    Compute,
-    GradientBucket,
-    Instruction,
-    Start,
-    StepOperation,
-    StepProgram,
-    Wait,
-)
+from hpccoll.common.limits import RANKS, IntegerRange
+from hpccoll.training.buckets import BucketRule
+from hpccoll.training.model_shape import ModelShape
+
+AXES: Mapping[str, str] = {
+    "tp": "tensor parallel",
+    "dp": "data parallel",
+    "pp": "pipeline parallel",
+    "shard": "ranks of a data-parallel group that divide the parameters",
+    "ep": "ranks of a data-parallel group that divide the experts",
+}
+"""The axes of a mesh; the first three multiply to the number of ranks."""
+
+REPLICAS = {"replica": "shard", "expert_replica": "ep"}
+"""The axes whose groups join what is equal in the parts of a data-parallel group: equal shards, and equal experts."""
+
 
 PER_STEP = IntegerRange(1, 1 << 20)
 """The samples of a micro-batch, and the micro-batches of a step."""
@@ -57,12 +38,80 @@ SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 """What data-parallel ranks divide: nothing; the state of the optimizer; gradients, too; parameters, too, by tensors
 (zero3) or by blocks (fsdp), or by blocks among ``shard`` of the ranks (hsdp)."""
 
-COLUMNS_FIRST = ("attention", "mlp", "experts", "output")
-"""The parts of a model whose first product tensor parallelism divides by columns: every rank needs the whole input, and
-the backward pass adds up its gradient."""
 
-ROWS_LAST = ("embedding", "attention", "mlp", "experts")
-"""The parts whose last product is divided by rows: the forward pass adds up the output."""
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """The numbers of ranks on each axis: see AXES."""
+
+    tp: int = 1  # the ranks of a tensor-parallel group
+    dp: int = 1  # the ranks of a data-parallel group
+    pp: int = 1  # the stages of the pipeline
+    shard: int = 1  # the ranks of a sharded group, a divisor of ``dp``
+    ep: int = 1  # the ranks of an expert-parallel group, a divisor of ``dp``
+
+    def __post_init__(self) -> None:
+        for axis in fields(self):
+            RANKS.check(f"parallel {axis.name}", getattr(self, axis.name))
+        for name in ("shard", "ep"):
+            if self.dp % getattr(self, name):
+                raise BadInputError(f"parallel {name}", getattr(self, name), f"a divisor of dp={self.dp}")
+
+    @classmethod
+    def parse(cls, text: str, ranks: int) -> "Mesh":
+        """Return the mesh of a text such as ``dp=4,tp=2,pp=2``; without dp it takes the ranks that are left.
+
+        Raises:
+            BadInputError: if the text is no list of axes, or the axes do not multiply to the number of ranks.
+        """
+        sizes: dict[str, int] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            name, equals, value = part.partition("=")
+            if name not in AXES or not equals or name in sizes:
+                raise BadInputError("parallel", part, f"axes such as dp=4,tp=2, each once; axes: {', '.join(AXES)}")
+            sizes[name] = RANKS.read(f"parallel {name}", value)
+        divided = prod(sizes.get(name, 1) for name in ("tp", "pp"))
+        if "dp" not in sizes and ranks % divided == 0:
+            sizes["dp"] = ranks // divided
+        if divided * sizes.get("dp", 1) != ranks:
+            raise BadInputError("parallel", text, f"tp x dp x pp = {ranks}, the number of ranks")
+        return cls(**sizes)
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return self.tp * self.dp * self.pp
+
+    @property
+    def text(self) -> str:
+        """The mesh as text, without axes of 1: ``dp=4,tp=2``."""
+        return ",".join(f"{name}={getattr(self, name)}" for name in AXES if getattr(self, name) > 1) or "dp=1"
+
+    def groups(self, axis: str) -> list[Sequence[int]]:
+        """Return the ranks of all groups of an axis, one of AXES or of REPLICAS."""
+        numbers = np.arange(self.ranks).reshape(self.pp, self.dp, self.tp)
+        if axis == "tp":
+            rows = numbers.reshape(-1, self.tp)
+        elif axis == "pp":
+            rows = numbers.reshape(self.pp, -1).T
+        else:
+            columns, size = numbers.transpose(0, 2, 1).reshape(-1, self.dp), self.size(axis)  # data-parallel groups
+            if axis in REPLICAS:
+                columns = columns.reshape(-1, size, self.dp // size).transpose(0, 2, 1).reshape(-1, self.dp)
+            rows = columns.reshape(-1, size)
+        return [*rows.tolist()]
+
+    def size(self, axis: str) -> int:
+        """Return the number of ranks of a group of an axis."""
+        return self.dp // int(getattr(self, REPLICAS[axis])) if axis in REPLICAS else int(getattr(self, axis))
+
+    def stage_of(self, rank: int) -> int:
+        """Return the number of the pipeline stage of a rank."""
+        return rank // (self.dp * self.tp)
+
+    def pairs(self, first: int, second: int) -> list[Sequence[int]]:
+        """Return the pairs of ranks of two stages that exchange messages."""
+        size = self.dp * self.tp
+        return [(first * size + number, second * size + number) for number in range(size)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,31 +147,29 @@ class Parallelism:
 
     def check(self, model: ModelShape) -> None:
         """Check that a model can be trained like this; BadInputError if the model cannot be divided so."""
-        mesh, transformer = self.mesh, model.transformer
-        self._check_passes(model)
-        for axis in ("tp", "pp", "ep"):
-            if getattr(mesh, axis) > 1 and transformer is None:
-                what = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
-                raise BadInputError(f"parallel {axis}", getattr(mesh, axis), what)
-        if transformer and mesh.pp > transformer.blocks:
-            raise BadInputError("parallel pp", mesh.pp, f"at most the {transformer.blocks} blocks of {model.name}")
-        if transformer and mesh.ep > 1 and (not transformer.experts or transformer.experts % mesh.ep):
-            what = f"a divisor of the {transformer.experts} experts" if transformer.experts else "1: it has no experts"
-            raise BadInputError("parallel ep", mesh.ep, what)
-        if self.sequence and mesh.tp == 1:
-            raise BadInputError("sequence", 1, "0: without tensor parallelism nothing divides the sequence")
-        if self.recompute and transformer is None:
-            raise BadInputError("recompute", 1, f"0: {model.name} has no blocks")
-        if (mesh.shard > 1) != (self.sharding == "hsdp"):
-            raise BadInputError("parallel shard", mesh.shard, "more than 1 with hsdp, and 1 with other shardings")
-        for axis, kind in (("pp", "a pipeline"), ("ep", "expert parallelism")):
-            if self.shards_parameters and getattr(mesh, axis) > 1:
-                raise BadInputError("sharding", self.sharding, f"none, zero1 or zero2 with {kind}")
-
-    def _check_passes(self, model: ModelShape) -> None:
-        if self.micro_batches > (most := max(1, MAX_PASSES // max(1, len(model.modules)))):
-            what = f"at most {most} for the {len(model.modules)} modules of {model.name}"
-            raise BadInputError("micro_batches", self.micro_batches, what)
+        mesh, shape, modules = self.mesh, model.transformer, len(model.modules)
+        blocks, experts = (shape.blocks, shape.experts) if shape else (1, 0)
+        most = max(1, MAX_PASSES // max(1, modules))
+        no_transformer = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
+        of_experts = f"a divisor of the {experts} experts" if experts else "1: it has no experts"
+        gathers, sizes = self.shards_parameters, {axis: getattr(mesh, axis) for axis in ("tp", "pp", "ep")}
+        rules = [
+            (self.micro_batches > most, "micro_batches", self.micro_batches,
+             f"at most {most} for the {modules} modules of {model.name}"),
+            *((size > 1 and shape is None, f"parallel {axis}", size, no_transformer) for axis, size in sizes.items()),
+            (mesh.pp > blocks, "parallel pp", mesh.pp, f"at most the {blocks} blocks of {model.name}"),
+            (mesh.ep > 1 and (not experts or experts % mesh.ep), "parallel ep", mesh.ep, of_experts),
+            (self.sequence and mesh.tp == 1, "sequence", 1,
+             "0: without tensor parallelism nothing divides the sequence"),
+            (self.recompute and shape is None, "recompute", 1, f"0: {model.name} has no blocks"),
+            ((mesh.shard > 1) != (self.sharding == "hsdp"), "parallel shard", mesh.shard,
+             "more than 1 with hsdp, and 1 with other shardings"),
+            *((gathers and sizes[axis] > 1, "sharding", self.sharding, f"none, zero1 or zero2 with {what}")
+              for axis, what in (("pp", "a pipeline"), ("ep", "expert parallelism"))),
+        ]  # fmt: skip
+        for is_wrong, key, value, valid in rules:
+            if is_wrong:
+                raise BadInputError(key, value, valid)
 
 
 def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
@@ -152,269 +199,3 @@ def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
             split = mesh.tp if any(tensor.split for tensor in module.tensors) or module.part == "output" else 1
             modules.append(replace(module, tensors=tensors, forward_flops=module.forward_flops / split))
     return replace(model, modules=tuple(modules))
-
-
-def step_programs(model: ModelShape, parallelism: Parallelism) -> list[StepProgram]:
-    """Return the program of every pipeline stage.
-
-    Raises:
-        BadInputError: if the model cannot be trained like this.
-    """
-    parallelism.check(model)
-    return [_Builder(model, parallelism, stage).program() for stage in range(parallelism.mesh.pp)]
-
-
-class _Builder:
-    """Builds the program of one stage."""
-
-    def __init__(self, model: ModelShape, parallelism: Parallelism, stage: int) -> None:
-        self.whole, self.parallelism, self.stage, self.mesh = model, parallelism, stage, parallelism.mesh
-        self.model = part_of(model, self.mesh, stage)
-        self.gradient_dtype = parallelism.gradient_dtype or model.dtype
-        self.parameter_dtype = parallelism.parameter_dtype or model.dtype
-        self.instructions: list[Instruction] = []
-        self.started = 0
-        self.buckets = tuple(self.gradient_buckets())
-
-    def program(self) -> StepProgram:
-        micro_batches = self.parallelism.micro_batches
-        if self.mesh.pp == 1:
-            for number in range(micro_batches):
-                self.forward()
-                self.backward(last=number == micro_batches - 1)
-        else:
-            self.one_forward_one_backward(micro_batches)
-        if self.parallelism.sharding in ("zero1", "zero2"):
-            self.gather_parameters()
-        return StepProgram(self.stage, self.model, tuple(_merged(self.instructions)), self.buckets)
-
-    def one_forward_one_backward(self, micro_batches: int) -> None:
-        """Append the passes of all micro-batches: the earlier a stage, the more forward passes precede the first back.
-
-        D. Narayanan et al.: PipeDream, SOSP (2019).
-        """
-        before = min(self.mesh.pp - 1 - self.stage, micro_batches)
-        for _ in range(before):
-            self.forward()
-        for number in range(micro_batches):
-            if number + before < micro_batches:
-                self.forward()
-            self.backward(last=number == micro_batches - 1)
-
-    # ---- passes -------------------------------------------------------------------------------------------------
-
-    def forward(self) -> None:
-        self.from_stage(self.stage - 1, FORWARD)
-        for unit, modules in self.gathered_units(self.model.modules, FORWARD):
-            self.pass_through(unit, modules, FORWARD)
-        self.to_stage(self.stage + 1, FORWARD)
-
-    def backward(self, *, last: bool) -> None:
-        """Append a backward pass; without sharded gradients only the ``last`` one synchronises them."""
-        self.from_stage(self.stage + 1, BACKWARD)
-        synchronises = last or self.parallelism.sharding not in ("none", "zero1")
-        starts = self.bucket_starts() if synchronises else {}
-        late = {} if self.parallelism.overlap else starts
-        for unit, modules in self.gathered_units(self.model.modules[::-1], BACKWARD):
-            if self.parallelism.recompute and modules[0].block is not None:
-                self.pass_through(unit, modules[::-1], FORWARD, again=True)
-            self.pass_through(unit, modules, BACKWARD, {} if late else starts)
-        self.to_stage(self.stage - 1, BACKWARD)
-        for operation in chain.from_iterable(late.values()):
-            self.synchronise(operation)
-
-    def pass_through(
-        self, unit: str, modules: Sequence[Module], direction: str,
-        starts: Mapping[str, Sequence[StepOperation]] | None = None, *, again: bool = False,
-    ) -> None:  # fmt: skip
-        """Append a pass through the modules of a unit, with the collectives inside of it."""
-        phase = BACKWARD if again else direction
-        flops = self.parallelism.samples * (1 if direction == FORWARD else BACKWARD_OVER_FORWARD)
-        for part, each in groupby(modules, key=attrgetter("part")):
-            self.part_begins(part, unit, direction, phase)
-            for module in each:
-                if module.forward_flops:
-                    self.instructions.append(Compute(phase, module.forward_flops * flops))
-                for operation in (starts or {}).get(module.name, ()):
-                    self.synchronise(operation)
-            self.part_ends(part, unit, direction, phase)
-
-    # ---- tensor, sequence and expert parallelism ----------------------------------------------------------------
-
-    def part_begins(self, part: str, unit: str, direction: str, phase: str) -> None:
-        label = f"{unit} {part}"
-        if part == "experts":
-            self.run(self.operation(label, "all_to_all_v", "ep", self.routed(), phase))
-        if self.parallelism.sequence and part in (COLUMNS_FIRST if direction == FORWARD else ROWS_LAST):
-            self.run(self.operation(label, "all_gather", "tp", self.divided(part), phase))
-
-    def part_ends(self, part: str, unit: str, direction: str, phase: str) -> None:
-        label = f"{unit} {part}"
-        if part in (ROWS_LAST if direction == FORWARD else COLUMNS_FIRST):
-            collective = "reduce_scatter" if self.parallelism.sequence else "all_reduce"
-            self.run(self.operation(label, collective, "tp", self.divided(part), phase))
-        if part == "experts":
-            self.run(self.operation(label, "all_to_all_v", "ep", self.routed(), phase))
-
-    def activations(self) -> int:
-        """Return the bytes of the activations of a micro-batch between two parts: b s h."""
-        shape = self.whole.transformer
-        assert shape  # noqa: S101  ``check`` has seen to it
-        elements = self.parallelism.samples * shape.sequence * shape.hidden
-        return max(1, elements // self.whole.scale) * itemsize(self.parameter_dtype)
-
-    def divided(self, part: str) -> int:
-        """Return the bytes that tensor-parallel ranks gather, or add up: those of experts have come from all ranks."""
-        arrived = part == "experts" and self.mesh.ep > 1 and self.parallelism.sequence
-        return self.activations() * (self.routed_experts if arrived else 1)
-
-    def routed(self) -> int:
-        """Return the bytes of the activations that go to experts: each token goes to several."""
-        return self.activations() * self.routed_experts // self.sequence_parts
-
-    @property
-    def routed_experts(self) -> int:
-        return self.whole.transformer.routed if self.whole.transformer else 0
-
-    @property
-    def sequence_parts(self) -> int:
-        return self.mesh.tp if self.parallelism.sequence else 1
-
-    # ---- sharded parameters -------------------------------------------------------------------------------------
-
-    def gathered_units(self, modules: Sequence[Module], phase: str) -> Iterator[tuple[str, list[Module]]]:
-        """Yield the units of a pass; the parameters of each are gathered while the one before it is computed."""
-        units = _units(modules)
-        gathered: list[list[int | None]] = []
-        for number, (unit, inside) in enumerate(units):
-            gathered += [
-                [self.start(operation) for operation in self.gathers(*ahead, phase)]
-                for ahead in units[len(gathered) : number + 1 + self.parallelism.overlap]
-            ]
-            self.wait(gathered[number])
-            yield unit, inside
-
-    def gathers(self, unit: str, modules: Sequence[Module], phase: str) -> list[StepOperation]:
-        """Return the all-gathers of the parameters of a unit: one for each tensor with zero3, else one."""
-        if not self.parallelism.shards_parameters:
-            return []
-        sizes = [(f"{module.name}.{each.name}", each.elements) for module in modules for each in module.tensors]
-        if self.parallelism.by_block and sizes:
-            sizes = [(unit, sum(elements for _, elements in sizes))]
-        size = itemsize(self.parameter_dtype)
-        return [self.operation(label, "all_gather", self.shard_axis, n * size, phase) for label, n in sizes]
-
-    @property
-    def shard_axis(self) -> str:
-        return "shard" if self.parallelism.sharding == "hsdp" else "dp"
-
-    # ---- gradients ----------------------------------------------------------------------------------------------
-
-    def gradient_buckets(self) -> Iterator[GradientBucket]:
-        """Yield the buckets of gradients in the order of their collectives."""
-        if self.parallelism.by_block:
-            for unit, modules in _units(self.model.modules[::-1]):
-                if tensors := replace(self.model, modules=tuple(modules[::-1])).ready:
-                    yield GradientBucket(unit, self.shard_axis, tensors)
-            return
-        rule = self.parallelism.buckets
-        # Megatron-LM divides only what it overlaps, and what a pipeline ends with.
-        if rule.framework == "megatron" and (self.stage or not self.parallelism.overlap):
-            rule = replace(rule, framework="one")
-        for axis, what, modules in self.synchronised():
-            model = replace(self.model, modules=tuple(modules))
-            buckets = rule.buckets(model, itemsize(self.gradient_dtype), self.mesh.size(axis))
-            for number, bucket in enumerate(buckets, 1):
-                yield GradientBucket(f"bucket {number}{what}", axis, bucket)
-
-    def synchronised(self) -> Iterator[tuple[str, str, list[Module]]]:
-        """Yield the axes over which gradients are summed, each with the modules whose are."""
-        if self.mesh.ep == 1:
-            yield "dp", "", list(self.model.modules)
-        else:
-            yield "dp", "", [module for module in self.model.modules if module.expert is None]
-            yield "expert_replica", " of experts", [m for m in self.model.modules if m.expert is not None]
-
-    def bucket_starts(self) -> dict[str, list[StepOperation]]:
-        """Return the operations of the buckets, by the name of the module whose gradients complete each."""
-        collective = "all_reduce" if self.parallelism.sharding == "none" else "reduce_scatter"
-        starts: defaultdict[str, list[StepOperation]] = defaultdict(list)
-        for bucket in self.buckets:
-            nbytes, dtype = bucket_bytes(bucket.tensors, itemsize(self.gradient_dtype)), self.gradient_dtype
-            operation = self.operation(bucket.label, collective, bucket.axis, nbytes, BACKWARD, dtype)
-            starts[self.last_module(bucket.tensors)].append(operation)
-        return starts
-
-    def synchronise(self, operation: StepOperation) -> None:
-        """Append the operation of a bucket; with hsdp the all-reduce of its shards follows, beside the next bucket."""
-        number = self.start(operation)
-        if self.parallelism.sharding == "hsdp":
-            shard = -(-operation.nbytes // self.mesh.shard)
-            self.start(replace(operation, collective="all_reduce", axis="replica", nbytes=shard), after=number)
-
-    def last_module(self, bucket: Sequence[Tensor]) -> str:
-        """Return the name of the module of a bucket whose backward pass is the last."""
-        names = {tensor.name.rpartition(".")[0] for tensor in bucket}
-        return next(module.name for module in self.model.modules if module.name in names)
-
-    def gather_parameters(self) -> None:
-        """Append the all-gathers of updated parameters, one for each bucket; they follow the reduce-scatters."""
-        self.wait(range(self.started))
-        for bucket in self.buckets:
-            nbytes = bucket_bytes(bucket.tensors, itemsize(self.parameter_dtype))
-            self.start(self.operation(bucket.label, "all_gather", bucket.axis, nbytes, STEP))
-
-    # ---- pipeline -----------------------------------------------------------------------------------------------
-
-    def from_stage(self, stage: int, phase: str) -> None:
-        if 0 <= stage < self.mesh.pp:
-            self.run(self.message(stage, phase, sends=False))
-
-    def to_stage(self, stage: int, phase: str) -> None:
-        if 0 <= stage < self.mesh.pp:
-            self.start(self.message(stage, phase, sends=True))
-
-    def message(self, stage: int, phase: str, *, sends: bool) -> StepOperation:
-        nbytes = self.activations() // self.sequence_parts
-        operation = self.operation(f"stage {stage}", "send_recv", "pp", nbytes, phase)
-        return replace(operation, peer=stage, sends=sends)
-
-    # ---- instructions -------------------------------------------------------------------------------------------
-
-    def operation(
-        self, label: str, collective: str, axis: str, nbytes: int, phase: str, dtype: str | None = None
-    ) -> StepOperation:
-        return StepOperation(label.strip(), collective, axis, nbytes, dtype or self.parameter_dtype, phase)
-
-    def start(self, operation: StepOperation, after: int | None = None) -> int | None:
-        """Append the start of an operation, and return its number; None if its group has a single rank."""
-        if operation.peer is None and self.mesh.size(operation.axis) == 1:
-            return None
-        self.instructions.append(Start(operation, after))
-        self.started += 1
-        return self.started - 1
-
-    def wait(self, numbers: Iterable[int | None]) -> None:
-        self.instructions += [Wait(number) for number in numbers if number is not None]
-
-    def run(self, operation: StepOperation) -> None:
-        """Append an operation that the rank waits for."""
-        self.wait([self.start(operation)])
-
-
-def _units(modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
-    """Return modules by units: blocks, and what is before or after all blocks."""
-    return [
-        (f"block {block}" if block is not None else each[0].name, each)
-        for block, grouped in groupby(modules, key=attrgetter("block"))
-        for each in [list(grouped)]
-    ]
-
-
-def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
-    """Yield the instructions with consecutive computations of a phase joined."""
-    for key, each in groupby(instructions, key=lambda one: one.phase if isinstance(one, Compute) else None):
-        if key is None:
-            yield from each
-        else:
-            yield Compute(key, sum(one.flops for one in each if isinstance(one, Compute)))

@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from hpccoll.schedule import WORKLOADS, all_reduce, itemsize
-from hpccoll.training.mesh import Mesh
 from hpccoll.training.model_shape import ModelShape, scaled
 from hpccoll.training.models import MODELS, model_of
-from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.parallelism import Mesh, Parallelism
 from hpccoll.training.step_keys import BYTES, WORKLOAD, parallelism_of
 from hpccoll.training.step_program import StepProgram
+from hpccoll.training.step_program_builder import step_programs
 
 TRAINING_STEP = "training_step"
 

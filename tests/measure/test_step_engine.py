@@ -67,9 +67,10 @@ def test_a_computation_ends_after_its_products_and_every_step_has_the_same_produ
 
 def test_the_thread_that_multiplies_can_be_closed_while_it_works():
     gemm = Gemm([((ROWS[-1], 10**9),)])
-    gemm.start()
-    assert gemm.busy
+    products = gemm.start()
+    assert not products.done()
     gemm.close()
+    products.result()
 
 
 def test_an_aggregator_runs_the_collectives_and_computes_nothing():

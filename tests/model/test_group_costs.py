@@ -7,7 +7,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.model import group_costs
 from hpccoll.model.group_costs import AlgorithmTime, GroupCosts, GroupUse, group_use, interpolated, simulated_sizes
 from hpccoll.model.machine import Cpus, Machine
-from hpccoll.training.mesh import Mesh
+from hpccoll.training.parallelism import Mesh
 from hpccoll.training.step_program import Start, StepOperation, StepProgram
 
 

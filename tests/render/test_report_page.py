@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import pytest
 import vl_convert
+from golden_page import assert_golden
 from page_elements import elements
 
 from hpccoll.analysis.chart_groups import chart_groups
@@ -83,29 +84,35 @@ def test_every_chart_is_in_the_page_and_a_picture_file_and_nothing_else_is_loade
     assert (report / "index.html").stat().st_size < 1_500_000
     heads = {each.text: each for each in page.all("th")}
     assert heads["size"].one("abbr").attributes["title"] == DEFINITIONS["size"]
+    assert len(page.all("tr", class_="ok")) == len(rows_of(page))
+    assert {each.text for each in page.all("td", **{"data-key": "4194304"})} == {"4 MiB"}  # sorted by its number
+    scripts = ["".join(map(str, each.inside)) for each in page.all("script")]
+    begins = ('addEventListener("hashchange", choose)', "window.vegaEmbed=", "await seen()")
+    order = [next(i for i, script in enumerate(scripts) if text in script) for text in begins]
+    assert order == sorted(order)  # the hash picks a tab before anything is drawn
 
 
-def test_the_answer_comes_first_then_charts_then_findings_rows_provenance_and_the_glossary(page):
-    kinds = [
-        ("h1", {}), ("p", {"class_": "lede"}), ("ul", {"class_": "sentences"}), ("table", {"class_": "answer"}),
-        ("p", {"class_": "noise"}), ("figure", {"id": "all_reduce-choice"}), ("figure", {"id": "all_reduce-speedup"}),
-        ("ul", {"class_": "findings"}), *(("h2", {"id": part}) for part in ("rows", "provenance", "glossary")),
-    ]  # fmt: skip
-    every = page.all()
-    places = [every.index(page.all(tag, **attributes)[0]) for tag, attributes in kinds]
-    assert places == sorted(places)
-    severities = [each.attributes["class"] for each in page.one("ul", class_="findings").all("li")]
-    assert (severities, set(severities)) == (sorted(severities, reverse=True), {"info", "warning"})
+def gaps(count, reason, job="mpi.n4x1", status="not run", name="scatter.direct.mpi.cpu.float32.8B.out"):
+    return [Gap(case=f"{name}{i}", job=job, status=status, reason=reason) for i in range(count)]
 
 
-def test_the_page_has_what_is_missing_and_where_the_numbers_are_from(page):
-    told = page.one("div", class_="incomplete")
-    assert "242 of 244 cases, 1 failed, 1 not run; 1 left out of the plan." in told.text
-    assert [cells[-1] for cells in told.one("table").table()] == [
-        "rank 2 was killed", "the job reached its time limit",
-    ]  # fmt: skip
-    assert "needs a power of two" in page.text
-    assert "mpi.library" in [each.text for each in page.all("dt")]
+def test_what_a_reader_sees_of_a_page_is_the_golden_page(
+    make_page, several, testbed_results, make_row, make_run, make_node_row
+):
+    late, ended = "the job ended before it: TIMEOUT", {"hosts": "n[1-4]", "limit": "00:01:00", "log": "/logs/17.log"}
+    full = replace(
+        several, runs=(make_run(status="partial"),),
+        rows=(*several.rows, make_row(collective="reduce", op=None, status="wrong", wrong=1)),
+        missing=(*several.missing, *gaps(3, late), *gaps(1, late, "mpi.n2x1"), *gaps(1, "killed", status="failed")),
+        skipped=tuple(gaps(2, "8 nodes: partition work has 4 nodes", status="skipped")),
+        scheduled=(
+            ScheduledJob(job="mpi.n4x1", id="17", state="TIMEOUT", **ended),
+            ScheduledJob(job="mpi.n2x1", id="18", state="CANCELLED", reason="an earlier sweep left it"),
+        ),
+    )  # fmt: skip
+    auto = replace(make_node_row(nodes=8, run_id="run-8"), algorithm="auto")
+    bed = make_page(replace(testbed_results, rows=(auto, *testbed_results.rows))).outline()
+    assert_golden("report_page", (*make_page(full).outline(), *(line for line in bed if line.startswith("tr: "))))
 
 
 def rows_of(page):
@@ -116,26 +123,6 @@ def rows_of(page):
         for table in tables
         for cells in table.table()
     ]
-
-
-def test_every_row_is_in_the_table_and_sorted_by_its_numbers(page, results):
-    rows = rows_of(page)
-    assert len(rows) == len(results.rows) == len(page.all("tr", class_="ok"))
-    assert "The same in all rows: collective all_reduce" in page.text
-    assert {each.text for each in page.all("td", **{"data-key": "4194304"})} == {"4 MiB"}
-    assert rows[0].keys().isdisjoint({"of the wire", "sent (B)", "counted (B)"})
-
-
-def test_rows_of_a_testbed_have_their_bytes_and_share_of_the_wire_and_auto_no_transport_of_its_own(
-    make_page, testbed_results
-):
-    more = tuple(replace(row, algorithm="auto") for row in testbed_results.rows if row.algorithm == "ring")
-    shown = rows_of(make_page(replace(testbed_results, rows=(*testbed_results.rows, *more))))
-    assert {row["transport"] for row in shown if row["series"] == "auto"} == {""}
-    rows = {row["size"]: row for row in shown if (row["series"], row["nodes"]) == ("ring", "8")}
-    names = "counted (B)", "sent / counted with headers", "sent by a node (S)"
-    assert [rows["4 MiB"][name] for name in names] == [str(14 << 22), "1.000", "1.769"]
-    assert (rows["4 MiB"]["of the wire"][-1], rows["64 KiB"]["of the wire"]) == ("%", "")
 
 
 NOTHING = dict.fromkeys(("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "wrong"))
@@ -164,67 +151,6 @@ def test_text_of_results_is_escaped_and_printable(make_page, make_row, make_run,
         rows = [make_row(nbytes=n, variant=variant) for n in (1024, 4096) for variant in (name, "other")]
         assert ascii(name)[1:-1] in build_report(of_rows(*rows), tmp_path, name).read_text()
         assert all(ascii(name)[1:-1] in picture.read_text() for picture in tmp_path.rglob("*-time.svg"))
-
-
-def gap(number, reason="the job ended before it: TIMEOUT", job="mpi.n4x1", status="not run"):
-    return Gap(case=f"case{number:03}", job=job, status=status, reason=reason)
-
-
-def test_hundreds_of_missing_or_skipped_cases_are_a_line_for_each_reason(of_rows, make_row, make_page):
-    missing = [*map(gap, range(300)), gap(300, "rank 2 was killed", status="failed"), gap(301, job="mpi.n2x1")]
-    skipped = [gap(i, "8 nodes: partition work has 4 nodes", status="skipped") for i in range(40)]
-    page = make_page(of_rows(make_row(), missing=missing, skipped=skipped))
-    of_missing, of_skipped = (table.one("table") for table in page.all("div", class_="gaps"))
-    assert [row[1:] for row in of_missing.table()] == [
-        ["failed", "mpi.n4x1", "rank 2 was killed"],
-        ["not run", "mpi.n4x1", "the job ended before it: TIMEOUT"],
-        ["not run", "mpi.n2x1", "the job ended before it: TIMEOUT"],
-    ]
-    assert len(of_missing.one("details").all("li")) == 300
-    assert (len(of_skipped.table()), of_skipped.one("summary").text) == (1, "40 cases")
-
-
-def test_slurm_jobs_and_partial_runs_are_listed(make_page, of_rows, make_row, make_run):
-    ended = {"hosts": "n[1-4]", "limit": "00:01:00", "log": "/logs/17.log"}
-    jobs = (
-        ScheduledJob(job="mpi.n4x1", id="17", state="TIMEOUT", **ended),
-        ScheduledJob(job="mpi.n2x1", id="18", state="CANCELLED", reason="an earlier sweep left it"),
-    )
-    page = make_page(of_rows(make_row(), scheduled=jobs, runs=(make_run(status="partial"),)))
-    (table,) = (each for each in page.all("table") if "Slurm job" in each.text)
-    assert table.table() == [
-        ["17", "mpi.n4x1", "TIMEOUT: it reached its time limit of 00:01:00", "n[1-4]", "00:01:00", "/logs/17.log"],
-        ["18", "mpi.n2x1", "CANCELLED: it was cancelled (an earlier sweep left it)", "", "", ""],
-    ]
-    assert page.one("div", class_="incomplete").words.endswith("before their last case: run-1.")
-
-
-def test_each_collective_is_a_tab_after_the_overview_in_the_order_of_their_table(make_page, several):
-    page = make_page(several)
-    tabs = page.all("section", class_="tab")
-    names = ["overview", "all_reduce", "all_gather", "barrier"]
-    assert [each.attributes["id"] for each in tabs] == names
-    assert [each.attributes["href"] for each in page.one("span", class_="picks").all("a")] == [f"#{n}" for n in names]
-    assert [len(each.all("table", class_="sortable")) for each in tabs] == [0, 1, 1, 1]
-    assert ["1 case missing: see the overview." in each.text for each in tabs] == [False, False, True, False]
-    assert [bool(each.all("table", class_="answer")) for each in tabs] == [False, True, True, True]
-    first, *_ = tabs[1].all("table")
-    assert first.has("class_", "answer")
-    scripts = ["".join(map(str, each.inside)) for each in page.all("script")]
-    begins = ('addEventListener("hashchange", choose)', "window.vegaEmbed=", "await seen()")
-    order = [next(i for i, script in enumerate(scripts) if text in script) for text in begins]
-    assert order == sorted(order)  # the hash picks a tab before anything is drawn
-
-
-def test_the_overview_has_a_sentence_for_each_collective_that_links_to_its_part(make_page, several, make_row):
-    rows = (*several.rows, make_row(collective="reduce", op=None, status="wrong", wrong=1))
-    missing = (Gap(case="scatter.direct.mpi.cpu.float32.8B.out", job="local", status="not run", reason="late"),)
-    page = make_page(replace(several, rows=rows, missing=missing))
-    items = page.one("ul", class_="sentences").all("li")
-    assert {item.words.split()[0].strip(":"): [a.attributes["href"] for a in item.all("a")] for item in items} == {
-        "all_reduce": ["#all_reduce"], "all_gather": ["#all_gather"], "reduce": ["#reduce"], "barrier": ["#barrier"],
-        "scatter": [],
-    }  # fmt: skip
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from step_examples import steps
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.step_comparison import compare_steps
-from hpccoll.render.answers import Answers, answer_lines
+from hpccoll.render.answers import Answers
 from hpccoll.render.step_answers import step_answers
 from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import RawResults
@@ -54,5 +54,5 @@ def test_answers_on_collectives_and_tables_of_choices_leave_steps_out():
     ring = raw_examples.outcome(raw_examples.case(), times=raw_examples.times(8))
     job = raw_examples.job(*(each.case for each in outcomes), ring.case, effort=raw.job.effort)
     found = results(RawResults(path=raw.path, job=job, attempts=[(attempt, [*outcomes, ring])]))
-    assert [line.split()[0] for line in answer_lines(Answers(recommend(found)))] == ["all_reduce"]
+    assert [*Answers(recommend(found)).by_collective] == ["all_reduce"]
     assert {entry.setting.collective for entry in build_table(found).entries} == {"all_reduce"}

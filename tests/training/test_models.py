@@ -4,8 +4,9 @@ import pytest
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.training.models import MODELS, model_of
-from hpccoll.training.parallelism import Parallelism, step_programs
+from hpccoll.training.parallelism import Parallelism
 from hpccoll.training.step_program import BACKWARD, FORWARD
+from hpccoll.training.step_program_builder import step_programs
 
 PUBLISHED = {
     # torchvision.models documents num_params of the weights IMAGENET1K_V1

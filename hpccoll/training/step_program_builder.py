@@ -1,0 +1,289 @@
+"""The programs of training steps: the instructions of each pipeline stage, by how the model is trained in parallel.
+
+| parallelism | collectives |
+| --- | --- |
+| dp | an all-reduce of each bucket, started when its last gradient is ready |
+| dp, zero1 | a reduce-scatter of each bucket, started likewise; at the end all-gathers of the parameters |
+| dp, zero2 | the same; gradients are divided, too, and so reduced after every micro-batch |
+| dp, zero3 | as zero2, but the all-gathers precede both passes through a block, one for each tensor |
+| dp, fsdp | all-gathers of a block before both passes through it, in one piece; a reduce-scatter of it after them |
+| dp, hsdp | the same in groups of ``shard`` ranks; after each reduce-scatter an all-reduce over the replicas |
+| tp | an all-reduce after attention and after the feed-forward network, in both passes; one each of the embedding |
+| tp, sequence | an all-gather before and a reduce-scatter after each of them |
+| ep | an all-to-all before and one after the experts, in both passes |
+| pp | one message to the next stage for each micro-batch, one back; one forward, one backward in turn (1F1B) |
+
+DeepSpeed's stages 1 and 2 run an all-reduce of each bucket where ZeRO's authors and Megatron-LM have a reduce-scatter.
+Left out is what takes little of a step: losses and norms of gradients, the second all-gather of a divided sequence in
+the backward pass, which frameworks hide, and the all-reduce of an embedding that the first and the last stage of a
+pipeline share.
+
+S. Li et al.: PyTorch Distributed, VLDB 13 (2020); S. Rajbhandari et al.: ZeRO, SC (2020); Y. Zhao et al.: PyTorch FSDP,
+VLDB 16 (2023); D. Narayanan et al.: Megatron-LM, SC (2021); V. Korthikanti et al.: Reducing activation recomputation,
+MLSys (2023).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
+from operator import attrgetter
+
+from hpccoll.schedule import itemsize
+from hpccoll.training.buckets import bucket_bytes
+from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
+from hpccoll.training.parallelism import Parallelism, part_of
+from hpccoll.training.step_program import (
+    BACKWARD,
+    FORWARD,
+    STEP,
+    Compute,
+    GradientBucket,
+    Instruction,
+    Start,
+    StepOperation,
+    StepProgram,
+    Wait,
+)
+
+COLUMNS_FIRST = ("attention", "mlp", "experts", "output")
+"""The parts of a model whose first product tensor parallelism divides by columns: every rank needs the whole input, and
+the backward pass adds up its gradient."""
+
+ROWS_LAST = ("embedding", "attention", "mlp", "experts")
+"""The parts whose last product is divided by rows: the forward pass adds up the output."""
+
+
+def step_programs(model: ModelShape, parallelism: Parallelism) -> list[StepProgram]:
+    """Return the program of every pipeline stage.
+
+    Raises:
+        BadInputError: if the model cannot be trained like this.
+    """
+    parallelism.check(model)
+    return [_Builder(model, parallelism, stage).program() for stage in range(parallelism.mesh.pp)]
+
+
+class _Builder:
+    """Builds the program of one stage."""
+
+    def __init__(self, model: ModelShape, parallelism: Parallelism, stage: int) -> None:
+        self.whole, self.parallelism, self.stage, self.mesh = model, parallelism, stage, parallelism.mesh
+        self.model = part_of(model, self.mesh, stage)
+        self.gradient_dtype = parallelism.gradient_dtype or model.dtype
+        self.parameter_dtype = parallelism.parameter_dtype or model.dtype
+        self.instructions: list[Instruction] = []
+        self.started = 0
+        self.buckets = tuple(self.gradient_buckets())
+
+    def program(self) -> StepProgram:
+        micro_batches = self.parallelism.micro_batches
+        # Of a pipeline, the earlier a stage, the more forward passes precede the first one back, and then they take
+        # turns: D. Narayanan et al.: PipeDream, SOSP (2019).
+        ahead = min(self.mesh.pp - 1 - self.stage, micro_batches)
+        for _ in range(ahead):
+            self.forward()
+        for number in range(micro_batches):
+            if number + ahead < micro_batches:
+                self.forward()
+            self.backward(last=number == micro_batches - 1)
+        if self.parallelism.sharding in ("zero1", "zero2"):
+            self.gather_parameters()
+        return StepProgram(self.stage, self.model, tuple(_merged(self.instructions)), self.buckets)
+
+    def forward(self) -> None:
+        self.exchange(self.stage - 1, FORWARD, sends=False)
+        for unit, modules in self.gathered_units(self.model.modules, FORWARD):
+            self.pass_through(unit, modules, FORWARD)
+        self.exchange(self.stage + 1, FORWARD, sends=True)
+
+    def backward(self, *, last: bool) -> None:
+        """Append a backward pass; without sharded gradients only the ``last`` one synchronises them."""
+        self.exchange(self.stage + 1, BACKWARD, sends=False)
+        synchronises = last or self.parallelism.sharding not in ("none", "zero1")
+        starts = self.bucket_starts() if synchronises else {}
+        late = {} if self.parallelism.overlap else starts
+        for unit, modules in self.gathered_units(self.model.modules[::-1], BACKWARD):
+            if self.parallelism.recompute and modules[0].block is not None:
+                self.pass_through(unit, modules[::-1], FORWARD, again=True)
+            self.pass_through(unit, modules, BACKWARD, {} if late else starts)
+        self.exchange(self.stage - 1, BACKWARD, sends=True)
+        for operation in chain.from_iterable(late.values()):
+            self.synchronise(operation)
+
+    def pass_through(
+        self, unit: str, modules: Sequence[Module], direction: str,
+        starts: Mapping[str, Sequence[StepOperation]] | None = None, *, again: bool = False,
+    ) -> None:  # fmt: skip
+        """Append a pass through the modules of a unit, with the collectives inside of it."""
+        phase = BACKWARD if again else direction
+        flops = self.parallelism.samples * (1 if direction == FORWARD else BACKWARD_OVER_FORWARD)
+        for part, each in groupby(modules, key=attrgetter("part")):
+            self.part_begins(part, unit, direction, phase)
+            for module in each:
+                if module.forward_flops:
+                    self.instructions.append(Compute(phase, module.forward_flops * flops))
+                for operation in (starts or {}).get(module.name, ()):
+                    self.synchronise(operation)
+            self.part_ends(part, unit, direction, phase)
+
+    def part_begins(self, part: str, unit: str, direction: str, phase: str) -> None:
+        if part == "experts":
+            self.exchange_tokens(unit, phase)
+        if self.parallelism.sequence and part in (COLUMNS_FIRST if direction == FORWARD else ROWS_LAST):
+            self.run(self.operation(f"{unit} {part}", "all_gather", "tp", self.divided(part), phase))
+
+    def part_ends(self, part: str, unit: str, direction: str, phase: str) -> None:
+        if part in (ROWS_LAST if direction == FORWARD else COLUMNS_FIRST):
+            collective = "reduce_scatter" if self.parallelism.sequence else "all_reduce"
+            self.run(self.operation(f"{unit} {part}", collective, "tp", self.divided(part), phase))
+        if part == "experts":
+            self.exchange_tokens(unit, phase)
+
+    def exchange_tokens(self, unit: str, phase: str) -> None:
+        """Append the exchange of the activations that go to experts: each token goes to several."""
+        nbytes = self.activations() * self.routed_experts // self.sequence_parts
+        self.run(self.operation(f"{unit} experts", "all_to_all_v", "ep", nbytes, phase))
+
+    def activations(self) -> int:
+        """Return the bytes of the activations of a micro-batch between two parts: b s h."""
+        shape = self.whole.transformer
+        assert shape  # noqa: S101  ``check`` has seen to it
+        elements = self.parallelism.samples * shape.sequence * shape.hidden
+        return max(1, elements // self.whole.scale) * itemsize(self.parameter_dtype)
+
+    def divided(self, part: str) -> int:
+        """Return the bytes that tensor-parallel ranks gather, or add up: those of experts have come from all ranks."""
+        arrived = part == "experts" and self.mesh.ep > 1 and self.parallelism.sequence
+        return self.activations() * (self.routed_experts if arrived else 1)
+
+    @property
+    def routed_experts(self) -> int:
+        return self.whole.transformer.routed if self.whole.transformer else 0
+
+    @property
+    def sequence_parts(self) -> int:
+        return self.mesh.tp if self.parallelism.sequence else 1
+
+    def gathered_units(self, modules: Sequence[Module], phase: str) -> Iterator[tuple[str, list[Module]]]:
+        """Yield the units of a pass; the parameters of each are gathered while the one before it is computed."""
+        units = _units(modules)
+        gathered: list[list[int | None]] = []
+        for number, (unit, inside) in enumerate(units):
+            gathered += [
+                [self.start(operation) for operation in self.gathers(*ahead, phase)]
+                for ahead in units[len(gathered) : number + 1 + self.parallelism.overlap]
+            ]
+            self.wait(gathered[number])
+            yield unit, inside
+
+    def gathers(self, unit: str, modules: Sequence[Module], phase: str) -> list[StepOperation]:
+        """Return the all-gathers of the parameters of a unit: one for each tensor with zero3, else one."""
+        if not self.parallelism.shards_parameters:
+            return []
+        sizes = [(f"{module.name}.{each.name}", each.elements) for module in modules for each in module.tensors]
+        if self.parallelism.by_block and sizes:
+            sizes = [(unit, sum(elements for _, elements in sizes))]
+        size = itemsize(self.parameter_dtype)
+        return [self.operation(label, "all_gather", self.shard_axis, n * size, phase) for label, n in sizes]
+
+    @property
+    def shard_axis(self) -> str:
+        return "shard" if self.parallelism.sharding == "hsdp" else "dp"
+
+    def gradient_buckets(self) -> Iterator[GradientBucket]:
+        """Yield the buckets of gradients in the order of their collectives."""
+        if self.parallelism.by_block:
+            for unit, modules in _units(self.model.modules[::-1]):
+                if tensors := replace(self.model, modules=tuple(modules[::-1])).ready:
+                    yield GradientBucket(unit, self.shard_axis, tensors)
+            return
+        rule = self.parallelism.buckets
+        # Megatron-LM divides only what it overlaps, and what a pipeline ends with.
+        if rule.framework == "megatron" and (self.stage or not self.parallelism.overlap):
+            rule = replace(rule, framework="one")
+        for axis, what, modules in self.synchronised():
+            model = replace(self.model, modules=tuple(modules))
+            buckets = rule.buckets(model, itemsize(self.gradient_dtype), self.mesh.size(axis))
+            for number, bucket in enumerate(buckets, 1):
+                yield GradientBucket(f"bucket {number}{what}", axis, bucket)
+
+    def synchronised(self) -> Iterator[tuple[str, str, list[Module]]]:
+        """Yield the axes over which gradients are summed, each with the modules whose are."""
+        if self.mesh.ep == 1:
+            yield "dp", "", list(self.model.modules)
+        else:
+            yield "dp", "", [module for module in self.model.modules if module.expert is None]
+            yield "expert_replica", " of experts", [m for m in self.model.modules if m.expert is not None]
+
+    def bucket_starts(self) -> dict[str, list[StepOperation]]:
+        """Return the operations of the buckets, by the name of the module whose gradients complete each."""
+        collective = "all_reduce" if self.parallelism.sharding == "none" else "reduce_scatter"
+        order = {module.name: number for number, module in enumerate(self.model.modules)}
+        starts: defaultdict[str, list[StepOperation]] = defaultdict(list)
+        for bucket in self.buckets:
+            nbytes, dtype = bucket_bytes(bucket.tensors, itemsize(self.gradient_dtype)), self.gradient_dtype
+            operation = self.operation(bucket.label, collective, bucket.axis, nbytes, BACKWARD, dtype)
+            last = min((tensor.name.rpartition(".")[0] for tensor in bucket.tensors), key=order.__getitem__)
+            starts[last].append(operation)
+        return starts
+
+    def synchronise(self, operation: StepOperation) -> None:
+        """Append the operation of a bucket; with hsdp the all-reduce of its shards follows, beside the next bucket."""
+        number = self.start(operation)
+        if self.parallelism.sharding == "hsdp":
+            shard = -(-operation.nbytes // self.mesh.shard)
+            self.start(replace(operation, collective="all_reduce", axis="replica", nbytes=shard), after=number)
+
+    def gather_parameters(self) -> None:
+        """Append the all-gathers of updated parameters, one for each bucket; they follow the reduce-scatters."""
+        self.wait(range(self.started))
+        for bucket in self.buckets:
+            nbytes = bucket_bytes(bucket.tensors, itemsize(self.parameter_dtype))
+            self.start(self.operation(bucket.label, "all_gather", bucket.axis, nbytes, STEP))
+
+    def exchange(self, stage: int, phase: str, *, sends: bool) -> None:
+        """Append a message to another stage, or the receipt of one, which the rank waits for, if there is the stage."""
+        if 0 <= stage < self.mesh.pp:
+            operation = self.operation(
+                f"stage {stage}", "send_recv", "pp", self.activations() // self.sequence_parts, phase
+            )
+            (self.start if sends else self.run)(replace(operation, peer=stage, sends=sends))
+
+    def operation(
+        self, label: str, collective: str, axis: str, nbytes: int, phase: str, dtype: str | None = None
+    ) -> StepOperation:
+        return StepOperation(label.strip(), collective, axis, nbytes, dtype or self.parameter_dtype, phase)
+
+    def start(self, operation: StepOperation, after: int | None = None) -> int | None:
+        """Append the start of an operation, and return its number; None if its group has a single rank."""
+        if operation.peer is None and self.mesh.size(operation.axis) == 1:
+            return None
+        self.instructions.append(Start(operation, after))
+        self.started += 1
+        return self.started - 1
+
+    def wait(self, numbers: Iterable[int | None]) -> None:
+        self.instructions += [Wait(number) for number in numbers if number is not None]
+
+    def run(self, operation: StepOperation) -> None:
+        """Append an operation that the rank waits for."""
+        self.wait([self.start(operation)])
+
+
+def _units(modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
+    """Return modules by units: blocks, and what is before or after all blocks."""
+    return [
+        (f"block {block}" if block is not None else each[0].name, each)
+        for block, grouped in groupby(modules, key=attrgetter("block"))
+        for each in [list(grouped)]
+    ]
+
+
+def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
+    """Yield the instructions with consecutive computations of a phase joined."""
+    for key, each in groupby(instructions, key=lambda one: one.phase if isinstance(one, Compute) else None):
+        if key is None:
+            yield from each
+        else:
+            yield Compute(key, sum(one.flops for one in each if isinstance(one, Compute)))
