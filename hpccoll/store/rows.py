@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.scheduler_log import ScheduledJob
-from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult
+from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult, OfKind
 from hpccoll.store.step_times import StepTimes
 
 NOT_PLANNED = "left out"
@@ -30,7 +30,7 @@ Interval: TypeAlias = tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(CaseResult):
+class Row(CaseResult, OfKind):
     """One case of one attempt."""
 
     case_id: str
@@ -129,21 +129,6 @@ class Row(CaseResult):
     def exposed_share(self) -> float | None:
         """The exposed time of a training step over the time of the step."""
         return self.exposed_s / self.median_s if self.exposed_s is not None and self.median_s else None
-
-    @property
-    def predicted(self) -> bool:
-        """Whether nothing was measured: the time is simulated or modelled."""
-        return self.kind in PREDICTED_KINDS
-
-    @property
-    def imported(self) -> bool:
-        """Whether another program measured it."""
-        return self.kind == IMPORTED
-
-    @property
-    def ours(self) -> bool:
-        """Whether hpccoll measured it: it is neither predicted nor imported."""
-        return not self.predicted and not self.imported
 
 
 _RESULTS = tuple(field.name for field in fields(CaseResult))
