@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from nccl_on_host import HostGpu
+from rank_checks import run_checks
 from schedule_examples import case_of
 
 from hpccoll.cases.communicator_settings import nccl_config
@@ -210,6 +211,5 @@ if __name__ == "__main__":
         errors_of_nccl_have_its_text_and_cupys_class,
         two_files_of_nccl_are_a_reason,
     ):
-        check()
+        run_checks(COMM, [check])
         GPU.calls()
-        COMM.Barrier()
