@@ -33,11 +33,6 @@ def test_the_bare_word_null_is_the_algorithm(sweep_file):
     assert (sweep.algorithms, [*sweep.params]) == (["ring", "null"], ["null"])
 
 
-def test_a_range_of_sizes_rises_by_its_factor(sweep_file):
-    swept = load_sweep(sweep_file(LEAST + "bytes: {from: 8, to: 1K, factor: 4}"))
-    assert swept.sizes() == [8, 32, 128, 512]
-
-
 SCHEMA_FAULTS = {
     "frob: 1": "frob|no such key|collectives|effort",
     "effort: {second: 1}": "effort.second|mean seconds?",
