@@ -81,7 +81,7 @@ ADDED = SCHEMA_FAULTS | {
         "variants.nccl-symmetric.communicator.buffers|symmetric, the value of nccl-symmetric",
     **{f"variants: {{mine: {{communicator: {settings}}}}}": f"variants.mine.communicator{words}"
        for settings, words in {
-           "{max_cta: 4}": "|'max_cta'|did you mean max_ctas?", "{max_ctas: 0}": ".max_ctas|0|a whole number from 1 up",
+           "{max_cta: 4}": "|'max_cta'|did you mean max_ctas?", "{max_ctas: 0}": ".max_ctas|0|a whole number from 1 to",
            "{max_ctas: true}": ".max_ctas|True", "{net_name: ''}": ".net_name|a text",
            "{cta_policy: 1}": ".cta_policy|1|default, efficiency, zero", "[max_ctas]": "|['max_ctas']",
        }.items()},
