@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES, kernel_macros
+from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, kernel_macros
 
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 OLDEST, NEWEST = 70, 121
@@ -112,17 +112,11 @@ def defect(nvrtc, variant, architecture):
 
 
 if __name__ == "__main__":
-    began, compilers = time.process_time(), [Nvrtc(major) for major in LIBRARIES]
-    every = [
-        (nvrtc, variant, architecture)
-        for nvrtc in compilers
-        for variant, architecture in product(variants(), nvrtc.architectures)
-        if all(word in f"{variant.label} {architecture} cuda{nvrtc.major}".split() for word in sys.argv[1:])
-    ]
-    defects = 0
-    for each in every:
-        if wrong := defect(*each):
-            print(wrong, flush=True)
-            defects += 1
-    print(f"{len(every) - defects} of {len(every)} compile in {time.process_time() - began:.0f} s of CPU time")
-    sys.exit(bool(defects))
+    began, found = time.process_time(), []
+    for nvrtc in map(Nvrtc, LIBRARIES):
+        for variant, architecture in product(variants(), nvrtc.architectures):
+            if {*sys.argv[1:]} <= {*f"{variant.label} {architecture} cuda{nvrtc.major}".split()}:
+                found.append(defect(nvrtc, variant, architecture))
+                print(found[-1] or ".", end="\n" if found[-1] else "", flush=True)
+    print(f"\n{found.count(None)} of {len(found)} compile in {time.process_time() - began:.0f} s of CPU time")
+    sys.exit(found.count(None) < len(found))

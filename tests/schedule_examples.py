@@ -29,7 +29,6 @@ class Case:
 
     call: CollectiveCall
     slices: tuple[Schedule, ...]
-    words: str = ""
 
     @property
     def layout(self) -> Layout:
@@ -75,9 +74,8 @@ def held(collective: Collective, algorithm: Algorithm) -> Collective:
     if not algorithm.floor:
         return collective
     arguments = {name: value for name, value in collective.arguments.items() if name != "traffic"}  # equal blocks
-    return replace(
-        collective, target=collective.source, result=lambda _call, me, unit: {(me, unit)}, arguments=arguments
-    )
+    unchanged = {"target": collective.source, "result": lambda _call, me, unit: {(me, unit)}}
+    return replace(collective, **unchanged, arguments=arguments)
 
 
 def calls_of(collective: Collective, p: int) -> Iterator[CollectiveCall]:
@@ -101,8 +99,7 @@ def cases(collective: Collective, algorithm: Algorithm, layout: Layout, **parame
         return
     row = held(collective, algorithm)
     for call in calls_of(row, layout.workers):
-        slices = call.slices(algorithm, layout, **parameters)
-        yield Case(call, slices, f"{collective.name} {algorithm.name} {call.root} {call.peer} {parameters}")
+        yield Case(call, call.slices(algorithm, layout, **parameters))
 
 
 def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Parameter]]:
@@ -133,20 +130,10 @@ def two_way_ring(layout: Layout, me: Index) -> Iterator[Step]:
     """Both directions in one schedule: two messages a step, which at p = 2 go to the same neighbour."""
     p = layout.workers
     right, left = (me + 1) % p, (me - 1) % p
-    for step in range(1, p):
-        yield Step(
-            Send(right, (me - step) % p),
-            Send(left, p + (me + step) % p),
-            RecvReduce(left, (me - step - 1) % p),
-            RecvReduce(right, p + (me + step + 1) % p),
-        )
-    for step in range(p - 1):
-        yield Step(
-            Send(right, (me - step) % p),
-            Send(left, p + (me + step) % p),
-            Recv(left, (me - step - 1) % p),
-            Recv(right, p + (me + step + 1) % p),
-        )
+    for arrive, first in ((RecvReduce, 1), (Recv, 0)):
+        for step in range(first, p - 1 + first):
+            sends = Send(right, (me - step) % p), Send(left, p + (me + step) % p)
+            yield Step(*sends, arrive(left, (me - step - 1) % p), arrive(right, p + (me + step + 1) % p))
 
 
 def all_at_once(layout: Layout, me: Index) -> Iterator[Step]:
@@ -163,14 +150,8 @@ def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send((me + 1) % p, dst[0:2]), Recv((me - 1) % p, dst[0:2]))
 
 
-shift = Collective(
-    "shift",
-    "divisible",
-    lambda _call, _me, units: range(units),
-    lambda _call, _me, units: range(units),
-    lambda call, me, unit: {((me - 1) % call.p, unit)},
-    busbw=None,
-)
+shift = replace(all_reduce, name="shift", result=lambda call, me, unit: {((me - 1) % call.p, unit)}, reduces=False,
+                _algorithms={})  # fmt: skip
 shift("shift_by_one")(shift_by_one)
 
 
@@ -239,7 +220,7 @@ class Example:
         return (self.make(self.layout(ranks)),)
 
     def case(self, ranks: int) -> Case:
-        return Case(self.collective.call(ranks), self.slices(ranks), self.name)
+        return Case(self.collective.call(ranks), self.slices(ranks))
 
 
 def _uneven(ranks: int) -> Layout:

@@ -160,14 +160,6 @@ def test_a_part_that_hangs_is_ended_and_what_it_had_is_kept(changed_library, tmp
     assert found[-1].got.startswith("ended after 15 s")
 
 
-def test_a_part_for_which_no_time_is_left_is_listed(nccl_library, tmp_path):
-    ran = on_host(nccl_library, tmp_path, "fold,order", minutes=0.1)
-    assert ran.returncode == 1
-    statuses = by_status(tmp_path)
-    assert [line.split(":")[0] for line in statuses[NOT_RUN]] == ["fold", "order"]
-    assert all("no time: it takes about" in line for line in statuses[NOT_RUN])
-
-
 @pytest.fixture
 def command(tmp_path, monkeypatch):
     """Return the function that puts a shell program of a name before all others."""

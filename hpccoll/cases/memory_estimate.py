@@ -125,7 +125,6 @@ def memory_needed(
 
 
 def _in_flight(case: Case, workers: int, slices: tuple[Schedule, ...]) -> float:
-    """Return the fraction of a message that is in flight at once."""
     pipelined, queued = collective(case.collective).algorithm(case.algorithm).pipelined, case.transport == "nccl"
     channels, window = choose_channels(
         case.params, case.bytes, Layout.of(workers), slices, pipelined=pipelined, queued=queued

@@ -132,7 +132,6 @@ def expand_collectives(entries: Sequence[str]) -> list[str]:
 
 
 def _algorithms_by_collective(request: CaseRequest) -> dict[str, list[str]]:
-    """Return the algorithms of the request that each of its collectives has."""
     names = [*expand_collectives(request.collectives), *([TRAINING_STEP] if request.workloads else [])]
     check_algorithms(request.algorithms, names)
     selected = {name: select_algorithms(name, request.algorithms) for name in names}

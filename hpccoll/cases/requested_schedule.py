@@ -100,7 +100,6 @@ def requested_operation(
 
 
 def _first_with(algorithm: str) -> Collective:
-    """Return the first collective that has an algorithm of this name."""
     families = COLLECTIVES.values()
     if first := next((family for family in families if algorithm in family.algorithms), None):
         return first

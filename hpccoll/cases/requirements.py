@@ -41,7 +41,6 @@ def _older_nccl(root: Path) -> str | None:
 
 
 def _installed(package: str) -> bool:
-    """Return whether a subpackage is installed."""
     return bool(find_spec(package.partition(".")[0]) and find_spec(package))
 
 

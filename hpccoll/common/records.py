@@ -48,6 +48,8 @@ def from_builtins(values: object, kind: type[Record], key: str = "", decode: Dec
         return msgspec.convert(values, kind, dec_hook=decode)
     except msgspec.ValidationError as error:
         raise _to_bad_input(error, values, kind, key) from None
+    except UnicodeEncodeError as error:  # half of a character
+        raise BadInputError(key or "content", error.object, "text in UTF-8") from None
 
 
 def load_record(
@@ -136,7 +138,6 @@ def _wrong_entry(values: Mapping[str, Any], kind: Any) -> tuple[str, Any]:
 
 
 def _describe(shape: inspect.Type) -> str:
-    """Return in words what is valid."""
     if isinstance(shape, inspect.UnionType):
         return " or ".join(map(_describe, shape.types))
     return next((describe(shape) for kind, describe in _WORDS.items() if isinstance(shape, kind)), "a value")

@@ -38,7 +38,6 @@ def as_list(value: object) -> object:
 
 
 def _unique(values: list[Item]) -> list[Item]:
-    """Return the values without duplicates."""
     return list(dict.fromkeys(values))
 
 
@@ -233,7 +232,6 @@ def load_plain_yaml(path: Path, key: str) -> Any:
 
 
 def _syntax_error(error: Exception) -> str:
-    """Return the position and the description of a syntax error."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return str(error)
     mark = error.problem_mark
@@ -283,7 +281,6 @@ def _to_bad_input(path: Path, model: type[YamlSection], error: ValidationError) 
 
 
 def _convert_error(path: Path, model: type[YamlSection], detail: ErrorDetails) -> Iterator[BadInputError]:
-    """Yield the errors for one error of pydantic."""
     location = [str(part) for part in detail["loc"] if not (isinstance(part, str) and "[" in part)]
     location = location[:-1] if location and location[-1] in _UNION_TAGS else location
     key = f"{path}: {'.'.join(location)}" if location else str(path)
@@ -326,7 +323,6 @@ def _description(model: type[YamlSection], location: list[str]) -> str:
 
 
 def _descriptions(model: type[YamlSection]) -> dict[str, str]:
-    """Return the descriptions of the keys of a section."""
     return {field.alias or name: field.description or "" for name, field in model.model_fields.items()}
 
 

@@ -57,15 +57,8 @@ class CaseTimes:
     ) -> "CaseTimes":
         """Summarise the workers' times of a round, and keep the samples of a subset of all ranks.
 
-        Args:
-            start_ns: the starts, [iteration, rank].
-            end_ns: the ends, [iteration, rank].
-            one_clock: True if all ranks read one clock.
-            workers: the number of workers, which are the first ranks [all ranks].
-            limit: the maximum number of start times kept.
-            round_number: the number of the round.
-            device_ns: the times between GPU events around the operation, [iteration, rank].
-            event_ns: the times of a training step, [iteration, rank, event].
+        Times are [iteration, rank], and those of a training step, ``event_ns``, [iteration, rank, event]. The workers
+        are the first ranks [all]; of starts at most ``limit`` are kept.
         """
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
         durations = worker_ends - worker_starts

@@ -12,30 +12,24 @@ from pathlib import Path
 from typing import IO, Any
 
 
-def lock_exclusively(file: IO[Any]) -> bool:
+def try_lock(file: IO[Any], kind: int = fcntl.LOCK_EX) -> bool:
     """Lock an open file until it is closed, and return False if another process holds the lock.
 
     Some parallel file systems have no locks: there the result is always True.
     """
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)
     return True
 
 
 def is_locked(file: IO[Any]) -> bool:
     """Return True if another process has locked an open file; a file opened for reading suffices, over NFS too."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    fcntl.flock(file, fcntl.LOCK_UN)
-    return False
+    is_free = try_lock(file, fcntl.LOCK_SH)
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return not is_free
 
 
 def sync_directory(path: Path) -> None:

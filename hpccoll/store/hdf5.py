@@ -46,7 +46,6 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
 
 
 def _write_content(file: Any, raw: RawResults) -> None:
-    """Write the content and the place of the seal into an empty file."""
     reserve_seal(file)
     file.attrs.update(
         schema=SCHEMA,
@@ -73,12 +72,7 @@ class OpenElsewhereError(UnusableError):
 
 
 def check_replaceable(path: Path, content: str, is_ours: Callable[[Attempt], bool]) -> None:
-    """Check that a command may write its raw file to ``path``.
-
-    Args:
-        path: the path of ``--out``.
-        content: the content of such a file, in words.
-        is_ours: whether an attempt is from the same command.
+    """Check that a command whose files hold ``content``, of attempts that are ``is_ours``, may write one to ``path``.
 
     Raises:
         BadInputError: if it holds anything else, or another process has it open for writing.

@@ -195,7 +195,6 @@ def _decode_value(column: Column, value: object) -> object:
 
 
 def _outcome_values(columns: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Return the values of the fields of an outcome."""
     row: dict[str, Any] = {
         column.name: _decode_value(column, _to_python(columns[column.name][number]))
         for column in COLUMNS

@@ -45,14 +45,12 @@ def job_differences(stored: Job, requested: Job, text: str = "{name} {old} there
 
 
 def _format_field(value: object) -> str:
-    """Format a value, or the names and values of a mapping."""
     if isinstance(value, dict):
         return " ".join(f"{name}={each}" for name, each in value.items()) or "none"
     return "none" if value is None else str(value)
 
 
 def _format_values(cases: Iterable[Case], field: str) -> str:
-    """Format the distinct values of a field of the cases."""
     values = (getattr(case, field) for case in cases)
     texts = list(dict.fromkeys(format_size(value) if field == "bytes" else _format_field(value) for value in values))
     return ",".join(texts) if len(texts) <= MAX_LISTED_VALUES else f"{texts[0]} to {texts[-1]} ({len(texts)})"

@@ -25,10 +25,10 @@ from hpccoll.store.checksummed_lines import ChainEnd, append_records, read_json_
 from hpccoll.store.durable_files import (
     append_bytes,
     is_locked,
-    lock_exclusively,
     open_without_links,
     remove_unfinished,
     replacing_file,
+    try_lock,
     write_new,
 )
 from hpccoll.store.job_identity import check_same_job
@@ -121,7 +121,7 @@ def _open_locked(path: Path, raw_file: Path) -> IO[bytes]:
         BadInputError: if another process holds the lock, or has just replaced the file.
     """
     file = os.fdopen(open_without_links(str(path), os.O_RDWR | os.O_CREAT), "rb+")
-    if lock_exclusively(file) and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+    if try_lock(file) and os.path.samestat(os.fstat(file.fileno()), path.stat()):
         return file
     file.close()
     raise BadInputError("--out", str(raw_file), "a file that no other process writes")

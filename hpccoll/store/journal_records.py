@@ -100,11 +100,6 @@ def read_records(path: Path, *, is_running: bool) -> tuple[RawResults, ChainEnd]
 
 
 def _decode(line: Line) -> JournalRecord:
-    """Return the record of a line.
-
-    Raises:
-        ValueError, zlib.error: if it is damaged, or no record.
-    """
     if line.record is None:
         raise ImplausibleError("its checksum is wrong")
     return from_builtins(line.record, JournalRecord, decode=_unpack)
@@ -119,8 +114,6 @@ def _describe_damage(line: Line, error: BaseException, where: str = "") -> str:
 
 
 class _JournalReader:
-    """A reader of journals, line by line."""
-
     def __init__(self, path: Path, job: Job) -> None:
         self.raw, self._check = RawResults(path=path, job=job), OutcomeCheck(job)
         self.truncated: list[int] = []
@@ -166,11 +159,6 @@ class _JournalReader:
             self._numbers.pop(line.checksum, None)
 
     def _add(self, record: JournalRecord) -> None:
-        """Add a record to the results.
-
-        Raises:
-            ImplausibleError: if it does not fit them.
-        """
         if record.attempt is not None:
             check_attempt(record.attempt)
             if record.attempt.number not in (known.number for known, _ in self.raw.attempts):  # skips the second copy

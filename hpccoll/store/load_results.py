@@ -23,11 +23,9 @@ from hpccoll.store.step_times import StepTimes
 
 
 def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
-    """Read the results below ``paths``.
+    """Read raw files and directories of them, whose plan.json names the planned cases.
 
-    Args:
-        paths: raw files or directories of them; a directory's plan.json names the planned cases.
-        rule: the rule for the time of an operation, ``max`` or ``span``; ``max`` if a case has no span.
+    The ``rule`` for the time of an operation is ``max`` or ``span``; it is ``max`` of a case that has no span.
 
     Raises:
         BadInputError: for a path that does not exist, if none of the named files can be read, or if nothing is found.
@@ -38,12 +36,7 @@ def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
 
 
 def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "max") -> Results:
-    """Return the results of files.
-
-    Args:
-        files: the content of the result files.
-        paths: the paths of the files; failure notes and Slurm's jobs are read only from directories among them.
-        rule: the rule for the time of an operation.
+    """Return the results of files; directories among ``paths`` also have failure notes and Slurm's jobs.
 
     Raises:
         BadInputError: if there are no files.
@@ -130,7 +123,6 @@ def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: boo
 
 
 def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
-    """Yield the cases of a job without a usable result."""
     not_run = "its job is running" if raw.is_running else "the job ended before it"
     if raw.stop_reason and not raw.is_running:
         not_run = f"{not_run}: {raw.stop_reason}"

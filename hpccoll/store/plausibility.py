@@ -40,11 +40,7 @@ Violation = tuple[str, bool]
 
 
 def check_plausible(raw: "RawResults") -> None:
-    """Check that results are plausible.
-
-    Raises:
-        ImplausibleError: for the first implausible value.
-    """
+    """Raise ImplausibleError for the first implausible value of results."""
     check_outcome = OutcomeCheck(raw.job)
     for attempt, outcomes in raw.attempts:
         check_attempt(attempt)
@@ -53,11 +49,7 @@ def check_plausible(raw: "RawResults") -> None:
 
 
 def check_attempt(attempt: "Attempt") -> None:
-    """Check that an attempt is plausible.
-
-    Raises:
-        ImplausibleError: for its first implausible value.
-    """
+    """Raise ImplausibleError for the first implausible value of an attempt."""
     ranks, aggregators, places, number = attempt.ranks, attempt.aggregators, len(attempt.places), attempt.number
     is_created = _is_utc_timestamp(attempt.created)
     _raise_first(
@@ -91,11 +83,7 @@ class OutcomeCheck:
         self._cases = frozenset(map(_case_id_without_shape, job.cases))
 
     def __call__(self, attempt: "Attempt", outcome: "Outcome") -> None:
-        """Check that ``attempt`` can have measured ``outcome``.
-
-        Raises:
-            ImplausibleError: for the first implausible value.
-        """
+        """Raise ImplausibleError if ``attempt`` cannot have measured ``outcome``."""
         case, times, workers = outcome.case, outcome.times, attempt.ranks - attempt.aggregators
         _raise_first(_status_violations(outcome))
         _raise_first([(f"the job has no case {case.id!r:.300}", _case_id_without_shape(case) not in self._cases)])
@@ -147,7 +135,6 @@ def _count_violations(outcome: "Outcome", ranks: int) -> Iterator[Violation]:
 
 
 def _shape_violations(times: CaseTimes, ranks: int) -> Iterator[Violation]:
-    """Yield the violations of the shapes of times."""
     n, stride = len(times.max_ns), times.rank_stride
     kept = -(-ranks // stride) if stride > 0 else 0
     is_power = stride & (stride - 1) == 0
@@ -161,7 +148,6 @@ def _shape_violations(times: CaseTimes, ranks: int) -> Iterator[Violation]:
 
 
 def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[Violation]:
-    """Yield the violations of times of valid shapes."""
     # The extremes cover all workers, so the durations of the kept ranks lie within them.
     durations = (times.end_ns - times.start_ns)[:, : -(-workers // times.rank_stride)]
     ordered = (times.min_ns >= 0) & (times.min_ns <= times.median_ns) & (times.median_ns <= times.max_ns)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hpccoll.cases.case import Case, Job, Parameter
 from hpccoll.schedule import Layout
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.schema import IMPORTED, PREDICTED_KINDS, RANK_RESULT_MERGES, Merge, RankResult
+from hpccoll.store.schema import RANK_RESULT_MERGES, Merge, OfKind, RankResult
 
 Status: TypeAlias = Literal["ok", "wrong", "skipped", "failed"]
 
@@ -117,7 +117,7 @@ class RankLocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(OfKind):
     """One launch of a job."""
 
     run_id: str
@@ -153,16 +153,6 @@ class Attempt:
             nodes=layout.nodes, ranks_per_node=layout.ranks_per_node, mapping=layout.mapping,
             aggregators=layout.aggregators, oversubscribed=False, places=places, provenance=provenance,
         )  # fmt: skip
-
-    @property
-    def predicted(self) -> bool:
-        """Whether its times are predictions, so that nothing ran."""
-        return self.kind in PREDICTED_KINDS
-
-    @property
-    def ours(self) -> bool:
-        """Whether hpccoll measured its times: they are neither predicted nor imported."""
-        return not self.predicted and self.kind != IMPORTED
 
     @property
     def layout(self) -> Layout:

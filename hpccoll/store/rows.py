@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.scheduler_log import ScheduledJob
-from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult
+from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult, OfKind
 from hpccoll.store.step_times import StepTimes
 
 NOT_PLANNED = "left out"
@@ -30,7 +30,7 @@ Interval: TypeAlias = tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row(CaseResult):
+class Row(CaseResult, OfKind):
     """One case of one attempt."""
 
     case_id: str
@@ -130,21 +130,6 @@ class Row(CaseResult):
         """The exposed time of a training step over the time of the step."""
         return self.exposed_s / self.median_s if self.exposed_s is not None and self.median_s else None
 
-    @property
-    def predicted(self) -> bool:
-        """Whether nothing was measured: the time is simulated or modelled."""
-        return self.kind in PREDICTED_KINDS
-
-    @property
-    def imported(self) -> bool:
-        """Whether another program measured it."""
-        return self.kind == IMPORTED
-
-    @property
-    def ours(self) -> bool:
-        """Whether hpccoll measured it: it is neither predicted nor imported."""
-        return not self.predicted and not self.imported
-
 
 _RESULTS = tuple(field.name for field in fields(CaseResult))
 ROW_COLUMNS = (*(field.name for field in fields(Row) if field.name not in _RESULTS), *_RESULTS)
@@ -177,6 +162,12 @@ class Run:
     variant: str | None = None  # the sweep's variant
     environment: Mapping[str, str] = field(default_factory=dict)  # the environment variables of the variant
     communicator: Mapping[str, int | str] = field(default_factory=dict)  # its settings of NCCL communicators
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Its hosts, one for each node; none if it did not record them."""
+        hosts = self.provenance.get("hosts")
+        return tuple(map(str, hosts)) if isinstance(hosts, list | tuple) else ()
 
     @property
     def rank_loss(self) -> str | None:

@@ -31,6 +31,28 @@ IMPORTED = "imported"
 """The kind of results that another program measured."""
 
 
+class OfKind:
+    """What follows from the kind of an attempt, or of a row."""
+
+    __slots__ = ()
+    kind: str
+
+    @property
+    def predicted(self) -> bool:
+        """Whether nothing was measured: the times are simulated or modelled."""
+        return self.kind in PREDICTED_KINDS
+
+    @property
+    def imported(self) -> bool:
+        """Whether another program measured the times."""
+        return self.kind == IMPORTED
+
+    @property
+    def ours(self) -> bool:
+        """Whether hpccoll measured the times: they are neither predicted nor imported."""
+        return not (self.predicted or self.imported)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A dataset of an attempt."""

@@ -121,7 +121,6 @@ def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
 
 
 def _per_worker_node(attempt: Attempt, counted: int | None) -> float | None:
-    """Return bytes counted over all nodes of workers per node."""
     return None if counted is None else counted / attempt.nodes
 
 

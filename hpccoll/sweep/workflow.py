@@ -18,7 +18,7 @@ import yaml
 
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.files import open_regular
-from hpccoll.store.durable_files import is_locked, lock_exclusively, open_without_links
+from hpccoll.store.durable_files import is_locked, open_without_links, try_lock
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
 from hpccoll.sweep.slurm.squeue import job_prefix
@@ -100,7 +100,7 @@ def exclusive(out: Path) -> Iterator[None]:
     except OSError as error:
         raise file_error("--out", out, error, "written") from None
     with lock:
-        if not lock_exclusively(lock):
+        if not try_lock(lock):
             raise UnusableError(str(out), "a sweep is running in it: 'hpccoll status' shows its progress")
         yield
 
@@ -253,7 +253,6 @@ def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None]
 
 
 def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
-    """Interrupt the process group of Snakemake, and wait at most ``seconds`` for its end."""
     with suppress(ProcessLookupError):  # it has ended already
         os.killpg(child.pid, signal.SIGINT)
     _has_ended(child, seconds)
@@ -270,7 +269,6 @@ def _interrupt_on_parent_death() -> None:
 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Return whether a process ends within ``seconds``."""
     with suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
     return child.returncode is not None

@@ -79,15 +79,6 @@ def test_series_are_named_with_their_transport_if_there_are_several(make_row, of
     assert [point.series for point in separate.points] == ["ring mpi", "direct shm"]
 
 
-def test_testbeds_of_different_rates_share_no_group(make_node_row, make_bed_run, of_rows):
-    rates = {"a": 10**8, "b": 10**9, "c": 25 * 10**8, "d": None}
-    rows = [make_node_row(run_id=run_id) for run_id in rates]
-    found = chart_groups(of_rows(*rows, runs=[make_bed_run(run_id, rate_bps=bps) for run_id, bps in rates.items()]))
-    words = ("1 Gbit/s", "100 Mbit/s", "2.5 Gbit/s", "unmetered wires")
-    assert [group.kind for group in found] == [f"measured on a testbed, {rate}" for rate in words]
-    assert found[0].name == "all_reduce-measured_on_a_testbed_1_Gbit_s"
-
-
 def test_the_setting_names_the_ranks_per_node_if_all_nodes_have_the_same(
     testbed_results, make_node_row, make_bed_run, of_rows
 ):
@@ -96,18 +87,6 @@ def test_the_setting_names_the_ranks_per_node_if_all_nodes_have_the_same(
     rows = [make_node_row(nodes=n, ranks=2 * n, ranks_per_node=2) for n in (2, 4)]
     (two,) = chart_groups(of_rows(*rows, runs=(make_bed_run(),)))
     assert (two.unit, two.unit_title, two.shape_label(rows[1])) == ("nodes", "nodes (2 ranks each)", "4 nodes")
-
-
-def settings_of(of_rows, *rows):
-    return [group.setting for group in chart_groups(of_rows(*rows))]
-
-
-def test_a_root_is_in_the_setting_only_where_it_is_not_always_the_first_rank(make_row, of_rows):
-    rooted = {"collective": "broadcast", "op": None}
-    (plain,) = settings_of(of_rows, make_row(**rooted), make_row(**rooted, root=0, nbytes=64))
-    assert "root" not in plain
-    several = settings_of(of_rows, make_row(**rooted), make_row(**rooted, root=1))
-    assert [setting.split(", ")[0] for setting in several] == ["root 0", "root 1"]
 
 
 def test_aggregators_that_grow_with_the_ranks_are_one_series(make_row, of_rows):

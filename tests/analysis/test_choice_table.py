@@ -1,7 +1,6 @@
 """From an auto case to a concrete one, by a table."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from catalogue_cases import case
@@ -74,14 +73,6 @@ def test_a_missing_setting_is_refused_with_those_of_the_table(requested, layout,
         resolve_auto(requested, layout, MADE, variant)
     assert text in str(refused.value).partition(": the table has")[0]
     assert str(refused.value).startswith("auto: no choice for ")
-
-
-def test_settings_of_the_same_call_are_named_first():
-    both = replace(MADE, entries=(*MADE.entries, *measured_table({"ring": {8: 1.0}}, in_place=True).entries))
-    with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$"):
-        resolve_auto(auto(), Layout.of(4, 1), both)
-    with pytest.raises(BadInputError, match=r"2 ranks on 2 nodes; all_reduce in place, 2 ranks on 2 nodes$"):
-        resolve_auto(case("broadcast", "auto"), TWO_NODES, both)
 
 
 def test_types_with_the_same_arithmetic_share_a_setting():

@@ -38,15 +38,6 @@ def test_regret_is_the_time_of_the_choice_over_that_of_the_best(made):
     assert regret.regret == pytest.approx(1.5)
 
 
-def test_means_are_geometric_by_setting_and_over_all(made):
-    times = {"recursive_doubling": {KIB: 2.0, 4 * KIB: 8.0}, "ring": {KIB: 1.0, 4 * KIB: 1.0}}
-    judgement = judge_table(made, merged_results(measured_results(times), measured_results(times, in_place=True)))
-    assert judgement.mean == pytest.approx(4.0)
-    assert [most for *_, most, _ in judgement.by_setting()] == [pytest.approx(4.0)]
-    (words,) = judgement.unjudged
-    assert words.startswith("all_reduce in place, 2 ranks on 2 nodes: ")
-
-
 @pytest.mark.parametrize(
     ("others", "alone", "why"),
     [

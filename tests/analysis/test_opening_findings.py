@@ -1,21 +1,14 @@
-"""What the page begins with, end to end: logs, raw file, report, export."""
+"""What the page begins with: what logs contradict or do not show, and what disturbed the runs."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
-import raw_examples
-from cli_runner import invoke
 
 from hpccoll.analysis.opening_findings import opening_findings
-from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.cases.variants import named_variants
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.measure.executed_evidence import judge
-from hpccoll.schedule import Layout
-from hpccoll.store import hdf5
-from hpccoll.store.load_results import read_results
-from hpccoll.store.raw_results import RawResults
+from hpccoll.render.report_writer import build_report
+from hpccoll.render.terminal_summary import outcome_lines
 
 SIZE = 67108864
 HEAD = "n0:4021:4021 [0] NCCL INFO "
@@ -40,44 +33,24 @@ INFINIBAND = [{"hosts": ["n0"], "ports": [{"name": "mlx5_0/1", "kind": "infiniba
 
 
 @pytest.fixture
-def measured(tmp_path):
-    """``measured(log, **provenance)`` is a directory with a raw file of NCCL's all-reduce, whose probe left ``log``."""
+def measured(tmp_path, make_row, make_run, of_rows):
+    """``measured(log, **provenance)`` are the results of NCCL's all-reduce in a run whose probe left ``log``."""
 
-    def measure(log, variant=None, environment=None, name="nccl.n2x8", nodes=2, collective="all_reduce", **provenance):
-        logs = tmp_path / "logs"
-        logs.mkdir(exist_ok=True)
-        (logs / "nccl.n0.4021.log").write_text(log)
-        found = ProbeResult.from_logs(logs)
-        case = raw_examples.case(SIZE, collective=collective, algorithm="native", transport="nccl", device="cuda")
-        own = (
-            named_variants()[variant].environment
-            if variant in named_variants() and environment is None
-            else environment or {}
-        )
-        job = raw_examples.job(case, ranks=16, nodes=nodes, variant=variant, environment=own, name=name)
-        prepared = SimpleNamespace(evidence=lambda _: ("unknown", None), bytes=SIZE, layout=Layout.of(16, 16 // nodes))
-        executed, evidence = judge(job, case, found, prepared, None)
-        attempt = raw_examples.attempt(
-            ranks=16, evidence=found.to_json(), provenance={"hosts": ["n0", "n1"], **provenance}
-        )
-        outcome = raw_examples.outcome(
-            case, bytes=SIZE, requested=requested_algorithm(job, case), executed=executed, evidence=evidence,
-            times=raw_examples.times(ranks=16), wire_sent=(), wire_received=(), port_sent=(), port_received=(),
-            counters=None,
-        )  # fmt: skip
-        out = tmp_path / "results"
-        (out / "raw").mkdir(parents=True, exist_ok=True)
-        hdf5.write_raw_file(RawResults(path=out, job=job, attempts=[(attempt, [outcome])]), out / "raw" / f"{name}.h5")
-        return out
+    def measure(log, variant=None, environment=None, collective="all_reduce", **provenance):
+        (tmp_path / "nccl.n0.4021.log").write_text(log)
+        known = named_variants().get(variant)
+        environment = known.environment if known and environment is None else environment or {}
+        probe = ProbeResult.from_logs(tmp_path).to_json()
+        run = make_run(evidence=probe, variant=variant, environment=environment, job="nccl.n2x8", provenance=provenance)
+        return of_rows(make_row("native", transport="nccl", collective=collective), runs=[run])
 
     return measure
 
 
-def test_the_page_begins_with_tcp_where_rdma_was_expected(measured):
-    out = measured(SOCKETS, ports=INFINIBAND)
-    ran = invoke("report", out)
-    assert ran.out.startswith("RDMA was expected and TCP was used")
-    body = (out / "report" / "index.html").read_text().partition("<body>")[2].strip()
+def test_the_page_begins_with_tcp_where_rdma_was_expected(measured, tmp_path):
+    results = measured(SOCKETS, ports=INFINIBAND)
+    assert next(outcome_lines(results)).startswith("RDMA was expected and TCP was used")
+    body = build_report(results, tmp_path / "report", "sweep").read_text().partition("<body>")[2].strip()
     first = body.partition("</p>")[0]
     assert first.startswith('<p class="critical" role="alert">RDMA was expected and TCP was used')
     assert "Socket" in first
@@ -104,7 +77,7 @@ DIRECT = f"{REFUSED}{HEAD}Channel 00/0 : 7[7] -> 8[0] [send] via NET/IB/0/GDRDMA
     ],
 )
 def test_what_is_expected_or_requested_is_no_finding(measured, log, about):
-    assert opening_findings(read_results([measured(log, **about)])) == []
+    assert opening_findings(measured(log, **about)) == []
 
 
 BY_MISTAKE = {"variant": "nccl-ring", "network": "rdma", "variables": {"NCCL_IB_DISABLE": "1"}}
@@ -121,7 +94,7 @@ BY_MISTAKE = {"variant": "nccl-ring", "network": "rdma", "variables": {"NCCL_IB_
     ],
 )
 def test_what_contradicts_the_settings_or_lacks_its_evidence_is_a_finding(measured, log, about, kind, words):
-    (finding,) = opening_findings(read_results([measured(log, **about)]))
+    (finding,) = opening_findings(measured(log, **about))
     assert (finding.kind, finding.severity) == (kind, "critical")
     assert kind == "network_mismatch" or finding.values["variant"] == about["variant"]
     assert words in str(finding.values)

@@ -3,8 +3,7 @@
 import pytest
 from synthetic_timings import KIB, linear_curve, measured_results, merged_results
 
-from hpccoll.analysis.build_table import build_table
-from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
+from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.setting import Choice
 
 SIZES = [KIB << 2 * i for i in range(8)]
@@ -50,16 +49,6 @@ def test_a_placement_in_which_only_such_a_call_was_measured_has_no_answer_of_its
     (only,) = recommend(both_placements(binomial, of_library, collective="broadcast", op=None, root=0))
     assert only.setting.in_place is False
     assert [of_range.gain.factor for of_range in only.ranges] == [pytest.approx(1.5)]
-
-
-def test_a_table_serves_the_placement_in_which_only_such_a_call_was_measured():
-    of_library, binomial = {"native": LATE}, {"binomial": SLOWER}
-    results = both_placements(binomial, of_library, collective="broadcast", op=None, root=0)
-    entries = build_table(results).entries
-    assert {each.setting.in_place: each.range_of(KIB).choice for each in entries} == {False: NATIVE, True: NATIVE}
-    verdicts = verdicts_by_setting(recommend(results))
-    assert {(each.choice, each.runner_up) for each in verdicts.values()} == {(NATIVE, Choice("binomial", "mpi"))}
-    assert {(setting.in_place, size) for setting, size in verdicts} == {(p, s) for p in (False, True) for s in SIZES}
 
 
 def test_a_verdict_is_clear_only_where_every_round_is():

@@ -79,16 +79,6 @@ def test_columns_have_the_same_types_with_and_without_values(file, tmp_path):
     assert rows.loc[rows.status == "skipped", "wrong"].isna().all()
 
 
-def test_runs_have_a_column_for_each_value_of_their_provenance(file):
-    (run,) = records(hpccoll.open(file).runs)
-    assert (run["run_id"], run["path"], run["mpi.version"], run["hosts"]) == (
-        "run-1",
-        str(file),
-        "MPICH 5",
-        ["n0", "n1"],
-    )
-
-
 def test_a_relative_path_outlives_a_change_of_the_directory(file, monkeypatch):
     monkeypatch.chdir(file.parent)
     results = hpccoll.open("F.h5")

@@ -1,7 +1,5 @@
 """Bytes that a node sends: the finding and the chart of its ports, and the table of measured and counted bytes."""
 
-from dataclasses import replace
-
 import pytest
 from finding_values import kinds_of, only_values
 
@@ -51,18 +49,6 @@ def rails_of(rows, runs, of_rows):
     return found, only_values(found, "rails")["series"]
 
 
-def test_within_a_launch_there_is_a_gain_if_every_round_has_it(make_node_row, make_bed_run, of_rows):
-    runs = [make_bed_run(nodes=2, rails=2)]
-    one, two = (
-        make_node_row(nbytes=BIG, seconds=seconds, variant=name, port_sent=ports)
-        for name, seconds, ports in (("one", 2.0, ONE), ("two", 1.0, BOTH))
-    )
-    _, (_, usage) = rails_of((one, two), runs, of_rows)
-    assert (usage["gain"], usage["base"], usage["other_launch"]) == (2.0, "ring one", False)
-    wide = replace(one, ci_low_s=0.5)
-    assert [usage["gain"] for usage in rails_of((wide, two), runs, of_rows)[1]] == [None, None]
-
-
 @pytest.mark.parametrize("changes", [{"mapping": "cyclic"}, {"transport": "tiered"}])
 def test_a_gain_is_over_the_same_mapping_and_transport(changes, make_node_row, make_bed_run, of_rows):
     rows = (
@@ -86,13 +72,6 @@ def test_the_bytes_of_each_port_are_stacked(valid, group):
     bars = {(bar["series"], bar["port"]): bar["value"] for bar in next(iter(drawn["datasets"].values()))}
     assert bars["ring two", "rail2"] == bars["ring two", "eth0"] == 0.5
     assert (bars["native two", "eth0"], bars["native two", "rail2"]) == (0.99, 0.01)
-
-
-def test_the_share_of_the_wire_has_one_rail_and_two(group):
-    best = only_values(group, "wire_share")["best"]
-    assert [(each["series"], round(each["share"], 2), each["wire"]) for each in best] == [
-        ("ring one", 0.68, "the calibrated wire"), ("ring two", 0.68, "2 calibrated wires"),
-    ]  # fmt: skip
 
 
 def test_nodes_with_one_port_have_no_finding_and_no_chart(testbed_results):

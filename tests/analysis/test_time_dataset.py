@@ -104,29 +104,6 @@ def several_jobs(directory):
         hdf5.write_raw_file(raw, directory / f"{job.name}.h5")
 
 
-def test_jobs_of_several_sizes_are_joined_and_padded(tmp_path):
-    several_jobs(tmp_path)
-    results = hpccoll.open(tmp_path)
-    times = results.times()
-    assert dict(times.sizes) == {"case": 4, "round": 2, "iteration": 4, "rank": 4}
-    assert times.case.values.tolist() == results.rows.index.tolist()
-    assert times.case_id.values.tolist() == results.rows.case_id.tolist()
-    assert (times.root.values.tolist(), times.params.values.tolist()) == ([-1] * 4, ["{}"] * 4)
-    by_job = {(row.job, row.case_id): row.Index for row in results.rows.itertuples()}
-    small = times.sel(case=by_job["mpi.p2", CASES[0].id])
-    large = times.sel(case=by_job["mpi.p4", CASES[0].id])
-    assert np.isfinite(small.start_ns).sum("iteration").values.tolist() == [[4, 4, 0, 0], [0] * 4]
-    assert np.isfinite(large.start_ns).sum("iteration").values.tolist() == [[3] * 4, [0] * 4]
-    assert large.host.values.tolist() == [["n0", "n1", "n2", "n3"], [""] * 4]
-    assert (large.device_ns[0, :3] > 0).all()
-    assert small.device_ns.isnull().all()
-    assert (small.ranks, large.ranks) == (2, 4)
-    skipped = times.sel(case=by_job["mpi.p2", CASES[1].id])
-    assert skipped.status == "skipped"
-    assert skipped.time_s.isnull().all()
-    assert skipped.iterations.values.tolist() == [0, 0]
-
-
 def test_cases_are_selected_by_rows_by_a_row_and_by_name(tmp_path):
     several_jobs(tmp_path)
     results = hpccoll.open(tmp_path)

@@ -73,6 +73,7 @@ WRONG = {
     "an entry": ({"parts": [{"number": 1, "values": {"a": 1, "b": []}}]}, "parts.0.values.b: [] is not valid: a whole"),
     "null": ({"parts": None}, "parts: 'null' is not valid: a list"),
     "values that do not fit": ({"parts": [{"number": 3}]}, "parts.0.number: 3 is not valid: another one"),
+    "half a character": ({"parts": [{"number": "\ud800"}]}, r"content: '\ud800' is not valid: text in UTF-8"),
     "another document": ([1], "content: [1] is not valid: keys and values: schema, kind, parts"),
 }
 

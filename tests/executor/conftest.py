@@ -12,11 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class SourceTree:
-    """A copy of what builds and loads the C library; programs run in it import hpccoll from it.
-
-    Args:
-        root: the directory of the copy.
-    """
+    """A copy of what builds and loads the C library; programs run in it import hpccoll from it."""
 
     def __init__(self, root):
         self.root = root

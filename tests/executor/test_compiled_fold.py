@@ -3,7 +3,6 @@
 import ctypes
 from itertools import product
 
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,7 +22,7 @@ from hpccoll.executor.structures import (
     kernel,
     records,
 )
-from hpccoll.schedule import REDUCTIONS
+from hpccoll.schedule import REDUCTIONS, dtype_of
 
 COUNTS = (0, 1, 3, 7, 8, 31, 32, 33, 1000)
 """Lengths around those of vector registers."""
@@ -53,10 +52,6 @@ def do(*works):
 
 def fold(operation, dtype, target, a, b):
     do((WORK_FOLD, kernel(operation, dtype), len(a), *(array.ctypes.data for array in (target, a, b)), 0))
-
-
-def dtype_of(name):
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
 def bits(array):

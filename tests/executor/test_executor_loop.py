@@ -39,21 +39,23 @@ shared_windows.SharedMemory = Nodes
 """
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_no_rank_leaves_the_barrier_before_all_have_entered(mpiexec, ranks):
-    ended = mpiexec(ranks, "-c", BARRIER)
-    assert ended.returncode == 0, ended.stderr
+LITTLE = (
+    "from pathlib import Path; from hpccoll.transports.mpi import shared_windows as s; s.SHM_DIRECTORY = Path('/no')"
+)
 
 
-def test_without_shared_memory_ranks_wait_by_messages(mpiexec):
-    little = "from pathlib import Path; from hpccoll.transports.mpi import shared_windows as s\n"
-    ended = mpiexec(3, "-c", f"{little}s.SHM_DIRECTORY = Path('/nowhere')\n{BARRIER}")
-    assert ended.returncode == 0, ended.stderr
-
-
-@pytest.mark.parametrize(("ranks", "per_node"), [(2, 1), (3, 1), (4, 2), (5, 2)])
-def test_leaders_of_nodes_wait_for_one_another(mpiexec, ranks, per_node):
-    ended = mpiexec(ranks, "-c", LEADERS.replace("PER_NODE", str(per_node)) + BARRIER)
+@pytest.mark.parametrize(
+    ("ranks", "before"),
+    [
+        (1, ""),
+        (3, ""),
+        (3, LITTLE),
+        *((n, LEADERS.replace("PER_NODE", per)) for n, per in ((3, "1"), (4, "2"), (5, "2"))),
+    ],
+    ids=["1", "3", "too little memory", "3x1", "2x2", "2 + 2 + 1"],
+)
+def test_no_rank_leaves_the_barrier_before_all_have_entered(mpiexec, ranks, before):
+    ended = mpiexec(ranks, "-c", before + BARRIER)
     assert ended.returncode == 0, ended.stderr
 
 

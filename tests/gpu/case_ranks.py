@@ -9,7 +9,8 @@ from itertools import groupby, product
 
 from cpu_as_gpu_ranks import check
 from mpi4py import MPI
-from rank_gpu import flip_a_bit, gpu_of_rank, host_directory, run_on_all
+from rank_checks import run_on_all
+from rank_gpu import flip_a_bit, gpu_of_rank, host_directory
 
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import distinct_placements, known_parameters

@@ -9,7 +9,6 @@ compiled in DIRECTORY, under the same bindings (nccl_on_host.py): test_nccl_on_h
 
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from copy import copy
 from functools import partial
@@ -17,12 +16,13 @@ from itertools import cycle, product
 
 import numpy as np
 from mpi4py import MPI
+from rank_checks import run_checks
 from rank_gpu import gpu_of_rank, host_directory
 from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, defined_part, result
 
 from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.common.errors import BadInputError
-from hpccoll.measure.ranks import Ranks, abort_job
+from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.recovery import DeadlineSync, ExcludedError, StalledError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.lockstep import run_lockstep
@@ -35,7 +35,7 @@ from hpccoll.transports.nccl.vendor import NcclVendorTransport
 
 COMM = MPI.COMM_WORLD
 ME, RANKS = COMM.rank, COMM.size
-ELEMENTS = (*DTYPES, *(["bfloat16"] if "bfloat16" not in DTYPES else []))
+ELEMENTS = (*DTYPES, "bfloat16")
 HOST = host_directory(sys.argv)
 
 KNOWN = "registered", "symmetric"
@@ -94,13 +94,6 @@ def every_call_of_every_algorithm_agrees_with_lockstep() -> None:
                 agrees(case.operation(1001, "float32", in_place=in_place, channels=channels, window=window))
 
 
-def every_dtype_and_op_agrees_with_lockstep() -> None:
-    for turn, (dtype, op) in enumerate(product(ELEMENTS, REDUCTIONS)):
-        for name in ("all_reduce-ring", "all_reduce-recursive_doubling"):
-            if case := case_of(name, RANKS):
-                agrees(case.operation(1003, dtype_of(dtype), op, in_place=turn % 2 == 0))
-
-
 def one_stream(comm, gpu, **options) -> NcclTransport:
     """Return the transport whose folds are on the stream of the messages."""
     alone = copy(gpu)
@@ -122,16 +115,13 @@ def folds_on_a_stream_of_their_own_give_the_bits_of_one_stream_and_of_lockstep()
                 agrees(asked, way, graph=graph, right=right)
 
 
-def graphs_replay_what_runs_directly() -> None:
+def graphs_replay_what_runs_directly_and_large_messages_arrive_whole() -> None:
     for name in ("all_reduce-ring", "all_gather-bruck", "broadcast-chain", "reduce_scatter-ring"):
         if case := case_of(name, RANKS):
             agrees(case.operation(5000, "float32", in_place=False, channels=2, window=2), graph=True)
+    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if HOST else 22), "float32"))  # large messages
     requested = operation(COLLECTIVES["all_reduce"].call(RANKS), "float32", "sum")
     agrees(requested, NcclVendorTransport, graph=True, right=expected_result(requested))
-
-
-def large_messages_arrive_whole() -> None:
-    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if HOST else 22), "float32"))
 
 
 def operation(call, dtype: str, op: str, *, in_place: bool = True, layout=None) -> Operation:
@@ -197,10 +187,8 @@ def agrees_with_buffers(requested: Operation, kind, comm, library, how: str | No
 
 CHECKS: list[Callable[[], None]] = [
     every_call_of_every_algorithm_agrees_with_lockstep,
-    every_dtype_and_op_agrees_with_lockstep,
     folds_on_a_stream_of_their_own_give_the_bits_of_one_stream_and_of_lockstep,
-    graphs_replay_what_runs_directly,
-    large_messages_arrive_whole,
+    graphs_replay_what_runs_directly_and_large_messages_arrive_whole,
     nccls_own_calls_meet_the_postcondition,
     nccls_own_calls_take_every_dtype_and_op,
     communicators_with_settings_and_buffers_that_nccl_knows_meet_the_postcondition,
@@ -254,23 +242,7 @@ def drill() -> None:
         sync.control_comm.recv()
 
 
-def main() -> None:
-    for check in [drill] if "drill" in sys.argv else CHECKS:
-        started = time.monotonic()
-        if ME == 0:
-            print(f"{check.__name__} ...", flush=True)
-        try:
-            check()
-        except BaseException:  # noqa: BLE001  whatever it is, the other ranks wait for this one
-            print(f"r{ME} | {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
-            abort_job(COMM)
-        COMM.Barrier()
-        if ME == 0:
-            print(f"{check.__name__} {time.monotonic() - started:.1f} s", flush=True)
-    communicators.close_all_worlds()
-
-
 if __name__ == "__main__":
     GPU = gpu_of_rank(COMM, HOST)
-    main()
-    sys.exit(0)
+    run_checks(COMM, [drill] if "drill" in sys.argv else CHECKS)
+    communicators.close_all_worlds()

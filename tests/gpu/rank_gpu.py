@@ -5,8 +5,6 @@ DIRECTORY stands for GPUs and NCCL (nccl_on_host.py).
 """
 
 import os
-import sys
-import traceback
 from pathlib import Path
 
 from hpccoll.transports import gpu
@@ -49,15 +47,3 @@ def flip_a_bit(device, result):
     """Change one bit of an array in the memory of a GPU."""
     part = result.view("u1")[:1]
     part.set(device.download(part) ^ 1, stream=device.stream)
-
-
-def run_on_all(comm, main):
-    """Call ``main``; if it fails on one rank, the job ends, because the others wait for this one."""
-    from hpccoll.measure.ranks import abort_job
-
-    try:
-        main()
-    except BaseException:  # noqa: BLE001
-        print(f"r{comm.rank} | {traceback.format_exc()}", flush=True)
-        sys.stdout.flush()
-        abort_job(comm)

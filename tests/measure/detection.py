@@ -1,6 +1,6 @@
-"""The detection matrix: the faults that the check of results detects.
+"""The detection matrix: the faults that the check of results detects, in the tables of results/golden/detection.md.
 
-python tests/measure/detection.py > results/golden/detection.md
+python tests/measure/detection.py writes them anew.
 """
 
 import sys
@@ -23,7 +23,6 @@ from injected_faults import (
     IN_MESSAGE,
     MOVING,
     OPS,
-    PARTS,
     RANKS,
     SIZES,
     WRITES,
@@ -32,90 +31,10 @@ from injected_faults import (
     Setting,
 )
 
-from hpccoll.measure.payload import GENERATIONS, bits
+from hpccoll.measure.payload import bits
 from hpccoll.measure.result_check import Check
-from hpccoll.schedule.cut import GRAIN
-from hpccoll.transports.guarded_memory import GUARD_BYTES
 
-SIZE = f"{PARTS * GRAIN // 1024} KiB"
-
-HEAD = """# What the check of results can and cannot see
-
-Every timed result is compared bit for bit with what it must be. How the values are made is described in
-`hpccoll/measure/payload.py`.
-Below, a fault is put into a right all-reduce, and a right reduce-scatter, of {size} in {parts} parts of {grain} bytes,
-the grain in which buffers are cut. A cell is the share of parts, in per cent, in which the check sees the fault: the
-least over both and over all ranks that can be at fault, for p = {ranks} ranks (one number where they agree). 100
-means that no part of {grain} bytes gets past it.
-The last column is the share of single elements, the least over dtypes and p: what protects a message of one element.
-
-| fault | op | {dtypes} | single elements |
-| --- | --- |{rules} --: |
-"""
-
-MESSAGE = """
-The same faults in the contribution of one rank, before it is folded into an all-reduce of {size}: the share of parts,
-and of single elements, in which the result differs, the least over p and over the ranks.
-
-| fault | op | {dtypes} | single elements |
-| --- | --- |{rules} --: |
-"""
-
-MOVED = """
-Where blocks are moved and none is folded, the same faults in blocks of {size}: the least over p and over
-{moving}.
-
-| fault | {dtypes} | single elements |
-| --- |{rules} --: |
-"""
-
-BESIDE = """
-Where the result is right, and something beside it is not: the share of faults that are seen, the least over p and over
-{folding}, and over
-{moving}.
-What is written outside is one element, and one grain, of the right result, of the contribution, of zeros, and of what
-an unwritten buffer holds.
-
-| fault | {dtypes} | single elements |
-| --- |{rules} --: |
-"""
-
-FOOT = """
-What this means:
-
-- *Never written*, *one bit*, *one unit in the last place*: always seen, in every element. The comparison is exact.
-- *Missing*: a sum shows it in every element, a minimum or maximum in every p-th, which one rank decides: of a part
-  of fewer than p elements some ranks are not missed. A factor of 1 changes no product; an average of integers rounds
-  down, one of floats is rounded, and a small contribution may vanish in it.
-- *In the contribution of one rank*: what does not change the result is not seen, because the result is right. A minimum
-  or maximum leaves out a number that the fault moves away from the extreme, if another rank decides the element. A sum
-  of floats rounds, so that the last bits of a contribution vanish in it; an average rounds, too; in a product of
-  integers the highest bits pass the range of the type. Another rank decides an element in the next operation: of up to
-  {turns} ranks, each decides nearly every element within {turns} operations, so that a fault which stays is seen.
-- *Counted twice*: **min and max cannot see it**, whatever the values: to hear a number twice changes neither. That an
-  algorithm counts once is proven on its schedule, for every op (`hpccoll/schedule/prove.py`), and seen here with sum,
-  prod and avg.
-- *Left by the last operation*: every operation has other values: a buffer that was not filled again is seen. They come
-  again after {turns} operations: what exactly {turns}, {twice}, ... operations before has left is not seen.
-- *Swapped*, *displaced*: single elements may be equal by chance, most often in products, which have few values.
-- *The plan's result*: where the result lies, and how long it is, comes from the case. A plan that says another size is
-  wrong in all elements that the case promises.
-- *Written outside*: {watched} bytes before and after src and dst are guards. They hold hashes of rank, buffer and
-  position, so that what one buffer's guards hold is wrong in another's; two words of 16 bits may be equal by chance. A
-  write that begins further away is not seen. There are guards on the host, in shared windows, on GPUs, and around the
-  copies on the host of the `staged` transport; buffers that NCCL allocates have none before them. What dst has beside
-  the result is workspace: schedules may write it, and so may a library in place. Out of place a library is given the
-  result alone, and the guards of dst lie around that.
-- *src overwritten*: out of place src is compared with the contribution after every operation. Single elements are not
-  seen where what is written is what was there, as a rank's own block in the result of an all-to-all.
-- Not seen: what is put right before the operation returns; what is written to workspace, or far from every buffer; in
-  which order contributions were folded, since all orders give the same bits here, on purpose.
-
-With more ranks a sum of float16 has fewer values (its integers end at 2048), a product gives weight to few ranks at a
-time, and a minimum or maximum to one: a part must be longer for a missing rank to be sure to be seen.
-
-Made by `python tests/measure/detection.py`; a test keeps it current.
-"""
+PAGE = Path(__file__).parents[2] / "results" / "golden" / "detection.md"
 
 
 @cache
@@ -213,14 +132,15 @@ def beside() -> Iterator[str]:
 
 
 def page() -> str:
-    words = {
-        "size": SIZE, "parts": PARTS, "grain": GRAIN, "ranks": ", ".join(map(str, RANKS)),
-        "dtypes": " | ".join(EVERY), "rules": " --: |" * len(EVERY), "folding": ", ".join(FOLDING),
-        "moving": ", ".join(MOVING), "turns": GENERATIONS, "twice": 2 * GENERATIONS, "watched": GUARD_BYTES,
-    }  # fmt: skip
-    tables = (HEAD, matrix()), (MESSAGE, in_message()), (MOVED, moved()), (BESIDE, beside())
-    return "\n".join([*(head.format(**words) + "\n".join(rows) for head, rows in tables), FOOT.format(**words)])
+    """Return the page with its tables as they are now."""
+    tables, lines = iter((matrix(), in_message(), moved(), beside())), []
+    for line in PAGE.read_text().splitlines():
+        if not line.startswith("| ") or line.startswith(("| fault ", "| --- ")):
+            lines.append(line)
+        if line.startswith("| --- "):
+            lines += next(tables)
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    PAGE.write_text(page())

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from mpi4py import MPI
+from rank_checks import run_on_all
 
 from hpccoll.cases.case import Case
 from hpccoll.measure.prepared_case import PreparedCase
@@ -24,7 +25,7 @@ from hpccoll.transports.nccl import communicators
 from hpccoll.transports.nccl.communicators import NcclRefusedError, raise_nccl_failure
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
-from rank_gpu import gpu_of_rank, run_on_all
+from rank_gpu import gpu_of_rank
 
 COMM = MPI.COMM_WORLD
 LAYOUT = Layout.of(COMM.size)

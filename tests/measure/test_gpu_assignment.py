@@ -76,14 +76,6 @@ def test_if_cublas_is_missing_on_one_rank_no_rank_multiplies_matrices(assignment
     assert assignment.RankGpus(ranks(None, "cuBLAS not found")).missing_cublas == "cuBLAS not found"
 
 
-@pytest.mark.parametrize(("other", "shared"), [("slice-2", 1), ("slice-1", 2)])
-def test_slices_of_a_gpu_are_not_shared(assignment, monkeypatch, other, shared):
-    monkeypatch.setattr(assignment.gpu, "device_uuid", lambda _: "slice-1")
-    gpus = assignment.RankGpus(ranks(("n1", other)))
-    gpus.gpu_of_rank = SimpleNamespace(id="0000:1b:00.0")
-    assert gpus.ranks_on_gpu == shared
-
-
 @pytest.mark.parametrize(
     ("domains", "last_reported", "nodes", "ranks_per_node"),
     [

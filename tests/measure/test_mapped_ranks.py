@@ -15,28 +15,7 @@ from hpccoll.store.load_results import read_results
 RACKED = Path(__file__).with_name("racked_ranks.py")
 PLACES = Layout((0, 0, 1, 1, 2, 2, 3, 3, 4), (0, 0, 0, 0, 1, 1, 1, 1, 2), aggregators=1)
 MAPPINGS = (None, "block", "cyclic")
-EACH = """
-from mpi4py import MPI
-from hpccoll.measure.ranks import MappedRanks
-from hpccoll.schedule import Layout, numbering
-world = MPI.COMM_WORLD
-layout = Layout(tuple(me // 2 for me in range(5)), (0, 0, 0, 0, 1), aggregators=1)
-numbered = MappedRanks(world, layout)
-assert numbered.for_mapping(None) == (world, layout)
-for mapping in ("block", "cyclic"):
-    comm, renumbered = numbered.for_mapping(mapping)
-    assert tuple(comm.allgather(world.rank)) == numbering(layout, mapping)
-    assert renumbered.node[comm.rank] == layout.node[world.rank]
-    assert numbered.for_mapping(mapping)[0] is comm
-numbered.close()
-assert comm == MPI.COMM_NULL != world
-"""
 pytestmark = pytest.mark.mpi
-
-
-def test_a_mapping_has_one_communicator_that_matches_its_layout_and_is_freed(mpiexec):
-    ended = mpiexec(5, "-c", EACH)
-    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.fixture(scope="module")

@@ -59,22 +59,6 @@ def test_the_expected_result_of_a_call_is_that_of_the_mpi_standard(bench):
     assert (bits(concatenated(found, one.dtype)) == bits(concatenated(said, one.dtype))).all()
 
 
-@given(benches())
-def test_the_contribution_is_where_a_plan_reads_it_and_the_rest_of_the_result_is_the_sentinel(bench):
-    one = bench.payload
-    contributed = bench.operation.contribution(bench.src, bench.dst, one.me)
-    now = concatenated(replace(one, generation=bench.check.generation).source(), one.dtype)
-    assert (bits(contributed) == bits(now)).all()
-    own = one.call.source(one.me, one.units) if bench.in_place else ()
-    begins = 0
-    for unit, right in zip(one.call.target(one.me, one.units), one.expected(in_place=False), strict=True):
-        block = bench.result[begins : begins + len(right)]
-        if unit not in own:
-            assert (bits(block) == bits(one.sentinel())).all()
-        begins += len(right)
-    assert begins == bench.result.size
-
-
 @given(benches(), st.data())
 def test_a_right_result_has_no_wrong_elements_and_every_changed_bit_is_detected(bench, data):
     for _ in range(GENERATIONS + 1):

@@ -153,7 +153,7 @@ def accepted(case: Case, schedule: Schedule, programs: Programs) -> Case | None:
         prove(case.call, [mutant if in_place else out_of_place(case.call, mutant)], in_place=in_place)
     except ScheduleError:
         return None
-    return Case(case.call, (mutant,), case.words)
+    return Case(case.call, (mutant,))
 
 
 def is_right(case: Case) -> None:

@@ -4,33 +4,12 @@ Every rank knows the contributions of all ranks, runs the operation in lockstep 
 by bit. The program prints the failed checks and exits with 1; test_mpi_transport.py runs it.
 """
 
-import sys
-import time
-import traceback
-
 import contract_plans
 import contract_schedules
 import contract_vendor
-from contract_schedules import COMM, ME
-
-from hpccoll.measure.ranks import abort_job
+from rank_checks import run_checks
 
 CHECKS = [*contract_schedules.CHECKS, *contract_plans.CHECKS, *contract_vendor.CHECKS]
 
-
-def main() -> None:
-    for check in CHECKS:
-        started = time.monotonic()
-        try:
-            check()
-        except BaseException:  # noqa: BLE001  whatever it is, the other ranks wait for this one
-            print(f"r{ME} | {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
-            abort_job(COMM)
-        COMM.Barrier()
-        if ME == 0:
-            print(f"{check.__name__} {time.monotonic() - started:.2f} s", flush=True)
-
-
 if __name__ == "__main__":
-    main()
-    sys.exit(0)
+    run_checks(contract_schedules.COMM, CHECKS)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from nccl_on_host import HostGpu
+from rank_checks import run_checks
 from schedule_examples import case_of
 
 from hpccoll.cases.communicator_settings import nccl_config
@@ -63,11 +64,13 @@ def parts_are_destroyed_first_and_each_once():
     part = world.workers(1)
     assert (part is None) == (COMM.rank == 1)
     assert world.workers(1) is part
-    world.close()
+    for each in world.communicators:
+        each.destroy()
     if part:
         part.destroy()
         assert part.comm == world.communicator.comm == 0
-    world.abort()
+    for each in world.communicators:
+        each.abort()
     destroyed = ["CommDestroy"] * (1 + bool(part))
     assert GPU.calls() == ["CommInitRankConfig maxCTAs=4", "CommSplit", *destroyed]
 
@@ -210,6 +213,5 @@ if __name__ == "__main__":
         errors_of_nccl_have_its_text_and_cupys_class,
         two_files_of_nccl_are_a_reason,
     ):
-        check()
+        run_checks(COMM, [check])
         GPU.calls()
-        COMM.Barrier()
