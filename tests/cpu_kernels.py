@@ -8,8 +8,8 @@ import numpy as np
 
 from hpccoll.measure.result_check_gpu import SOURCE as CHECK
 from hpccoll.schedule import REDUCTIONS
-from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES, kernel_macros
-from hpccoll.transports.nccl.fold_kernel import SOURCE as FOLD
+from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, kernel_macros
+from hpccoll.transports.nccl.fold import SOURCE as FOLD
 from hpccoll.transports.nccl.pause import SOURCE as PAUSE
 
 

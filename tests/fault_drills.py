@@ -8,7 +8,6 @@ import itertools
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -18,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from sweep_sandbox import LONG, SLOW, SweepSandbox, wait
+from sweep_sandbox import SLOW, SweepSandbox, wait
 
 from hpccoll.sweep.slurm.squeue import job_prefix
 
@@ -70,16 +69,7 @@ def wanted(request):
 
 
 @pytest.fixture(scope="module")
-def disk(tmp_path_factory, new_testbed):  # noqa: ARG001 - what new_testbed requires, mounting does, too
-    """A file system of 4 MiB; hosts see what was mounted before they came up."""
-    place = tmp_path_factory.mktemp("disk")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=True)
-    yield place
-    subprocess.run(["umount", "--lazy", place], check=True)
-
-
-@pytest.fixture(scope="module")
-def sandboxes(new_testbed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: ARG001 - there is an MPI library
+def sandboxes(new_testbed, wanted, tmp_path_factory, mpiexec):  # noqa: ARG001 - there is an MPI library
     """Each drill's sandbox, on one testbed for all that need no testbed of their own."""
     shared = new_testbed("drills")
     beds, sandboxes = defaultdict(lambda: itertools.count(1)), {}
@@ -88,7 +78,7 @@ def sandboxes(new_testbed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: AR
         testbed = new_testbed(name.replace("_", "-")) if own_testbed else shared
         nodes = [f"n{next(beds[testbed])}" for _ in range(count)]
         partition = "work" if own_testbed or name == "success" else name  # it alone outlives slurmctld
-        sandboxes[name] = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, nodes, disk, partition)
+        sandboxes[name] = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, nodes, partition)
     for testbed, numbers in beds.items():
         testbed.up("--nodes", next(numbers) - 1, "--rate", "none")
         here = [sandbox for sandbox in sandboxes.values() if sandbox.testbed is testbed]
@@ -195,16 +185,6 @@ def no_controller(sandbox):
 
 
 @drill(nodes=2)
-def time_limit(sandbox):
-    """A case takes longer than its job has; Slurm lets what is stopped go on when it tells it to end."""
-    sweep = sandbox.measuring(*sandbox.plant(LONG, signal_s=1), case=2)
-    for pid in sandbox.ranks().values():
-        os.setpriority(os.PRIO_PROCESS, pid, 19)
-    sandbox.shorten(1)
-    return sandbox, sandbox.interrupted(sweep)
-
-
-@drill(nodes=2)
 def near_time_limit(sandbox):
     """Slurm signals a job before its time limit, which was shortened; the next job has enough time."""
     arguments = sandbox.plant(SLOW)
@@ -239,21 +219,6 @@ def killed_rank(sandbox):
     os.kill(sandbox.ranks()[1], signal.SIGKILL)
     sandbox.signal(signal.SIGCONT)
     return sandbox, sandbox.end(sweep), job, sandbox.status(), sandbox.measured(), sandbox.page
-
-
-@drill(nodes=2)
-def full_disk(sandbox):
-    """The file system of the results is full while ranks measure; the same again when there is space."""
-    sandbox.out = sandbox.disk / "full"
-    arguments = [*sandbox.plant(SLOW), "--out", sandbox.out]
-    sweep = sandbox.measuring(*arguments)
-    with suppress(OSError), (sandbox.disk / "filler").open("wb", buffering=0) as filler:
-        while True:
-            filler.write(bytes(4096))
-    sandbox.signal(signal.SIGCONT)
-    first, status, kept = sandbox.end(sweep), sandbox.status(), sandbox.measured()
-    (sandbox.disk / "filler").unlink()
-    return sandbox, first, status, kept, sandbox.hpccoll("sweep", *arguments)
 
 
 @drill(nodes=2)

@@ -134,98 +134,87 @@ def osu(random: Random, ranks: int, nodes: int):
     lines: list[str] = []
     for _ in range(random.randrange(1, 4)):
         make = random.choice([osu_collective, osu_collective, osu_nonblocking, osu_pair, osu_pairs])
-        lines += ["", *make(random, ranks, nodes, version, width, device, results)]
+        name, itemsize = random.choice([("MPI_CHAR", 1), ("MPI_INT", 4), ("MPI_FLOAT", 4)])
+        datatype, itemsize = ([f"# Datatype: {name}."], itemsize) if version > "7.1" else ([], 4)
+        title, more, heading, line_of = make(random, ranks, nodes, version, width)
+        device = "" if make is osu_pairs else device
+        lines += ["", f"# OSU MPI{device} {title} v{version}", *more, *datatype, f"{'# Size':<10}{heading}"]
+        if device and version < "6" and make is osu_pair:
+            lines.insert(-1, "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)")
+        smallest = max(itemsize, 1 << random.randrange(0, 12))
+        sizes = [smallest << step for step in range(random.randrange(4, 12))]
+        for size, time in zip(sizes, times(random, sizes), strict=True):
+            line, result = line_of(size, time)
+            lines.append(f"{size:<10}{line}")
+            results.append(result)
     return lines, {"ranks": ranks, "nodes": nodes}, results
 
 
-def osu_sizes(random: Random, size: int) -> list[int]:
-    smallest = max(size, 1 << random.randrange(0, 12))
-    return [smallest << step for step in range(random.randrange(4, 12))]
+# Each returns the title of a program, the lines below it, the headings but the first, and what makes a line and its
+# result from a size and a time.
 
 
-def osu_type(random: Random, version: str) -> tuple[list[str], int]:
-    """Return the line of the type, which versions from 7.1 on print, and the size of an element."""
-    name, size = random.choice([("MPI_CHAR", 1), ("MPI_INT", 4), ("MPI_FLOAT", 4)])
-    return ([f"# Datatype: {name}."], size) if version > "7.1" else ([], 4)
-
-
-def osu_collective(random, ranks, nodes, version, width, device, results):
-    title = random.choice(list(OSU_TESTS))
-    collective, of_block = OSU_TESTS[title]
-    datatype, itemsize = osu_type(random, version)
+def osu_collective(random, ranks, nodes, version, width):
+    title, (collective, of_block) = random.choice(list(OSU_TESTS.items()))
     full, headless = random.random() < 0.5, random.random() < 0.2
     validated, tails = version > "6" and random.random() < 0.3, version > "7.3" and random.random() < 0.3
-    heading = f"{'# Size':<10}{'Avg Latency(us)':>{width}}"
+    heading = f"{'Avg Latency(us)':>{width}}"
     if not headless:
         heading += f"{'Min Latency(us)':>{width}}{'Max Latency(us)':>{width}}{'Iterations':>12}" if full else ""
         heading += f"{'Validation':>{width}}" if validated else ""
         heading += "".join(f"{f'P{each} Tail Lat(us)':>{width}}" for each in (50, 90, 99)) if tails else ""
-    lines = [f"# OSU MPI{device} {title} Latency Test v{version}", *datatype, heading]
-    sizes = osu_sizes(random, itemsize)
-    for size, time in zip(sizes, times(random, sizes), strict=True):
-        line = f"{size:<10}{time:{width}.2f}"
-        line += f"{time * 0.9:{width}.2f}{time * 1.2:{width}.2f}{1000:12}" if full else ""
+
+    def line_of(size, time):
+        line = f"{time:{width}.2f}" + (f"{time * 0.9:{width}.2f}{time * 1.2:{width}.2f}{1000:12}" if full else "")
         line += f"{'Pass':>{width}}" if validated else ""
         line += "".join(f"{time * factor:{width}.2f}" for factor in (1, 1.1, 1.3)) if tails else ""
-        lines.append(line)
-        results.append(
-            Printed(collective, ranks, nodes, size * (ranks if of_block else 1), collective == "broadcast", time * 1e-6)
-        )
-    return lines
+        size *= ranks if of_block else 1
+        return line, Printed(collective, ranks, nodes, size, collective == "broadcast", time * 1e-6)
+
+    return f"{title} Latency Test", [], heading, line_of
 
 
-def osu_nonblocking(random, ranks, nodes, version, width, device, results):
-    title, collective, of_block = random.choice([("Allreduce", "all_reduce", 0), ("Allgather", "all_gather", 1)])
-    datatype, itemsize = osu_type(random, version)
+def osu_nonblocking(random, ranks, nodes, version, width):
+    title, collective, blocks = random.choice([("Allreduce", "all_reduce", 1), ("Allgather", "all_gather", ranks)])
+    factors = {"Overall(us)": 1.4, "Compute(us)": 1.05}
     full = random.random() < 0.5
-    names = ["Overall(us)", "Compute(us)", "Pure Comm.(us)", "Overlap(%)"]
-    if full:
-        names[2:2] = ["Coll. Init(us)", "MPI_Test(us)", "MPI_Wait(us)"]
-        names[-1:-1] = ["Min Comm.(us)", "Max Comm.(us)"] if version > "7" else []
-    heading = f"{'# Size':<10}" + "".join(f"{name:>{width}}" for name in names)
-    lines = [f"# OSU MPI{device} Non-blocking {title} Latency Test v{version}",
-             "# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait", "", *datatype, heading]  # fmt: skip
-    sizes = osu_sizes(random, itemsize)
-    factors = {"Overall(us)": 1.4, "Compute(us)": 1.05, "Pure Comm.(us)": 1, "Coll. Init(us)": 0.2, "MPI_Test(us)": 0,
-               "MPI_Wait(us)": 0.15, "Min Comm.(us)": 0.9, "Max Comm.(us)": 1.1, "Overlap(%)": 0.1}  # fmt: skip
-    for size, time in zip(sizes, times(random, sizes), strict=True):
-        lines.append(f"{size:<10}" + "".join(f"{factors[name] * time:{width}.2f}" for name in names))
-        results.append(Printed(collective, ranks, nodes, size * (ranks if of_block else 1), False, time * 1e-6))
-    return lines
+    factors |= {"Coll. Init(us)": 0.2, "MPI_Test(us)": 0, "MPI_Wait(us)": 0.15} if full else {}
+    factors |= {"Pure Comm.(us)": 1}
+    factors |= {"Min Comm.(us)": 0.9, "Max Comm.(us)": 1.1} if full and version > "7" else {}
+    factors |= {"Overlap(%)": 0.1}
+
+    def line_of(size, time):
+        line = "".join(f"{factor * time:{width}.2f}" for factor in factors.values())
+        return line, Printed(collective, ranks, nodes, size * blocks, False, time * 1e-6)
+
+    more = ["# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait", ""]
+    return f"Non-blocking {title} Latency Test", more, "".join(f"{name:>{width}}" for name in factors), line_of
 
 
-def osu_pair(random, _ranks, nodes, version, width, device, results):
-    title, collective = random.choice(
-        [("Latency", "send_recv"), ("Bandwidth", "send_recv"), ("Bi-Directional Bandwidth", "bidirectional")]
-    )
-    datatype, itemsize = osu_type(random, version)
+def osu_pair(random, _ranks, nodes, version, width):
+    collectives = {"Latency": "send_recv", "Bandwidth": "send_recv", "Bi-Directional Bandwidth": "bidirectional"}
+    title = random.choice(list(collectives))
     name = "Bandwidth (MB/s)" if "Bandwidth" in title else "Avg Latency(us)" if version > "7.4" else "Latency (us)"
-    lines = [f"# OSU MPI{device} {title} Test v{version}"]
-    if device and version < "6":
-        lines.append("# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)")
-    lines += [*datatype, f"{'# Size':<10}{name:>{width}}"]
-    sizes = osu_sizes(random, itemsize)
-    for size, time in zip(sizes, times(random, sizes), strict=True):
-        value = time if "Latency" in title else round(size / time, 2)
-        lines.append(f"{size:<10}{value:{width}.2f}")
-        seconds = 2 * (time if "Latency" in title else size / value if value else 0) * 1e-6
-        results.append(Printed(collective, 2, min(nodes, 2), size, False, seconds))
-    return lines
+
+    def line_of(size, time):
+        value = time if title == "Latency" else round(size / time, 2)
+        seconds = 2 * (time if title == "Latency" else size / value if value else 0) * 1e-6
+        return f"{value:{width}.2f}", Printed(collectives[title], 2, min(nodes, 2), size, False, seconds)
+
+    return f"{title} Test", [], f"{name:>{width}}", line_of
 
 
-def osu_pairs(random, ranks, nodes, version, width, _device, results):
-    datatype, itemsize = osu_type(random, version)
+def osu_pairs(_random, ranks, nodes, _version, width):
     pairs = ranks // 2
-    lines = [f"# OSU MPI Multiple Bandwidth / Message Rate Test v{version}",
-             f"# [ pairs: {pairs} ] [ window size: 64 ]", *datatype,
-             f"{'# Size':<10}{'MB/s':>{width}}{'Messages/s':>{width}}"]  # fmt: skip
-    sizes = osu_sizes(random, itemsize)
-    for size, time in zip(sizes, times(random, sizes), strict=True):
+
+    def line_of(size, time):
         rate = round(pairs * size / time, 2)
-        lines.append(f"{size:<10}{rate:{width}.2f}{rate * 1e6 / size:{width}.2f}")
         seconds = pairs * size / rate * 1e-6 if rate else 0
-        results.append(Printed("multi_pair", 2 * pairs, min(nodes, 2 * pairs), size, False, seconds))
-    return lines
+        result = Printed("multi_pair", 2 * pairs, min(nodes, 2 * pairs), size, False, seconds)
+        return f"{rate:{width}.2f}{rate * 1e6 / size:{width}.2f}", result
+
+    more, heading = [f"# [ pairs: {pairs} ] [ window size: 64 ]"], f"{'MB/s':>{width}}{'Messages/s':>{width}}"
+    return "Multiple Bandwidth / Message Rate Test", more, heading, line_of
 
 
 IMB_VERSIONS = {

@@ -32,7 +32,6 @@ NOT_SUPPORTED = 3
 
 
 def _field(nvml: Any, gpu: Any, *, name: str, scope: int = 0, unit: int = 1) -> float:
-    """Return the value of a field of 64 bits, times ``unit``."""
     (field,) = nvml.nvmlDeviceGetFieldValues(gpu, [(getattr(nvml, f"NVML_FI_DEV_{name}"), scope)])
     if field.nvmlReturn or field.valueType not in VALUE_TYPES_64_BITS:
         raise nvml.NVMLError(field.nvmlReturn or NOT_SUPPORTED)

@@ -146,6 +146,10 @@ class LineHandlers:
         """Skip the lines that match ``pattern`` as a whole: they say nothing of a result."""
         self.line(pattern)(lambda _parser, _line: None)
 
+    def remark(self, pattern: str) -> None:
+        """Add a remark on the lines that match ``pattern``, which are no part of a table."""
+        self.line(pattern)(lambda parser, line: parser.remark(line[0]))
+
     def handle(self, parser: "LineParser", text: str) -> None:
         """Handle a line by the first pattern that matches it; a line of no known kind becomes a remark."""
         for pattern, handler in self._handlers:

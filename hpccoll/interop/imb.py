@@ -185,9 +185,7 @@ class _ImbParser(PrintedTableParser):
     def skip_failure(self, line: re.Match[str]) -> None:
         self.output.remarks.append(f"{self.where} has no result: {line[0]}")
 
-    @handlers.line(r"\d+: Error .*")
-    def skip_defect(self, line: re.Match[str]) -> None:
-        self.remark(line[0])
+    handlers.remark(r"\d+: Error .*")
 
     @handlers.line(r"\d.*")
     def add(self, line: re.Match[str]) -> None:
@@ -217,7 +215,6 @@ class _ImbParser(PrintedTableParser):
         )
 
     def check(self, numbers: Mapping[str, float], size: int, column: str) -> None:
-        """Check the numbers of a line against each other."""
         if "t_avg[usec]" in numbers:
             low, high = numbers.get("t_min[usec]", 0), numbers.get("t_max[usec]", math.inf)
             self.check_between("t_avg[usec]", numbers["t_avg[usec]"], low, high)
@@ -227,7 +224,6 @@ class _ImbParser(PrintedTableParser):
             self.check_between("Mbytes/sec", numbers["Mbytes/sec"], low, high, slack=SLACK)
 
     def set_nodes(self) -> None:
-        """Set the ranks of the output, and the nodes of its results."""
         ranks = self.output.ranks = max((running + waiting for running, waiting, _ in self.sections), default=0)
         if self.runs > 1 and ranks == 1:
             raise BadInputError("FILE", str(self.path), f"one run: it has {self.runs}, of 1 process each, as if "

@@ -170,7 +170,11 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
     for results in by_case.values():
         case = results[-1].case
         launches[case.ranks or first.ranks, case.nodes or first.nodes].append(_outcome(results, first.source))
-    provenance = _provenance(outputs)
+    provenance: dict[str, object] = {
+        "hpccoll": __version__, "program": ", ".join(dict.fromkeys(output.program for output in outputs.values())),
+        "library": first.library or "unknown", "imported_from": [path.name for path in outputs],
+        "hosts": list(dict.fromkeys(host for names in all_hosts.hosts.values() for host in names)),
+    }  # fmt: skip
     attempts = [
         (_attempt(number, ranks, nodes, all_hosts.hosts.get((ranks, nodes), ()), provenance), outcomes)
         for number, ((ranks, nodes), outcomes) in enumerate(sorted(launches.items()), 1)
@@ -181,18 +185,6 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
         cases=tuple(outcome.case for outcomes in launches.values() for outcome in outcomes),
     )  # fmt: skip
     return RawResults(path=out, job=job, attempts=attempts)
-
-
-def _provenance(outputs: Mapping[Path, BenchmarkOutput]) -> dict[str, object]:
-    programs, libraries = (
-        list(dict.fromkeys(filter(None, (getattr(output, name) for output in outputs.values()))))
-        for name in ("program", "library")
-    )
-    hosts = dict.fromkeys(host for output in outputs.values() for names in output.hosts.values() for host in names)
-    return {
-        "hpccoll": __version__, "program": ", ".join(programs), "library": ", ".join(libraries) or "unknown",
-        "imported_from": [path.name for path in outputs], "hosts": [*hosts],
-    }  # fmt: skip
 
 
 def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]) -> Attempt:
@@ -210,8 +202,7 @@ def _outcome(results: Sequence[ForeignResult], source: str) -> Outcome:
     wrong = sum(counted) if counted else None
     family, size, ranks = collective(case.collective), itemsize(case.dtype), case.ranks or 1
     times = (
-        CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=number)
-        for number, each in enumerate(results, 1)
+        CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=n) for n, each in enumerate(results, 1)
     )
     reported = [dict(each.reported) for each in results]
     return Outcome(

@@ -104,7 +104,6 @@ class _NcclTestsParser(LineParser):
             add_run(self.path, run, self.output, self.given)
 
     def _enter(self, part: int) -> None:
-        """Enter a part of a run, which may be the next run."""
         if part < self.run.stage or part == self.run.stage != DEVICES:
             self._end_run()
         if not self.run.stage:
@@ -148,9 +147,7 @@ class _NcclTestsParser(LineParser):
             self.run.suite = RCCL_TESTS
         self.run.library = f"{self.run.suite.library} {found[2]}"
 
-    @handlers.line(r"(?:\[[^]]*\] ?)?[\w.-]+:\d+:\d+ \[-?\d+\].* NCCL [A-Z]+ .*")
-    def skip_log(self, line: re.Match[str]) -> None:
-        self.remark(line[0])  # the name of a host may begin with a digit
+    handlers.remark(r"(?:\[[^]]*\] ?)?[\w.-]+:\d+:\d+ \[-?\d+\].* NCCL [A-Z]+ .*")  # a host may begin with a digit
 
     handlers.skip(r"(?:HIP version|ROCm version|Hostname|Librccl path) *: .*")
 

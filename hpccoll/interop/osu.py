@@ -248,7 +248,6 @@ class _OsuParser(PrintedTableParser):
         return self.columns
 
     def check(self, reported: Mapping[str, str], size: int, value: float) -> None:
-        """Check the numbers of a line against each other."""
         names = RANGES.get(self.quantity, ())
         if names and {*names} <= {*reported}:
             low, high = (read_cell(self.where, name, reported[name]) for name in names)

@@ -171,12 +171,12 @@ class GroupCosts:
             likely = {name: simulations[name].seconds(nbytes, progress, ["value"]) for name in usable}
             fastest = min(usable, key=lambda name: likely[name]["value"])
             ends = simulations[fastest].seconds(nbytes, progress, ["low_cost", "high_cost"])
-            if assumed := simulations[fastest].simulation.assumed:
+            if assumed := simulations[fastest].assumed:
                 self.assumed[f"{fastest}: {assumed}"] = None
             yield nbytes, AlgorithmTime(fastest, likely[fastest] | ends)
 
 
-class _GroupSimulation:
+class _GroupSimulation(AlgorithmSimulation):
     """An algorithm on a group, simulated on all or on some of its ranks."""
 
     def __init__(
@@ -198,26 +198,25 @@ class _GroupSimulation:
             part = layout.subset([me for rack in racks for me in rack[:each]])
         bare = part.renumbered()
         use = use._replace(ranks=use.ranks * layout.workers / part.workers)
-        self.simulation = AlgorithmSimulation(
+        super().__init__(
             machine, family, name, arguments, bare.with_aggregators, dtype=dtype,
             aggregators=aggregators if aggregates else None, shared=use.shared,
         )  # fmt: skip
         self.one_way = ONE_WAY if family == "send_recv" else 1.0
 
     def unpredicted_reason(self, nbytes: int) -> str | None:
-        """Return why nothing can be predicted for a size; None if something can."""
-        return self.simulation.unpredicted_reason(self._part(nbytes))
+        return super().unpredicted_reason(self._part(nbytes))
 
     def seconds(self, nbytes: int, progress: Callable[[], None], bounds: Sequence[Bound]) -> dict[Bound, float]:
         """Return the time of the group for a size, by bound."""
-        times = self.simulation.times(self._part(nbytes), lambda _messages: progress(), bounds)
+        times = self.times(self._part(nbytes), lambda _messages: progress(), bounds)
         return {bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()}
 
     def _part(self, nbytes: int) -> int:
         """Return the size with which the simulated ranks exchange messages as large as those of the group."""
         if self.ratio == 1.0:
             return nbytes
-        grain = itemsize(self.simulation.dtype) * self.simulation.layout.workers
+        grain = itemsize(self.dtype) * self.layout.workers
         return max(grain, round(nbytes * self.ratio / grain) * grain)
 
 

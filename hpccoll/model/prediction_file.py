@@ -8,7 +8,6 @@ file says so: a prediction has no hosts, no count of wrong elements, and no byte
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case, Effort, Job
@@ -17,7 +16,7 @@ from hpccoll.common.limits import IntegerRange
 from hpccoll.common.version import __version__
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions, Request
-from hpccoll.schedule import Layout, itemsize
+from hpccoll.schedule import itemsize
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import check_replaceable
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
@@ -38,7 +37,7 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
     Raises:
         BadInputError: if a layout has too many ranks, or ``path`` holds anything but predictions.
     """
-    ranks = max(request.nodes) * (request.on(machine).ranks_per_node or 1)
+    ranks = machine.layout(max(request.nodes), request.ranks_per_node).workers
     if ranks > FILE_RANKS.maximum:
         raise BadInputError("--out", f"{path}: {ranks} ranks", f"{FILE_RANKS} in a file; a picture or --json has more")
     check_replaceable(path, "predictions", lambda attempt: attempt.predicted)
@@ -55,21 +54,17 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
         "machine_file": machine.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
     requested = dict(request.choices(machine))
-    launches: dict[_Launch, list[Outcome]] = defaultdict(list)
+    launches: dict[tuple[int, int, int, str, str | None], list[Outcome]] = defaultdict(list)
     for each in predicted.predictions:
-        if outcome := _outcome(each, machine, requested.get(each.algorithm, {})):
-            launches[_Launch.of(each, machine)].append(outcome)
+        aggregators = 0 if machine.aggregators.kind == "switches" else each.aggregators  # which are ranks
+        if outcome := _outcome(each, machine, requested.get(each.algorithm, {}), aggregators):
+            launches[each.nodes, each.ranks_per_node, aggregators, each.kind, each.assumed].append(outcome)
     if not launches:
         raise UnusableError("--out", "nothing is predicted")
-    attempts = [
-        (
-            Attempt.not_launched(
-                number, launch.kind, machine.name, launch.layout(machine), {**provenance, "assumed": launch.assumed}
-            ),
-            outcomes,
-        )
-        for number, (launch, outcomes) in enumerate(launches.items(), 1)
-    ]
+    attempts = []
+    for number, ((nodes, per_node, aggregators, kind, assumed), outcomes) in enumerate(launches.items(), 1):
+        layout, about = machine.layout(nodes, per_node, aggregators), {**provenance, "assumed": assumed}
+        attempts.append((Attempt.not_launched(number, kind, machine.name, layout, about), outcomes))
     largest = max((attempt for attempt, _ in attempts), key=lambda attempt: attempt.ranks)
     job = Job(
         name=JOB_NAME, ranks=largest.ranks - largest.aggregators, nodes=max(attempt.nodes for attempt, _ in attempts),
@@ -79,40 +74,20 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     return RawResults(path=path, job=job, attempts=attempts)
 
 
-class _Launch(NamedTuple):
-    """What the predictions of an attempt share; ``aggregators`` are ranks, and no switches."""
-
-    nodes: int
-    ranks_per_node: int
-    aggregators: int
-    kind: str
-    assumed: str | None
-
-    @classmethod
-    def of(cls, one: Prediction, machine: MachineFile) -> "_Launch":
-        aggregators = 0 if machine.aggregators.kind == "switches" else one.aggregators
-        return cls(one.nodes, one.ranks_per_node, aggregators, one.kind, one.assumed)
-
-    @property
-    def ranks(self) -> int:
-        """All ranks."""
-        return self.nodes * self.ranks_per_node + self.aggregators
-
-    def layout(self, machine: MachineFile) -> Layout:
-        return machine.layout(self.nodes, self.ranks_per_node, self.aggregators)
-
-
-def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int | str]) -> Outcome | None:
+def _outcome(
+    one: Prediction, machine: MachineFile, requested: Mapping[str, int | str], aggregators: int
+) -> Outcome | None:
     """Return a prediction as the outcome of a case; None if a formula has a time for less than an element."""
     family, size = collective(one.collective), itemsize(one.dtype)
     ranks = one.nodes * one.ranks_per_node
     elements = family.elements(one.requested_bytes, size, ranks)
     if elements < 1:
         return None
-    transport, device = _transport_and_device(machine)
+    described = "nccl on cuda" if machine.nccl else "mpi"
+    transport, _, device = (machine.measured.transport if machine.measured else described).partition(" on ")
     case = Case(
-        collective=one.collective, algorithm=one.algorithm, transport=transport, device=device, dtype=one.dtype,
-        op=REDUCTION if family.reduces else None, bytes=one.requested_bytes, in_place=family.in_place,
+        collective=one.collective, algorithm=one.algorithm, transport=transport, device=device or "cpu",
+        dtype=one.dtype, op=REDUCTION if family.reduces else None, bytes=one.requested_bytes, in_place=family.in_place,
         root=0 if family.rooted else None, params=requested, ranks=ranks, nodes=one.nodes, mapping=one.mapping,
     )  # fmt: skip
     steps = {True: "every message an event", False: "step by step, all ranks at once", None: ""}
@@ -120,14 +95,6 @@ def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int 
     return Outcome(
         case=case, status="ok", bytes=elements * family.blocks(ranks) * size, params=one.params,
         executed="nothing", evidence="; ".join(filter(None, words)),
-        times=CaseTimes.of_one(one.value_s, _Launch.of(one, machine).ranks, one_clock=True),
+        times=CaseTimes.of_one(one.value_s, ranks + aggregators, one_clock=True),
         predicted_low_s=one.low_s, predicted_high_s=one.high_s,
     )  # fmt: skip
-
-
-def _transport_and_device(machine: MachineFile) -> tuple[str, str]:
-    """Return the transport and the device for which a machine file holds."""
-    if machine.measured:
-        transport, _, device = machine.measured.transport.partition(" on ")
-        return transport, device or "cpu"
-    return ("nccl", "cuda") if machine.nccl else ("mpi", "cpu")

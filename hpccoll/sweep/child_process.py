@@ -93,7 +93,6 @@ def _wait(child: subprocess.Popen[str], timeout_s: float, has_started: Callable[
 
 
 def _relay_stderr(child: subprocess.Popen[str], out: IO[str], first: list[str], last: deque[str]) -> None:
-    """Copy the stderr of a launch to ``out``, and keep its first and its last lines."""
     with child.stderr or nullcontext(()) as lines, suppress(ValueError):  # the log file is closed after DRAIN_S
         for line in lines:
             out.write(line)

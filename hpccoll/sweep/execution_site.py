@@ -212,7 +212,6 @@ def naming_site_file(site: str | None) -> Iterator[None]:
 
 
 def _variant_variables(sweep: Sweep) -> Iterator[str]:
-    """Yield the names of the variables that the variants set."""
     return (name for variant in sweep.environments.values() for name in variant)
 
 
@@ -235,7 +234,6 @@ def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping
 
 
 def _override_error(where: str, value: str, name: str, why: str) -> BadInputError:
-    """Return the error that an inherited variable overrides a setting of a variant."""
     if where == SITE:
         return BadInputError(f"environment.{name}", value, f"left to variants: {why}")
     return BadInputError(f"{name} of {where}", value, f"unset: {why}")

@@ -111,7 +111,6 @@ def _host_aliases(hosts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _aggregator_hosts(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
-    """Return the hosts for the aggregators of ``job``: those with a Slurm feature."""
     fitting = partitions.hosts_with_feature(feature, hosts)
     if len(fitting) < job.aggregators:
         needed = f"{job.aggregators} that have the feature {feature}"
@@ -138,7 +137,6 @@ def _count_attempts(raw: RawResults | None) -> int:
 
 
 def _is_incomplete(job: Job, shape: Shape, raw: RawResults | None) -> bool:
-    """Return whether a case of ``shape`` has no outcome yet."""
     done = raw.done if raw else set()
     return any(case.id not in done for case in job.cases if job.shape(case) == shape)
 

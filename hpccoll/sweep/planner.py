@@ -157,7 +157,6 @@ def _nothing_to_measure(
 
 
 def _started_jobs(out: Path) -> list[Job]:
-    """Return the jobs of the plan in ``out`` that have a raw file or a journal."""
     if not (out / PLAN_FILE).is_file():
         return []
     return [job for job in Plan.load(out / PLAN_FILE).jobs if _is_started(job, out)]
@@ -173,7 +172,6 @@ def _raw_file(job: Job, out: Path) -> Path:
 
 
 def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path) -> None:
-    """Check that all jobs that have results are still planned."""
     for job in started:
         raw_file = _raw_file(job, out)
         if job not in jobs and has_results(raw_file) and read_raw(raw_file).measurements:
@@ -276,7 +274,6 @@ class _Allocation:
 
 
 def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:
-    """Yield the shapes that share an allocation, including those that are not available."""
     shapes = sweep.shapes()
     if not sweep.nested:
         yield from ([shape] for shape in shapes)

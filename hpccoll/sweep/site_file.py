@@ -258,7 +258,6 @@ class Site(YamlSection):
 
 
 def _quote_braces(text: str) -> str:
-    """Return a word for the launcher's command line with its braces escaped."""
     return shlex.quote(text).replace("{", "{{").replace("}", "}}")
 
 

@@ -40,7 +40,6 @@ Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | s
 
 
 def _bounded(key: Key) -> Bounded:
-    """Return the bound of a key as an annotation."""
     assert key.bound  # noqa: S101  the table of keys is wrong otherwise
     return Bounded(key.bound)
 
@@ -49,7 +48,6 @@ Rank = Annotated[int, _bounded(SWEEP["roots"])]
 
 
 def _check_pairs(value: object) -> object:
-    """Check that the value is a name of a set of rank pairs, or a list of pairs."""
     pairs = value if isinstance(value, list) else [value]
     ranks = [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]]
     if value in PAIR_SETS or (

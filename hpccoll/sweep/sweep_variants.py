@@ -45,7 +45,6 @@ def _complete_variants(sections: dict[str, VariantSection | None]) -> dict[str, 
 
 
 def _complete(name: str, section: VariantSection | None) -> VariantSection:
-    """Return the settings of a variant with those of the known variant of that name."""
     if len(name) > MAX_NAME_LETTERS or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         expected = f"at most {MAX_NAME_LETTERS} letters (A to Z), digits, - and _: it becomes part of file names"
         raise BadInputError("variants", name, expected)

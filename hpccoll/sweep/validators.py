@@ -62,7 +62,6 @@ def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterL
 def _unknown_parameters(
     params: "ParameterLists", collectives: Sequence[str], measured: Collection[str]
 ) -> Iterator[BadInputError]:
-    """Yield an error for each unknown algorithm or parameter."""
     for algorithm, names in params.items():
         matching = [name for name in collectives if algorithm in measurable_names(name)]
         if not matching or not {algorithm, ALL} & {*measured}:

@@ -253,7 +253,6 @@ def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None]
 
 
 def _interrupt(child: subprocess.Popen[bytes], seconds: float) -> None:
-    """Interrupt the process group of Snakemake, and wait at most ``seconds`` for its end."""
     with suppress(ProcessLookupError):  # it has ended already
         os.killpg(child.pid, signal.SIGINT)
     _has_ended(child, seconds)
@@ -270,7 +269,6 @@ def _interrupt_on_parent_death() -> None:
 
 
 def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Return whether a process ends within ``seconds``."""
     with suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
     return child.returncode is not None

@@ -12,21 +12,21 @@ its parameters, twice.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import IntegerRange, Name, OneOfWords, PositiveNumber
+from hpccoll.common.limits import IntegerRange, Name, OneOfWords
 from hpccoll.common.records import from_builtins
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
 from hpccoll.training.models import MODELS
 
 ELEMENTS = IntegerRange(1, 1 << 40)
-FLOPS = PositiveNumber(1e24)
+MAX_FLOPS = 1e24
 MAX_MODULES = MAX_TENSORS = 100_000
 DTYPE = OneOfWords((*DTYPES, BFLOAT16))
 
@@ -59,13 +59,16 @@ def model_from_json(name: str, content: object) -> ModelShape:
     """
     record = from_builtins(content, ModelRecord)
     DTYPE.check("dtype", record.dtype)
-    modules = [
-        Module(
-            each.name, tuple(Tensor(*tensor) for tensor in each.tensors.items()),
-            _flops(f"modules.{number}.forward_flops", each.forward_flops),
-        )
-        for number, each in enumerate(record.modules)
-    ]  # fmt: skip
+    modules = []
+    for number, each in enumerate(record.modules):
+        try:
+            flops = float(each.forward_flops)
+        except (ValueError, OverflowError):
+            flops = math.nan
+        if not 0 <= flops <= MAX_FLOPS:
+            key = f"modules.{number}.forward_flops"
+            raise BadInputError(key, each.forward_flops, f"a number from 0 to {MAX_FLOPS:g}")
+        modules.append(Module(each.name, tuple(Tensor(*tensor) for tensor in each.tensors.items()), flops))
     names = Counter(module.name for module in modules)
     if repeated := [name for name, number in names.items() if number > 1]:
         raise BadInputError("modules", repeated[0], "a name that no other module has")
@@ -73,18 +76,13 @@ def model_from_json(name: str, content: object) -> ModelShape:
         raise BadInputError("modules", list(names), f"modules that have 1 to {ELEMENTS.maximum} elements together")
     if not any(module.forward_flops for module in modules):
         modules = [
-            Module(module.name, module.tensors, 2.0 * sum(tensor.elements for tensor in module.tensors))
-            for module in modules
+            replace(module, forward_flops=2.0 * sum(tensor.elements for tensor in module.tensors)) for module in modules
         ]
     return ModelShape(name, tuple(modules), record.dtype, record.sample, "a file of the user")
 
 
 def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
-    """Return models by name.
-
-    Raises:
-        BadInputError: as ``model_from_json``.
-    """
+    """Return models by name; BadInputError as ``model_from_json``."""
     return {name: model_from_json(name, content) for name, content in contents.items()}
 
 
@@ -120,13 +118,3 @@ def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], obje
             raise BadInputError(key, str(path), f"a file with another name: the model {path.stem} is that of {other}")
         contents[path.stem], files[path.stem] = content, path
     return contents
-
-
-def _flops(key: str, value: float | str) -> float:
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not 0 <= number <= FLOPS.maximum:
-        raise BadInputError(key, value, f"a number from 0 to {FLOPS.maximum:g}")
-    return number

@@ -21,7 +21,7 @@ from hpccoll.analysis.build_table import build_table, table_warnings
 from hpccoll.analysis.choice_table import TuneTable
 from hpccoll.analysis.measured_choices import ChoiceTime, comparable_seconds, measured_settings
 from hpccoll.analysis.setting import Choice
-from hpccoll.analysis.size_ranges import MIN_CUT_PRICE, choose_ranges, cut_price
+from hpccoll.analysis.size_ranges import MIN_CUT_PRICE, choose_ranges, ratio_noise
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.rows import Gap
 from hpccoll.store.statistics import RoundStatistics
@@ -131,7 +131,7 @@ def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_ev
     for r in cut:
         assert all(r.first <= size and (r.below is None or size < r.below) for size in r.sizes)
     logs = np.log(times)
-    price, native_is_known = cut_price(of), "native" in names
+    price, native_is_known = max(MIN_CUT_PRICE, ratio_noise(of)), "native" in names
     entry = np.array([price * (native_is_known and name != "native") for name in names])  # see RULE
     lost = sum(len(r.sizes) * np.log(r.over_best) for r in cut)  # which is rounded
     changes = int((np.diff(logs.argmin(axis=0)) != 0).sum())

@@ -43,57 +43,49 @@ all-gathers of 64 KiB to 16 MiB, by ring and direct, which were 213 to 371 MB/s.
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A testbed, and the sweep that runs on it."""
-
-    up: str
-    sweep: dict[str, object]
-
-
-@dataclass(frozen=True)
 class Setting:
     """What is measured, and what is asked of the errors."""
 
-    calibrate: Stage  # what the machine is fitted to
-    test: Stage  # what its predictions are compared with
+    hosts: str  # the testbed, but for its number of nodes
+    calibrate: dict[str, object]  # the sweep to which the machine is fitted
+    test: dict[str, object]  # the sweep, on 8 nodes, with which its predictions are compared
+    fitted_nodes: int = 8  # the nodes of the testbed for the first sweep
     median: float | None = None  # the largest median error
     tail: float | None = None  # the largest 90th percentile
     each: float | None = None  # the largest error of each case, if that is asked
     declared: dict[str, object] = field(default_factory=dict)  # sections of the machine file that no pattern shows
 
+    @property
+    def stages(self) -> list[tuple[str, str, dict[str, object]]]:
+        """The name, the options of the testbed and the sweep of both measurements."""
+        stages = ("calibrate", self.fitted_nodes, self.calibrate), ("test", 8, self.test)
+        return [(name, f"--nodes {nodes} {self.hosts}", sweep) for name, nodes, sweep in stages]
+
 
 LONG = {"warmup": 1, "min_iterations": 3, "max_iterations": 30, "seconds": 0.2, "precision": 0.02}
 SETTINGS = {
     "100mbit": Setting(
-        Stage("--nodes 8 --cpus 1 --rate 100mbit --aggregators 1", CALIBRATE),
-        Stage("--nodes 8 --cpus 1 --rate 100mbit --aggregators 1", TESTED | {"effort": LONG}), 0.10, 0.30,
+        "--cpus 1 --rate 100mbit --aggregators 1", CALIBRATE, TESTED | {"effort": LONG}, median=0.10, tail=0.30
     ),
     "1gbit": Setting(
-        Stage("--nodes 8 --cpus 1 --rate 1gbit --aggregators 1", CALIBRATE),
-        Stage("--nodes 8 --cpus 1 --rate 1gbit --aggregators 1", TESTED), 0.10, 0.30,
+        "--cpus 1 --rate 1gbit --aggregators 1", CALIBRATE, TESTED, median=0.10, tail=0.30,
         declared={"cpus": {**CPUS, "bytes_per_s": CPU_RATE}},
     ),
     "two-ranks": Setting(
-        Stage(
-            "--nodes 8 --cpus 2 --rate 100mbit --aggregators 1",
-            CALIBRATE | {"nodes": [1, 2, 4], "ranks_per_node": [2], "bytes": CALIBRATE["bytes"][:-1]},
-        ),
-        Stage(
-            "--nodes 8 --cpus 2 --rate 100mbit --aggregators 1",
-            TESTED | {
-                "nodes": [4, 8], "ranks_per_node": [2], "effort": LONG,
-                "bytes": {"from": "64K", "to": "1M", "factor": 4},
-            },
-        ), 0.15, declared={"cpus": CPUS},
+        "--cpus 2 --rate 100mbit --aggregators 1",
+        CALIBRATE | {"nodes": [1, 2, 4], "ranks_per_node": [2], "bytes": CALIBRATE["bytes"][:-1]},
+        TESTED | {
+            "nodes": [4, 8], "ranks_per_node": [2], "effort": LONG,
+            "bytes": {"from": "64K", "to": "1M", "factor": 4},
+        },
+        median=0.15, declared={"cpus": CPUS},
     ),
     "racks": Setting(
-        Stage("--nodes 4 --cpus 1 --rate 1gbit --racks 2 --uplink 200mbit", CALIBRATE),
-        Stage(
-            "--nodes 8 --cpus 1 --rate 1gbit --racks 2 --uplink 200mbit",
-            TESTED | {
-                "algorithms": ["ring", "hierarchical"], "mapping": ["block", "cyclic"], "nodes": [8], "aggregators": 0,
-            },
-        ), each=0.25,
+        "--cpus 1 --rate 1gbit --racks 2 --uplink 200mbit", CALIBRATE,
+        TESTED | {
+            "algorithms": ["ring", "hierarchical"], "mapping": ["block", "cyclic"], "nodes": [8], "aggregators": 0,
+        },
+        fitted_nodes=4, each=0.25,
     ),
 }  # fmt: skip
 REGRET = 1.05
@@ -103,13 +95,13 @@ def measure(name: str, keep: Path) -> None:
     """Measure a setting into ``keep``."""
     up = None
     try:
-        for what, stage in (("calibrate", SETTINGS[name].calibrate), ("test", SETTINGS[name].test)):
-            if stage.up != up:
+        for what, hosts, sweep in SETTINGS[name].stages:
+            if hosts != up:
                 if up:
                     run_testbed("down")
-                run_testbed("up", *stage.up.split())
-                up = stage.up
-            run_sweep(f"{name}-{what}", stage.sweep, keep)
+                run_testbed("up", *hosts.split())
+                up = hosts
+            run_sweep(f"{name}-{what}", sweep, keep)
     finally:
         run_testbed("down", check=False)
 
@@ -122,7 +114,9 @@ def print_errors(name: str, keep: Path) -> list[bool]:
     model = next(each for each in models_of(raw, declared) if each.fit)
     tested = [one for one in model.held_out if one.seconds and one.observation.collective == "all_reduce"]
     created = min(one.attempts[0][0].created for one in raw)
-    print(f"## {name}\n\n{created}; {', '.join(model.measured_on)}; {asked.calibrate.up}; {asked.test.up}.\n")
+    print(
+        f"## {name}\n\n{created}; {', '.join(model.measured_on)}; {'; '.join(hosts for _, hosts, _ in asked.stages)}.\n"
+    )
     print("```text", *parameter_lines(model), "```", "", sep="\n")
     print_table(tested)
     return [*verdicts(asked, tested)]

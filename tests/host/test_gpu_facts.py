@@ -5,52 +5,27 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from fake_nvml import BUS, Nvml, NvmlError
 
 from hpccoll.host.gpu_facts import FACT_QUERIES, gpu_description, gpu_facts, gpu_provenance, gpus_are_shared, is_near
 
+H100 = {
+    "Name": "NVIDIA H100 80GB HBM3", "nvmlSystemGetDriverVersion": "560.35.03", "nvmlSystemGetCudaDriverVersion": 12060,
+    "MemoryInfo": SimpleNamespace(total=80 << 30), "ClockInfo": 1980, "MaxClockInfo": 1980, "EccMode": [1, 1],
+    "EnforcedPowerLimit": 700_000, "PersistenceMode": 1, "CurrPcieLinkGeneration": 5, "CurrPcieLinkWidth": 16,
+    ("NvLinkState", 0): 0, ("NvLinkState", 1): 1,
+}  # fmt: skip
+"""A GPU without MIG and with two NVLinks, one of them up."""
 
-class Unsupported(Exception):  # noqa: N818 - NVML's NVMLError
-    pass
 
-
-class Nvml:
-    """A fake of the module pynvml, with a GPU without MIG and with two NVLinks, one of them up."""
-
-    NVMLError = Unsupported
-    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
-
-    def __init__(self, buses=("0000:1b:00.0",)):
-        self.buses = buses
-
-    def nvmlDeviceGetHandleByPciBusId(self, bus):  # noqa: N802
-        if bus not in self.buses:
-            raise Unsupported
-        return bus
-
-    def nvmlDeviceGetNvLinkState(self, _gpu, link):  # noqa: N802
-        if link > 1:
-            raise Unsupported
-        return link
-
-    def __getattr__(self, name):
-        answers = {
-            "nvmlDeviceGetName": "NVIDIA H100 80GB HBM3", "nvmlSystemGetDriverVersion": "560.35.03",
-            "nvmlSystemGetCudaDriverVersion": 12060, "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=80 << 30),
-            "nvmlDeviceGetClockInfo": 1980, "nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetEccMode": [1, 1],
-            "nvmlDeviceGetEnforcedPowerLimit": 700_000, "nvmlDeviceGetPersistenceMode": 1,
-            "nvmlDeviceGetCurrPcieLinkGeneration": 5, "nvmlDeviceGetCurrPcieLinkWidth": 16,
-        }  # fmt: skip
-
-        def query(*_):
-            if name not in answers:
-                raise Unsupported
-            return answers[name]
-
-        return query
+def h100():
+    nvml = Nvml()
+    nvml.queries = {**H100}
+    return nvml
 
 
 def test_facts_that_nvml_does_not_support_are_null():
-    assert gpu_facts("0000:1b:00.0", Nvml()) == {
+    assert gpu_facts(BUS, h100()) == {
         "bus": "0000:1b:00.0", "name": "NVIDIA H100 80GB HBM3", "driver": "560.35.03", "cuda": "12.6",
         "memory_bytes": 80 << 30, "sm_clock_mhz": 1980, "sm_clock_max_mhz": 1980, "memory_clock_mhz": 1980,
         "power_limit_w": 700.0, "ecc": True, "mig": None, "persistence": True, "pcie_generation": 5, "pcie_width": 16,
@@ -73,9 +48,9 @@ def test_the_nvlink_domain_of_a_gpu_is_known_if_its_nvlink_reaches_other_hosts(c
     def fill(_gpu, info):
         info._obj.clusterUuid[:], info._obj.cliqueId, info._obj.state = cluster, clique, state
 
-    nvml = Nvml()
-    nvml.c_nvmlGpuFabricInfoV_t, nvml.nvmlDeviceGetGpuFabricInfoV = FabricInfo, fill
-    assert gpu_facts("0000:1b:00.0", nvml)["nvlink_domain"] == domain
+    nvml = Nvml(GpuFabricInfoV=fill)
+    nvml.c_nvmlGpuFabricInfoV_t = FabricInfo
+    assert gpu_facts(BUS, nvml)["nvlink_domain"] == domain
 
 
 NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACT_QUERIES)}
@@ -84,11 +59,11 @@ NOTHING = {"bus": "0000:2a:00.0", **dict.fromkeys(FACT_QUERIES)}
 @pytest.mark.parametrize("installed", [False, True])
 def test_all_facts_are_null_without_nvml_or_driver(monkeypatch, installed):
     def fails():
-        raise Unsupported
+        raise NvmlError
 
-    module = SimpleNamespace(NVMLError=Unsupported, nvmlInit=fails) if installed else None
+    module = SimpleNamespace(NVMLError=NvmlError, nvmlInit=fails) if installed else None
     monkeypatch.setitem(sys.modules, "pynvml", module)
-    assert gpu_facts("0000:2a:00.0") == gpu_facts("0000:2a:00.0", Nvml()) == NOTHING
+    assert gpu_facts("0000:2a:00.0") == gpu_facts("0000:2a:00.0", h100()) == NOTHING
 
 
 def rank(host, bus, **more):

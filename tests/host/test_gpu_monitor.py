@@ -5,58 +5,10 @@ from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
+from fake_nvml import BUS, Nvml
 
 from hpccoll.host.gpu_monitor import ALL_LINKS, GpuMonitor
 from hpccoll.store.schema import RANK_RESULT_MERGES
-
-BUS = "0000:1b:00.0"
-LONG, SHORT = 3, 1
-"""NVML_VALUE_TYPE_UNSIGNED_LONG_LONG and NVML_VALUE_TYPE_UNSIGNED_INT."""
-
-
-class Failed(Exception):  # noqa: N818 - NVML's NVMLError
-    pass
-
-
-class Nvml:
-    """A fake of the module pynvml: attributes and fields that a test sets are supported, and no others.
-
-    Args:
-        fields: the values of fields, by name and scope; those in ``short`` have 32 bits.
-        queries: the answers of functions without "nvmlDeviceGet".
-    """
-
-    NVMLError = Failed
-
-    def __init__(self, fields=None, short=(), **queries):
-        self.fields, self.short, self.queries, self.used = fields or {}, short, queries, set()
-
-    def __getattr__(self, name):
-        self.used.add(name)
-        if name.isupper():
-            return name
-        query = name.removeprefix("nvmlDeviceGet")
-
-        def answer(_gpu, *about):
-            if (query, *about) in self.queries:
-                return self.queries[query, *about]
-            if query not in self.queries:
-                raise Failed(3)
-            return self.queries[query]
-
-        return answer
-
-    def nvmlDeviceGetHandleByPciBusId(self, bus):  # noqa: N802
-        if bus != BUS:
-            raise Failed(6)
-        return bus
-
-    def nvmlDeviceGetFieldValues(self, _gpu, fields):  # noqa: N802
-        ((name, scope),) = fields
-        key = name.removeprefix("NVML_FI_DEV_"), scope
-        value_type = SHORT if key[0] in self.short else LONG
-        value = SimpleNamespace(ullVal=self.fields.get(key))
-        return [SimpleNamespace(nvmlReturn=0 if key in self.fields else 3, valueType=value_type, value=value)]
 
 
 @pytest.fixture

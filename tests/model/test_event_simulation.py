@@ -22,9 +22,6 @@ def exactly(seconds):
     return pytest.approx(seconds, rel=1e-9)
 
 
-# ---- LogGP ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("p", [2, 5])
 def test_a_ring_takes_2_p_minus_1_messages_of_its_pth_and_half_as_many_folds(p):
     ring = first_case("all_reduce", "ring", Layout.of(p, 1))
@@ -103,9 +100,6 @@ def test_messages_of_a_pair_follow_one_another():
 
     machine = uniform_machine(MessageCosts(byte_s=1.0), port_byte_s=1.0)
     assert simulated_steps(Layout.of(2, 1), steps, machine, 10) == exactly(30)
-
-
-# ---- shared resources -----------------------------------------------------------------------------------------------
 
 
 def test_pairs_between_two_nodes_share_the_port_and_pairs_inside_share_the_memory():
@@ -187,8 +181,6 @@ def test_idle_ports_let_a_burst_pass_at_once_and_uplinks_do_not():
     assert simulated(racks, uplinks, grains=2) == exactly(1.5 * nbytes)
 
 
-# ---- aggregators ----------------------------------------------------------------------------------------------------
-
 PORTS, UPLINKS = (uniform_machine(MessageCosts(), **{kind: 1.0}) for kind in ("port_byte_s", "uplink_byte_s"))
 FOLDS = uniform_machine(MessageCosts(), fold_s={"float32": 1.0})
 
@@ -208,9 +200,6 @@ def test_switches_and_unmetered_aggregators_have_no_limits_and_those_above_the_r
 ):
     tree = first_case("all_reduce", "sharp_emulated", Layout((0, 1, 2, 3, 4), rack or (0,) * 5, aggregators=1), radix=8)
     assert simulated(tree, replace(machine, **changes)) == exactly(taken * size_of(equal_cut(tree)))
-
-
-# ---- declared costs -------------------------------------------------------------------------------------------------
 
 
 def found(case, channels=1, window=1):
@@ -265,8 +254,6 @@ def test_two_trees_take_what_they_declare_in_one_piece_and_wait_where_the_window
     assert waits == pytest.approx(narrow.sent, rel=0.2)
     assert waits > 1.5 * flows
 
-
-# ---- max-min fair rates ---------------------------------------------------------------------------------------------
 
 RESOURCES = [("port out", number, 0) for number in range(5)]
 PATHS = st.lists(

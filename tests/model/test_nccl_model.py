@@ -20,9 +20,6 @@ def estimate(section, algorithm, protocol, nodes, ranks_per_node, nbytes, collec
     [
         # 8.4 + 56 x 3.4 + 6 x 14 = 282.8, and the plateau; 8 x 48 x 32 / 62
         ((HOPPER, "ring", "Simple", 4, 8, 1 << 30), 1.4 * 282.8, 198.19355),
-        # 32767 bytes for each of 16 channels and 32 ranks are 63: below the plateau
-        ((HOPPER, "ring", "Simple", 4, 8, 64 * 16 * 32 - 1), 282.8, 198.19355),
-        ((HOPPER, "ring", "Simple", 4, 8, 64 * 16 * 32), 1.4 * 282.8, 198.19355),
         # 8.4 + 28 x 6 + 2 x 14: three times the 2 us of this CPU; 8 x 24 x 16 / 30
         ((AMPERE, "ring", "Simple", 2, 8, 1 << 10), 204.4, 102.4),
         # 8.4 + 14 x 3.4 + 14, an all-gather has no plateau; 8 x 48 x 16 / 15
@@ -39,11 +36,6 @@ def estimate(section, algorithm, protocol, nodes, ranks_per_node, nbytes, collec
         ((HOPPER, "tree", "LL128", 2, 8, 1 << 20), 48.5, 88.08),
         # 8.4 + 2 (7 x 4 + 6 x 14), 100 nodes have 6 levels; 8 x 17.8 / 2, without a correction from 512 MiB on
         ((AMPERE, "tree", "Simple", 100, 8, 1 << 30), 232.4, 71.2),
-        # below 64 bytes there is no correction, either
-        ((AMPERE, "tree", "Simple", 100, 8, 63), 232.4, 71.2),
-        # 6.6 + 14 x 2 + 2.7; 22.5 x 16 / 15
-        ((AMPERE, "ring", "LL", 2, 8, 1 << 20, "all_gather"), 37.3, 24.0),
-        ((AMPERE, "ring", "LL", 2, 8, 1 << 20, "reduce_scatter"), 37.3, 24.0),
     ],
 )
 def test_an_operation_takes_the_latency_and_its_bytes_over_the_bandwidth(of, latency_us, gb_per_s):

@@ -37,9 +37,6 @@ def test_the_machine_file_has_the_errors_of_held_out_measurements():
     assert modelled(TRIPS, []).machine_file().validation == {}
 
 
-# ---- from raw files -------------------------------------------------------------------------------------------------
-
-
 def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
     def latency(model):
         return model.fit.machine.tiers["rack"][0].latency_s.value
@@ -66,20 +63,14 @@ def test_declared_sections_replace_fitted_ones_and_count_in_predictions():
     assert all(one.seconds > 10 * other.seconds for one, other in pairs)
 
 
-def test_files_of_one_machine_have_one_model():
+def test_files_of_one_machine_have_one_model_and_without_ping_pongs_there_is_none():
     sums = raw(*(outcome(case(1 << k), executor="python") for k in range(10, 14)), path="sums.h5")
     (model,) = models_of([raw_trips(), sums])
     assert {one.observation.collective for one in model.validated} == {"send_recv", "all_reduce"}
     assert {one.observation.collective for one in model.held_out} == {"all_reduce"}
-
-
-def test_without_ping_pongs_there_is_no_model():
     with pytest.raises(BadInputError, match=r"send_recv.*calibrate\.yaml"):
-        models_of([raw()])
-    other = outcome(case(device="cuda", transport="nccl"))
-    fitted, unfitted = models_of([raw_trips(), raw(other, path="gpu.h5")])
-    assert unfitted.fit is None
-    assert unfitted.to_json()["machine_file"] is None
-    assert fitted.fit
+        models_of([sums])
+    _, unfitted = models_of([raw_trips(), raw(outcome(case(device="cuda", transport="nccl")), path="gpu.h5")])
+    assert (unfitted.fit, unfitted.to_json()["machine_file"]) == (None, None)
     with pytest.raises(BadInputError, match="send_recv"):
         unfitted.machine_file()

@@ -60,8 +60,6 @@ def test_both_engines_take_the_window_and_the_type_and_report_progress(limits, f
     assert wide < narrow
 
 
-# ---- any machine ----------------------------------------------------------------------------------------------------
-
 SECONDS, BYTES_S = st.floats(0, 1e-3), st.just(0.0) | st.floats(1e-12, 1e-6)
 SEGMENTS = st.builds(
     MessageCosts, latency_s=SECONDS, overhead_s=SECONDS, gap_s=SECONDS, byte_s=BYTES_S, synchronous=st.booleans()

@@ -110,7 +110,6 @@ def test_ranks_that_the_mesh_does_not_divide_are_left_out_with_the_reason():
     ("changed", "words"),
     [
         ({"parallel": "tp=2"}, ["parallel", "toy"]),
-        ({"parallel": "tp=three"}, ["parallel", "whole number"]),
         ({"algorithm": "rung"}, ["--algorithm", "ring"]),
         ({"batch": 5}, ["--batch", "a multiple of 2"]),
         ({"sharding": "zero9"}, ["sharding", "zero3"]),

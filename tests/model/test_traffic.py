@@ -59,21 +59,6 @@ def test_it_has_the_messages_and_bytes_that_are_counted(name, p):
         assert reduced.tolist() == counts.reduced.tolist()
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_a_message_is_in_the_first_wave_that_ends_a_step_of_its_sender_or_its_receiver(name):
-    for case in all_cases(name, 6):
-        for schedule in case.slices:
-            whole, done = Traffic.of(schedule), np.zeros(case.layout.ranks, np.int64)
-            left = np.ones(len(whole.source), bool)
-            for wave in whole.waves():
-                done[wave.ended] += 1
-                now = left & ((done[whole.source] > whole.send_step) | (done[whole.target] > whole.receive_step))
-                expected = zip(whole.source[now].tolist(), whole.target[now].tolist(), strict=True)
-                assert sorted(zip(wave.source.tolist(), wave.target.tolist(), strict=True)) == sorted(expected)
-                left &= ~now
-            assert not left.any()
-
-
 def test_large_schedules_are_not_kept(monkeypatch):
     (ring,) = first_case("all_reduce", "ring", Layout.of(7, 1)).slices
     messages = 2 * 6 * 7

@@ -7,6 +7,7 @@ import pytest
 import vl_convert
 from altair.utils.schemapi import SchemaBase
 from golden_page import assert_golden
+from row_examples import make_row
 from step_examples import steps
 
 from hpccoll.analysis.chart_groups import chart_groups
@@ -103,9 +104,7 @@ def all_charts(results):
     return {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
 
 
-def test_a_floor_has_times_and_a_barrier_none_against_size_and_what_is_no_result_is_not_drawn(
-    results, of_rows, make_row
-):
+def test_a_floor_has_times_and_a_barrier_none_against_size_and_what_is_no_result_is_not_drawn(results, of_rows):
     drawn = all_charts(results)
     assert {name for name, chart in drawn.items() if any(v.get("line") == "floor" for v in values(chart))} == {"time"}
     none = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
@@ -116,99 +115,69 @@ def test_a_floor_has_times_and_a_barrier_none_against_size_and_what_is_no_result
         assert not all_charts(of_rows(*(make_row(ranks=p, **change) for p in (2, 4))))
 
 
-@pytest.mark.parametrize(
-    ("other", "field", "expected"),
-    [({"machine": "another"}, "machine", ["machine 1", "machine 2"]), ({"created": "2026-02-01"}, "repeat", [0, 1])],
-)
-def test_lines_of_two_machines_and_repeated_measurements_are_not_joined(
-    specification, make_row, make_run, other, field, expected
-):
-    runs = make_run(), make_run(run_id="run-2", **other)
-    chart = specification("time", *(make_row(nbytes=n, run_id=run.run_id) for run in runs for n in (8, 64)), runs=runs)
-    assert [v[field] for v in values(chart)] == [each for each in expected for _ in (8, 64)]
-    assert all({"field": field, "type": "nominal"} in layer["encoding"]["detail"] for layer in layers(chart))
+def placed(ranks, *of_native):
+    """Return rows of ring, and of native with its times out of place and in place."""
+    return [
+        make_row(name, ranks, in_place=in_place, seconds=seconds, oversubscribed=False)
+        for in_place, native in enumerate(of_native)
+        for name, seconds in (("ring", 1e-5), ("native", native))
+    ]
 
 
-def test_the_map_shows_the_lead_ties_and_single_choices(specification, make_row):
-    rows = (
-        make_row(nbytes=8, seconds=1e-5), make_row("native", nbytes=8, seconds=1.5e-5),
-        make_row(nbytes=64, seconds=1.01e-5), make_row("native", nbytes=64),
-        make_row(nbytes=512),
-    )  # fmt: skip
-    cells = {v["size"]: (v["lead"], v["second"], v["clear"]) for v in values(specification("choice", *rows))}
-    assert cells == {
-        "8 B": ("1.50x", "native, 1.50 times as long", True), "64 B": ("tie", "native, 0.99 times as long", False),
-        "512 B": ("alone", "none", False),
-    }  # fmt: skip
+BOTH, OWN = placed(2, 2e-5, 2e-5), placed(4, 2e-5, 5e-6)
+BROADCAST = {"collective": "broadcast", "op": None}
+TWO_RUNS = [make_row(nbytes=n, run_id=run) for run in ("run-1", "run-2") for n in (8, 64)]
+SCENARIOS = {
+    "lines of two machines are not joined": ("time", TWO_RUNS, {"machine": "another"}),
+    "a repeated measurement is a line of its own": ("time", TWO_RUNS, {"created": "2026-02-01"}),
+    "the band of a bandwidth is low where the time is high; oversubscribed points are hollow": (
+        "busbw", [make_row(ranks=p, ci_low_s=9e-6, ci_high_s=2e-5, busbw_Bps=1e8) for p in (2, 4)], {}),
+    "a map has leads, ties and what stands alone": (
+        "choice", [make_row(nbytes=8), make_row("native", nbytes=8, seconds=1.5e-5), make_row(nbytes=512),
+                   make_row(nbytes=64, seconds=1.01e-5), make_row("native", nbytes=64)], {}),
+    "a choice for both placements has one panel": ("choice", BOTH, {}),
+    "choices of a placement have panels of their own": ("choice", OWN, {}),
+    "a choice for both placements is in the panels of others": ("choice", BOTH + OWN, {}),
+    "a choice that only another group measured is in the map": (
+        "choice", [make_row("star"), make_row("native"), make_row("chain", seconds=1e-6, dtype="int32")], {}),
+    "a series with one placement is in the panels of both": (
+        "time", [make_row(**BROADCAST), make_row(**BROADCAST, in_place=True),
+                 make_row("native", **BROADCAST, in_place=True)], {}),
+}  # fmt: skip
+"""For each rule a chart, rows, and what differs in their second run."""
+SHOWN = (
+    "series", "at", "size", "line", "machine", "repeat", "value", "low", "high", "fill", "lead", "second", "clear",
+    "wire", "expected",
+)  # fmt: skip
 
 
-def test_the_band_of_a_bandwidth_is_low_where_the_time_is_high_and_oversubscribed_points_are_hollow(
-    specification, make_row
-):
-    rows = [make_row(ranks=p, ci_low_s=9e-6, ci_high_s=2e-5, busbw_Bps=1e8) for p in (2, 4)]
-    for drawn in values(specification("busbw", *rows)):
-        assert (drawn["low"], drawn["high"]) == (pytest.approx(5e7), pytest.approx(1e8 / 0.9))
-        assert (drawn["fill"] == "#ffffff") is (drawn["ranks"] == 4)
+def point_lines(chart):
+    """Yield the axes and panels of a chart, and its points by panel."""
+    yield from (line for line in outline(chart) if line.startswith(("panels", "x:", "y:", "marks")))
+    for d in values(chart):
+        shown = {name: d[name] for name in SHOWN if name in d}
+        texts = (
+            f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()
+        )
+        yield f"  {d.get('panel') or 'one panel'}: {', '.join(texts)}"
 
 
-def test_ranks_are_the_axis_where_nodes_hold_unlike_numbers_of_them(specification, make_node_row, make_bed_run):
-    rows = make_node_row(), make_node_row(nodes=4, ranks=6, ranks_per_node=None)
-    chart = specification("scaling", *rows, runs=(make_bed_run(),))
-    assert "x: ranks" in outline(chart)
-    times = specification("time", *rows, runs=(make_bed_run(),))
-    assert times["facet"]["sort"] == ["2 ranks on 2 nodes, out of place", "6 ranks on 4 nodes, out of place"]
-    assert times["columns"] == 2
-
-
-def test_the_calibrated_wire_is_a_rule_where_it_holds_and_counted_bytes_are_drawn_with_the_measured_ones(
-    testbed_results, specification, make_node_row, make_bed_run
-):
-    charts = all_charts(testbed_results)
-    assert len(rules(charts["busbw"])) == 1
-    wires = {v["size"]: v["wire"] for v in values(charts["busbw"])}
-    assert wires == {"4 KiB": None, "64 KiB": None, "1 MiB": 12_400_000, "4 MiB": 12_400_000}
-    assert not rules(specification("busbw", make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),)))
-    drawn = {(v["series"], v["nodes"]): v for v in values(charts["wire"]) if v["size"] == "4 MiB"}
-    assert drawn["ring", 8]["expected"] == pytest.approx(2 * 7 / 8)
-    assert drawn["ring", 8]["value"] == pytest.approx(2 * 7 / 8 * 1.0111, rel=1e-4)
-    assert drawn["recursive_doubling", 8]["expected"] == 3
-    assert drawn["native", 8]["expected"] is None
-
-
-def test_a_choice_for_both_placements_has_one_panel_and_others_have_their_own(specification, make_row):
-    def panels(*shapes):
-        rows = [
-            make_row(name, ranks, in_place=in_place, seconds=seconds, oversubscribed=False)
-            for ranks, of_native in shapes
-            for in_place in (False, True)
-            for name, seconds in (("ring", 1e-5), ("native", of_native[in_place]))
-        ]
-        return {(cell["panel"], cell["at"], cell["series"]) for cell in values(specification("choice", *rows))}
-
-    both, own = (2e-5, 2e-5), (2e-5, 5e-6)
-    assert panels((2, both)) == {("", 2, "ring")}
-    assert panels((2, own)) == {("out of place", 2, "ring"), ("in place", 2, "native")}
-    assert panels((2, both), (4, own)) == {
-        ("out of place", 2, "ring"), ("in place", 2, "ring"), ("out of place", 4, "ring"), ("in place", 4, "native"),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(("first", "second"), [({}, {"dtype": "int32"}), ({}, {"op": "max"})])
-def test_a_choice_that_only_another_group_measured_has_its_name_and_colour_in_the_map(
-    make_row, of_rows, valid, first, second
-):
-    rows = [*(make_row(name, **first) for name in ("star", "native")), make_row("chain", seconds=1e-6, **second)]
-    drawn = [valid(BY_NAME["choice"].specification(group)) for group in recommended_groups(of_rows(*rows))]
-    assert [{cell["series"] for cell in values(chart)} for chart in drawn] == [{"chain"}, {"chain"}]
-
-
-def test_a_series_with_one_placement_is_in_the_panels_of_both(specification, make_row):
-    shape = {"collective": "broadcast", "op": None}
-    rows = make_row(**shape), make_row(**shape, in_place=True), make_row("native", **shape, in_place=True)
-    native = [d["panel"] for d in values(specification("time", *rows)) if d["series"] == "native"]
-    assert native == ["2 ranks, out of place", "2 ranks, in place"]
-    only = specification("time", make_row("pairwise", collective="all_to_all_v", op=None))
-    assert only["facet"]["sort"] == ["2 ranks"]
+def test_the_points_of_charts_are_the_golden_page(of_rows, make_run, make_node_row, make_bed_run, testbed_results):
+    lines = []
+    for rule, (name, rows, second) in SCENARIOS.items():
+        for group in recommended_groups(of_rows(*rows, runs=(make_run(), make_run(run_id="run-2", **second)))):
+            lines += ["", f"# {rule}", *point_lines(BY_NAME[name].specification(group))]
+    uneven = of_rows(make_node_row(), make_node_row(nodes=4, ranks=6, ranks_per_node=None), runs=(make_bed_run(),))
+    at_most = replace(testbed_results, rows=[row for row in testbed_results.rows if row.nodes == 8])
+    below = of_rows(make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),))
+    for rule, results, names in (
+        ("ranks are the axis where nodes hold unlike numbers of them", uneven, ("scaling", "time")),
+        ("the calibrated wire is a rule where it holds; counted bytes are dashed", at_most, ("busbw", "wire")),
+        ("a wire slower than the bandwidth is no rule", below, ("busbw",)),
+    ):
+        for name in names:
+            lines += ["", f"# {rule}", *point_lines(all_charts(results)[name])]
+    assert_golden("chart_points", lines[1:])
 
 
 _, SHARE, BUCKET = STEP_FIGURES

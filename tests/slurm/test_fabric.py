@@ -1,6 +1,5 @@
 """Racks, rails and aggregators of the testbed: bytes take the requested wires, and Slurm knows the topology."""
 
-import json
 import re
 import subprocess
 import sys
@@ -29,64 +28,6 @@ def fabric(new_testbed):
     return testbed
 
 
-FLOWS = """
-import json, socket, sys, threading, time
-from pathlib import Path
-place, size, flows = Path(sys.argv[1]), int(sys.argv[2]), [word.split(":") for word in sys.argv[3:]]
-
-def wait(word, end):
-    (place / f"{word}-{end}").touch()
-    until = time.monotonic() + 120
-    while len(list(place.glob(f"{word}-*"))) < 2 * len(flows):
-        assert time.monotonic() < until, word
-        time.sleep(0.002)
-
-def receive(flow):
-    listening = socket.create_server(("", 9000 + flow))
-    wait("listens", f"{flow}-target")
-    receiver, _ = listening.accept()
-    wait("connected", f"{flow}-target")
-    missing = size
-    while missing:
-        missing -= len(receiver.recv(1 << 20))
-    sys.stdout.write(json.dumps([f"{flow} ended", time.monotonic()]) + "\\n")
-
-def send(flow):
-    wait("listens", f"{flow}-source")
-    sender = socket.create_connection((flows[flow][1], 9000 + flow))
-    wait("connected", f"{flow}-source")
-    time.sleep(0.05)  # a bucket that fills while the wire is idle would be full
-    sys.stdout.write(json.dumps([f"{flow} begun", time.monotonic()]) + "\\n")
-    sender.sendall(bytes(size))
-
-for flow, hosts in enumerate(flows):
-    for does, host in zip((send, receive), hosts):
-        if socket.gethostname() == host.split("-")[0]:
-            threading.Thread(target=does, args=[flow]).start()
-"""
-
-
-@pytest.fixture
-def flow(fabric, tmp_path):
-    """Send bytes from host to host, several pairs at once; return the bytes per second of all from begin to end.
-
-    It has no lower bound: processors may be busy. But what shares a wire is never faster than the wire.
-    """
-
-    def flow(*pairs):
-        place = tmp_path / str(len(list(tmp_path.iterdir())))
-        place.mkdir()
-        hosts = {host.split("-")[0] for pair in pairs for host in pair.split(":")}
-        step = ("srun", *EACH, "--nodes", len(hosts), "--nodelist", ",".join(hosts))
-        output = fabric.slurm(*step, sys.executable, "-c", FLOWS, place, SOME, *pairs)
-        at = [json.loads(line) for line in output.splitlines()]
-        begun, ended = ([when for what, when in at if what.endswith(word)] for word in ("begun", "ended"))
-        assert len(begun) == len(ended) == len(pairs)
-        return len(pairs) * SOME / (max(ended) - min(begun))
-
-    return flow
-
-
 @pytest.fixture
 def carried(fabric):
     """Return the bytes that the devices of a host, or of the fabric, have sent."""
@@ -97,21 +38,6 @@ def carried(fabric):
         return {name.strip(): int(facts.split()[8]) for name, _, facts in (line.partition(":") for line in lines)}
 
     return carried
-
-
-def test_pairs_across_the_uplink_share_it_and_pairs_inside_racks_do_not(flow, carried):
-    for pairs, shared in (
-        (("n1:n2", "n3:n4"), {"rack1-up": 0, "rack2-up": 0}),
-        (("n1:n3", "n2:n4"), {"rack1-up": 2, "rack2-up": 0}),
-        (("n1:a1", "n2:a2"), {"rack1-up": 2, "rack2-up": 0}),
-        (("a1:n1", "a2:n2"), {"rack1-down": 2, "rack2-down": 0}),
-    ):
-        before = carried("fabric")
-        rate = flow(*pairs)
-        after = carried("fabric")
-        assert {port: round((after[port] - before[port]) / SOME) for port in shared} == shared
-        if any(shared.values()):
-            assert rate < 1.06 * WIRE
 
 
 @pytest.mark.usefixtures("mpiexec")  # which sees that there is an MPI library

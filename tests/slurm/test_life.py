@@ -86,17 +86,6 @@ def test_a_job_signalled_before_its_time_limit_finishes_its_case_and_the_next_co
     assert sorted(path.name for path in sandbox.out.glob("raw/*")) == ["mpi.n2x1.h5"]
 
 
-@pytest.mark.long
-def test_a_job_that_reaches_its_time_limit_is_reported(time_limit):
-    sandbox, result = time_limit
-    assert result.code == 3, result.err
-    (job,) = read_scheduled(sandbox.out)
-    assert re.fullmatch(r"00:\d\d:00", job.limit)
-    for text in (result.out, sandbox.status().out, sandbox.page):
-        assert f"TIMEOUT: it reached its time limit of {job.limit}; Slurm job {job.id}" in text
-    assert len(sandbox.measured()) == 1
-
-
 def test_a_dead_host_is_reported_and_cases_that_do_not_need_it_are_measured(dead_worker):
     sandbox, result = dead_worker
     assert result.code == 3, result.err
@@ -171,16 +160,6 @@ def test_a_killed_controller_is_reported_and_awaited_and_nothing_is_lost(no_cont
     now = sandbox.measured()
     assert kept.items() <= now.items()
     assert (len({case for case, _ in now}), len(now)) == (CASES, CASES)
-
-
-@pytest.mark.long
-def test_a_full_disk_is_reported_and_the_sweep_continues_once_there_is_space(full_disk):
-    sandbox, first, status, kept, second = full_disk
-    assert (first.code, status.code) == (3, 3), first.err
-    assert "No space left on device" in status.out
-    assert second.code == 0, second.err
-    assert kept.items() <= sandbox.measured().items()
-    assert len(sandbox.measured()) == CASES
 
 
 def test_ranks_count_each_other_before_anything_is_measured(testbed):

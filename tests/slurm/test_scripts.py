@@ -105,17 +105,6 @@ def test_scaling_measures_the_first_nodes_of_one_allocation(submit, end, tmp_pat
     assert log.endswith("hpccoll report results/scaling\n")
 
 
-def test_scaling_begins_with_one_node_of_several_ranks_and_if_it_fails_the_others_are_measured(submit, end, tmp_path):
-    place = tmp_path / "mine"
-    place.mkdir()
-    (place / "1x2.h5").write_text("something else")
-    options = ["-N", 2, "--ntasks-per-node=2"]
-    code, log = end(submit("scaling", *SMALL, options=options, HPCCOLL_OUT="mine", HPCCOLL_MPI="pmi2"))
-    assert code not in (0, 3), log  # 2, unless srun had to end a rank that took its time
-    assert "mine/1x2.h5' is no whole raw file of hpccoll" in log
-    assert {(row.nodes, row.ranks) for row in complete(place / "2x2.h5")} == {(2, 4)}
-
-
 @pytest.fixture
 def stand_in(tmp_path):
     """Put a program of this name first on PATH, and return that PATH."""

@@ -3,7 +3,6 @@
 import ast
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -113,30 +112,6 @@ def test_the_wire_is_calibrated_and_every_host_knows(testbed, ranks):
     assert all(0 < row["Bps"] < 1.1 * 125e6 for row in marker["calibration"][1:])
 
 
-def test_slurm_allocates_the_gpus_that_it_counts_and_no_more(testbed):
-    allocated = testbed.slurm("srun", "-N2", "--gpus-per-node=3", "bash", "-c", "echo $SLURM_GPUS_ON_NODE")
-    assert allocated.split() == ["3", "3"]
-    refused = testbed.run("srun", "--gpus-per-node=9", "true")
-    assert refused.code
-    assert "Requested node configuration is not available" in refused.err
-    assert "4 x 2 cpus and 8 gpus" in testbed.command("status").out
-
-
-WARN = "import json, sys; from calibrate import warnings; print(*warnings(json.load(sys.stdin)), sep='\\n')"
-
-
-def test_a_wire_calibrated_on_a_busy_machine_is_reported(testbed):
-    marker = testbed.status()["marker"] | {"wire_Bps": 98_296_939}
-    result = subprocess.run(
-        [sys.executable, "-c", WARN], cwd=testbed.program.parent, input=json.dumps(marker),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert result.stdout == (
-        "warning: the wire carries 79.2% of what TCP should get of 1gbit: reports will print no share of that rate; "
-        "take the testbed down, and bring it up while the machine is idle, or with a lower --rate\n"
-    )
-
-
 def all_idle(status):
     """Return whether no worker is still clearing away a job that has ended."""
     return {facts["slurm"] for host, facts in status["hosts"].items() if host.startswith("n")} == {"idle"}
@@ -194,27 +169,6 @@ def test_a_signal_to_run_or_to_its_group_arrives_once(testbed):
     os.kill(run.pid, signal.SIGTERM)
     out, err = run.communicate(timeout=LONG_S)
     assert (run.returncode, out, err) == (5, "SIGUSR1 SIGINT SIGTERM\n", "")
-
-
-def test_a_terminal_is_the_commands_while_it_runs(testbed):
-    ours, its = pty.openpty()
-    command = ["setsid", "--ctty", testbed.program, "run", "--name", testbed.name, sys.executable, "-c"]
-    run = subprocess.Popen([*command, "print('got', input(), flush=True)\n" + COUNT], stdin=its, stdout=its, stderr=its)
-    os.close(its)
-    with os.fdopen(ours, "r+b", buffering=0) as terminal:
-        terminal.write(b"hello\n")
-        seen = b""
-        for wanted, then in (
-            (b"got hello\r\nready\r\n", b"\x03"),
-            (b"SIGINT\r\n", b"\x03"),
-            (b"SIGINT SIGINT\r\n", b""),
-        ):
-            while not seen.endswith(wanted):
-                seen += terminal.read(100)
-            terminal.write(then)
-        run.terminate()
-        assert run.wait(LONG_S) == 5
-        assert seen.count(b"SIGINT SIGINT SIGINT") == 0
 
 
 def test_what_run_runs_is_killed_with_it(testbed):

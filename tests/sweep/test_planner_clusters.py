@@ -1,7 +1,6 @@
 """Plans for clusters: allocations, aggregators, sites, on paper and where Slurm is asked."""
 
 import re
-import shlex
 
 import pytest
 from cli_runner import invoke
@@ -9,12 +8,9 @@ from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin, last_of_each
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Plan
-from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.launch import launch
-from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import make_plan, write_plan
-from hpccoll.sweep.sweep_file import load_sweep
 
 BESIDE = "launcher: srun\naggregators: {partition: all}\n"
 
@@ -75,9 +71,8 @@ CYCLIC = (
     [
         ("scontrol: No topology information available\n", {"one on each node"}),
         ("SwitchName=rack1 Level=0 LinkSpeed=1 Nodes=n[1-3]\n", set()),
-        ("", set()),
     ],
-    ids=["no racks", "racks", "not known"],
+    ids=["no racks", "racks"],
 )
 def test_where_slurm_knows_of_no_racks_the_plan_leaves_out_the_mapping_that_changes_nothing(
     on_cluster, programs, warning, left_out
@@ -125,24 +120,6 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     assert invoke("plan", tmp_path / "some.yaml", "--site", "x").is_bad_input("--site", "'x'", "a file, or one of")
 
 
-@pytest.mark.parametrize("name", ["gpu-nccl", "sharp-mpi"])
-def test_sweeps_of_gpus_are_read_anywhere_with_what_each_job_sets_and_has_to_show(programs, name):
-    result = invoke("plan", workflow_directory() / "config" / f"{name}.yaml")
-    assert (result.code, result.err, programs.calls()) == (0, "", [])
-    jobs = [part for part in result.out.split("\n\n") if " cases on " in part]
-    launches = re.findall(r"^  (\w+): srun .* run --shape (\w+) ", result.out, re.MULTILINE)
-    sweep = load_sweep(workflow_directory() / "config" / f"{name}.yaml")
-    assert len(jobs) == len(sweep.variants) > 2
-    assert {line for shape in launches for line in shape} >= set(re.findall(r"\d+x\d+", " ".join(jobs)))
-    for variant, words in zip(sweep.variants, jobs, strict=True):
-        (variables,) = re.findall(r"environment: (.*)", words)
-        of_shell = dict(word.split("=", 1) for word in shlex.split(variables) if "=" in word)
-        assert of_shell == sweep.environments[variant]
-        assert variant not in named_variants() or named_variants()[variant].evidence_text in words
-        control = named_variants()[variant].control if variant in named_variants() else None
-        assert control is None or control in sweep.variants, "what is claimed is compared with its control"
-
-
 def _written(text, place):
     (place / "plan.json").write_text(text)
     return place / "plan.json"
@@ -184,18 +161,6 @@ def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path
         return
     with pytest.raises(BadInputError, match=rf"--out .*/out: mpi\.n4x1 was measured .*{change}"):
         on_cluster(text, out=out)
-
-
-def test_a_cluster_that_can_no_longer_measure_what_was_measured_says_why(on_cluster, tmp_path):
-    out, text = (
-        tmp_path / "out",
-        "algorithms: ring\nbytes: 8\ndevices: cuda\ntransports: nccl\nnodes: 2\nranks_per_node: 4\n",
-    )
-    site = "launcher: srun --mpi=pmi2\ngpus_per_node: 4\n"
-    write_plan(first := on_cluster(text, site, out), out)
-    begin(first.jobs[0], out, done=1)
-    with pytest.raises(BadInputError, match=r"before the plan changed \(.*more ranks on a node than its 2 GPUs"):
-        on_cluster(text, site.replace("4", "2"), out)
 
 
 def test_the_profile_that_reads_a_database_is_refused_without_one(cluster, tmp_path):
@@ -256,14 +221,3 @@ def test_ranks_of_a_sweep_file_are_on_one_node_of_a_cluster_with_its_aggregators
     assert (job.name, job.shapes, str(*job.shapes)) == ("mpi.p2", (Shape(1, 2, 1),), "1x2+1")
     assert plan.resources[job.name]["tasks"] == 3
     assert {skip.job for skip in plan.skips} == {"mpi.p4"}
-
-
-@pytest.mark.parametrize(
-    ("device", "site", "warned"), [("cuda", "partition: gpu", True), ("cuda", "gpus_per_node: h100:8", False)]
-)
-def test_a_plan_of_gpus_says_where_none_are_asked_for(device, site, warned, tmp_path):
-    (tmp_path / "some.yaml").write_text(CLUSTER + f"devices: {device}\n")
-    (tmp_path / "site.yaml").write_text(site + "\n")
-    result = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
-    assert result.code == 0, result.err
-    assert ("no GPUs are requested from Slurm" in result.out) == warned

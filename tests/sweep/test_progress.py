@@ -53,15 +53,6 @@ def test_outcomes_are_counted_as_they_come(tally, tmp_path):
     assert tally.count().done == 3
 
 
-def test_a_job_with_a_result_and_no_journal_is_done(tally, tmp_path):
-    (tmp_path / "raw" / "a.h5").touch()
-    write(tmp_path / "raw" / "b.h5.journal", {"outcome": 1})
-    assert tally.count().done == 11
-    (tmp_path / "raw" / "b.h5.journal").unlink()
-    (tmp_path / "raw" / "b.h5").touch()
-    assert tally.count().done == tally.total == 20
-
-
 def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, tmp_path):
     journal = tmp_path / "raw" / "a.h5.journal"
     write(journal, {"outcome": {"status": "ok", "reason": '"status": "skipped"'}})

@@ -128,30 +128,23 @@ def test_ranks_on_nodes_of_gpus_share_the_cpus_of_the_job_unless_the_site_says_o
     assert not any("cpus_per_task" in path.read_text() for path in site_files() if "gpus_per_node" in path.read_text())
 
 
-@pytest.mark.parametrize("option", ["--cpus-per-task=6", "--cpus-per-task 6", "-c 6", "-c6", "--cpus-per-gpu=6"])
-@pytest.mark.parametrize("rest", ["gpus_per_node: 8", "cpus_per_task: 4"])
+@pytest.mark.parametrize(("option", "rest"), [("--cpus-per-task 6", "gpus_per_node: 8"), ("-c6", "cpus_per_task: 4")])
 def test_an_option_of_the_launcher_for_cpus_stays_the_only_one(site, option, rest):
     text = line(site(f"launcher: srun {option} --mpi=pmix\n{rest}"))
     assert text.startswith(f"srun {option} --mpi=pmix -N 2 ")
     assert text.count("--cpus-per-") + text.count(" -c") == 1
 
 
-def test_pyxis_is_part_of_srun_and_starts_where_results_go(site, tmp_path):
-    found = site("container: {runtime: pyxis, image: 'a b.sqsh', mounts: ['/a:/a', '/b:/c']}")
-    text = line(found)
-    assert text.startswith(f"srun {GEOMETRY} --container-image='a b.sqsh' ")
+def test_pyxis_is_part_of_srun_and_starts_where_results_go_with_variables_of_site_and_variants(site, tmp_path):
+    mounts = "mounts: ['/a:/a', '/b:/c']"
+    found = site(f"container: {{runtime: pyxis, image: 'a {{0}}.sqsh', {mounts}}}\nenvironment: {{UCX_TLS: tcp}}")
+    text = found.rank_launcher(["UCX_TLS", "N"]).line(Shape(2, 8), ["n1", "n2"])
+    assert text.startswith(f"srun {GEOMETRY} --container-image='a {{0}}.sqsh' "), "braces of an image mean nothing"
     words = subprocess.run(
         ["/bin/bash", "-c", f"printf '%s\\n' {text}"], cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert words[-4:] == ["--container-image=a b.sqsh", f"--container-workdir={tmp_path}",
-                          "--container-mounts=/a:/a,/b:/c", "hpccoll"]  # fmt: skip
-
-
-def test_variables_of_site_and_variants_pass_into_a_container_and_braces_of_an_image_mean_nothing(site):
-    found = site("container: {runtime: pyxis, image: 'a{0}.sqsh'}\nenvironment: {UCX_TLS: tcp}")
-    text = found.rank_launcher(["UCX_TLS", "N"]).line(Shape(1, 2), ["n1"])
-    assert "--container-image='a{0}.sqsh'" in text
-    assert "--container-env=UCX_TLS,N " in text
+    assert words[-5:] == ["--container-image=a {0}.sqsh", f"--container-workdir={tmp_path}",
+                          "--container-mounts=/a:/a,/b:/c", "--container-env=UCX_TLS,N", "hpccoll"]  # fmt: skip
 
 
 def test_apptainer_stands_between_the_launcher_and_the_program(site):

@@ -75,16 +75,15 @@ def test_leftovers_end_and_others_do_not(tmp_path):
     assert workflow.kill_orphans(tmp_path) == []
 
 
-def test_a_leftover_that_does_not_listen_is_killed(tmp_path):
-    with marked(tmp_path, sys.executable, "-c", STUBBORN) as child:
-        workflow.kill_orphans(tmp_path, grace=0.3)
-        assert child.wait(LONG_S) == -signal.SIGKILL
-
-
-def test_what_a_leftover_starts_as_it_ends_is_ended_too(tmp_path):
-    with marked(tmp_path, sys.executable, "-c", RESTLESS) as child:
-        assert len(workflow.kill_orphans(tmp_path, grace=LONG_S)) == 2
-        assert child.wait(LONG_S) == 1
+@pytest.mark.parametrize(
+    ("code", "grace", "ended", "status"), [(STUBBORN, 0.3, 1, -signal.SIGKILL), (RESTLESS, LONG_S, 2, 1)]
+)
+def test_a_leftover_that_does_not_listen_is_killed_and_what_it_starts_is_ended_too(
+    tmp_path, code, grace, ended, status
+):
+    with marked(tmp_path, sys.executable, "-c", code) as child:
+        assert len(workflow.kill_orphans(tmp_path, grace=grace)) == ended
+        assert child.wait(LONG_S) == status
 
 
 def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_path):

@@ -24,9 +24,6 @@ def sizes(model, rule=None, itemsize=4, ranks=1):
     return [bucket_bytes(bucket, itemsize) for bucket in (rule or BucketRule()).buckets(shape, itemsize, ranks)]
 
 
-# ---- PyTorch's DDP -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
@@ -75,9 +72,6 @@ def test_buckets_of_a_real_training_on_two_gpus_are_equal_to_the_element():
     assert elements == 3 * [nbytes // 4 for nbytes in sizes("resnet50")]
 
 
-# ---- other frameworks ----------------------------------------------------------------------------------------------
-
-
 def test_buckets_of_deepspeed_have_the_sizes_that_aicb_lists():
     # aliyun/aicb, workload/physical/model_workload/L7B-D1-C02_Llama7B_zero3_mbs1.csv: buckets of 1e9 elements. It lists
     # parts of a block in another order, which moves the limits of buckets by less than a tensor.
@@ -86,8 +80,6 @@ def test_buckets_of_deepspeed_have_the_sizes_that_aicb_lists():
     assert len(found) == len(listed)
     assert found == pytest.approx(listed, abs=2 * 4096 * 11008)
 
-
-# ---- any model and rule --------------------------------------------------------------------------------------------
 
 models = st.lists(
     st.tuples(st.lists(st.integers(1, 5000), max_size=4), st.booleans()), min_size=1, max_size=12

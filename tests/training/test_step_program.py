@@ -34,12 +34,8 @@ def totals(listed):
     return {key: (calls[key], nbytes[key]) for key in calls}
 
 
-# ---- published lists of operations ---------------------------------------------------------------------------------
-# They are those of AICB, github.com/aliyun/aicb, in its folder of workloads of physical clusters.
-
-
 def test_llama_with_zero3_has_the_calls_and_bytes_that_aicb_lists():
-    # L7B-D1-C02_Llama7B_zero3_mbs1.csv, buckets of 1e9 elements
+    # github.com/aliyun/aicb, workloads of physical clusters: L7B-D1-C02_Llama7B_zero3_mbs1.csv, buckets of 1e9 elements
     rule = BucketRule("deepspeed", limit=2 * 10**9)
     listed = operations("llama2-7b", mesh=Mesh(dp=128), sharding="zero3", buckets=rule)
     assert totals(listed) == {
@@ -66,9 +62,6 @@ def test_llama_on_two_tensor_parallel_ranks_has_the_calls_and_bytes_that_aicb_li
         ("reduce_scatter", "dp", BACKWARD): (1, 4 * elements),
         ("all_gather", "dp", STEP): (1, 2 * elements),
     }
-
-
-# ---- data parallelism ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,9 +144,6 @@ def test_megatron_has_buckets_only_where_they_are_overlapped_and_on_the_first_st
     assert buckets(1, overlap=True) == buckets(0, overlap=False) == buckets(1, overlap=False) == 1
 
 
-# ---- tensor, sequence and expert parallelism -----------------------------------------------------------------------
-
-
 def test_a_sequence_that_is_divided_turns_each_all_reduce_into_a_reduce_scatter_and_an_all_gather():
     whole, divided = (totals(operations(SMALL, mesh=Mesh(tp=2), sequence=sequence)) for sequence in (False, True))
     calls = {phase: whole[("all_reduce", "tp", phase)] for phase in (FORWARD, BACKWARD)}
@@ -208,9 +198,6 @@ def test_ranks_that_divide_experts_and_sequences_exchange_their_part_of_the_toke
     assert divided[("all_gather", "tp", FORWARD)] == (2 * 32 + 1, gathered * activations)
 
 
-# ---- any mesh ------------------------------------------------------------------------------------------------------
-
-
 @st.composite
 def parallelisms(draw):
     sharding = draw(st.sampled_from(SHARDINGS))
@@ -223,18 +210,6 @@ def parallelisms(draw):
         overlap=draw(st.booleans()), micro_batches=draw(st.integers(1, 4)), samples=draw(st.integers(1, 3)),
         recompute=draw(st.booleans()),
     )  # fmt: skip
-
-
-@given(parallelisms())
-def test_every_wait_names_an_earlier_start(parallelism):
-    for program in step_programs(SMALL, parallelism):
-        started = 0
-        for instruction in program.instructions:
-            if isinstance(instruction, Start):
-                assert instruction.after is None or instruction.after < started
-                started += 1
-            elif isinstance(instruction, Wait):
-                assert instruction.number < started
 
 
 @given(parallelisms())

@@ -31,8 +31,6 @@ def operations(timeline, stage=0):
     return [span for span in timeline.spans[stage] if span.operation]
 
 
-# ---- buckets on one stream -----------------------------------------------------------------------------------------
-
 seconds = st.floats(0, 10, allow_nan=False)
 steps = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=12)
 """The seconds of a part of the backward pass, and of the collective of the bucket that it completes."""
@@ -64,14 +62,6 @@ def test_a_bucket_starts_when_it_is_ready_and_the_one_before_it_has_ended(parts)
         assert timeline.exposed_s == pytest.approx(parts[-1][1]), "the last bucket has nothing to hide behind"
 
 
-@given(steps, st.data())
-def test_a_step_is_not_shorter_if_an_operation_takes_longer(parts, data):
-    longer = [(computed, communicated + data.draw(seconds)) for computed, communicated in parts]
-    before, after = (step_timeline([overlapped(each)], flops, cost_of(each)) for each in (parts, longer))
-    assert after.step_s >= before.step_s
-    assert after.bare_s == before.bare_s
-
-
 def test_an_operation_after_another_waits_for_it_and_the_stream_goes_on():
     shards = [bucket(number, "shard", "reduce_scatter") for number in (1, 2)]
     replicas = [bucket(number, "replica") for number in (1, 2)]
@@ -86,9 +76,6 @@ def test_a_wait_exposes_what_is_left():
     )
     assert (timeline.step_s, timeline.bare_s, timeline.exposed_s) == (6.0, 3.0, 3.0)
     assert timeline.share == 0.5
-
-
-# ---- pipelines -----------------------------------------------------------------------------------------------------
 
 
 def equal_blocks(blocks):
@@ -117,9 +104,6 @@ def test_programs_that_wait_for_each_other_are_reported():
     receive = StepOperation("stage 1", "send_recv", "pp", 1, "float32", FORWARD, peer=1)
     with pytest.raises(RuntimeError, match="wait for messages"):
         step_timeline([program(Start(receive))], flops, lambda _: 0.0)
-
-
-# ---- any mesh ------------------------------------------------------------------------------------------------------
 
 
 @given(

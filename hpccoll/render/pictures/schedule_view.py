@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 
 from hpccoll.cases.requested_schedule import requested_layout, requested_schedule
 from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
@@ -81,14 +80,12 @@ class ScheduleView:
 def _failing_step(schedule: Schedule) -> str | None:
     """Return the first step whose generator raises an exception, and its rank; None if no rank has one."""
     for me in range(schedule.layout.ranks):
-        steps = schedule.steps(me)
-        for number in count(1):
-            try:
-                next(steps)
-            except StopIteration:
-                break
-            except Exception:  # noqa: BLE001 - the caller reports it
-                return f"step {number}: rank {me}"
+        number = 0
+        try:
+            for number, _ in enumerate(schedule.steps(me), 1):  # noqa: B007 - the last one
+                pass
+        except Exception:  # noqa: BLE001 - the caller reports it
+            return f"step {number + 1}: rank {me}"
     return None
 
 

@@ -48,7 +48,6 @@ def slurm_output(*command: str) -> str:
 
 
 def _check_reachable(message: str) -> None:
-    """Check that an error message of a command is not about the controller."""
     if UNREACHABLE.search(message):
         raise UnusableError("Slurm", f"{NO_ANSWER}: {message}")
 

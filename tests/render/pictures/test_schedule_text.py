@@ -6,7 +6,8 @@ import pytest
 from drawing_examples import NAMES, view, views
 from golden_page import assert_golden
 
-from hpccoll.render.pictures.schedule_text import describe, round_lines
+from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
+from hpccoll.render.pictures.schedule_text import buffer_lines, describe, round_lines
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule import Copy, Cost, Layout, Recv, RecvReduce, Schedule, Send, Step, dst, src, tmp
 from hpccoll.schedule.walk import trace_schedule
@@ -17,7 +18,13 @@ def test_the_texts_of_some_schedules_are_the_golden_page():
         view("all_reduce-ring", 4),
         view_of("recursive_doubling", "all_reduce", 6),
         view("one_switch", 5),
-        view("send_recv-ping_pong", 3),
+        view("send_recv-ping_pong", 3),  # dst begins empty where src is read
+        view("broadcast-binomial", 4),  # only what the root has
+        view_of("binomial", "broadcast", 4, root=2),  # units go together
+        view("scatter-binomial", 3),  # one origin: its units
+        view("all_gather-bruck", 3),
+        view("all_to_all-pairwise", 4),  # several origins: their first unit
+        view("all_reduce-recursive_doubling", 32),  # more ranks than letters
         view("all_reduce-bidirectional_ring", 4),
         view_of("double_binary_tree", "all_reduce", 4),
         view("barrier-dissemination", 4),
@@ -56,3 +63,26 @@ def test_other_buffers_and_folds_into_a_third_place_are_named():
 def test_all_lines_fit_in_120_columns(name):
     lines = [line for ranks in (1, 3, 8, 16) for one in views(name, ranks) for line in describe(one).splitlines()]
     assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rank_ends_with_the_postcondition(name):
+    for one in (each for ranks in (1, 5, 8, 16) for each in views(name, ranks)):
+        trace = trace_schedule(one.slices[0])
+        state = buffer_state(one.call, trace)
+        if name != "all_reduce-null":
+            for end, expected in zip(state.rows[-1], state.expected, strict=True):
+                assert expected <= end <= state.all_symbols
+        assert len(buffer_lines(state, trace)) == trace.rounds + 3
+
+
+@pytest.mark.parametrize(
+    ("letters", "width", "text"),
+    [
+        ("", 8, ""), ("abcdefgh", 8, "abcdefgh"), ("abcdefghi", 9, "a-i"), ("abcghi", 5, "#6"), ("abcdefgi", 6, "a-gi"),
+        ("abcdefghij", 8, "*"), ("abcdefghij", 1, "*"), ("abc", 1, "+"),
+    ],
+)  # fmt: skip
+def test_a_cell_is_shortened_to_its_width(letters, width, text):
+    symbols = frozenset("abcdefghij".index(letter) for letter in letters)
+    assert BufferState("", (), frozenset(range(10)), (), letters=True, unit=None).cell_text(symbols, width) == text
