@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 from hpccoll.schedule import REDUCTIONS
-from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES, SOURCE, kernel_macros
+from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, SOURCE, kernel_macros
 
 PREAMBLE = """
 #include <string.h>

@@ -21,7 +21,7 @@ from nccl_test_library import load
 from hpccoll.common.errors import GpuFailedError
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import gpu_dtype
-from hpccoll.transports.nccl import fold_kernel
+from hpccoll.transports.nccl import fold
 from hpccoll.transports.nccl.pause import SOURCE as PAUSE
 from hpccoll.transports.transport_interface import address, aligned_empty
 
@@ -143,7 +143,7 @@ class HostGpu(gpu.Gpu):
 
             return run
 
-        fold_kernel._function = function
+        fold._function = function
 
     def calls(self):
         """Return the calls of NCCL since the last time, without ``nccl`` in front."""

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.schedule import REDUCTIONS
-from hpccoll.transports.nccl.fold import Fold, fold_waves
-from hpccoll.transports.nccl.fold_kernel import KERNEL_TYPES, THREADS, launch_tables
+from hpccoll.transports.nccl.fold import KERNEL_TYPES, THREADS, Fold, fold_waves, launch_tables
 from hpccoll.transports.shared_lowering import Span
 
 SPANS = st.builds(lambda at, length: (at, at + length), st.integers(0, 12), st.just(4))
