@@ -71,7 +71,7 @@ class FakeDevice:
     """A GPU of the cluster: what is queued on its streams is done by ``Cluster.run``."""
 
     def __init__(self, cluster, me):
-        self.cluster, self.me = cluster, me
+        self.cluster, self.me, self.gpu = cluster, me, self
         self.streams = deque(), deque()
         self.captured = None
         self.launches, self.said = 0, None

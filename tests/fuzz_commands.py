@@ -10,7 +10,7 @@ import random
 import socket
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -45,13 +45,13 @@ class Input:
     """A command line and the files in its directory."""
 
     arguments: tuple[str, ...]
-    files: dict[str, bytes] = field(default_factory=dict)
+    files: dict[str, str | bytes] = field(default_factory=dict)
     may_be_valid: bool = False
 
     def write_files(self) -> None:
         """Write the files into the working directory, and also links, a directory, a pipe and a socket."""
         for name, content in self.files.items():
-            Path(name).write_bytes(content)
+            Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
         Path("zero").symlink_to("/dev/zero")
         Path("loop").symlink_to("loop")
         Path("directory").mkdir()
@@ -60,12 +60,6 @@ class Input:
         os.mkfifo("fifo")
         with socket.socket(socket.AF_UNIX) as server:
             server.bind("socket")
-
-
-def made(*words: str, **files: str | bytes) -> Input:
-    """Return an input; the keyword ``a_yaml`` names the file a.yaml."""
-    contents = {name.replace("_", "."): text for name, text in files.items()}
-    return Input(words, {name: text if isinstance(text, bytes) else text.encode() for name, text in contents.items()})
 
 
 def _yaml(keys: dict[str, object], **raw: str) -> str:
@@ -81,7 +75,7 @@ def _shipped(paths: tuple[Path, ...]) -> list[dict[str, object]]:
 def bad_sweep(draw: random.Random) -> str:
     """Return a sweep file with a mistake."""
     key, values = draw.choice([*Sweep.model_fields]), bad_inputs.VALUES
-    if key in ("seed", "rounds", "aggregators", "roots"):
+    if key in ("rounds", "aggregators", "roots"):
         values += bad_inputs.NO_NUMBERS
     elif key in ("collectives", "algorithms", "devices", "transports", "dtypes", "ops", "mapping"):
         values += bad_inputs.NO_WORDS
@@ -93,7 +87,7 @@ def bad_sweep(draw: random.Random) -> str:
 def bad_site(draw: random.Random) -> str:
     """Return a site file with a mistake."""
     good, key = draw.choice(_shipped(tuple(site_files()))), draw.choice([*Site.model_fields])
-    is_number = key in ("minutes", "memory_mb", "cpus_per_task", "signal_s", "start_s")
+    is_number = key in ("minutes", "cpus_per_task", "signal_s", "start_s")
     values = bad_inputs.VALUES + bad_inputs.NO_NUMBERS * is_number
     lines = last_of_each_key(_yaml(good) + draw.choice(bad_inputs.SITES) + "\n")
     return draw.choice([draw.choice(bad_inputs.FILES), lines, *[_yaml(good, **{key: draw.choice(values)})] * 3])
@@ -141,76 +135,67 @@ def _table() -> dict[str, object]:
     return {**table, "runs": [{name: run[name] for name in of_a_run & run.keys()} for run in table["runs"]]}
 
 
-def planned(draw: random.Random) -> Input:
-    """Return a bad sweep, site or option of ``plan`` or ``sweep``."""
-    command, of_table = draw.choice(["plan", "plan", "sweep"]), "algorithms: auto\ntable: t.json"
-    return draw.choice([
-        *[made(command, "a.yaml", a_yaml=bad_sweep(draw))] * 7,
-        *[made("plan", "a.yaml", "--site=b.yaml", a_yaml=LEAST, b_yaml=bad_site(draw))] * 4,
-        made(command, draw.choice(NO_FILES)),
-        made("plan", "a.yaml", f"--site={draw.choice(NO_FILES)}", a_yaml=LEAST),
-        made("plan", "a.yaml", a_yaml=last_of_each_key(LEAST + of_table), t_json=bad_json(draw, _table())),
-        made(command, "a.yaml", draw.choice(bad_inputs.PLANNING), a_yaml=LEAST),
-        made(command, "a.yaml", a_yaml=draw.randbytes(200) + b"\xff"),
-    ])  # fmt: skip
+FILES: dict[str, Callable[[random.Random], str | bytes]] = {
+    "a.yaml": lambda _: LEAST, "auto.yaml": lambda _: last_of_each_key(f"{LEAST}algorithms: auto\ntable: table.json"),
+    "sweep.yaml": bad_sweep, "site.yaml": bad_site, "table.json": lambda draw: bad_json(draw, _table()),
+    "job.json": bad_job, "plan.json": bad_plan, "good.json": lambda _: PLAN.to_json(), "a.log": lambda _: "x",
+    "random": lambda draw: draw.randbytes(9999) + b"\xff",
+}  # fmt: skip
+"""The content of the files that command lines name."""
+NAMED = {"auto.yaml": ("auto.yaml", "table.json"), ".": ("plan.json",)}
+"""What comes with some words, each the names of files."""
+LONG = "x" * bad_inputs.DEEP
+WORDS: dict[str, Sequence[str]] = {
+    "PLANNER": ("plan", "plan", "sweep"), "READER": ("report", "export", "validate", "status", "model"),
+    "NO_FILE": NO_FILES, "PLANNING": bad_inputs.PLANNING, "NUMBER": bad_inputs.NUMBERS, "RESULTS": (RESULTS,),
+    "COUNT": ("-b", "-e", "-f", "-n", "-w", "--seconds", "--timeout", "--rounds", "--seed", "--aggregators"),
+    "NO_COUNT": tuple(n for n in bad_inputs.NUMBERS if n not in ("1.5", "1e14", "1e20")),  # some may be fractions
+    "CHOICE": ("-c", "-t", "-d", "-o", "--device", "--variant", "--mapping", "--network", "--shape", "-a"),
+    "NO_CHOICE": ("rign", ESCAPE, LONG, "-", "9", bad_inputs.ALMOST), "NO_FORMAT": ("xml", "", LONG, ESCAPE),
+    "PARAM": ("channels=0", "channels=99999999", "segment=99T", "chanels=1", "=", "channels=" + "9" * 5000),
+    "NO_OPTION": ("--frob", "--iteratons=3", "x", "-z", "--\x1b[31m", "-\x07", f"--{LONG}"),
+    "NO_OUT": ("x" * 5000, "x" * 250, "/proc/a/b", "loop/x", "file/x"),
+    "NO_PAGE": ("x" * 5000, "/proc/a", "file/x", "loop"),
+    "NO_PICTURE": ("x.exe", "x", "x" * 5000 + ".svg", "/proc/a/b.svg", "file/x.svg", "loop/x.png"),
+    "NO_COMMAND": ("sweeep", "", "--frob", "\x1b[31m", LONG, "\udcff"), "NO_JOB": ("nope", "../x", "x" * 5000),
+    "SHOW_OPTION": ("--racks", "--aggregators", "--unit", "-r"),
+}  # fmt: skip
+"""The words that stand for the names in capitals in command lines."""
+LINES = {
+    "planned": (
+        *["PLANNER sweep.yaml"] * 7, *["plan a.yaml --site=site.yaml"] * 4, "PLANNER NO_FILE",
+        "plan a.yaml --site=NO_FILE", "plan auto.yaml", "PLANNER a.yaml PLANNING", "PLANNER random",
+    ),
+    "run": (
+        "run COUNT NO_COUNT", "run CHOICE NO_CHOICE", "run -a ring --param PARAM", "run NO_OPTION",
+        *["run --job job.json"] * 3, "run --job NO_FILE", "run --table NO_FILE", "run --evidence NO_FILE",
+        "run -n 1 -e 8 --out NO_OUT",
+    ),
+    "read": (
+        "READER NO_FILE", "READER RESULTS NO_OPTION", "READER", "READER .", "tune NO_FILE --out=t.json",
+        "export RESULTS --format=NO_FORMAT", "export RESULTS --timing=NO_FORMAT", "tune RESULTS",
+        "tune RESULTS --judge=table.json", "tune RESULTS --judge=NO_FILE", "tune RESULTS --out=a --judge=b",
+        "report RESULTS --out=NO_PAGE", "launch plan.json mpi.p2 --out=x.h5", "launch NO_FILE mpi.p2 --out=x.h5",
+        "launch good.json NO_JOB --out=x.h5",
+    ),
+    "shown": (
+        "show ring -p NUMBER", "show ring -p 0", "show ring -p 129", "show ring -p 4 SHOW_OPTION NUMBER",
+        "show NO_FORMAT -p 4", "show native -p 4", "show ring -p 4 --param PARAM", "show ring -p 4 --out NO_PICTURE",
+        "list NO_OPTION", "doctor NO_OPTION", "evidence NO_FILE", "evidence random", "evidence a.log --network=ib",
+        "NO_COMMAND",
+    ),
+}  # fmt: skip
+"""Bad command lines by their family."""
 
 
-def run(draw: random.Random) -> Input:
-    """Return a bad option or job of ``run``."""
-    numbers = ("-b", "-e", "-f", "-n", "-w", "--seconds", "--timeout", "--rounds", "--seed", "--aggregators")
-    number = tuple(n for n in bad_inputs.NUMBERS if n not in ("1.5", "1e14", "1e20"))  # some may be fractions
-    words = ("-c", "-t", "-d", "-o", "--device", "--variant", "--mapping", "--network", "--shape", "-a")
-    no_words = ("rign", ESCAPE, "x" * bad_inputs.DEEP, "-", "9", bad_inputs.ALMOST)
-    params = ("channels=0", "channels=99999999", "segment=99T", "chanels=1", "=", "channels=" + "9" * 5000)
-    return draw.choice([
-        made("run", draw.choice(numbers), draw.choice(number)),
-        made("run", draw.choice(["-n", "-w"]), draw.choice(bad_inputs.NUMBERS)),
-        made("run", draw.choice(words), draw.choice(no_words)),
-        made("run", "-a", "ring", "--param", draw.choice(params)),
-        made("run", draw.choice(["--frob", "--iteratons=3", "x", "-z", "--out", "--job", "-\x07"])),
-        *[made("run", "--job", "j.json", j_json=bad_job(draw))] * 3,
-        made("run", draw.choice(["--job", "--table", "--evidence"]), draw.choice(NO_FILES)),
-        made("run", "-n", "1", "-e", "8", "--out", draw.choice(["x" * 5000, "x" * 250, "/proc/a/b", "loop/x"])),
-    ])  # fmt: skip
-
-
-def read(draw: random.Random) -> Input:
-    """Return a bad path or option of a command that reads results."""
-    command = draw.choice(["report", "export", "validate", "status", "tune", "model"])
-    more = {"tune": ("--out=t.json",)}.get(command, ())
-    return draw.choice([
-        made(command, draw.choice(NO_FILES), *more),
-        made(command, RESULTS, draw.choice(["--frob", "--\x1b[31m", "--" + "x" * bad_inputs.DEEP])),
-        made(command),
-        made(command, ".", *more, plan_json=bad_plan(draw)),
-        made("export", RESULTS, f"--format={draw.choice(('xml', '', 'x' * 10_000, ESCAPE))}"),
-        made("export", RESULTS, f"--timing={draw.choice(['min', '', 'x' * bad_inputs.DEEP])}"),
-        made("tune", RESULTS, "--judge=t.json", t_json=bad_json(draw, _table())),
-        made("tune", RESULTS, f"--judge={draw.choice(NO_FILES)}"),
-        made("tune", RESULTS, *draw.choice([(), ("--out=a", "--judge=b")])),
-        made("report", RESULTS, f"--out={draw.choice(['x' * 5000, '/proc/a', 'file/x', 'loop'])}"),
-        made("launch", "p.json", "mpi.p2", "--out=x.h5", p_json=bad_plan(draw)),
-        made("launch", draw.choice(NO_FILES), "mpi.p2", "--out=x.h5"),
-        made("launch", "p.json", draw.choice(["nope", "../x", "x" * 5000]), "--out=x.h5", p_json=PLAN.to_json()),
-    ])  # fmt: skip
-
-
-def shown(draw: random.Random) -> Input:
-    """Return a bad argument of ``show``, ``list``, ``evidence`` or ``doctor``."""
-    ring, params = ("show", "ring", "-p", "4"), ("channels=4", "=", "x=" + "9" * 5000)
-    outs = ("x.exe", "x", "x" * 5000 + ".svg", "/proc/a/b.svg", "file/x.svg", "loop/x.png")
-    number = draw.choice(["--racks", "--aggregators", "--unit", "-r"])
-    return draw.choice([
-        made("show", "ring", "-p", draw.choice([*bad_inputs.NUMBERS, "0", "129"])),
-        made(*ring, number, draw.choice([*bad_inputs.NUMBERS, "99999999"])),
-        made("show", draw.choice(["rign", "native", "", "\x1b", "x" * bad_inputs.DEEP]), "-p", "4"),
-        made(*ring, "--param", draw.choice(params)),
-        made(*ring, "--out", draw.choice(outs)),
-        made(draw.choice(["list", "doctor"]), draw.choice(["--frob", "x", "--jsno", "\x1b"])),
-        made("evidence", draw.choice([*NO_FILES, "a.log"]), a_log=draw.randbytes(9999)),
-        made("evidence", "a.log", "--network=ib", a_log="x"),
-        made(draw.choice(["sweeep", "", "--frob", "\x1b[31m", "x" * bad_inputs.DEEP, "\udcff"])),
-    ])  # fmt: skip
+def bad(draw: random.Random, family: str) -> Input:
+    """Return a bad command line, with the files that it names."""
+    words, files = [], {}
+    for word in draw.choice(LINES[family]).split():
+        option, equals, value = word.rpartition("=")
+        words.append(f"{option}{equals}{draw.choice(WORDS.get(value, [value]))}")
+        files |= {name: FILES[name](draw) for name in NAMED.get(value, [value]) if name in FILES}
+    return Input(tuple(words), files)
 
 
 OSU = str(next((Path(__file__).parent / "inputs").glob("osu-barrier-full.txt"), ""))
@@ -242,21 +227,22 @@ def options(command: str) -> list[str]:
 def extreme(draw: random.Random) -> Input:
     """Return a command with an extreme number behind an option."""
     command = draw.choice([*COMMANDS])
-    option, number = draw.choice(options(command)), draw.choice(bad_inputs.EXTREMES)
+    option = draw.choice(options(command))
+    number = draw.choice([each for each in bad_inputs.EXTREMES if (option, each) != ("--out", "nan")])
     value = f"{draw.choice(bad_inputs.PARAMETERS)}={number}" if option == "--param" else number
     word = f"{option}{'=' * option.startswith('--')}{value}"
-    return Input((*COMMANDS[command], word), {"a.yaml": LEAST.encode()}, may_be_valid=True)
+    return Input((*COMMANDS[command], word), {"a.yaml": LEAST}, may_be_valid=True)
 
 
-Family = Callable[[random.Random], Input]
-FAMILIES: tuple[Family, ...] = (planned, planned, run, read, shown, extreme, extreme)
+FAMILIES = (*LINES, "planned", "extreme", "extreme")
 
 
-def inputs(seed: int, families: tuple[Family, ...] = FAMILIES) -> Iterator[Input]:
+def inputs(seed: int, families: Sequence[str] = FAMILIES) -> Iterator[Input]:
     """Yield inputs without end; a seed always gives the same ones."""
     draw = random.Random(seed)  # noqa: S311  no secret
     while True:
-        yield draw.choice(families)(draw)
+        family = draw.choice(families)
+        yield extreme(draw) if family == "extreme" else bad(draw, family)
 
 
 def fault(of: Input, result: CommandResult) -> str:
@@ -292,8 +278,7 @@ def run_in_child(of: Input) -> str:
 
 def trials(seed: int, number: int, _directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
     """Yield inputs of all families or of one, the defect in the response to each, and whether there is one."""
-    families = tuple(family for family in FAMILIES if only in (None, family.__name__))
-    for each in islice(inputs(seed, families), number):
+    for each in islice(inputs(seed, [only] if only else FAMILIES), number):
         defect = run_in_child(each)
         files = {name: content[:300] for name, content in each.files.items()}
         yield f"{[word[:80] for word in each.arguments]} {files}", defect or "ended as they should", bool(defect)

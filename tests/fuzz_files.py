@@ -76,53 +76,26 @@ def verdict(path: Path, before: RawResults) -> str:
     return f"other figures: {changed or 'of the job or an attempt'}, {after.damage}, {after.notes}"
 
 
-def bit(draw: random.Random, content: bytes) -> bytes:
-    at = draw.randrange(8 * len(content))
-    return content[: at // 8] + bytes([content[at // 8] ^ 1 << at % 8]) + content[at // 8 + 1 :]
-
-
-def some_bytes(draw: random.Random, content: bytes) -> bytes:
-    at, size = draw.randrange(len(content)), draw.choice([1, 8, 64, 512])
-    return (content[:at] + draw.randbytes(size) + content[at + size :])[: len(content)]
-
-
-def zeros(draw: random.Random, content: bytes) -> bytes:
-    size = draw.choice([8, 64, 512, 4096])
-    at = draw.randrange(len(content)) // size * size
-    return (content[:at] + bytes(size) + content[at + size :])[: len(content)]
-
-
-def cut(draw: random.Random, content: bytes) -> bytes:
-    at, size = draw.randrange(len(content)), draw.choice([1, 8, 512, len(content)])
-    return content[:at] + content[at + size :]
-
-
-def swapped_blocks(draw: random.Random, content: bytes) -> bytes:
-    size = draw.choice([64, 512, 4096])
-    blocks = [content[at : at + size] for at in range(0, len(content), size)]
-    one, other = draw.randrange(len(blocks)), draw.randrange(len(blocks))
-    blocks[one], blocks[other] = blocks[other], blocks[one]
-    return b"".join(blocks)
+def damaged(draw: random.Random, content: bytes) -> bytes:
+    """Return a content with one place flipped, overwritten, zeroed, cut out, or swapped with another."""
+    size = draw.choice([1, 8, 64, 512, 4096])
+    at, other = (draw.randrange(len(content)) // size * size for _ in range(2))
+    before, old, after = content[:at], content[at : at + size], content[at + size :]
+    swapped = bytearray(content)
+    swapped[at : at + size], swapped[other : other + size] = content[other : other + size], old
+    flipped = bytes([old[0] ^ 1 << draw.randrange(8)]) + old[1:]
+    places = (flipped, draw.randbytes(len(old)), bytes(len(old)), b"")
+    return draw.choice([*(before + new + after for new in places), before, bytes(swapped)])
 
 
 def lines_changed(draw: random.Random, content: bytes) -> bytes:
+    """Return a content with lines deleted, repeated, swapped or moved."""
     lines = content.split(b"\n")
-    one, other = draw.randrange(len(lines)), draw.randrange(len(lines))
-    match draw.randrange(5):
-        case 0:
-            del lines[one]
-        case 1:
-            lines.insert(other, lines[one])
-        case 2:
-            lines[one], lines[other] = lines[other], lines[one]
-        case 3:
-            lines.insert(other, lines.pop(one))
-        case 4:
-            del lines[one : one + draw.randint(2, 5)]
-    return b"\n".join(lines)
-
-
-DAMAGE = (bit, some_bytes, zeros, cut, swapped_blocks)
+    one, other = sorted(draw.sample(range(len(lines)), 2))
+    left, between, right = lines[:one], lines[one:other], lines[other:]
+    first, *rest = between
+    changed = [[*left, *right], [*left, *rest, *right], [*left, first, *between, *right], [*left, *rest, first, *right]]
+    return b"\n".join(draw.choice([*changed, [*left, right[0], *rest, first, *right[1:]]]))
 
 
 def damaged_files(whole: Path, number: int, seed: int) -> Iterator[tuple[str, str]]:
@@ -130,7 +103,7 @@ def damaged_files(whole: Path, number: int, seed: int) -> Iterator[tuple[str, st
     intact = whole.read_bytes()
     before = read_raw(whole)
     draw = random.Random(seed)  # noqa: S311  no secret
-    kinds = (*DAMAGE, *[lines_changed] * len(DAMAGE)) if whole.suffix == ".journal" else DAMAGE
+    kinds = (damaged, lines_changed) if whole.suffix == ".journal" else (damaged,)
     path = whole.with_name(f"damaged-{whole.name}")
     for at in range(number):
         kind = kinds[at % len(kinds)]

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES, kernel_macros
+from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, kernel_macros
 
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
 OLDEST, NEWEST = 70, 121

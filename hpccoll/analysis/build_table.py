@@ -17,7 +17,7 @@ from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.store.rows import Results, Run
+from hpccoll.store.rows import Results
 
 NOISE_WARNING_PERCENT = 10
 """The uncertainty of the ratio of the two fastest choices, in per cent, from which on a warning is printed."""
@@ -52,7 +52,7 @@ def build_table(results: Results) -> TuneTable:
     runs = tuple(
         TableRun(
             run_id=run.run_id, job=run.job, created=run.created, kind=run.kind,
-            machine=machine_name(run.machine, run.provenance), hosts=_hosts(run),
+            machine=machine_name(run.machine, run.provenance), hosts=[*run.hosts] or None,
             mpi=recorded_mpi_version(run.provenance), path=run.path,
         )
         for run in results.runs
@@ -60,11 +60,6 @@ def build_table(results: Results) -> TuneTable:
     )  # fmt: skip
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return TuneTable(created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries)
-
-
-def _hosts(run: Run) -> list[str] | None:
-    hosts = run.provenance.get("hosts")
-    return [str(host) for host in hosts] if isinstance(hosts, list) else None
 
 
 def write_table(table: TuneTable, out: Path) -> None:

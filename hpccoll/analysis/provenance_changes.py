@@ -26,14 +26,12 @@ Facts = Mapping[str, Sequence[str]]
 
 def facts_of_runs(runs: Iterable[Run]) -> Facts:
     """Return what runs were measured with, by name."""
-    flat = [{HOSTS: _host_list(run), "kind": run.kind, **dict(_flat_values("", run.provenance))} for run in runs]
+    flat = [
+        {HOSTS: ", ".join(sorted(run.hosts)) or "None", "kind": run.kind, **dict(_flat_values("", run.provenance))}
+        for run in runs
+    ]
     names = sorted({name for run in flat for name in run})
     return {name: sorted({run.get(name, "none") for run in flat}) for name in names}
-
-
-def _host_list(run: Run) -> str:
-    hosts = run.provenance.get("hosts")
-    return ", ".join(sorted(map(str, hosts))) if isinstance(hosts, list) else str(hosts)
 
 
 def changes(old: Facts, new: Facts) -> Iterator[tuple[str, tuple[str, str]]]:

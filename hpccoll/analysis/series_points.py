@@ -12,7 +12,7 @@ from hpccoll.analysis.wire_bandwidth import Wire
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
-from hpccoll.store.rows import Interval, Results, Row, Run
+from hpccoll.store.rows import Interval, Results, Row
 from hpccoll.store.step_times import StepTimes
 
 
@@ -78,8 +78,8 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
         return f"{predicted_name(row)} ({row.kind}{assumed})"
 
     probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
-    names = canonical_hosts(host for run in runs.values() for host in _hosts(run))
-    hosts = {run_id: tuple(names[host] for host in _hosts(run)) for run_id, run in runs.items()}
+    names = canonical_hosts(host for run in runs.values() for host in run.hosts)
+    hosts = {run_id: tuple(names[host] for host in run.hosts) for run_id, run in runs.items()}
     suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
 
     def point(row: Row) -> SeriesPoint:
@@ -102,11 +102,6 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
         )  # fmt: skip
 
     return [point(row) for row in rows]
-
-
-def _hosts(run: Run) -> tuple[str, ...]:
-    hosts = run.provenance.get("hosts")
-    return tuple(hosts if isinstance(hosts, list | tuple) else ())
 
 
 def median_seconds(point: SeriesPoint) -> float:

@@ -50,7 +50,7 @@ def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
     Raises:
         ValueError: if no choice was measured in all placements.
     """
-    sizes, price = placements[0].sizes, max(map(cut_price, placements))
+    sizes, price = placements[0].sizes, max(MIN_CUT_PRICE, *map(ratio_noise, placements))
     choices = [choice for choice in placements[0].curves if all(choice in other.curves for other in placements)]
     every = [dict(zip(measured.curves, log_times(measured.curves, sizes), strict=True)) for measured in placements]
     logs = np.array([[of_choice[choice] for choice in choices] for of_choice in every])
@@ -95,11 +95,6 @@ def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
         for choice, curve in curves.items()
     ]
     return np.array(rows)
-
-
-def cut_price(measured: MeasuredSetting) -> float:
-    """Return the gain that justifies a cut: the noise of a ratio, and at least MIN_CUT_PRICE."""
-    return max(MIN_CUT_PRICE, ratio_noise(measured))
 
 
 def ratio_noise(measured: MeasuredSetting) -> float:

@@ -115,32 +115,7 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
             "attempt": _variable("attempt", numbers, "case", "round"),
         },
     )
-    if per_rank:
-        dataset = dataset.merge(_rank_dataset(timed, shape))
-        if any(each.times.event_ns.size for _, each in timed):
-            dataset = dataset.merge(_event_dataset(timed, dataset))
-    return dataset
-
-
-def _event_dataset(timed: Sequence[tuple[int, RowTimes]], dataset: xr.Dataset) -> xr.Dataset:
-    ranks = dataset["rank"].to_numpy()
-    timed = [(case, each) for case, each in timed if each.times.event_ns.size]
-    events = max(each.times.event_ns.shape[2] for _, each in timed)
-    shape = [dataset.sizes[name] for name in ("case", "round", "iteration", "rank")]
-    times = np.full((*shape, events), np.nan)
-    programs = np.full(shape[0], "", object)
-    for case, each in timed:
-        programs[case] = each.program
-        kept = np.arange(each.times.event_ns.shape[1]) * each.times.rank_stride
-        for number, attempt, mask in each.rounds():
-            of_round = each.times.event_ns[mask]
-            since = np.where(of_round < 0, np.nan, of_round - each.zero_ns(attempt, mask)[:, None])
-            place = times[case, number - 1, : len(since), :, : since.shape[2]]
-            place[:, np.searchsorted(ranks, kept)] = since
-    dims = ("case", "round", "iteration", "rank", "event")
-    return xr.Dataset(
-        {"event_ns": _variable("event_ns", times, *dims)}, {"program": _variable("program", programs, "case")}
-    )
+    return dataset.merge(_rank_dataset(timed, shape)) if per_rank else dataset
 
 
 def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, int]) -> xr.Dataset:
@@ -153,8 +128,10 @@ def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, 
     times = {name: np.full((*shape, len(ranks)), np.nan) for name in ("start_ns", "end_ns", "device_ns")}
     places = {name: np.full((*shape[:2], len(ranks)), -1) for name in ("zero_ns", "node", "clock")}
     hosts = np.full((*shape[:2], len(ranks)), "", object)
+    events = max((each.times.event_ns.shape[2] for _, each in timed if each.times.event_ns.size), default=0)
+    event_ns, programs = np.full((*shape, len(ranks), events), np.nan), np.full(shape[0], "", object)
     for (case, each), of_case in zip(timed, kept, strict=True):
-        columns = np.searchsorted(ranks, of_case)
+        columns, programs[case] = np.searchsorted(ranks, of_case), each.program
         for number, attempt, mask in each.rounds():
             place, n = (case, number - 1), int(mask.sum())
             zero = each.zero_ns(attempt, mask)
@@ -162,19 +139,23 @@ def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, 
             times["end_ns"][place][:n, columns] = each.times.end_ns[mask] - zero
             if len(each.times.device_ns):
                 times["device_ns"][place][:n, columns] = each.times.device_ns[mask]
+            if each.times.event_ns.size:
+                of_round = each.times.event_ns[mask]
+                since = np.where(of_round < 0, np.nan, of_round - zero[:, None])
+                event_ns[place][:n, columns, : since.shape[2]] = since
             locations = each.locations(attempt)
             places["zero_ns"][place][columns] = zero
             places["node"][place][columns] = [location.node for location in locations]
             places["clock"][place][columns] = [location.clock for location in locations]
             hosts[place][columns] = [location.host for location in locations]
-    return xr.Dataset(
-        {name: _variable(name, values, "case", "round", "iteration", "rank") for name, values in times.items()},
-        {
-            "rank": _variable("rank", ranks, "rank"),
-            "host": _variable("host", hosts, "case", "round", "rank"),
-            **{name: _variable(name, values, "case", "round", "rank") for name, values in places.items()},
-        },
-    )
+    dims = "case", "round", "iteration", "rank"
+    variables = {name: _variable(name, values, *dims) for name, values in times.items()}
+    coordinates = {name: _variable(name, values, "case", "round", "rank") for name, values in places.items()}
+    coordinates |= {"rank": _variable("rank", ranks, "rank"), "host": _variable("host", hosts, "case", "round", "rank")}
+    if events:
+        variables["event_ns"] = _variable("event_ns", event_ns, *dims, "event")
+        coordinates["program"] = _variable("program", programs, "case")
+    return xr.Dataset(variables, coordinates)
 
 
 def _variable(name: str, values: Any, *dims: str) -> xr.Variable:

@@ -133,7 +133,7 @@ def _aggregated(row: Row) -> bool:
 
 def wire_label(row: Row, wire: Wire) -> str:
     """Return the calibrated wires that ``row`` used, in words."""
-    rails = len(ports_used(row)) if wire.rails > 1 else 1
+    rails = _rails(row, wire)
     return "the calibrated wire" if rails == 1 else f"{rails} calibrated wires"
 
 

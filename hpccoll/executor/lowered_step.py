@@ -24,7 +24,6 @@ class LocalCopy:
     source: Array
 
     def call(self) -> DeferredCall:
-        """Return the call that does the work in Python."""
         return np.copyto, (self.target, self.source)
 
 
@@ -38,7 +37,6 @@ class LocalFold:
     target: Array
 
     def call(self) -> DeferredCall:
-        """Return the call that does the work in Python."""
         return partial(self.fold, out=self.target), (self.a, self.b)
 
 
@@ -51,7 +49,6 @@ class LocalScale:
     workers: int
 
     def call(self) -> DeferredCall:
-        """Return the call that does the work in Python."""
         return self.reduction.scale, (self.target, self.workers)
 
 
@@ -63,11 +60,11 @@ class LocalCall:
     arguments: tuple[object, ...] = ()
 
     def call(self) -> DeferredCall:
-        """Return the call."""
         return self.function, self.arguments
 
 
 LocalWork: TypeAlias = LocalCopy | LocalFold | LocalScale | LocalCall
+"""Work of one rank; ``call`` returns the call that does it in Python."""
 
 
 @dataclass(frozen=True, slots=True)

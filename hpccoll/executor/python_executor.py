@@ -115,8 +115,6 @@ class PythonExecutor:
 
 
 class _ExecutableStep:
-    """The calls of a step, bound once."""
-
     def __init__(self, comm: MPI.Intracomm, step: LoweredStep, *, persistent: bool) -> None:
         self._before, self._after = ([work.call() for work in works] for works in (step.before, step.after))
         self.requests = [message.persistent(comm) for message in step.messages] if persistent else []

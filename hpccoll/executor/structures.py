@@ -16,7 +16,6 @@ HEADER = re.sub(r"/\*.*?\*/", "", Path(__file__).with_name("executor.h").read_te
 
 
 def _constants() -> dict[str, int]:
-    """Return the macros that are numbers, and the members of enumerations."""
     constants = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", HEADER)}
     for members in re.findall(r"enum \w+ \{(.*?)\}", HEADER, re.DOTALL):
         constants |= {name: number for number, name in enumerate(re.findall(r"\w+", members))}
@@ -44,7 +43,6 @@ def _fields(declaration: str, types: dict[str, Any]) -> Iterator[tuple[str, Any]
 
 
 def _members(prefix: str) -> tuple[str, ...]:
-    """Return the members of the enumeration with this prefix, in order and in lower case."""
     return tuple(name.removeprefix(prefix).lower() for name in CONSTANTS if name.startswith(prefix))
 
 

@@ -74,7 +74,6 @@ def smallest_message_units(schedule: Schedule) -> int:
 
 
 def _units(messages: Messages) -> NDArray[np.int64]:
-    """Return the number of units of each message."""
     lengths = [np.asarray(r.last) - np.asarray(r.first) for r in messages.sent.ranges]
     return np.broadcast_to(np.sum(lengths, axis=0), messages.source.shape)
 

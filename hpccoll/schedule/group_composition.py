@@ -125,7 +125,7 @@ def _side_by_side(steps: Sequence[Step], positions: Sequence[NDArray[np.intp]], 
     Raises:
         NotVectorisedError: if the steps differ in more than peers and units, so that one step cannot describe all.
     """
-    forms, indices = zip(*map(_form, steps), strict=True)
+    forms, indices = zip(*map(form_of, steps), strict=True)
     if any(form != forms[0] for form in forms):
         raise NotVectorisedError("the steps of the groups are not alike")
 
@@ -139,7 +139,7 @@ def _side_by_side(steps: Sequence[Step], positions: Sequence[NDArray[np.intp]], 
     return rewrite(forms[0], lambda at: everywhere[index(at)], rewrite_ends(lambda at: everywhere[index(at)]))
 
 
-def _form(step: Step) -> tuple[Step, list[Index]]:
+def form_of(step: Step) -> tuple[Step, list[Index]]:
     """Return ``step`` with every peer and end of a range replaced by its index in a list, and that list."""
     indices: list[Index] = []
 

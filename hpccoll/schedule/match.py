@@ -116,7 +116,6 @@ def _pair(
     *,
     all_send: bool = False,
 ) -> Messages:
-    """Return the messages, after checking what any message must obey."""
     landed = arrival.target if isinstance(arrival, Copy) else arrival.part
     operand = arrival.operand if isinstance(arrival, RecvReduce) else None
     landed_there = _spread_part(landed, target)
@@ -243,7 +242,6 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
 
 
 def _pair_all(schedule: Schedule, programs: list[list[_RankStep]], skip: int) -> None:
-    """Fill in the messages and partners of every step."""
     sends: dict[tuple[int, int, int], list[tuple[int, Part]]] = defaultdict(list)
     arrivals: dict[tuple[int, int, int], list[tuple[int, int, Recv | RecvReduce]]] = defaultdict(list)
     for me, program in enumerate(programs):

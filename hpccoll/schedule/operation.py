@@ -50,6 +50,11 @@ class Operation:
         return self.call.collective
 
     @property
+    def description(self) -> str:
+        """What all ranks must agree on."""
+        return f"{self.collective.name} {self.count} {self.dtype} {self.reduction.name}"
+
+    @property
     def lanes(self) -> int:
         """The number of lanes; lane i is of slice i modulo the number of slices."""
         return len(self.schedules) * self.channels

@@ -47,7 +47,6 @@ def _units(part: Part) -> set[int]:
 
 
 def _units_landed(action: Action) -> set[int]:
-    """Return the units of dst that ``action`` writes."""
     if isinstance(action, Send):
         return set()
     part = action.target if isinstance(action, Copy) else action.part

@@ -153,7 +153,6 @@ def _keywords(program: Program) -> Mapping[str, Parameter]:
 def _composed(
     algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
 ) -> tuple[Schedule, ...]:
-    """Return the schedules of an algorithm, one for each slice of the buffer."""
     if layout.aggregators and not algorithm.aggregates:
         workers = _composed(algorithm, layout.subset(range(layout.workers)), parameters)
         return tuple(with_idle_aggregators(layout, one) for one in workers)

@@ -4,8 +4,9 @@ from itertools import zip_longest
 
 import numpy as np
 
+from hpccoll.schedule.group_composition import form_of
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
-from hpccoll.schedule.step import Copy, Index, RecvReduce, Step
+from hpccoll.schedule.step import Index, Step
 
 
 def have_same_steps(one: Schedule, other: Schedule) -> bool:
@@ -30,22 +31,5 @@ def _are_alike(one: Schedule, other: Schedule, me: Index) -> bool:
 
 def _are_equal(one: Step, other: Step) -> bool:
     """Return whether two steps have the same actions; one may name a peer or unit of all ranks by a single number."""
-    (names, numbers), (other_names, other_numbers) = _contents(one), _contents(other)
-    return names == other_names and all(np.all(a == b) for a, b in zip(numbers, other_numbers, strict=True))
-
-
-def _contents(step: Step) -> tuple[list[str], list[Index]]:
-    """Return the kinds of the actions with their buffers, a word for each range, and the peers and ends of ranges."""
-    names: list[str] = []
-    numbers: list[Index] = []
-    for action in step.actions:
-        names.append(type(action).__name__)
-        if isinstance(action, Copy):
-            parts = [action.source, action.target]
-        else:
-            numbers.append(action.peer)
-            parts = [action.part, *([action.operand] if isinstance(action, RecvReduce) else [])]
-        for part in parts:
-            names += [part.buffer, *("range" for _ in part.ranges)]
-            numbers += [end for each in part.ranges for end in each]
-    return names, numbers
+    (form, numbers), (other_form, other_numbers) = form_of(one), form_of(other)
+    return form == other_form and all(np.all(a == b) for a, b in zip(numbers, other_numbers, strict=True))

@@ -94,7 +94,6 @@ def _message(m: Messages, i: int, departs: int, lands: int) -> Message:
 
 
 def _single(part: Part, i: int) -> Part:
-    """Return the part of message ``i``."""
     return Buffer(part.buffer).units(
         unit for r in part.ranges for unit in range(int(np.asarray(r.first)[i]), int(np.asarray(r.last)[i]))
     )

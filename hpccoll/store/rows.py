@@ -164,6 +164,12 @@ class Run:
     communicator: Mapping[str, int | str] = field(default_factory=dict)  # its settings of NCCL communicators
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """Its hosts, one for each node; none if it did not record them."""
+        hosts = self.provenance.get("hosts")
+        return tuple(map(str, hosts)) if isinstance(hosts, list | tuple) else ()
+
+    @property
     def rank_loss(self) -> str | None:
         """How this run lost ranks, None if it lost none; its cases then have fewer ranks than requested."""
         stalls = self.provenance.get("left_behind")

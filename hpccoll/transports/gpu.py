@@ -98,7 +98,6 @@ def missing_cublas() -> str | None:
 
 
 def _missing_library(name: str, meaning: str) -> str | None:
-    """Return the reason why CuPy cannot load a library of CUDA, None if it can."""
     try:
         module = import_module(f"cupy_backends.cuda.libs.{name}")
         if name == "nvrtc":

@@ -15,9 +15,9 @@ from verdicts import Verdict, recorded
 from hpccoll.host.gpu_facts import gpu_facts
 from hpccoll.measure.result_check_gpu import SOURCE as CHECK
 from hpccoll.transports.gpu import loaded_nccl_version
-from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES
-from hpccoll.transports.nccl.fold_kernel import SOURCE as FOLD
-from hpccoll.transports.nccl.fold_kernel import _function as fold_kernel
+from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES
+from hpccoll.transports.nccl.fold import SOURCE as FOLD
+from hpccoll.transports.nccl.fold import _function as fold_kernel
 
 COMPUTE_MODES = "default", "exclusive thread", "prohibited", "exclusive process"
 """cudaComputeMode (driver_types.h)."""
@@ -61,7 +61,7 @@ def compiled_in(code: str) -> float:
     """Return the seconds in which CuPy makes a kernel of the fold's source."""
     import cupy
 
-    from hpccoll.transports.nccl.fold_kernel import kernel_macros
+    from hpccoll.transports.nccl.fold import kernel_macros
 
     options = tuple(f"-D{name}={value}" for name, value in kernel_macros("float32", "sum").items())
     began = time.monotonic()

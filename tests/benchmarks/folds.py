@@ -9,8 +9,7 @@ from here import Here
 from numpy.typing import NDArray
 from verdicts import Verdict, right
 
-from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.nccl.fold_kernel import KERNEL_OPS, KERNEL_TYPES, THREADS, UNROLL, VECTOR_BYTES, FoldLauncher
+from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, THREADS, UNROLL, VECTOR_BYTES, Fold, fold_launches
 from hpccoll.transports.shared_lowering import Span
 
 INPUTS = 5
@@ -126,7 +125,7 @@ def wrong_elements(here: Here, element: str, op: str) -> tuple[int, int, str]:
     folds, count = wave(element, op)
     before = {f"{buffer}": values(element, count, buffer) for buffer in range(INPUTS + 1)}
     buffers = {name: gpu.upload(given) for name, given in before.items()}
-    (launch,) = FoldLauncher(gpu).launches(element, op, buffers, [folds])
+    (launch,) = fold_launches(gpu, element, op, buffers, [folds])
     launch()
     found, wanted = gpu.download(buffers["0"]), before["0"].copy()
     for fold in folds:

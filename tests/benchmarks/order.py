@@ -11,8 +11,7 @@ from verdicts import Verdict, bound, holds, recorded
 
 from hpccoll.common.errors import GpuFailedError
 from hpccoll.transports.nccl.cupy_device import CupyDevice
-from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.nccl.fold_kernel import FoldLauncher
+from hpccoll.transports.nccl.fold import Fold, fold_launches
 from hpccoll.transports.shared_lowering import Span
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def copier(gpu: "Gpu", target: "GpuArray", source: "GpuArray") -> Callable[[], o
     """Return the call that queues a copy by the fold kernel, warm."""
     buffers = {"target": target, "source": source}
     fold = Fold(Span("target", 0, COUNT), (Span("source", 0, COUNT),))
-    (launch,) = FoldLauncher(gpu).launches("int32", "sum", buffers, [[fold]])
+    (launch,) = fold_launches(gpu, "int32", "sum", buffers, [[fold]])
     launch()
     gpu.synchronize()
     return launch

@@ -17,8 +17,7 @@ from verdicts import Verdict, bound, recorded, right
 from hpccoll.common.units import format_size
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.gpu import gpu_dtype
-from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.nccl.fold_kernel import FoldLauncher
+from hpccoll.transports.nccl.fold import Fold, fold_launches
 from hpccoll.transports.shared_lowering import Span
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def fold_call(gpu: "Gpu", element: str, nbytes: int, inputs: int) -> Callable[[]
     stored = gpu_dtype(np.dtype("uint16") if element == BFLOAT16 else np.dtype(element))
     buffers = {f"{number}": gpu.empty(count, stored) for number in range(inputs + 1)}
     out, *own = (Span(name, 0, count) for name in buffers)
-    (launch,) = FoldLauncher(gpu).launches(element, "sum", buffers, [[Fold(out, tuple(own))]])
+    (launch,) = fold_launches(gpu, element, "sum", buffers, [[Fold(out, tuple(own))]])
     return lambda _kept=buffers: launch()
 
 

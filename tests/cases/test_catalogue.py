@@ -3,31 +3,19 @@
 from dataclasses import replace
 
 import pytest
-from catalogue_cases import ALL, BOTH, case
+from catalogue_cases import case
 
 from hpccoll.cases.catalogue import (
     NATIVE,
     check_case,
     choice_parameters,
     distinct_mappings,
-    distinct_placements,
     exact_parameters,
     parameters_by_algorithm,
 )
 from hpccoll.cases.skip_reason import redundant_mapping, unmet_needs
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule import COLLECTIVES, Layout
-
-
-@pytest.mark.parametrize(("name", "algorithm"), ALL)
-def test_every_listed_algorithm_is_valid_in_each_of_its_placements(name, algorithm):
-    family, placements = COLLECTIVES[name], distinct_placements(name, algorithm, BOTH)
-    for in_place in placements:
-        check_case(case(name, algorithm, in_place=in_place))
-    is_floor = family.in_place and family.out_of_place and algorithm != NATIVE  # nothing is nothing in either place
-    for in_place in () if is_floor else {*BOTH} - {*placements}:
-        with pytest.raises(BadInputError, match="in_place"):
-            check_case(case(name, algorithm, in_place=in_place))
+from hpccoll.schedule import Layout
 
 
 def test_parameters_go_to_the_algorithms_that_have_them():
@@ -77,6 +65,7 @@ def test_a_value_that_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, 
         (case(op="xor"), "op: 'xor' is not valid"),
         (case("all_gather", op="sum"), "op: 'sum' is not valid"),
         (case(mapping="plane"), "mapping: 'plane' is not valid: choose from block, cyclic"),
+        (case("all_to_all_v", NATIVE, in_place=True), "in_place: True is not valid: False: the only placement of nat"),
         (case("send_recv", NATIVE, mapping="block"), "mapping: 'block' is not valid: none: send_recv"),
     ],
 )

@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import pytest
-from fake_machine_files import GPUS, RAILS, SWITCHES, equip
 
 from hpccoll.cases import requirements
 from hpccoll.cases.listing import listing, listing_lines
@@ -34,15 +33,6 @@ def test_without_a_gpu_nothing_that_needs_one_is_available(tmp_path):
     assert found["nccl-sharp"].startswith("no CUDA device; NCCL not found; no InfiniBand")
     assert found["ucx-one-rail"] == "no InfiniBand or RoCE port in use"
     assert found["mvapich-sharp-off"] == "the MPI library is not MVAPICH"
-
-
-def test_supported_transports_and_variants_are_available(tmp_path):
-    equip(tmp_path, GPUS, SWITCHES, RAILS, {"usr/lib64/libnccl.so.2": ""})
-    assert set(reasons("transports", tmp_path).values()) == {None}
-    found = reasons("variants", tmp_path)
-    there = {name for name, reason in found.items() if reason is None}
-    assert {"nccl-ring", "nccl-nvls", "nccl-gdr-off", "nccl-sharp-off", "ucx-four-rails"} <= there
-    assert not there & {"nccl-sharp", "ucc-sharp", "hcoll-sharp", "mvapich-sharp"}
 
 
 def test_the_listing_has_the_settings_and_evidence_of_variants_the_models_and_the_keys_of_a_step(tmp_path):

@@ -8,17 +8,7 @@ from hypothesis import strategies as st
 
 from hpccoll.cases import variables
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, NCCL_FUNCTIONS, forced_algorithms
-from hpccoll.cases.variables import (
-    CHOICE_VARIABLES,
-    FABRIC_VARIABLES,
-    LIST_VARIABLES,
-    NCCL_PREFIX,
-    SITE_VARIABLES,
-    VARIABLES,
-    check_variables,
-    nccl_names,
-    unknown_nccl_variables,
-)
+from hpccoll.cases.variables import LIST_VARIABLES, VARIABLES, check_variables
 from hpccoll.cases.variants import named_variants, variant_environment
 from hpccoll.common.errors import BadInputError
 
@@ -26,7 +16,7 @@ from hpccoll.common.errors import BadInputError
 def test_exactly_the_variables_of_the_table_are_explained_in_one_line_each_and_have_values_that_nccl_takes():
     assert {name for variant in named_variants().values() for name in variant.environment} == VARIABLES.keys()
     assert not [words for words in VARIABLES.values() if "\n" in words or len(words) > 110]
-    assert {*SITE_VARIABLES} < {*FABRIC_VARIABLES} < VARIABLES.keys()
+    assert {*variables.SITE_VARIABLES} < {*variables.FABRIC_VARIABLES} < VARIABLES.keys()
     for variant in named_variants().values():
         check_variables("here", variant.environment)
 
@@ -74,16 +64,20 @@ SOME_VERSIONS = (
 def test_the_list_of_variables_has_each_name_once_with_its_source_and_those_of_the_tables():
     lines = (Path(variables.__file__).with_name("nccl_variables.txt")).read_text().splitlines()
     names = [line for line in lines if line and not line.startswith("#")]
-    assert len(names) == len({*names}) == len(nccl_names()) > 300
+    assert len(names) == len({*names}) == len(variables.nccl_names()) > 300
     blocks = "\n".join(lines).split("\n\n")[1:]
     assert all(block.startswith("# ") and "\nNCCL_" in block for block in blocks)
-    used = {name for name in (*VARIABLES, *LIST_VARIABLES, *CHOICE_VARIABLES) if name.startswith(NCCL_PREFIX)}
-    assert used | {f"{NCCL_PREFIX}{name}" for name in SOME_VERSIONS} <= nccl_names()
+    used = {
+        name
+        for name in (*VARIABLES, *LIST_VARIABLES, *variables.CHOICE_VARIABLES)
+        if name.startswith(variables.NCCL_PREFIX)
+    }
+    assert used | {f"{variables.NCCL_PREFIX}{name}" for name in SOME_VERSIONS} <= variables.nccl_names()
 
 
 @pytest.mark.parametrize(("name", "near"), [("NCCL_AGLO", "ALGO"), ("nccl_algo", "ALGO"), ("NCCL_QQQQ", "")])
 def test_an_unknown_variable_of_nccl_is_a_warning_with_the_nearest_name(name, near):
-    (warning,) = unknown_nccl_variables({name: "Ring", "UCX_TLS": "rc", "NCCL_IB_HCA": "mlx5"})
+    (warning,) = variables.unknown_nccl_variables({name: "Ring", "UCX_TLS": "rc", "NCCL_IB_HCA": "mlx5"})
     words, _, meant = warning.partition("; did you mean NCCL_")
     assert words == f"{name} is not in our list of NCCL's variables (NCCL 2.20 to 2.32)"
     assert meant == (f"{near}?" if near else "")

@@ -43,10 +43,10 @@ if WHEN == "writes":
     def measured_and_late(program, *about):
         fine = measured(program, *about)
         os.environ[mpi_startup.START_TIMEOUT_VARIABLE] = "4"
+        type(program.results).finish = lambda *_: stuck()
         return fine
 
     JobRunner._run_attempts = measured_and_late
-    JobRunner._finish = lambda _: stuck()
 code = main(ARGUMENTS)
 os.environ[mpi_startup.START_TIMEOUT_VARIABLE] = "4"
 if mine:

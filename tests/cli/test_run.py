@@ -1,6 +1,5 @@
 """``hpccoll run``: what ranks make of their command line."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -8,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runner import answers_of_a_rank, invoke, rows, spawn
+from cli_runner import answers_of_a_rank, invoke, spawn
 from job_from_command_line import job
 
 from hpccoll.store.load_results import read_results
@@ -182,44 +181,6 @@ def test_a_check_of_one_rank_says_that_it_is_alone_and_one_of_two_that_they_know
     assert alone.out.startswith("# MPI works, and this rank is alone: 1 on ")
     assert "mpiexec -n 2 hpccoll run --check" in alone.out
     assert spawn("run", "--check", launcher=["mpiexec", "-n", "2"]).out.startswith("# 2 ranks are connected: 2 on ")
-
-
-@pytest.mark.mpi
-def test_a_run_of_a_single_rank_has_times_but_no_advice(tmp_path):
-    small = ("-b", "1K", "-e", "1K", "-n", "9", "--out", "a.h5")
-    result = spawn("run", *small, launcher=("mpiexec", "-n", "1"), cwd=tmp_path)
-    assert result.code == 0, result.err
-    assert len(rows(result.out)) == 6
-    assert not [line for line in rows(result.out) if line.endswith(("*", "~"))]
-    assert [line for line in result.out.splitlines() if line.startswith("# all_reduce: one rank exchanges nothing")]
-    assert "best" not in result.out
-    assert "as fast" not in result.out
-    assert invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "t.json").is_bad_input("one rank", "mpiexec -n 2")
-    report = invoke("report", tmp_path / "a.h5")
-    assert (report.code, "one rank exchanges nothing" in report.out) == (0, True)
-    assert "one rank exchanges nothing" in (tmp_path / "a.report" / "index.html").read_text()
-    exported = json.loads(invoke("export", tmp_path / "a.h5").out)
-    assert {(row["ranks"], row["status"], row["median_s"] > 0) for row in exported} == {(1, "ok", True)}
-
-
-@pytest.mark.mpi
-def test_common_values_of_all_rows_are_above_the_table():
-    result = spawn("run", "-a", "ring", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
-    assert "\n# all: all_reduce float32 sum over mpi channels=2\n" in result.out
-    result = spawn("run", "-a", "ring,native", *SMALL[2:], "--param", "channels=2", launcher=["mpiexec", "-n", "2"])
-    assert "\n# all: all_reduce float32 sum over mpi\n" in result.out
-    assert "ring channels=2 " in result.out
-
-
-@pytest.mark.mpi
-def test_a_ping_pong_is_one_message_that_goes_and_comes_back_however_large(tmp_path):
-    raw = tmp_path / "a.h5"
-    arguments = "-c", "send_recv", "-a", "ping_pong", "-b", "16M", "-e", "16M", "-n", "1"
-    result = spawn("run", *arguments, "--out", raw, launcher=["mpiexec", "-n", "2"])
-    assert (result.code, result.err) == (0, "")
-    (row,) = read_results([raw]).rows
-    assert "(channels=1, window=1, peer=1)" in row.evidence
-    assert row.busbw_Bps == pytest.approx(2 * row.bytes / row.median_s)
 
 
 @pytest.mark.mpi

@@ -7,8 +7,6 @@ import pytest
 from hpccoll.host import cpu_and_memory
 from hpccoll.measure.mpi_startup import LAUNCHERS, RANKS_OF_NODE_VARIABLES, default_thread_level
 
-LEVELS = [("4", "funneled"), ("5", "multiple"), ("5(x2),1", "multiple")]
-
 
 @pytest.fixture(autouse=True)
 def four_cores_of_a_real_node(monkeypatch, tmp_path):
@@ -20,11 +18,11 @@ def four_cores_of_a_real_node(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("variable", RANKS_OF_NODE_VARIABLES)
-@pytest.mark.parametrize(("ranks", "level"), LEVELS)
-def test_ranks_that_outnumber_the_cores_of_a_node_need_a_library_that_yields(monkeypatch, variable, ranks, level):
-    monkeypatch.setenv(variable, ranks)
-    assert default_thread_level("cpu") == level
-    assert default_thread_level("cuda") == "multiple"
+def test_ranks_that_outnumber_the_cores_of_a_node_need_a_library_that_yields(monkeypatch, variable):
+    assert default_thread_level("cpu") == "funneled"  # without word of the launcher
+    for ranks, level in (("4", "funneled"), ("5", "multiple"), ("5(x2),1", "multiple")):
+        monkeypatch.setenv(variable, ranks)
+        assert (default_thread_level("cpu"), default_thread_level("cuda")) == (level, "multiple")
 
 
 @pytest.mark.parametrize("variable", LAUNCHERS)
@@ -33,10 +31,6 @@ def test_ranks_of_other_nodes_count_where_all_share_the_cores_of_a_testbed(monke
     assert default_thread_level("cpu") == "funneled"
     cpu_and_memory.TESTBED_FILE.write_text("{}")
     assert default_thread_level("cpu") == "multiple"
-
-
-def test_without_word_of_the_launcher_one_thread_is_enough():
-    assert default_thread_level("cpu") == "funneled"
 
 
 def test_a_quota_of_cpus_counts_as_cores(monkeypatch):

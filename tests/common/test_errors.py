@@ -50,13 +50,12 @@ def test_the_line_names_the_key_the_value_and_what_is_valid_also_on_other_ranks_
         (RuntimeError("Symlink loop from 'a'"), 2, "loop"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory"), 2, "working directory"),
         (OSError(errno.EMFILE, "Too many open files", "a.h5"), 1, "ulimit -n"),
-        (RuntimeError("can't start new thread"), 1, "unavailable"),
-        (MemoryError(), 1, "memory"),
+        (RuntimeError("can't start new thread"), 1, "unavailable"), (MemoryError(), 1, "memory"),
         (ImportError("libx.so: failed to map segment from shared object"), 1, "memory"),
         (OutputError(errno.EBADF), 1, "stdout"),
     ],
     ids=repr,
-)
+)  # fmt: skip
 def test_an_error_of_the_input_or_the_system_is_one_line_with_its_exit_code(error, code, words):
     refusal = refusal_of(error)
     assert (refusal.exit_code, words in str(refusal)) == (code, True)

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from hpccoll.common.line_prefixes import MAX_PREFIXES, PrefixReader
-from hpccoll.evidence.log_parser import split_messages
 from hpccoll.evidence.log_set import read_logs
 
 ANCHOR = re.compile("# nccl-tests version")
@@ -70,16 +69,6 @@ def test_any_number_of_prefixes_is_read():
     reader = PrefixReader(ANCHOR)
     read = [reader.split(f"{rank}: # nccl-tests version 2") for rank in range(2 * MAX_PREFIXES)]
     assert read == [(f"{rank}:", "# nccl-tests version 2") for rank in range(2 * MAX_PREFIXES)]
-
-
-@pytest.mark.parametrize("name", PREFIXES)
-def test_logs_are_read_with_the_same_prefixes(name):
-    first, later = PREFIXES[name]
-    message = "node7:700:720 [0] NCCL INFO Using network IB"
-    (read,) = split_messages([f"{first}{message}\n"])
-    assert (read.origin, read.process, read.text) == ("nccl", "node7:700", "Using network IB")
-    banner = f"{first}{message}\n{later}NCCL version 2.18.3+cuda12.1\n"
-    assert read_logs({"log": banner}).version == "2.18.3"
 
 
 def test_a_sentence_about_a_version_is_no_banner():

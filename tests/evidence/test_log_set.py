@@ -69,7 +69,7 @@ def test_without_logs_the_record_is_empty():
 
 
 def test_numbers_of_any_length_never_raise():
-    long = {name: re.sub(r"\d+", lambda number: number[0] * 5000, text) for name, text in TEXTS.items()}
+    long = {name: re.sub(r"\d+", lambda number: number[0] * 5000, TEXTS[name]) for name in ("rdma-2.27", "ucc-sharp")}
     assert read_logs(long).collectives == ()
 
 

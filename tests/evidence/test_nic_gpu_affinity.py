@@ -21,35 +21,24 @@ def system(*cpus):
     return f'<system version="1">{inside}</system>'
 
 
-def test_a_nic_below_the_same_switch_is_nearest():
-    first = switch("s", GPU.format("a", 0), NIC.format("b", "mlx5_0"))
-    near = parse_topology_dump(system(first, switch("t", GPU.format("c", 1), NIC.format("d", "mlx5_1"))))
-    assert near == (NearestNics(0, "PIX", ("mlx5_0",), 0), NearestNics(1, "PIX", ("mlx5_1",), 0))
-    assert describe_balance(near) == "balanced: each GPU has a NIC at PIX"
+def near(*parts):
+    return parse_topology_dump(system(*parts))
 
 
-@pytest.mark.parametrize(
-    ("text", "distance"),
-    [
-        (system(switch("s", switch("t", GPU.format("a", 0)), switch("u", NIC.format("b", "n")))), "PXB"),
-        (system(switch("s", GPU.format("a", 0)) + switch("t", NIC.format("b", "n"))), "PHB"),
-        (system(switch("s", GPU.format("a", 0)), switch("t", NIC.format("b", "n"))), "SYS"),
-    ],
-)
-def test_the_distance_follows_from_the_common_path(text, distance):
-    assert parse_topology_dump(text) == (NearestNics(0, distance, ("n",), 0),)
-
-
-def test_a_gpu_that_is_further_from_a_nic_than_its_peers_is_named():
+def test_the_distance_follows_from_the_common_path():
     first, second = (switch(f"s{n}", GPU.format(f"a{n}", n), NIC.format(f"b{n}", f"n{n}")) for n in (0, 1))
-    near = parse_topology_dump(system(first + second, switch("u", GPU.format("e", 2))))
-    assert describe_balance(near) == "not balanced: most GPUs have a NIC at PIX, but GPU 2: SYS (n0, n1)"
+    assert near(first, second) == (NearestNics(0, "PIX", ("n0",), 0), NearestNics(1, "PIX", ("n1",), 0))
+    gpu, nic = switch("t", GPU.format("a", 0)), switch("u", NIC.format("b", "n"))
+    distances = [each.distance for each in (*near(switch("s", gpu, nic)), *near(gpu + nic), *near(gpu, nic))]
+    assert distances == ["PXB", "PHB", "SYS"]
+    words = "not balanced: most GPUs have a NIC at PIX, but GPU 2: SYS (n0, n1)"
+    assert describe_balance(near(first + second, switch("u", GPU.format("e", 2)))) == words
 
 
 def test_unequal_sharing_of_nics_is_not_balanced():
-    near = [NearestNics(0, "PIX", ("n0",)), NearestNics(1, "PIX", ("n0",)), NearestNics(2, "PIX", ("n1",))]
-    assert describe_balance(near) == "not balanced: each GPU has a NIC at PIX, but some share theirs (n0: 2 GPUs)"
-    assert describe_balance(near[:2]) == "balanced: each GPU has a NIC at PIX"
+    nics = [NearestNics(0, "PIX", ("n0",)), NearestNics(1, "PIX", ("n0",)), NearestNics(2, "PIX", ("n1",))]
+    assert describe_balance(nics) == "not balanced: each GPU has a NIC at PIX, but some share theirs (n0: 2 GPUs)"
+    assert describe_balance(nics[:2]) == "balanced: each GPU has a NIC at PIX"
     assert describe_balance([]) == "no GPU and NIC to compare"
 
 
@@ -57,10 +46,10 @@ def test_nvlinks_are_counted_over_all_switches():
     links = [f'<nvlink target="a" count="{count}"/><nvlink target="b" count="{count}"/>' for count in (9, 8)]
     gpus = [GPU.format(f"a{number}", number).replace("/></", f">{inner}</gpu></") for number, inner in enumerate(links)]
     inside = (switch(f"s{number}", gpu, NIC.format(f"b{number}", f"n{number}")) for number, gpu in enumerate(gpus))
-    near = parse_topology_dump(system("".join(inside)))
-    assert describe_balance(near[:1]) == "balanced: each GPU has a NIC at PIX and 18 NVLinks"
+    found = near("".join(inside))
+    assert describe_balance(found[:1]) == "balanced: each GPU has a NIC at PIX and 18 NVLinks"
     words = "not balanced: each GPU has a NIC at PIX, but not as many NVLinks (GPU 0: 18, GPU 1: 16)"
-    assert describe_balance(near) == words
+    assert describe_balance(found) == words
 
 
 def test_sysfs_gives_the_same_distances(tmp_path):
@@ -76,9 +65,9 @@ def test_sysfs_gives_the_same_distances(tmp_path):
     device("class/infiniband/mlx5_0/device", "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:19:00.0", 0)
     device("class/infiniband/mlx5_1/device", "pci0000:a0/0000:a0:01.0/0000:a1:00.0", 1)
     gpus = {0: "0000:18:00.0", 1: "0000:98:00.0"}
-    near = read_sysfs_topology(gpus, tmp_path)
+    found = read_sysfs_topology(gpus, tmp_path)
     assert read_sysfs_topology(gpus, tmp_path / "without adapters") == ()
-    assert near == (NearestNics(0, "PIX", ("mlx5_0",)), NearestNics(1, "PHB", ("mlx5_1",)))
+    assert found == (NearestNics(0, "PIX", ("mlx5_0",)), NearestNics(1, "PHB", ("mlx5_1",)))
 
 
 def test_graphs_have_channels_and_bandwidths():

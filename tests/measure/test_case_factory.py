@@ -88,7 +88,8 @@ def test_a_refused_call_gives_the_reason_and_the_next_case_gets_a_new_communicat
 
 def test_a_rank_whose_call_succeeded_while_others_were_refused_closes_its_plan_before_the_communicator():
     done, comm = [], SimpleNamespace(allgather=lambda own: [own, REFUSAL], handle=-1)
-    communicators._WORLDS[comm.handle] = SimpleNamespace(abort=lambda: done.append("aborted"))
+    communicators._WORLDS[comm.handle] = world = object.__new__(communicators.NcclWorld)
+    world._workers, world.communicator = {}, SimpleNamespace(abort=lambda: done.append("aborted"))
     assert make_unless_refused(plan_maker(closed=done), comm) == SkippedCase(f"NCCL refuses it: {REFUSAL}")
     assert done == ["closed", "aborted"]
 

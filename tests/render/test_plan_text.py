@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import pytest
 import raw_examples
 from golden_page import assert_golden
 
@@ -55,7 +54,16 @@ def test_the_text_of_a_plan():
         estimated_s=20000, skips=skips, offline=True,
     )  # fmt: skip
     plan = replace(plan, launcher=replace(plan.launcher, slurm=True))
-    assert_golden("plan", plan_text.plan_lines(plan))
+    page = [*plan_text.plan_lines(plan)]
+    on_cpu = raw_examples.case(algorithm="native")
+    for cases in ([NCCL], [NCCL, ONE_NODE], [NCCL, replace(ONE_NODE, transport="mpi")], [on_cpu]):
+        page += ["", "-- probes", *plan_text.plan_lines(plan_of(job(None, *cases)))]
+    cpu_of_one_node = replace(ONE_NODE, device="cpu", transport="mpi")
+    for cases, slurm in (([NCCL, ONE_NODE], True), ([NCCL, ONE_NODE], False), ([NCCL, cpu_of_one_node], True)):
+        waiting = job(None, *cases)
+        of = plan_of(waiting, launcher=Launcher(command="srun", slurm=slurm), resources={waiting.name: {}})
+        page += ["", f"-- waiting for several nodes, Slurm {slurm}", *plan_text.plan_summary(of)]
+    assert_golden("plan", page)
 
 
 def test_json_has_the_evidence_that_each_job_requires():
@@ -69,34 +77,6 @@ def test_json_has_the_evidence_that_each_job_requires():
     assert (alone["control"], alone["control_job"]) == ("nccl-sharp-off", None)
     own = as_json(job("mine", environment={"NCCL_ALGO": "Tree"}))["evidence"]["nccl.n2x8.mine"]
     assert (own["requested"], own["logs"], own["control"]) == (["tree"], True, None)
-
-
-@pytest.mark.parametrize(
-    ("cases", "ends"),
-    [
-        ([NCCL], ", after a probe"),
-        ([NCCL, ONE_NODE], ", each after a probe"),
-        ([NCCL, replace(ONE_NODE, transport="mpi")], ", 2x8 after a probe"),
-        ([raw_examples.case(algorithm="native")], " on 2x8"),
-    ],
-)
-def test_a_job_names_the_shapes_that_follow_a_probe(cases, ends):
-    lines = [*plan_text.plan_lines(plan_of(job(None, *cases)))]
-    assert any(line.startswith("nccl.n2x8: ") and line.endswith(ends) for line in lines)
-    assert any("--probe" in line for line in lines) == ("probe" in ends)
-
-
-@pytest.mark.parametrize(
-    ("job_of", "slurm", "waits"),
-    [
-        (job(None, NCCL, ONE_NODE), True, True), (job(None, NCCL, ONE_NODE), False, False),
-        (job(None, NCCL), True, False),
-        (job(None, NCCL, replace(ONE_NODE, device="cpu", transport="mpi")), True, False),
-    ],
-)  # fmt: skip
-def test_a_plan_says_how_to_measure_one_node_of_gpus_if_its_cases_wait_for_several(job_of, slurm, waits):
-    plan = plan_of(job_of, launcher=Launcher(command="srun", slurm=slurm), resources={job_of.name: {}})
-    assert any("of one node wait" in line for line in plan_text.plan_summary(plan)) == waits
 
 
 def test_a_plan_that_is_printed_as_json_is_a_plan(tmp_path):

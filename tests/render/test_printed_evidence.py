@@ -1,9 +1,7 @@
 """What a launch over NCCL prints first and last, from the record of its attempt."""
 
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import raw_examples
 from golden_page import assert_golden
 
@@ -24,9 +22,17 @@ def gpu(nic="mlx5_0", **more):
     return {"name": "NVIDIA H100", "driver": "580.1", "cuda": "13.0", "nvlinks": 18, "nics": nics, **more}
 
 
-def attempt(gpus=(), nccl=({"hosts": ["n0", "n1"], "library": NCCL},), log=None, **more):
+def attempt(gpus=(), nccl=({"hosts": ["n0", "n1"], "library": NCCL},), log=None, more="", **about):
     provenance = {"mpi": {"version": "MPICH 5"}, "gpus": gpus, "nccl": nccl}
-    return raw_examples.attempt(provenance=provenance, evidence=evidence(log) if log else None, **more)
+    return raw_examples.attempt(provenance=provenance, evidence=evidence(log, more) if log else None, **about)
+
+
+REFUSAL = "n1:5:5 [0] NCCL INFO Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152\n"
+
+
+def unknown(size, why):
+    case = raw_examples.case(size, algorithm="native", **ON_GPU)
+    return raw_examples.outcome(case, executed="unknown", evidence=why and f"{why} of {size}")
 
 
 def ran(**sizes):
@@ -63,35 +69,13 @@ def test_what_runs_on_gpus_begin_and_end_with():
         "one node": attempt(alone, log="nvls.log", nodes=1),
         "sockets": attempt(alone, log="socket.log"),
         "no GPU": raw_examples.attempt(),
+        **{f"NVLS refused, {name}": attempt(alone, log=name, more=REFUSAL) for name in ("socket.log", "nvls.log")},
     }
     lines = [line for title, of in attempts.items() for line in (f"-- {title}", *found_lines(of))]
     lines += ["-- what ran", *executed_lines(ran(ring=("LL", 8, 1024), nvls=("SIMPLE", 65536, 1 << 20)))]
+    lines += ["-- what is unknown", *executed_lines(raw_examples.raw(unknown(8, "no line"), unknown(1024, "no line")))]
+    unlogged = raw_examples.raw(unknown(8, None))
+    lines += ["-- without a log", *executed_lines(unlogged)]
+    unlogged.attempts = [(raw_examples.attempt(ranks=1), unlogged.attempts[0][1])]
+    lines += ["-- one rank exchanges nothing", *executed_lines(unlogged)]
     assert_golden("run_evidence", lines)
-
-
-@pytest.mark.parametrize(("name", "begins"), [("socket.log", "not possible, "), ("nvls.log", "possible (NVLS")])
-def test_a_refusal_of_nvls_has_its_reason_and_its_line(name, begins):
-    refusal = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152"
-    made = evidence(name, f"n1:5:5 [0] NCCL INFO {refusal}\n")
-    of = replace(attempt([{"hosts": ["n0"], "gpus": [gpu()]}]), evidence=made)
-    (nvls,) = [line.removeprefix("NVLS: ") for line in found_lines(of) if line.startswith("NVLS: ")]
-    assert nvls.startswith(begins)
-    assert f"NVSwitches refuse multicast memory ({refusal})" in nvls
-
-
-def test_what_is_unknown_has_one_reason_for_a_range_of_sizes():
-    unknown = [
-        raw_examples.outcome(
-            raw_examples.case(size, algorithm="native", device="cuda", transport="nccl"), executed="unknown",
-            evidence=evidence and f"{evidence} of {size}",
-        )
-        for size, evidence in ((8, "no line"), (1024, "no line"))
-    ]  # fmt: skip
-    assert list(executed_lines(raw_examples.raw(*unknown))) == [
-        "all_reduce by NCCL: unknown from 8 B to 1 KiB (no line of 1024)"
-    ]
-    alone = raw_examples.raw(replace(unknown[0], evidence=None))
-    (line,) = executed_lines(alone)
-    assert line.startswith("all_reduce by NCCL: unknown at 8 B (no log of NCCL was read")
-    alone.attempts = [(raw_examples.attempt(ranks=1), alone.attempts[0][1])]
-    assert not list(executed_lines(alone))

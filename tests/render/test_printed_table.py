@@ -108,6 +108,8 @@ def test_the_lines_of_runs(printed):
     floor, wrong = raw_examples.case(8, algorithm="null"), {"status": "wrong", "reason": "off by one", "wrong": 1}
     unmarked = lasting(CASES[0], 20), lasting(floor, 1, floor=True), lasting(CASES[6], 5, **wrong)
     said.append(printed(*unmarked, job=raw_examples.job(*CASES, floor)))
+    apart = [raw_examples.case(8, params={"channels": 2}), raw_examples.case(8, algorithm="native")]
+    said.append(printed(*map(whole, apart), job=raw_examples.job(*apart, effort=Effort(rounds=1))))
     names = ("recursive_doubling", "bidirectional_ring", "native")
     cases = [raw_examples.case(size, algorithm=name) for name in names for size in (8, 512 << 20)]
     job = raw_examples.job(*cases, effort=Effort(rounds=3))

@@ -14,9 +14,9 @@ from hpccoll.store.rows import Row
 def cells_of(of_rows, monkeypatch):
     """``cells_of(heading, *rows)`` returns the texts and the sort keys of a column; None for a column of text."""
     every = tuple(replace(column, always=True) for column in REPORT_COLUMNS)
+    monkeypatch.setattr(report_columns, "REPORT_COLUMNS", every)
 
-    def cells(heading, *rows, columns=every):
-        monkeypatch.setattr(report_columns, "REPORT_COLUMNS", columns)
+    def cells(heading, *rows):
         table = rows_table(chart_groups(of_rows(*rows)))
         keys, texts = zip(*(cells[table.head.index(heading)] for _, cells in table.rows), strict=True)
         return list(texts), None if keys[0] is None else list(keys)

@@ -12,8 +12,8 @@ from fuzz_files import write_examples
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
+from hpccoll.store.hdf5 import seal
 from hpccoll.store.plausibility import ImplausibleError
-from hpccoll.store.seal import seal
 
 
 @pytest.fixture(scope="module")
@@ -46,28 +46,18 @@ def test_a_job_must_match_its_sha256(file):
 @pytest.mark.parametrize(
     ("column", "value", "why"),
     [
-        ("bytes", 9216, "9216 bytes were moved of 8"),
-        ("bytes", -1, "None bytes were moved of 8"),
-        ("requested_bytes", 9, "the job has no case"),
-        ("wrong", 8, "ok, and 8 elements are wrong"),
-        ("status", "wrong", "wrong, and none of its elements is"),
-        ("status", "skipped", "skipped, and has times"),
+        ("bytes", 9216, "9216 bytes were moved of 8"), ("bytes", -1, "None bytes were moved of 8"),
+        ("requested_bytes", 9, "the job has no case"), ("wrong", 8, "ok, and 8 elements are wrong"),
+        ("status", "wrong", "wrong, and none of its elements is"), ("status", "skipped", "skipped, and has times"),
         ("status", "fine", "status: 'fine' is not valid: choose from failed, ok, skipped, wrong"),
-        ("max_ns", 1, "in no order"),
-        ("end_ns", 3, "less than nothing"),
-        ("round", 3, "a round is none of 2"),
-        ("slowest_rank", 2, "the slowest rank is no rank"),
-        ("span_ns", 3, "the span is shorter"),
-        ("iterations", 0, "is ok, and has no times"),
-        ("rank_stride", 3, "every 3th"),
-        ("cpu_s", -1.0, "cpu_s holds -1"),
-        ("wire_sent", np.inf, "wire_sent holds inf"),
-        ("wire_bytes_measured", -7, "wire_bytes_measured is -7"),
-        ("counters", '{"x": -1}', "counter x is -1"),
-        ("params", "[1]", "params: [1] is not valid"),
-        ("operations", 20, "an iteration has 20 operations"),
+        ("max_ns", 1, "in no order"), ("end_ns", 3, "less than nothing"), ("round", 3, "a round is none of 2"),
+        ("slowest_rank", 2, "the slowest rank is no rank"), ("span_ns", 3, "the span is shorter"),
+        ("iterations", 0, "is ok, and has no times"), ("rank_stride", 3, "every 3th"),
+        ("cpu_s", -1.0, "cpu_s holds -1"), ("wire_sent", np.inf, "wire_sent holds inf"),
+        ("wire_bytes_measured", -7, "wire_bytes_measured is -7"), ("counters", '{"x": -1}', "counter x is -1"),
+        ("params", "[1]", "params: [1] is not valid"), ("operations", 20, "an iteration has 20 operations"),
     ],
-)
+)  # fmt: skip
 def test_an_implausible_value_is_refused(file, column, value, why):
     def change(opened):
         opened["attempt_1"][column][0] = value

@@ -46,13 +46,13 @@ def gpu(require, monkeypatch, mpiexec):  # noqa: ARG001  the name of the host is
 def test_an_error_on_the_stream_is_raised_with_its_name_and_is_not_unfinished_work(gpu):
     selected, gpu.device = [], SimpleNamespace(use=lambda: selected.append(gpu.status))
     device = CupyDevice(gpu, None)
-    assert device.idle()
+    assert gpu.idle()
     gpu.status = NOT_READY
-    assert not device.idle()
+    assert not gpu.idle()
     for status, name in ((ILLEGAL_ADDRESS, "cudaErrorIllegalAddress"), (NVLINK, "cudaErrorNvlinkUncorrectable")):
         gpu.status = status
         with pytest.raises(GpuFailedError, match=rf"GPU 0000:1b:00.0 of {platform.node()} failed: {name}: "):
-            device.idle()
+            gpu.idle()
         progress = StreamPlan(device, np.empty(0), [int], "a group").progress()  # the watchdog asks for it
         assert name in progress
     assert selected == [ILLEGAL_ADDRESS, NVLINK]  # in the watchdog's thread, not for every poll

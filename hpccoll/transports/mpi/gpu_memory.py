@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 class _GpuTransport(GuardedBuffers):
-    """The base of transports whose buffers are on a GPU."""
-
     def __init__(self, comm: MPI.Intracomm, gpu: "Gpu") -> None:
         super().__init__(gpu.empty)
         self.comm, self.gpu = comm, gpu
@@ -73,42 +71,30 @@ class StagedMpiTransport(_GpuTransport):
     """Schedules over messages of host memory, between copies of the contribution to the host and of the result back."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
-        host = self.pinned(src), self.pinned(dst)
         lanes = map(operation.lane_schedule, range(len(operation.schedules)))
         moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
-        return StagedPlan(MpiPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
+        return StagedPlan(self, operation, (src, dst), MpiPlan, moves=moves)
 
 
 class StagedVendorTransport(_GpuTransport):
     """The library's own collectives on host memory, between the same copies."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
-        host = self.pinned(src), self.pinned(dst)
         moves = not operation.collective.token  # a barrier has no buffers
-        return StagedPlan(MpiVendorPlan(self.comm, operation, *host), self, operation, (src, dst), host, moves=moves)
+        return StagedPlan(self, operation, (src, dst), MpiVendorPlan, moves=moves)
 
 
 class StagedPlan:
-    """A plan on host buffers, between copies from and to the GPU.
-
-    Args:
-        device: src and dst on the GPU.
-        host: src and dst on the host.
-        moves: whether this rank moves data; if not, nothing is copied.
-    """
+    """A plan on host buffers, between copies from and to src and dst on the GPU, if this rank moves data at all."""
 
     executor = None
 
     def __init__(
-        self,
-        plan: TransportPlan,
-        transport: _GpuTransport,
-        operation: Operation,
-        device: tuple[Array, Array],
-        host: tuple[Array, Array],
-        *,
-        moves: bool = True,
-    ) -> None:
+        self, transport: _GpuTransport, operation: Operation, device: tuple[Array, Array],
+        kind: type[MpiPlan | MpiVendorPlan], *, moves: bool,
+    ) -> None:  # fmt: skip
+        host = transport.pinned(device[0]), transport.pinned(device[1])
+        plan = kind(transport.comm, operation, *host)
         begin = (address(plan.result) - address(host[1])) // operation.dtype.itemsize if len(plan.result) else 0
         self.result = device[1][begin : begin + len(plan.result)]
         on_device, on_host = (operation.contribution(*buffers, transport.comm.rank) for buffers in (device, host))

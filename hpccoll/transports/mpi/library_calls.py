@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
@@ -92,6 +92,9 @@ class CallArguments:
         self.result = dst[result_span(operation, comm.rank)]
         self.in_place: Memory = MPI.IN_PLACE if operation.in_place else None
         self.source: Memory = self.contribution if self.in_place is None else self.in_place
+        # What a rank gives to the root, and the root's result, which means nothing elsewhere.
+        self.to_root: Memory = self.source if self.at_root else self.contribution
+        self.at_root_only: Memory = self.result if self.at_root else None
         self._datatype = MPI.Datatype.fromcode(operation.dtype.char)  # mpi4py would look it up in each call
         op = MPI_OPS[operation.reduction.name]
         self.op, self.root, self.tag = Argument((op,), (handle(op),)), _number(operation.call.root), _number(TAG)
@@ -112,9 +115,9 @@ class CallArguments:
             return Argument((of,), (int(of),))
         return Argument(((_mpi_buffer(of), self._datatype),), (address(of) if len(of) else 0,))
 
-    def counted(self, of: Memory, count: int) -> Argument:
-        """Return a buffer, its count of elements in C, and its datatype."""
-        memory = self.memory(of)
+    def counted(self, of: Memory, count: int | None = None) -> Argument:
+        """Return a buffer, its count of elements in C [its length], and its datatype."""
+        memory, count = self.memory(of), len(cast("Array", of)) if count is None else count
         return Argument(memory.python, (*memory.c, count, handle(self._datatype)), count)
 
     def blocks(self, of: Array, *, sends: bool) -> Argument:
@@ -144,84 +147,63 @@ def _mpi_buffer(array: Array) -> Array | MPI.buffer:
     return array if type(array) is np.ndarray else MPI.buffer.fromaddress(address(array), array.nbytes)
 
 
-def _all_reduce(a: CallArguments) -> list[LibraryCall]:
-    return [a.call("Allreduce", a.memory(a.source), a.counted(a.result, len(a.result)), a.op)]
-
-
-def _reduce_scatter(a: CallArguments) -> list[LibraryCall]:
-    result, count = (a.dst, len(a.dst) // a.workers) if a.operation.in_place else (a.result, len(a.result))
-    return [a.call("Reduce_scatter_block", a.memory(a.source), a.counted(result, count), a.op)]
-
-
-def _all_gather(a: CallArguments) -> list[LibraryCall]:
-    target = a.counted(a.result, len(a.result) // a.workers)
-    return [a.call("Allgather", a.counted(a.source, len(a.contribution)), target)]
-
-
-def _broadcast(a: CallArguments) -> list[LibraryCall]:
-    return [a.call("Bcast", a.counted(a.result, len(a.result)), a.root)]
-
-
-def _reduce(a: CallArguments) -> list[LibraryCall]:
-    source, target = (a.source, a.result) if a.at_root else (a.contribution, None)
-    return [a.call("Reduce", a.memory(source), a.counted(target, len(a.contribution)), a.op, a.root)]
-
-
-def _gather(a: CallArguments) -> list[LibraryCall]:
-    source, target = (a.source, a.result) if a.at_root else (a.contribution, None)
-    received = a.counted(target, len(a.result) // a.workers)
-    return [a.call("Gather", a.counted(source, len(a.contribution)), received, a.root)]
-
-
-def _scatter(a: CallArguments) -> list[LibraryCall]:
-    source, in_place = (a.contribution, a.in_place) if a.at_root else (None, None)
-    target = a.counted(a.result if in_place is None else in_place, len(a.result))
-    return [a.call("Scatter", a.counted(source, len(a.contribution) // a.workers), target, a.root)]
-
-
-def _all_to_all(a: CallArguments) -> list[LibraryCall]:
-    target = a.counted(a.result, len(a.result) // a.workers)
-    return [a.call("Alltoall", a.counted(a.source, len(a.contribution) // a.workers), target)]
-
-
-def _all_to_all_v(a: CallArguments) -> list[LibraryCall]:
-    return [a.call("Alltoallv", a.blocks(a.contribution, sends=True), a.blocks(a.dst, sends=False))]
-
-
-def _barrier(a: CallArguments) -> list[LibraryCall]:
-    return [a.call("Barrier")]
-
-
-def _send_recv(a: CallArguments) -> list[LibraryCall]:
-    if a.partner is None:
-        return []
-    sent, received = a.counted(a.contribution, len(a.contribution)), a.counted(a.result, len(a.result))
-    send = a.call("Send", sent, _number(a.partner), a.tag)
-    receive = a.call("Recv", received, _number(a.partner), a.tag, receives=True)
+def _ping_pong(a: CallArguments, sent: Argument, received: Argument, partner: Argument) -> list[LibraryCall]:
+    send, receive = a.call("Send", sent, partner, a.tag), a.call("Recv", received, partner, a.tag, receives=True)
     return [send, receive] if a.at_root else [receive, send]
 
 
-def _exchange(a: CallArguments) -> list[LibraryCall]:
-    if a.partner is None:
-        return []
-    sent, received = a.counted(a.contribution, len(a.contribution)), a.counted(a.result, len(a.result))
-    partner = _number(a.partner)
+def _exchange(a: CallArguments, sent: Argument, received: Argument, partner: Argument) -> list[LibraryCall]:
     return [a.call("Sendrecv", sent, partner, a.tag, received, partner, a.tag, receives=True)]
 
 
+def _between_partners(
+    calls: Callable[[CallArguments, Argument, Argument, Argument], list[LibraryCall]],
+) -> Callable[[CallArguments], list[LibraryCall]]:
+    """Return the calls of ranks that have a partner; the others have none."""
+    return lambda a: (
+        [] if a.partner is None else calls(a, a.counted(a.contribution), a.counted(a.result), _number(a.partner))
+    )
+
+
 CALLS: dict[str, Callable[[CallArguments], list[LibraryCall]]] = {
-    "all_reduce": _all_reduce,
-    "reduce_scatter": _reduce_scatter,
-    "all_gather": _all_gather,
-    "broadcast": _broadcast,
-    "reduce": _reduce,
-    "gather": _gather,
-    "scatter": _scatter,
-    "all_to_all": _all_to_all,
-    "all_to_all_v": _all_to_all_v,
-    "barrier": _barrier,
-    "send_recv": _send_recv,
-    "bidirectional": _exchange,
-    "multi_pair": _exchange,
-}
+    "all_reduce": lambda a: [a.call("Allreduce", a.memory(a.source), a.counted(a.result), a.op)],
+    "reduce_scatter": lambda a: [
+        a.call(
+            "Reduce_scatter_block", a.memory(a.source),
+            a.counted(a.dst if a.operation.in_place else a.result, len(a.result)), a.op,
+        )
+    ],
+    "all_gather": lambda a: [
+        a.call("Allgather", a.counted(a.source, len(a.contribution)), a.counted(a.result, len(a.result) // a.workers))
+    ],
+    "broadcast": lambda a: [a.call("Bcast", a.counted(a.result), a.root)],
+    "reduce": lambda a: [
+        a.call("Reduce", a.memory(a.to_root), a.counted(a.at_root_only, len(a.contribution)), a.op, a.root)
+    ],
+    "gather": lambda a: [
+        a.call(
+            "Gather", a.counted(a.to_root, len(a.contribution)),
+            a.counted(a.at_root_only, len(a.result) // a.workers), a.root,
+        )
+    ],
+    "scatter": lambda a: [
+        a.call(
+            "Scatter", a.counted(a.contribution if a.at_root else None, len(a.contribution) // a.workers),
+            a.counted(a.result if a.in_place is None or not a.at_root else a.in_place, len(a.result)), a.root,
+        )
+    ],
+    "all_to_all": lambda a: [
+        a.call(
+            "Alltoall", a.counted(a.source, len(a.contribution) // a.workers),
+            a.counted(a.result, len(a.result) // a.workers),
+        )
+    ],
+    "all_to_all_v": lambda a: [
+        a.call("Alltoallv", a.blocks(a.contribution, sends=True), a.blocks(a.dst, sends=False))
+    ],
+    "barrier": lambda a: [a.call("Barrier")],
+    "send_recv": _between_partners(_ping_pong),
+    "bidirectional": _between_partners(_exchange),
+    "multi_pair": _between_partners(_exchange),
+}  # fmt: skip
 """The calls of each collective; point-to-point patterns use the calls of an MPI program."""

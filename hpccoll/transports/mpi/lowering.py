@@ -87,7 +87,6 @@ class MpiLowering(Lowering):
         return self._fenced(merge_steps(lowered)) if self.node_peers else lowered
 
     def _fenced(self, steps: list[LoweredStep]) -> list[LoweredStep]:
-        """Add memory fences before and after the steps that exchange signals."""
         fences = [LocalCall(*call) for call in self.shared.fences] if self.shared else []
         for step in steps:
             if any(message.is_signal for message in step.messages):
@@ -119,7 +118,6 @@ class MpiLowering(Lowering):
         return sends
 
     def _written(self, lane: int, step: Step) -> list[Span]:
-        """Return what the receives and copies of a step write at this rank."""
         actions = (action for action in step.actions if not isinstance(action, Send))
         return self.spans(lane, *(action.target if isinstance(action, Copy) else action.part for action in actions))
 
@@ -197,7 +195,6 @@ class MpiLowering(Lowering):
         return first, 1, datatype
 
     def _scaling(self, lane: int) -> list[LoweredStep]:
-        """Return the last step of an average."""
         views = [self.buffers[span.buffer][span.start : span.stop] for span in self.averaged(lane)]
         scales: list[LocalWork] = [
             LocalScale(self.operation.reduction, view, self.operation.layout.workers) for view in views
@@ -219,7 +216,6 @@ def merge_steps(steps: Iterable[LoweredStep]) -> list[LoweredStep]:
 
 
 def _copies(target: Sequence[Array], source: Sequence[Array]) -> list[LocalCopy]:
-    """Return the copies between lists of views of equal total length."""
     return [LocalCopy(*views) for views in align_pieces(target, source)]
 
 

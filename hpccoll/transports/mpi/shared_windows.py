@@ -46,7 +46,6 @@ class NodePeer:
 
 
 def _aligned(memory: NDArray[np.uint8], count: int, dtype: np.dtype[np.generic]) -> Array:
-    """Return ``count`` elements of ``memory`` from its first page boundary on."""
     start = -memory.ctypes.data % PAGE_BYTES
     return memory[start : start + count * dtype.itemsize].view(dtype)
 

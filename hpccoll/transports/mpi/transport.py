@@ -106,26 +106,22 @@ class MpiPlan:
         _check_plans_match(comm, operation, sequences)
         staggered = comm.allreduce(_starts_inside_node(sequences, operation.layout, comm.rank), MPI.LAND)
         initial = len(operation.schedules) if staggered else len(sequences)
-        try:
-            self.executor = self._executor(comm, sequences, initial, shared, memory, options)
-        except BadInputError:  # on all ranks: too little shared memory, or a count that is too large
-            self._free_datatypes()
-            raise
-        self.run, self.progress = self.executor.run, self.executor.progress
-
-    @staticmethod
-    def _executor(
-        comm: MPI.Intracomm, sequences: list[list[LoweredStep]], initial: int, shared: SharedMemory | None,
-        memory: "Gpu | None", options: ExecutorOptions | None,
-    ) -> PythonExecutor | CompiledExecutor:  # fmt: skip
-        """Return the executor of the sequences; the arguments are those of the plan."""
         messages = [message for steps in sequences for step in steps for message in step.messages]
         persistent = len(messages) <= MAX_PERSISTENT_REQUESTS
+        self.executor: PythonExecutor | CompiledExecutor
         if options is None or memory is not None:
-            return PythonExecutor(comm, sequences, initial, persistent=persistent)
-        largest = max((message.data[1] for message in messages), default=0)
-        large = comm.allreduce(not persistent and largest > MAX_COUNT, MPI.LOR)
-        return CompiledExecutor(comm, options, sequences, initial, persistent=persistent, large=large, shared=shared)
+            self.executor = PythonExecutor(comm, sequences, initial, persistent=persistent)
+        else:
+            largest = max((message.data[1] for message in messages), default=0)
+            large = comm.allreduce(not persistent and largest > MAX_COUNT, MPI.LOR)
+            try:
+                self.executor = CompiledExecutor(
+                    comm, options, sequences, initial, persistent=persistent, large=large, shared=shared
+                )
+            except BadInputError:  # on all ranks: too little shared memory, or a count that is too large
+                self._free_datatypes()
+                raise
+        self.run, self.progress = self.executor.run, self.executor.progress
 
     def close(self) -> None:
         self.executor.close()
@@ -151,7 +147,7 @@ def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: lis
     Raises:
         PlanMismatchError: on every rank; names both ranks of each pair that disagrees.
     """
-    header = f"{operation.collective.name} {operation.count} {operation.dtype} {operation.reduction.name}".encode()
+    header = operation.description.encode()
     digests: dict[tuple[bool, int], hashlib.blake2b] = defaultdict(lambda: hashlib.blake2b(header, digest_size=8))
     for sequence in sequences:
         for step in sequence:

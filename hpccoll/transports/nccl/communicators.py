@@ -111,27 +111,14 @@ class NcclWorld:
             self._workers[count] = self._on_all_ranks(lambda: self.communicator.commSplit(color, self.comm.rank))
         return self._workers[count]
 
-    def close(self) -> None:
-        """Destroy all communicators, those of workers before the one they were split from."""
-        for communicator in self.communicators:
-            communicator.destroy()
-
-    def abort(self) -> None:
-        """Abort all operations and free the communicators, without waiting for other ranks."""
-        _abort_together(self.communicators)
-
     @property
     def communicators(self) -> list[Any]:
-        """All communicators of this rank, those of workers first."""
+        """All communicators of this rank, those of workers before the one that they were split from."""
         return [*filter(None, self._workers.values()), self.communicator]
 
 
-_WORLDS: dict[int, NcclWorld] = {}
-"""The worlds of this process by the handle of their MPI communicator."""
-
-
-_FAILED_WORLDS: dict[int, NcclFailedError] = {}
-"""The failures by the same key: later cases fail at once, without waiting for NCCL to fail again."""
+_WORLDS: dict[int, NcclWorld | NcclFailedError] = {}
+"""By the handle of an MPI communicator, its world, or the failure: later cases then fail without waiting for NCCL."""
 
 
 def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> NcclWorld:
@@ -140,33 +127,29 @@ def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> Ncc
     Raises:
         NcclFailedError: on all ranks, if NCCL fails on any of them.
     """
-    key = comm.handle
-    if key in _FAILED_WORLDS:
-        raise _FAILED_WORLDS[key]
-    if key not in _WORLDS:
+    if comm.handle not in _WORLDS:
         if library is None:
             from cupy.cuda import nccl
 
             library = nccl
         try:
-            _WORLDS[key] = NcclWorld(comm, library)
+            _WORLDS[comm.handle] = NcclWorld(comm, library)
         except NcclFailedError as error:
-            _FAILED_WORLDS[key] = error
-            raise
-    return _WORLDS[key]
+            _WORLDS[comm.handle] = error
+    world = _WORLDS[comm.handle]
+    if isinstance(world, NcclFailedError):
+        raise world
+    return world
 
 
 def abort_world(comm: "MPI.Intracomm") -> None:
     """Abort the NCCL communicators of ``comm`` on all its ranks, if any; the next use creates new ones."""
-    if world := _WORLDS.pop(comm.handle, None):
-        world.abort()
+    _abort_together(_pop_communicators(comm.handle))
 
 
 def abort_all_worlds() -> None:
     """Abort all NCCL communicators on this rank only, after their CUDA graphs are destroyed."""
-    worlds = [*_WORLDS.values()]
-    _WORLDS.clear()
-    _abort_together([communicator for world in worlds for communicator in world.communicators])
+    _abort_together(_pop_communicators(*_WORLDS))
 
 
 def _abort_together(communicators: Sequence[Any]) -> None:
@@ -183,13 +166,20 @@ def _abort_together(communicators: Sequence[Any]) -> None:
 
 def close_world(comm: "MPI.Intracomm") -> None:
     """Destroy the NCCL communicators of ``comm``, if any, before it is freed; its ranks call this together."""
-    _FAILED_WORLDS.pop(comm.handle, None)  # MPI reuses handles
-    if world := _WORLDS.pop(comm.handle, None):
-        world.close()
+    if isinstance(_WORLDS.get(comm.handle), NcclFailedError):
+        del _WORLDS[comm.handle]  # MPI reuses handles
+    for communicator in _pop_communicators(comm.handle):
+        communicator.destroy()
 
 
 def close_all_worlds() -> None:
     """Destroy all NCCL communicators, the newest first, after their CUDA graphs; all ranks call this together."""
-    _FAILED_WORLDS.clear()  # MPI reuses handles
-    for key in reversed([*_WORLDS]):
-        _WORLDS.pop(key).close()
+    for communicator in _pop_communicators(*reversed(_WORLDS)):
+        communicator.destroy()
+    _WORLDS.clear()  # of failures: MPI reuses handles
+
+
+def _pop_communicators(*handles: int) -> list[Any]:
+    """Forget the worlds of MPI communicators, except failures, and return their NCCL communicators."""
+    worlds = [_WORLDS.pop(handle) for handle in handles if isinstance(_WORLDS.get(handle), NcclWorld)]
+    return [each for world in worlds if isinstance(world, NcclWorld) for each in world.communicators]

@@ -5,12 +5,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, nccl_error_text
-from hpccoll.transports.nccl.fold import Fold
-from hpccoll.transports.nccl.fold_kernel import FoldLauncher
+from hpccoll.transports.nccl.fold import Fold, fold_launches
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
@@ -31,18 +28,6 @@ class CupyDevice:
         self.wait: Callable[[], None] = gpu.stream.synchronize
         """Waits for all work that is queued on the first stream."""
 
-    def select(self) -> None:
-        """Make the GPU the current one of the calling thread."""
-        self.gpu.select()
-
-    def idle(self) -> bool:
-        """Return whether all work that is queued on the first stream has completed.
-
-        Raises:
-            GpuFailedError: if it failed.
-        """
-        return self.gpu.idle()
-
     def error(self) -> str | None:
         """Return NCCL's asynchronous error, on this rank or another; None without an error."""
         try:
@@ -50,11 +35,6 @@ class CupyDevice:
         except NCCL_EXCEPTIONS as error:
             return nccl_error_text(error)
         return None
-
-    def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
-        """Return an uninitialised buffer in GPU memory."""
-        buffer: Array = self.gpu.empty(count, dtype)
-        return buffer
 
     def group_call(self, buffers: NamedBuffers, messages: "Sequence[NcclMessage]") -> StreamCall:
         """Return the call that queues ``messages`` as one group; messages between two ranks match in order."""
@@ -70,7 +50,6 @@ class CupyDevice:
         )
 
     def _bytes(self, buffers: NamedBuffers, message: "NcclMessage") -> tuple[int, int]:
-        """Return the address and the number of bytes of a message."""
         buffer, itemsize = buffers[message.span.buffer], buffers[message.span.buffer].dtype.itemsize
         return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize
 
@@ -78,8 +57,8 @@ class CupyDevice:
         self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, own_stream: bool = False
     ) -> list[StreamCall]:
         """Return one call for each wave, which queues it in one kernel launch on the first stream or that of folds."""
-        launcher = FoldLauncher(self.gpu.for_folds if own_stream else self.gpu)
-        return launcher.launches(operation.dtype.name, operation.reduction.name, buffers, waves)
+        gpu = self.gpu.for_folds if own_stream else self.gpu
+        return fold_launches(gpu, operation.dtype.name, operation.reduction.name, buffers, waves)
 
     def folds_after_messages(self) -> tuple[StreamCall, StreamCall]:
         """Return two calls: one records what the first stream has queued, and the stream of folds waits for that."""

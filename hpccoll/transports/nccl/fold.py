@@ -1,9 +1,41 @@
-"""Folds: the computations of a rank between its messages, arranged in waves; a wave is one kernel launch."""
+"""Folds: the computations of a rank between its messages, arranged in waves, and the kernel that executes them.
 
-from collections.abc import Iterable
+A wave is one launch, from tables that are uploaded when the plan is made.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.schedule.operation import Array
 from hpccoll.transports.shared_lowering import Span
+
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
+
+SOURCE = Path(__file__).with_name("fold.cu")
+
+THREADS, UNROLL, VECTOR_BYTES = 256, 4, 16
+"""The threads of a block, the vectors that a thread loads at once from each input, and the bytes of a vector."""
+
+KERNEL_TYPES = {
+    "uint8": ("unsigned char", "unsigned int", "INTEGER"),
+    "int32": ("int", "unsigned int", "INTEGER"),
+    "int64": ("long long", "unsigned long long", "INTEGER"),
+    "float16": ("unsigned short", "float", "HALF"),
+    "bfloat16": ("unsigned short", "float", "BFLOAT16"),
+    "float32": ("float", "float", "REAL"),
+    "float64": ("double", "double", "REAL"),
+}
+"""By dtype: the type in memory, the type of computation, and the kind, as in fold.cu."""
+
+KERNEL_OPS = {"sum": "SUM", "avg": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
+"""The macro of each reduction; an average is a sum with a division at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +83,69 @@ def fold_waves(folds: Iterable[Fold]) -> list[list[Fold]]:
         depths.append(1 + max((depths[n] for n in range(at) if kept[n].conflicts_with(fold)), default=-1))
     waves = range(max(depths, default=-1) + 1)
     return [[fold for fold, depth in zip(kept, depths, strict=True) if depth == wave] for wave in waves]
+
+
+class LaunchTables(NamedTuple):
+    """The tables of a launch, described in fold.cu, and its number of tiles."""
+
+    rows: NDArray[np.int64]
+    inputs: NDArray[np.int64]
+    tiles: int
+
+
+def kernel_macros(element: str, op: str) -> dict[str, str]:
+    """Return the macros that compile fold.cu for a dtype and a reduction."""
+    stored, computed, kind = KERNEL_TYPES[element]
+    macros = {"STORED": stored, "COMPUTED": computed, "KIND": kind, "OP": KERNEL_OPS[op]}
+    return {**macros, "THREADS": str(THREADS), "UNROLL": str(UNROLL)}
+
+
+def launch_tables(folds: Sequence[Fold], addresses: Mapping[str, int], itemsize: int) -> LaunchTables:
+    """Return the tables of a wave."""
+    tile = THREADS * UNROLL * VECTOR_BYTES // itemsize  # elements
+    rows: list[tuple[int, ...]] = []
+    inputs: list[int] = []
+    tiles = 0
+    for fold in folds:
+        out, *own = (addresses[span.buffer] + span.start * itemsize for span in (fold.out, *fold.inputs))
+        head = _unaligned_elements(out, own, itemsize, len(fold.out))
+        rows.append((out, len(inputs), len(own), len(fold.out), tiles, fold.divisor, head))
+        inputs += own
+        tiles += max(1, -(-(len(fold.out) - head * (head < len(fold.out))) // tile))
+    return LaunchTables(np.array(rows, np.int64), np.array(inputs, np.int64), tiles)
+
+
+def _unaligned_elements(out: int, inputs: Sequence[int], itemsize: int, length: int) -> int:
+    """Return the elements before the first aligned vector; all of them if the alignments of the buffers differ."""
+    if any((address - out) % VECTOR_BYTES for address in inputs):
+        return length
+    return min(length, -out % VECTOR_BYTES // itemsize)
+
+
+@cache
+def _function(element: str, op: str, device: int) -> Callable[..., object]:  # noqa: ARG001  one for each device
+    import cupy
+
+    options = tuple(f"-D{name}={value}" for name, value in kernel_macros(element, op).items())
+    function: Callable[..., object] = cupy.RawKernel(SOURCE.read_text(), "fold", options).kernel
+    return function
+
+
+def fold_launches(
+    gpu: "Gpu", element: str, op: str, buffers: Mapping[str, Array], waves: Sequence[Sequence[Fold]]
+) -> list[Callable[[], object]]:
+    """Return one call for each wave, which queues it on the stream of ``gpu``; one copy uploads all tables."""
+    if not waves:
+        return []
+    addresses = {name: gpu.address(buffer) for name, buffer in buffers.items()}
+    itemsize = next(iter(buffers.values())).dtype.itemsize
+    tables = [launch_tables(wave, addresses, itemsize) for wave in waves]
+    parts = [part for table in tables for part in (table.rows.ravel(), table.inputs)]
+    uploaded, ends = gpu.upload(np.concatenate(parts)), np.cumsum([part.size for part in parts]).tolist()
+    starts, function = [0, *ends], _function(element, op, gpu.number)
+    calls: list[Callable[[], object]] = []
+    for number, table in enumerate(tables):
+        rows, inputs = (uploaded[starts[at] : ends[at]] for at in (2 * number, 2 * number + 1))
+        arguments = (rows, inputs, np.int32(len(table.rows)))
+        calls.append(partial(function, (table.tiles, 1, 1), (THREADS, 1, 1), arguments, stream=gpu.stream))
+    return calls

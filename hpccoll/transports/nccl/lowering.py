@@ -78,15 +78,9 @@ class NcclLowering(Lowering):
         messages = chain.from_iterable(sequence.messages for sequence in self.sequences)
         self.messages = sorted(messages, key=lambda message: message.time)  # stable: by sequence, then as listed
 
-    @property
-    def description(self) -> str:
-        """The operation, for comparison with the other ranks."""
-        operation = self.operation
-        return f"{operation.collective.name} {operation.count} {operation.dtype} {operation.reduction.name}"
-
     def proposals(self) -> list[Proposal]:
         """Return the proposal for each rank."""
-        proposals = [Proposal(self.description, [], []) for _ in range(self.operation.layout.ranks)]
+        proposals = [Proposal(self.operation.description, [], []) for _ in range(self.operation.layout.ranks)]
         for message in self.messages:
             proposal = proposals[message.peer]
             (proposal.sends if message.sends else proposal.expects).append(message.proposal)
@@ -99,7 +93,7 @@ class NcclLowering(Lowering):
             peer
             for peer, proposal in enumerate(received)
             if (proposal.operation, _total_lengths(proposal.sends))
-            != (self.description, _total_lengths(mine[peer].expects))
+            != (self.operation.description, _total_lengths(mine[peer].expects))
         ]
 
     def stages(self, received: Sequence[Proposal]) -> list[Stage]:

@@ -82,8 +82,8 @@ class StreamPlan:
         self._wait()
 
     def idle(self) -> bool:
-        """Return whether all queued work has completed; see ``CupyDevice.idle``."""
-        return self._device.idle()
+        """Return whether all queued work has completed; see ``Gpu.idle``."""
+        return self._device.gpu.idle()
 
     def error(self) -> str | None:
         """Return NCCL's asynchronous error, None without an error."""
@@ -96,9 +96,9 @@ class StreamPlan:
         The watchdog calls this in a thread of its own, whose current GPU is the first one: a query of the stream would
         create a context there.
         """
-        self._device.select()
+        self._device.gpu.select()
         try:
-            if self._device.idle():
+            if self._device.gpu.idle():
                 return "done"
         except GpuFailedError as error:
             return str(error)
@@ -117,7 +117,6 @@ class StreamPlan:
 
 
 def _call_in_order(calls: "Sequence[StreamCall]") -> "StreamCall":
-    """Return the function that makes all ``calls`` in order."""
 
     def each() -> None:
         for call in calls:

@@ -85,18 +85,6 @@ class NcclCallArguments:
         )
 
 
-def _all_reduce(a: NcclCallArguments) -> StreamCall:
-    return partial(a.nccl.allReduce, a.source, a.target, len(a.result), a.type, a.op, a.stream)
-
-
-def _reduce_scatter(a: NcclCallArguments) -> StreamCall:
-    return partial(a.nccl.reduceScatter, a.source, a.target, a.operation.count, a.type, a.op, a.stream)
-
-
-def _all_gather(a: NcclCallArguments) -> StreamCall:
-    return partial(a.nccl.allGather, a.source, a.target, a.operation.count, a.type, a.stream)
-
-
 def _broadcast(a: NcclCallArguments) -> StreamCall:
     source = a.source if a.me == a.root else a.target  # read on the root only
     return partial(a.nccl.broadcast, source, a.target, a.operation.count, a.type, a.root, a.stream)
@@ -107,30 +95,6 @@ def _reduce(a: NcclCallArguments) -> StreamCall:
     return partial(a.nccl.reduce, a.source, target, a.operation.count, a.type, a.op, a.root, a.stream)
 
 
-def _gather(a: NcclCallArguments, call: NewerCall) -> StreamCall:
-    return partial(call, a.source, address(a.dst), a.operation.count, a.type, a.root, a.stream)
-
-
-def _scatter(a: NcclCallArguments, call: NewerCall) -> StreamCall:
-    return partial(call, a.source, a.target, a.operation.count, a.type, a.root, a.stream)
-
-
-def _all_to_all(a: NcclCallArguments, call: NewerCall) -> StreamCall:
-    return partial(call, a.source, a.target, a.operation.count, a.type, a.stream)
-
-
-def _grouped_gather(a: NcclCallArguments) -> StreamCall:
-    return a.exchange([(a.root, a.contribution)], a.blocks(a.dst, sends=False) if a.me == a.root else [])
-
-
-def _grouped_scatter(a: NcclCallArguments) -> StreamCall:
-    return a.exchange(a.blocks(a.contribution, sends=True) if a.me == a.root else [], [(a.root, a.result)])
-
-
-def _grouped_all_to_all(a: NcclCallArguments) -> StreamCall:
-    return a.exchange(a.blocks(a.contribution, sends=True), a.blocks(a.dst, sends=False))
-
-
 def _barrier(a: NcclCallArguments) -> StreamCall:
     word = address(a.word)
     return partial(a.nccl.allReduce, word, word, 1, NCCL_TYPES["int32"], NCCL_OPS["max"], a.stream)
@@ -139,35 +103,37 @@ def _barrier(a: NcclCallArguments) -> StreamCall:
 def _send_recv(a: NcclCallArguments) -> StreamCall:
     if a.partner is None:
         return a.group([])
-    (send, sent), (receive, received) = a.send(a.contribution, a.partner), a.receive(a.result, a.partner)
+    calls = [a.send(a.contribution, a.partner), a.receive(a.result, a.partner)][:: 1 if a.me == a.root else -1]
 
-    def ping() -> None:
-        send(*sent)
-        receive(*received)
+    def in_turn() -> None:
+        for call, arguments in calls:
+            call(*arguments)
 
-    def pong() -> None:
-        receive(*received)
-        send(*sent)
-
-    return ping if a.me == a.root else pong
+    return in_turn
 
 
 def _exchange(a: NcclCallArguments) -> StreamCall:
-    if a.partner is None:
-        return a.exchange([], [])
-    return a.exchange([(a.partner, a.contribution)], [(a.partner, a.result)])
+    return a.exchange(*([] if a.partner is None else [(a.partner, part)] for part in (a.contribution, a.result)))
 
 
-CALLS = {
-    "all_reduce": _all_reduce,
-    "reduce_scatter": _reduce_scatter,
-    "all_gather": _all_gather,
+def _all_to_all(a: NcclCallArguments) -> StreamCall:
+    return a.exchange(a.blocks(a.contribution, sends=True), a.blocks(a.dst, sends=False))
+
+
+CALLS: dict[str, Callable[[NcclCallArguments], StreamCall]] = {
+    "all_reduce": lambda a: partial(a.nccl.allReduce, a.source, a.target, len(a.result), a.type, a.op, a.stream),
+    "reduce_scatter": lambda a: partial(
+        a.nccl.reduceScatter, a.source, a.target, a.operation.count, a.type, a.op, a.stream
+    ),
+    "all_gather": lambda a: partial(a.nccl.allGather, a.source, a.target, a.operation.count, a.type, a.stream),
     "broadcast": _broadcast,
     "reduce": _reduce,
-    "gather": _grouped_gather,
-    "scatter": _grouped_scatter,
-    "all_to_all": _grouped_all_to_all,
-    "all_to_all_v": _grouped_all_to_all,
+    "gather": lambda a: a.exchange([(a.root, a.contribution)], a.blocks(a.dst, sends=False) if a.me == a.root else []),
+    "scatter": lambda a: a.exchange(
+        a.blocks(a.contribution, sends=True) if a.me == a.root else [], [(a.root, a.result)]
+    ),
+    "all_to_all": _all_to_all,
+    "all_to_all_v": _all_to_all,
     "barrier": _barrier,
     "send_recv": _send_recv,
     "bidirectional": _exchange,
@@ -176,8 +142,10 @@ CALLS = {
 """The call of each collective by CuPy's binding."""
 
 NEWER: dict[str, Callable[[NcclCallArguments, NewerCall], StreamCall]] = {
-    "gather": _gather, "scatter": _scatter, "all_to_all": _all_to_all,
-}  # fmt: skip
+    "gather": lambda a, call: partial(call, a.source, address(a.dst), a.operation.count, a.type, a.root, a.stream),
+    "scatter": lambda a, call: partial(call, a.source, a.target, a.operation.count, a.type, a.root, a.stream),
+    "all_to_all": lambda a, call: partial(call, a.source, a.target, a.operation.count, a.type, a.stream),
+}
 """The call of each collective that NCCL has since 2.28."""
 
 GROUPED = "grouped sends and receives"
@@ -213,7 +181,7 @@ class NcclVendorTransport(NcclTransportBase):
         description = f"inside NCCL's {name}"
         if communicator is None:
             return StreamPlan(device, dst[:0], [], description, evidence=evidence)
-        word = device.empty(1, np.dtype("int32"))  # a barrier must not change the payload, which is checked
+        word = self.gpu.empty(1, np.dtype("int32"))  # a barrier must not change the payload, which is checked
         arguments = NcclCallArguments(communicator, me, operation, src, dst, word, self.gpu.stream.ptr, group_calls)
         calls = [NEWER[name](arguments, newer) if newer else CALLS[name](arguments)]
         if operation.reduction.averages and len(arguments.result):

@@ -64,11 +64,13 @@ def parts_are_destroyed_first_and_each_once():
     part = world.workers(1)
     assert (part is None) == (COMM.rank == 1)
     assert world.workers(1) is part
-    world.close()
+    for each in world.communicators:
+        each.destroy()
     if part:
         part.destroy()
         assert part.comm == world.communicator.comm == 0
-    world.abort()
+    for each in world.communicators:
+        each.abort()
     destroyed = ["CommDestroy"] * (1 + bool(part))
     assert GPU.calls() == ["CommInitRankConfig maxCTAs=4", "CommSplit", *destroyed]
 

@@ -7,13 +7,12 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from cpu_fold_kernel import compile_folds, fold_launcher
+from cpu_kernels import compile_folds, fold_launcher
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.schedule import REDUCTIONS
-from hpccoll.transports.nccl.fold import Fold, fold_waves
-from hpccoll.transports.nccl.fold_kernel import KERNEL_TYPES, THREADS, launch_tables
+from hpccoll.transports.nccl.fold import KERNEL_TYPES, THREADS, Fold, fold_waves, launch_tables
 from hpccoll.transports.shared_lowering import Span
 
 SPANS = st.builds(lambda at, length: (at, at + length), st.integers(0, 12), st.just(4))
