@@ -223,7 +223,7 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
     if table.empty:
         return
-    from hpccoll.analysis.noise_sentence import noise_sentence
+    from hpccoll.analysis.measurement_quality import noise_sentence
     from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
     from hpccoll.analysis.step_comparison import compare_steps, product_findings
     from hpccoll.render.answers import Answers, conclusion_lines

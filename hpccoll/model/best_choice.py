@@ -5,14 +5,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hpccoll.model.predict import Prediction, Predictions
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import overtaking
-
-if TYPE_CHECKING:
-    from hpccoll.model.machine_file import Bound
 
 REFERENCE = "ring"
 """The algorithm with which the best one is compared."""
@@ -82,7 +79,7 @@ def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
 def _crossover(both: Mapping[int, tuple[Prediction, Prediction]], near: float) -> Crossover | None:
     """Return the crossover of two algorithms, by size, that is nearest to a size; None if they were about as fast."""
     (overtaken, overtaker), *_ = both.values()
-    sizes: dict[Bound, float] = {}
+    sizes: dict[str, float] = {}
     for bound in BOUNDS:
         behind = {n: math.log(one.seconds[bound] / other.seconds[bound]) for n, (one, other) in both.items()}
         distances = {

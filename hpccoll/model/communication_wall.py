@@ -142,10 +142,8 @@ def _in_network(wall: Wall, gpus: int) -> tuple[float, float, float]:
 
 
 ALGORITHMS: Mapping[str, Callable[[Wall, int], tuple[float, float, float]]] = {
-    "ring": _ring,
-    "hierarchical": _hierarchical,
-    "in_network": _in_network,
-}
+    "ring": _ring, "hierarchical": _hierarchical, "in_network": _in_network,
+}  # fmt: skip
 """The algorithms with a formula: their seconds of latency and inside nodes, and the bytes on the link of a GPU."""
 
 

@@ -70,9 +70,9 @@ def expectations(
             for placed, reason in (_placed(one, machine) for _, one in measured):
                 by_bound[-1] += [Validated(placed, None, reason)] if reason else validate([placed], costs)
                 report()
-        least, most = (machine.validation.get(name, 1.0) for name in ("ratio_p5", "ratio_p95"))
+        least, most = machine.held_out_ratios
         intervals = [
-            (min(times) * min(1.0, least), max(times) * max(1.0, most)) if len(times) == len(BOUNDS) else None
+            (min(times) * least, max(times) * most) if len(times) == len(BOUNDS) else None
             for each in zip(*by_bound, strict=True)
             for times in [[one.seconds for one in each if one.seconds]]
         ]

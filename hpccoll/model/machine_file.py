@@ -278,17 +278,15 @@ class MachineFile(YamlSection):
                 raise BadInputError(key, content.get(key), f"{valid}, of a machine file")
         return content
 
-    @model_validator(mode="after")
-    def _has_ports_to_share(self) -> Self:
-        self.check_uplink()
-        return self
-
-    def check_uplink(self) -> None:
+    def check_uplink(self) -> Self:
         """Check that an uplink given by its oversubscription has ports that share it; BadInputError if it has none."""
         shares = self.uplink and self.uplink.oversubscription
         if shares and not (self.port and self.geometry and self.geometry.nodes_per_rack):
             expected = "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"
             raise BadInputError("uplink.oversubscription", shares.value, expected)
+        return self
+
+    _has_ports_to_share = model_validator(mode="after")(check_uplink)
 
     @classmethod
     def of(cls, **sections: Any) -> "MachineFile":
@@ -305,9 +303,7 @@ class MachineFile(YamlSection):
         if self.cpus and (cpus := sections.cpus):
             declared = {name: getattr(cpus, name) for name in cpus.model_fields_set}
             updates["cpus"] = self.cpus.model_copy(update=declared)
-        machine = self.model_copy(update=updates)
-        machine.check_uplink()
-        return machine
+        return self.model_copy(update=updates).check_uplink()
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
@@ -331,10 +327,9 @@ class MachineFile(YamlSection):
         return _byte_s(self.port, bound) * self.uplink.oversubscription.at(bound) / (nodes or 1)
 
     @property
-    def usual_ranks_per_node(self) -> int | None:
-        """The ranks on each node: those of the file, or the most that were measured; None if neither says."""
-        measured = max(self.measured.ranks_per_node) if self.measured else None
-        return self.geometry.ranks_per_node if self.geometry else measured
+    def held_out_ratios(self) -> tuple[float, float]:
+        """Measured over predicted time of held-out measurements, 5th percentile or 1, and 95th percentile or 1."""
+        return min(1.0, self.validation.get("ratio_p5", 1.0)), max(1.0, self.validation.get("ratio_p95", 1.0))
 
     def layout(
         self, nodes: int, ranks_per_node: int | None = None, aggregators: int = 0, mapping: str | None = None
@@ -343,7 +338,7 @@ class MachineFile(YamlSection):
 
         Args:
             nodes: the nodes, in as few racks as hold them, as evenly as possible.
-            ranks_per_node: the ranks on each node [``usual_ranks_per_node``].
+            ranks_per_node: the ranks on each node [those of the file, or the most that were measured].
             aggregators: the aggregators, each on a node of its own; if there are enough, the first ones are in one rack
                 each, and the others above the racks.
             mapping: the order of ranks, a word of MAPPINGS [consecutive ranks on each node].
@@ -356,8 +351,9 @@ class MachineFile(YamlSection):
         AGGREGATORS.check("--aggregators", aggregators)
         if mapping is not None and mapping not in MAPPINGS:
             raise BadInputError("--mapping", mapping, MAPPINGS)
-        most = geometry.ranks_per_node if geometry else RANKS_PER_NODE.maximum
-        per_node = self.usual_ranks_per_node if ranks_per_node is None else ranks_per_node
+        measured = max(self.measured.ranks_per_node) if self.measured else None
+        usual, most = (geometry.ranks_per_node,) * 2 if geometry else (measured, RANKS_PER_NODE.maximum)
+        per_node = usual if ranks_per_node is None else ranks_per_node
         if per_node is None or not 1 <= per_node <= most:
             raise BadInputError("--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}")
         rails = min(geometry.rails if geometry else 1, per_node)  # fewer ranks leave rails idle

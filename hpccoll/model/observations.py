@@ -147,23 +147,11 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             layout = layout.subset(numbering(layout, case.mapping))
         arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
         yield Observation(
-            call=family.call(layout.workers, case.root, **arguments),
-            algorithm=family.algorithms.get(case.algorithm),
-            params=outcome.params,
-            nbytes=outcome.bytes,
-            seconds=timed.median_s,
-            layout=layout,
+            family.call(layout.workers, case.root, **arguments), family.algorithms.get(case.algorithm), outcome.params,
+            outcome.bytes, timed.median_s, layout,
             transport=case.transport if case.device == "cpu" else f"{case.transport} on {case.device}",
-            requested=case.params,
-            dtype=case.dtype,
-            op=case.op,
-            in_place=case.in_place,
-            mapping=case.mapping,
-            executor=timed.executor or PYTHON,
-            rounds_s=tuple(filter(None, timed.round_medians_s)),
-            machine=attempt.machine,
-            kind=attempt.kind,
-            oversubscribed=attempt.oversubscribed,
-            cpus=max(1, cpus),
+            requested=case.params, dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=case.mapping,
+            executor=timed.executor or PYTHON, rounds_s=tuple(filter(None, timed.round_medians_s)),
+            machine=attempt.machine, kind=attempt.kind, oversubscribed=attempt.oversubscribed, cpus=max(1, cpus),
             file=raw.path.name,
-        )
+        )  # fmt: skip

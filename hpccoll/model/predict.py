@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -38,12 +38,6 @@ class Request:
     mapping: str | None = None  # the order of ranks, a word of MAPPINGS [consecutive ranks on each node]
     # parameters of algorithms and of the collective; each algorithm takes those that it has
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-
-    def on(self, machine: MachineFile) -> "Request":
-        """Return the request with the ranks on each node of a machine; None if its file does not say."""
-        if self.ranks_per_node is not None:
-            return self
-        return replace(self, ranks_per_node=machine.usual_ranks_per_node)
 
     def choices(self, machine: MachineFile) -> list[tuple[str, dict[str, Parameter]]]:
         """Return the algorithms with their parameters.
@@ -146,7 +140,6 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
     """
     choices = request.choices(machine)
-    request = request.on(machine)
     for nodes in request.nodes:  # what is wrong for one of them is said before the first simulation
         machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
     total, done = len(request.nodes) * len(choices) * len(request.sizes), 0
@@ -184,13 +177,13 @@ def _prediction(
     """Return the prediction of an algorithm for a size on a number of nodes."""
     machine, layout = simulation.machine, simulation.layout
     operation, parameters, seconds, exact = simulation.times(nbytes, progress)
-    least, most = (machine.validation.get(name, 1.0) for name in ("ratio_p5", "ratio_p95"))
+    least, most = machine.held_out_ratios
     moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
     per_node = layout.workers // nodes
     return Prediction(
         simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
         per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
-        min(seconds.values()) * min(1.0, least), max(seconds.values()) * max(1.0, most), exact,
+        min(seconds.values()) * least, max(seconds.values()) * most, exact,
         machine.distance(nodes, per_node, nbytes), simulation.assumed,
     )  # fmt: skip
 

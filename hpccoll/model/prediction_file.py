@@ -37,7 +37,7 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
     Raises:
         BadInputError: if a layout has too many ranks, or ``path`` holds anything but predictions.
     """
-    ranks = max(request.nodes) * (request.on(machine).ranks_per_node or 1)
+    ranks = machine.layout(max(request.nodes), request.ranks_per_node).workers
     if ranks > FILE_RANKS.maximum:
         raise BadInputError("--out", f"{path}: {ranks} ranks", f"{FILE_RANKS} in a file; a picture or --json has more")
     check_replaceable(path, "predictions", lambda attempt: attempt.predicted)

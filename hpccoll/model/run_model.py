@@ -73,12 +73,8 @@ class RunModel:
         """Return the model of one run in SI units; absent values are null."""
         measured_kind, machine_name = self.measured_on
         return {
-            "files": [str(raw.path) for raw in self.raw_results],
-            "kind": "simulated",
-            "transport": self.transport,
-            "executor": self.executor,
-            "measured": measured_kind,
-            "machine": machine_name,
+            "files": [str(raw.path) for raw in self.raw_results], "kind": "simulated", "transport": self.transport,
+            "executor": self.executor, "measured": measured_kind, "machine": machine_name,
             "variant": self.raw_results[0].job.variant,
             "machine_file": self.machine_file().model_dump(mode="json", by_alias=True) if self.fit else None,
             "rows": [_row(one) for one in self.validated],
@@ -104,10 +100,9 @@ def _of_one_mapping(work: Work, validated: list[Validated]) -> tuple[Work, list[
 
 
 def models_of(
-    raw_results: Sequence[RawResults],
-    declared: DeclaredSections | None = None,
+    raw_results: Sequence[RawResults], declared: DeclaredSections | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[RunModel]:
+) -> list[RunModel]:  # fmt: skip
     """Return a model for each machine, environment, transport and executor of the raw files.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.planned_schedule import choose_channels
@@ -22,10 +22,6 @@ BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
 RADIX = IntegerRange(2, (1 << 16) - 1)
 """The ports of an aggregator: see ``sharp_emulated``."""
 
-LayoutOf: TypeAlias = Callable[[int], Layout]
-"""Returns the layout of the ranks with a number of aggregators."""
-
-
 FEW_MESSAGES = 30_000
 """The most messages to simulate by events in any case: about a second."""
 
@@ -41,13 +37,9 @@ class Simulated(NamedTuple):
 
 
 def simulate(
-    schedules: Sequence[Schedule],
-    cut: Cut,
-    machine: Machine,
-    window: int = 1,
-    dtype: str = "float32",
+    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
     progress: Callable[[int], None] | None = None,
-) -> Simulated:
+) -> Simulated:  # fmt: skip
     """Return the time of one operation.
 
     Args:
@@ -91,8 +83,9 @@ class AlgorithmSimulation:
     """
 
     def __init__(
-        self, machine: MachineFile, family: str, name: str, parameters: Mapping[str, Parameter], layout_of: LayoutOf, *,
-        dtype: str, aggregators: int | None = None, shared: Callable[[Machine], Machine] = lambda machine: machine,
+        self, machine: MachineFile, family: str, name: str, parameters: Mapping[str, Parameter],
+        layout_of: Callable[[int], Layout], *, dtype: str, aggregators: int | None = None,
+        shared: Callable[[Machine], Machine] = lambda machine: machine,
     ) -> None:  # fmt: skip
         self.machine, self.dtype = machine, dtype
         self.family = collective(family)
@@ -109,7 +102,7 @@ class AlgorithmSimulation:
         known = {*self.algorithm.parameters, *self.family.arguments}
         return {name: value for name, value in self.parameters.items() if name in known}
 
-    def _layout(self, layout_of: LayoutOf, aggregators: int | None) -> Layout:
+    def _layout(self, layout_of: Callable[[int], Layout], aggregators: int | None) -> Layout:
         """Return the layout, with as many switches as the algorithm needs."""
         bare = layout_of(aggregators or 0)
         switches = self.machine.aggregators.kind == "switches"

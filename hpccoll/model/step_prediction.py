@@ -194,8 +194,7 @@ def predict_steps(
 
 def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: Callable[[], None]) -> StepPrediction:
     """Return the prediction for a number of nodes."""
-    per_node = request.ranks_per_node
-    layout = machine.layout(nodes, machine.usual_ranks_per_node if per_node is None else per_node)
+    layout = machine.layout(nodes, request.ranks_per_node)
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh
     programs = step_programs(request.model, parallelism)
@@ -204,7 +203,6 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: C
     seconds = request.compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
     size = itemsize(parallelism.gradient_dtype or request.model.dtype)
-    errors = machine.validation
     largest = max((each.nbytes for program in programs for each in program.operations), default=0)
     busbw = _gradient_busbw(mesh, timelines["value"])
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
@@ -212,8 +210,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: C
         nodes, layout, parallelism, request.model.parameters * size,
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
-        (min(1.0, errors.get("ratio_p5", 1.0)), max(1.0, errors.get("ratio_p95", 1.0))),
-        machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
+        machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
     )  # fmt: skip
 
 

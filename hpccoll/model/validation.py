@@ -121,11 +121,9 @@ class Crossing:
 
 
 def validate(
-    observed: Sequence[Observation],
-    machine: Machine,
-    fitted: Iterable[Observation] = (),
+    observed: Sequence[Observation], machine: Machine, fitted: Iterable[Observation] = (),
     progress: Callable[[], object] = lambda: None,
-) -> list[Validated]:
+) -> list[Validated]:  # fmt: skip
     """Return every observation with its prediction, and whether the machine was fitted to it."""
     seen, validated = {id(one) for one in fitted}, []
     for one in observed:

@@ -7,16 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.common.limits import (
-    FLAG,
-    MAX_BYTES,
-    RANKS_PER_NODE,
-    IntegerRange,
-    Kind,
-    OneOfWords,
-    PositiveNumber,
-    PrintableText,
-)
+from hpccoll.common import limits
+from hpccoll.common.limits import FLAG, MAX_BYTES, IntegerRange, Kind, OneOfWords, PositiveNumber, PrintableText
 from hpccoll.common.units import MAX_QUANTITY, parse_rate, parse_seconds, parse_size
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.model_file import DTYPE
@@ -105,7 +97,7 @@ _BOTH = (
 
 PREDICTED: Mapping[str, StepKey] = {name: WORKLOAD[name] for name in _BOTH} | {
     "model": StepKey(WORKLOAD["model"].help, None, WORKLOAD["model"].kind),
-    "ranks_per_node": StepKey("GPUs on each node [those of the machine; with --params 1]", None, RANKS_PER_NODE),
+    "ranks_per_node": StepKey("GPUs on each node [those of the machine; with --params 1]", None, limits.RANKS_PER_NODE),
     "sequence_length": StepKey("tokens of a sample of a transformer [its own]", None, TOKENS),
     "batch": StepKey("samples of a step on all GPUs, instead of micro-batches", None, TOKENS),
     "dtype": StepKey("type of gradients [that of the model]", None, DTYPE),

@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import LAST_OF_SCHEMA_1
 from hpccoll.store import hdf5
+from hpccoll.store.hdf5 import SEAL_DATASET, seal
 from hpccoll.store.hdf5_attempt import _chunks
 from hpccoll.store.schema import COLUMNS, VERSION
-from hpccoll.store.seal import SEAL_DATASET, seal
 
 
 @pytest.fixture(scope="module")
