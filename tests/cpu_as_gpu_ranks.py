@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from cpu_check_kernels import HostGpu
+from cpu_kernels import HostGpu
 from mpi4py import MPI
 from queued_memory import QueuedMemory
 

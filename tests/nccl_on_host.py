@@ -13,9 +13,8 @@ from types import ModuleType
 
 import cupy
 import numpy as np
-from cpu_check_kernels import HostGpu as HostKernels
-from cpu_fold_kernel import fold_launcher
-from cpu_pause_kernel import pause_function
+from cpu_kernels import HostGpu as HostKernels
+from cpu_kernels import fold_launcher, pause_function
 from nccl_test_library import load
 
 from hpccoll.common.errors import GpuFailedError
@@ -185,7 +184,7 @@ class HostGpu(gpu.Gpu):
         if source == PAUSE:
             function = pause_function(self._directory)
             return lambda _grid, _block, arguments: stream.launch(function, *arguments)
-        function = self._kernels.compiled(source, name, itemsize)
+        function = self._kernels.compiled(name, itemsize)
         return lambda grid, block, arguments: stream.launch(function, *grid, *block, *arguments)
 
     def select(self):

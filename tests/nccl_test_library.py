@@ -6,11 +6,7 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
-from cpu_check_kernels import HostGpu
-from cpu_fold_kernel import compile_folds
-from cpu_pause_kernel import pause_function
-
-from hpccoll.measure.result_check_gpu import SOURCE as CHECK
+from cpu_kernels import HostGpu, compile_folds, pause_function
 
 SOURCE = Path(__file__).parent / "gpu" / "libnccl" / "nccl.c"
 NAME = "libnccl.so.2"
@@ -32,7 +28,7 @@ def compile_all(directory):
     """Compile the library and the kernels into ``directory``, for all ranks."""
     compile_folds(directory)
     pause_function(directory)
-    HostGpu(directory).compiled(CHECK, "fill", 4)
+    HostGpu(directory).compiled("fill", 4)
     compile_library(directory)
 
 

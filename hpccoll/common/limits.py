@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar, cast
 
 from msgspec import Meta
 
@@ -26,8 +26,8 @@ class Kind(Generic[Parsed]):
         raise NotImplementedError
 
     def parse(self, text: str) -> Parsed | None:
-        """Return the value that ``text`` stands for, which need not be valid; None for none."""
-        raise NotImplementedError
+        """Return the value that ``text`` stands for, which need not be valid; None for none. By default the text."""
+        return cast("Parsed", text)
 
     def refusal(self, key: str, value: object) -> BadInputError:
         """Return the error of a value, or a text, that is not valid; the message says what is."""
@@ -112,9 +112,6 @@ class OneOfWords(Kind[str]):
     def accepts(self, value: object) -> bool:
         return value in self.words
 
-    def parse(self, text: str) -> str:
-        return text
-
     def refusal(self, key: str, value: object) -> BadInputError:
         return BadInputError(key, value, self.words)  # the nearest first
 
@@ -140,9 +137,6 @@ class PrintableText(Kind[str]):
 
     def accepts(self, value: object) -> bool:
         return isinstance(value, str) and self.minimum <= len(value) <= self.maximum and value.isprintable()
-
-    def parse(self, text: str) -> str:
-        return text
 
 
 Bound = IntegerRange | PositiveNumber

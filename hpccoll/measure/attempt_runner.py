@@ -87,7 +87,7 @@ class AttemptRunner:
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
         monitor = self.group.gpus.monitor if prepared.gpu else None
-        samples = measure(loop, sync, self.job.effort.of_a_round, self.progress, monitor=monitor)
+        samples = measure(loop.run, sync, self.job.effort.of_a_round, self.progress, monitor=monitor)
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)

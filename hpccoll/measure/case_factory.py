@@ -10,7 +10,7 @@ from typing import TypeAlias
 from mpi4py import MPI
 
 from hpccoll.analysis.choice_table import TuneTable, resolve_auto
-from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
+from hpccoll.analysis.setting import Conditions, machine_name, recorded_mpi_version
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.communicator_settings import min_nccl_version
@@ -167,17 +167,13 @@ class CaseFactory:
     def _memory_reason(self, case: Case) -> str | None:
         places, aggregators = self.attempt.places, self.attempt.aggregators
         node = places[self.comm.rank].node
-        ranks_on_node = sum(place.node == node for place in places)
-        workers = self.attempt.ranks - aggregators
-        ranks_on_gpu = self.gpus.ranks_on_gpu if case.device == "cuda" else 0
-        reason = None
+        shared = [("cpu", sum(place.node == node for place in places), available_memory())]
+        if case.device == "cuda":
+            shared.append(("cuda", self.gpus.ranks_on_gpu, self.gpus.gpu_of_rank.free_bytes))
+        reason, workers = None, self.attempt.ranks - aggregators
         try:
-            free = available_memory()
-            check_memory([case], workers, ranks_on_node, free, aggregators=aggregators, models=self._models)
-            if ranks_on_gpu:
-                check_memory(
-                    [case], workers, ranks_on_gpu, self.gpus.gpu_of_rank.free_bytes, "cuda", aggregators, self._models
-                )
+            for device, ranks, free in shared:
+                check_memory([case], workers, ranks, free, device, aggregators, self._models)
         except BadInputError as error:
             reason = str(error)
         return first_reason(self.comm, reason)

@@ -200,14 +200,9 @@ class Payload:
         """Return the number of elements of a unit of src or dst at this rank."""
         return self._length(self.me, unit) if buffer == "src" else self._length(unit, self.me)
 
-    @property
-    def expected_length(self) -> int:
-        """The number of elements of the result at this rank, derived from the call and not from a plan."""
-        return sum(self.length("dst", unit) for unit in self.call.target(self.me, self.units))
-
     def missized(self, result: Any) -> int:
-        """Return the number of wrong elements if the result has not the expected length: all of them; else 0."""
-        expected = self.expected_length
+        """Return the number of wrong elements if the result has not the length that the call gives it: all; else 0."""
+        expected = sum(self.length("dst", unit) for unit in self.call.target(self.me, self.units))
         return 0 if len(result) == expected else expected or len(result)
 
     def _pattern_length(self, length: int) -> int:

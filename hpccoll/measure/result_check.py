@@ -49,8 +49,8 @@ class Check:
         """Prepare the values of all generations, of which the first reset begins the one after ``generation``.
 
         ``dst`` has the units that ``payload.filled_units`` names; ``result`` is the part of dst that is to hold the
-        result: if its size differs from ``payload.expected_length``, all elements are wrong. ``guards`` are the memory
-        that the operation must not write.
+        result: if its size is not that of the call, all elements are wrong. ``guards`` are the memory that the
+        operation must not write.
         """
         self.generation = generation
         self.fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]

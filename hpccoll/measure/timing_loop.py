@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from ctypes import c_int64
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,16 +126,9 @@ class Samples:
     wrong: int = 0  # elements, over the timed iterations
 
 
-class OperationLoop(Protocol):
-    """Runs iterations of one operation; all ranks call it together."""
-
-    def run(self, count: int) -> tuple[Nanoseconds, int]:
-        """Run ``count`` iterations.
-
-        Returns:
-            start, end, device and CPU time of each iteration in ns, [4, iteration], and the number of wrong elements
-            in all of them.
-        """
+RunIterations: TypeAlias = Callable[[int], tuple[Nanoseconds, int]]
+"""Runs so many iterations of one operation, on all ranks together; returns the start, end, device and CPU time of each
+in ns, [4, iteration], and the number of wrong elements in all of them."""
 
 
 class PythonLoop:
@@ -152,7 +145,7 @@ class PythonLoop:
         self._clock, self._cpu_clock = clock, cpu_clock
 
     def run(self, count: int) -> tuple[Nanoseconds, int]:
-        """Run ``count`` iterations; see ``OperationLoop``."""
+        """Run ``count`` iterations; see ``RunIterations``."""
         operation, progress, clock, cpu_clock = self._operation, self._progress, self._clock, self._cpu_clock
         barrier = self._sync.barrier
         times = np.empty((4, count), np.int64)
@@ -178,44 +171,40 @@ class PythonLoop:
         return times, wrong
 
 
-class _Blocks:
-    """Runs iterations in blocks of at most BLOCK_S, because signals are handled between blocks only."""
-
-    def __init__(self, loop: OperationLoop, sync: RankSync, clock: Clock) -> None:
-        self._loop, self._sync, self._clock = loop, sync, clock
-        self._iteration_s = BLOCK_S  # a first block has one iteration
-
-    def agree(self, wanted: int) -> int:
-        """Return the length of the next block, the same on all ranks; 0 if rank 0 wants no more iterations."""
-        return self._sync.agree(min(wanted, max(1, int(BLOCK_S / max(self._iteration_s, 1e-9)))))
-
-    def run(self, count: int) -> tuple[Nanoseconds, int]:
-        """Run a block of ``count`` iterations."""
-        began = self._clock()
-        result = self._loop.run(count)
-        self._iteration_s = (self._clock() - began) / 1e9 / count
-        return result
-
-
 def measure(
-    loop: OperationLoop, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
+    run: RunIterations, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
     *, monitor: GpuMonitor | None = None,
 ) -> Samples:  # fmt: skip
-    """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns."""
+    """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns.
+
+    Iterations run in blocks of at most BLOCK_S, because signals are handled between blocks only.
+    """
     began = clock()
     samples = Samples()
-    blocks = _Blocks(loop, sync, clock)
+    iteration_s = BLOCK_S  # a first block has one iteration
+
+    def agree(wanted: int) -> int:
+        """Return the length of the next block, the same on all ranks; 0 if rank 0 wants no more iterations."""
+        return sync.agree(min(wanted, max(1, int(BLOCK_S / max(iteration_s, 1e-9)))))
+
+    def run_block(count: int) -> tuple[Nanoseconds, int]:
+        nonlocal iteration_s
+        block_began = clock()
+        result = run(count)
+        iteration_s = (clock() - block_began) / 1e9 / count
+        return result
+
     warmup = effort.warmup
     while warmup:
-        count = blocks.agree(warmup)
-        blocks.run(count)
+        count = agree(warmup)
+        run_block(count)
         warmup -= count
     if monitor:
         monitor.begin()
     gathered: list[Nanoseconds] = []
     cpu_ns, done, batch = 0, 0, effort.min_iterations
-    while count := blocks.agree(batch):
-        times, wrong = blocks.run(count)
+    while count := agree(batch):
+        times, wrong = run_block(count)
         if monitor:
             monitor.after_block(count)
         samples.wrong += wrong

@@ -1,4 +1,8 @@
-"""Raw files: HDF5 files that are written whole and then renamed into place; h5py, xarray and h5dump read them."""
+"""Raw files: HDF5 files that are written whole and then renamed into place; h5py, xarray and h5dump read them.
+
+In a damaged index or heap HDF5 may loop for ever or take all memory. Therefore it opens only files whose bytes are
+those that were written, by a digest of them, the seal: a text in a dataset near the beginning of the file.
+"""
 
 import hashlib
 import io
@@ -11,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import h5py
+import numpy as np
 
 from hpccoll.cases.case import Job
 from hpccoll.common.errors import BadInputError, UnusableError, format_value
@@ -22,7 +27,6 @@ from hpccoll.store.hdf5_attempt import read_attempt, stored_object, write_attemp
 from hpccoll.store.plausibility import ImplausibleError, check_plausible
 from hpccoll.store.raw_results import Attempt, Failure, RawResults
 from hpccoll.store.schema import SCHEMA, VERSION
-from hpccoll.store.seal import SIGNATURE, check_seal, reserve_seal, seal
 
 _ATTEMPT_PREFIX = "attempt_"
 
@@ -46,7 +50,7 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
 
 
 def _write_content(file: Any, raw: RawResults) -> None:
-    reserve_seal(file)
+    _reserve_seal(file)
     file.attrs.update(
         schema=SCHEMA,
         schema_version=VERSION,
@@ -173,3 +177,67 @@ def read_raw_file(path: Path, case_ids: Collection[str] | None = None) -> RawRes
         if case_ids is None:
             check_plausible(raw)
         return raw
+
+
+SEAL_DATASET = "bytes_sha256"
+"""The dataset of the root group that holds the seal."""
+
+_TEXT = b"SHA-256 of all bytes of this file but these 64 digits: "
+_DIGITS = 64
+_HEAD_BYTES = 1 << 16
+"""The seal is within the first bytes of a file, because it is written first."""
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+
+
+class IntegrityError(ValueError):
+    """The bytes of a file are not those that were written."""
+
+
+def _reserve_seal(file: Any) -> None:
+    dataset = file.create_dataset(SEAL_DATASET, data=np.bytes_(_TEXT + b"0" * _DIGITS))
+    dataset.attrs["long_name"] = "the seal; a file that was changed is refused"
+
+
+def seal(path: Path) -> None:
+    """Write the digest of a closed file into its reserved dataset."""
+    with path.open("rb+") as file:
+        position, _, digest = _digest(file)
+        file.seek(position)
+        file.write(digest)
+
+
+def check_seal(file: IO[bytes]) -> bool:
+    """Check the bytes of a file against its seal, and return False if it has none, as files of schema 1.10 and earlier.
+
+    Raises:
+        IntegrityError: if they differ, or the file is not HDF5.
+    """
+    file.seek(0)
+    if file.read(len(SIGNATURE)) != SIGNATURE:
+        raise IntegrityError("the signature of HDF5 is missing")
+    try:
+        _, sealed, digest = _digest(file)
+    except ValueError:
+        return False
+    if sealed == digest:
+        return True
+    raise IntegrityError(
+        'its bytes differ from its seal: it was damaged, or a program changed it (h5py: open it with "r", not "r+" or '
+        '"a"); bring back a copy'
+    )
+
+
+def _digest(file: IO[bytes]) -> tuple[int, bytes, bytes]:
+    """Return the position of the digits of the seal, the digits there, and those of the bytes of the file.
+
+    Raises:
+        ValueError: if there is no seal.
+    """
+    file.seek(0)
+    head = file.read(_HEAD_BYTES)
+    position = head.index(_TEXT) + len(_TEXT)
+    digest = hashlib.sha256(head[:position] + head[position + _DIGITS :])
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return position, head[position : position + _DIGITS], digest.hexdigest().encode()

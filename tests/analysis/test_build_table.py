@@ -36,15 +36,6 @@ def test_a_cut_between_two_sizes_is_where_the_logarithms_cross():
     ] == (2048, "star")
 
 
-def test_a_difference_within_the_noise_makes_no_range():
-    wobbly = {size: seconds * (0.96 if size == SIZES[3] else 1.06) for size, seconds in LATE.items()}
-    assert choices_by_first_size(measured_table({"ring": LATE, "star": wobbly}, spread=0.2)) == [(0, "ring")]
-    assert (
-        len(choices_by_first_size(measured_table({"ring": LATE, "star": {**wobbly, SIZES[3]: LATE[SIZES[3]] * 0.8}})))
-        == 3
-    )
-
-
 def of_rounds(seconds, *drift):
     """Return the rounds of a choice in one launch: ``seconds`` times the drift of each."""
     return {("sum", "run-1", number): RoundStatistics(seconds * each, None) for number, each in enumerate(drift)}
@@ -170,14 +161,6 @@ def test_several_runs_are_one_number_and_their_spread_is_noise():
     assert found[8].seconds == pytest.approx(2.0)
     assert found[8].noise == pytest.approx(0.75)
     assert build_table(twice).entries[0].runs == ("run-1", "run-2")
-
-
-def test_machines_and_libraries_are_not_mixed():
-    here = measured_results({"ring": LATE})
-    with pytest.raises(
-        BadInputError, match=r"PATHS: '2 nodes with MPICH 5 .*; 3 nodes with MPICH 5 .*' .* one machine"
-    ):
-        build_table(merged_results(here, measured_results({"star": LATE}, number=2, about={"machine": "3 nodes"})))
 
 
 def test_a_table_survives_its_json_and_names_its_runs():

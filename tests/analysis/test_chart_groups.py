@@ -5,8 +5,6 @@ import pytest
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.colours import PALETTE, group_colours, group_shapes
 
-UNEQUAL = {"collective": "all_to_all_v", "op": None, "algorithm": "pairwise"}
-
 
 @pytest.mark.parametrize(
     ("changes", "names"),
@@ -19,10 +17,6 @@ UNEQUAL = {"collective": "all_to_all_v", "op": None, "algorithm": "pairwise"}
         (
             [{"ranks": 4, "ranks_per_node": 4}, {"ranks": 4, "nodes": 4, "ranks_per_node": 1}],
             ["all_reduce-1_rank_per_node", "all_reduce-4_ranks_per_node"],
-        ),
-        (
-            [UNEQUAL, UNEQUAL | {"params": {"traffic": "random"}}],
-            ["all_to_all_v-traffic_random", "all_to_all_v-traffic_zipf"],
         ),
     ],
 )
@@ -38,7 +32,6 @@ NATIVE, COMPILED, PYTHON = {"algorithm": "native"}, {"executor": "compiled"}, {"
     ("changes", "series"),
     [
         ([{}, {"params": {"channels": 2}}, NATIVE | {"transport": "vendor"}], ["ring", "ring channels=2", "native"]),
-        ([NATIVE | {"variant": "funneled"}], ["native"]),
         ([NATIVE | {"variant": "funneled"}, NATIVE], ["native funneled", "native"]),
         ([{"algorithm": "tree"} | PYTHON, {"status": "skipped", "median_s": None}], ["tree", "ring"]),
         ([{"algorithm": "tree"} | PYTHON, NATIVE | COMPILED], ["tree (python)", "native"]),

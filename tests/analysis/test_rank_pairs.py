@@ -1,7 +1,5 @@
 """Messages between two ranks: a heat map of all pairs, and lines of the median pair."""
 
-import json
-
 import pytest
 from finding_values import only_values, values_of_kind
 
@@ -62,16 +60,6 @@ def test_a_line_is_the_median_pair_with_the_range_of_all(group):
     assert between["range"] == "5 us to 9 us"
     assert ours["ping_pong on one node"]["value"] == pytest.approx(1e-6)
     assert BY_NAME["time"].group_caption(group) == BY_NAME["time"].pairs_caption
-
-
-def test_a_cell_of_the_map_is_a_pair_and_a_panel_an_algorithm(group):
-    specification, data = drawn(group, "pairs-busbw")
-    assert specification["title"]["text"].endswith("bus bandwidth of each pair of ranks at 1 MiB")
-    assert "2 (beta)" in json.dumps(specification)
-    assert specification["facet"]["sort"] == ["native", "ping_pong"]
-    for panel in ("native", "ping_pong"):
-        assert {(d["first"], d["second"]) for d in data if d["panel"] == panel} == set(US)
-    assert len({d["size"] for d in data}) == 1
 
 
 def test_the_finding_names_the_fastest_and_the_slowest_pair(group):

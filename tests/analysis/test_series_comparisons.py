@@ -81,30 +81,18 @@ def test_a_single_rank_has_no_speedup_and_is_no_base_of_an_efficiency(make_row, 
     assert {(e.base.row.ranks, e.value) for e in efficiencies(both)} == {(2, 1.0)}
 
 
-@pytest.fixture
-def launches(make_node_row, make_bed_run, points):
-    """Points of launches of one job each, on so many nodes with those hosts."""
-
-    def make(**hosts):
+def test_launches_are_mixed_if_a_line_joins_them_and_not_all_are_among_the_hosts_of_the_largest(
+    make_node_row, make_bed_run, points
+):
+    def mixed(**hosts):
         runs = [make_bed_run(job, job=job, hosts=names) for job, names in hosts.items()]
         rows = [make_node_row(nodes=len(names), run_id=job, job=job) for job, names in hosts.items()]
-        return points(*rows, runs=runs)
+        return mixed_hosts(points(*rows, runs=runs))
 
-    return make
-
-
-def test_launches_on_a_subset_of_the_hosts_of_the_largest_are_not_mixed(launches):
-    nested = launches(two=["n1", "n3"], four=["n1", "n2", "n3", "n4"], other_two=["n2", "n4"])
-    assert mixed_hosts(nested) == ()
-
-
-def test_launches_that_a_line_joins_across_hosts_are_mixed(launches):
-    found = mixed_hosts(launches(two=["n1", "n5"], four=["n1", "n2", "n3", "n4"]))
-    assert found == (("two", frozenset({"n1", "n5"})), ("four", frozenset({"n1", "n2", "n3", "n4"})))
-
-
-def test_a_measurement_repeated_on_other_hosts_is_another_line(launches):
-    assert mixed_hosts(launches(first=["n1", "n2"], again=["n3", "n4"])) == ()
+    four = ["n1", "n2", "n3", "n4"]
+    assert mixed(two=["n1", "n3"], four=four, other_two=["n2", "n4"]) == ()
+    assert mixed(two=["n1", "n5"], four=four) == (("two", frozenset({"n1", "n5"})), ("four", frozenset(four)))
+    assert mixed(first=["n1", "n2"], again=["n3", "n4"]) == ()  # a repeated measurement is another line
 
 
 def test_only_what_several_runs_measured_is_a_repeat(make_row, make_run, points):

@@ -30,21 +30,19 @@ def test_a_file_is_read_whole_even_if_its_size_is_unknown_and_refused_above_the_
     refused(read_bytes, file, "larger", "100 B")
 
 
-def test_a_file_that_is_not_regular_is_refused_without_blocking(tmp_path):
+def test_what_is_no_regular_file_is_refused_with_the_reason_without_blocking(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    words = {
+        "fifo": "a pipe", "zero": "a device", ".": "a directory", "socket": "regular", "none": "No such file",
+        "loop": "symbolic links", "x" * 5000: "name too long", "a\0b": "not the name of",
+        "\ud800": "not the name of a file",
+    }  # fmt: skip
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
-        for name, word in {"fifo": "a pipe", "zero": "a device", ".": "a directory", "socket": "regular"}.items():
+        for name, word in words.items():
             refused(read_bytes, tmp_path / name, word)
-
-
-def test_a_file_that_cannot_be_opened_is_refused_with_the_reason(tmp_path):
-    (tmp_path / "loop").symlink_to("loop")
-    for name, word in {"none": "No such file", "loop": "symbolic links", "x" * 5000: "name too long"}.items():
-        refused(read_bytes, tmp_path / name, word)
-    for name in ("a\0b", "\ud800"):
-        refused(read_bytes, tmp_path / name, "not the name of a file")
 
 
 def test_bytes_that_are_not_utf8_are_refused_or_replaced(tmp_path):

@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from cpu_check_kernels import HostGpu
+from cpu_kernels import HostGpu
 from hypothesis import given
 from hypothesis import strategies as st
 from injected_faults import all_are_seen

@@ -62,7 +62,7 @@ class World:
 def run(world, effort=EFFORT, progress=None):
     progress = progress or RankProgress()
     loop = PythonLoop(world, world, progress, world.clock, world.cpu_clock)
-    return measure(loop, world, effort, progress, world.clock)
+    return measure(loop.run, world, effort, progress, world.clock)
 
 
 def durations(samples):
@@ -167,7 +167,7 @@ def test_the_monitor_observes_blocks_of_timed_iterations_between_operations():
 
     world, progress = World(lambda _i: 8 * US), RankProgress()
     loop = PythonLoop(world, world, progress, world.clock, world.cpu_clock)
-    samples = measure(loop, world, EFFORT, progress, world.clock, monitor=Monitor())
+    samples = measure(loop.run, world, EFFORT, progress, world.clock, monitor=Monitor())
     blocks = [entry for entry in world.log if isinstance(entry, int)]
     assert sum(blocks) == len(samples.start_ns)
     iteration = ["reset", "barrier", "run", "check"]

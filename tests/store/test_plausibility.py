@@ -12,8 +12,8 @@ from fuzz_files import write_examples
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
+from hpccoll.store.hdf5 import seal
 from hpccoll.store.plausibility import ImplausibleError
-from hpccoll.store.seal import seal
 
 
 @pytest.fixture(scope="module")

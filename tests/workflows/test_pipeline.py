@@ -9,8 +9,8 @@ import pytest
 from cli_runner import ENVIRONMENT, invoke, spawn
 
 from hpccoll.store import hdf5
+from hpccoll.store.hdf5 import seal
 from hpccoll.store.journal import Journal
-from hpccoll.store.seal import seal
 from hpccoll.sweep.paths import workflow_directory
 
 pytestmark = pytest.mark.sweep

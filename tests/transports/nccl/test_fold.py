@@ -7,7 +7,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from cpu_fold_kernel import compile_folds, fold_launcher
+from cpu_kernels import compile_folds, fold_launcher
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,0 +1,176 @@
+"""The kernels of GPUs compiled for the host, where their threads run one after another: check, fold and pause."""
+
+import ctypes
+import subprocess
+from itertools import product
+
+import numpy as np
+
+from hpccoll.measure.result_check_gpu import SOURCE as CHECK
+from hpccoll.schedule import REDUCTIONS
+from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, kernel_macros
+from hpccoll.transports.nccl.fold import SOURCE as FOLD
+from hpccoll.transports.nccl.pause import SOURCE as PAUSE
+
+
+def compiled(directory, name, text, *flags):
+    """Return the path of the library of a C++ program, compiled unless ``directory`` has it."""
+    library, program = directory / f"{name}.so", directory / f"{name}.cpp"
+    if not library.exists():
+        program.write_text(text)
+        subprocess.run(["g++", *flags, "-shared", "-fPIC", str(program), "-o", str(library)], check=True)
+    return library
+
+
+CHECK_SHIM = """
+#include <cstdint>
+#define __global__
+#define __device__
+#define __forceinline__ inline
+struct uint4 { unsigned x, y, z, w; };
+static struct { unsigned x, y; } blockIdx, threadIdx, gridDim, blockDim;
+static unsigned long long atomicAdd(unsigned long long *at, unsigned long long more) {
+    unsigned long long was = *at;
+    *at += more;
+    return was;
+}
+#define ITEMSIZE %(itemsize)s
+#include "%(source)s"
+template <typename... A> static void launch(void kernel(A...), unsigned wide, unsigned high, unsigned threads, A... a) {
+    gridDim.x = wide, gridDim.y = high, blockDim.x = threads;
+    for (blockIdx.y = 0; blockIdx.y < high; blockIdx.y++)
+        for (blockIdx.x = 0; blockIdx.x < wide; blockIdx.x++)
+            for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) kernel(a...);
+}
+extern "C" void host_fill(unsigned x, unsigned y, unsigned t, const Segment *s, Word turn) {
+    launch<const Segment *, Word>(fill, x, y, t, s, turn);
+}
+extern "C" void host_count_wrong(unsigned x, unsigned y, unsigned t, const Segment *s, Word turn, Word *wrong) {
+    launch<const Segment *, Word, Word *>(count_wrong, x, y, t, s, turn, wrong);
+}
+"""
+
+
+class HostGpu:
+    """Takes the place of a Gpu; the compiler's output is in ``directory``."""
+
+    def __init__(self, directory):
+        self.directory, self.libraries = directory, {}
+
+    def upload(self, values):
+        memory = np.empty(values.nbytes + 16, np.uint8)
+        start = -memory.ctypes.data % 16
+        copy = memory[start : start + values.nbytes].view(values.dtype).reshape(values.shape)
+        copy[:] = values
+        return copy
+
+    def download(self, array):
+        return array.copy()
+
+    def address(self, array):
+        return array.ctypes.data
+
+    def synchronize(self):
+        """All is done."""
+
+    def kernel(self, _source, name, itemsize):
+        run = self.compiled(name, itemsize)
+
+        def launch(grid, block, arguments):
+            words = [ctypes.c_uint(number) for number in (*grid, *block)]
+            run(*words, *(ctypes.c_uint64(int(argument)) for argument in arguments))
+
+        return launch
+
+    def compiled(self, name, itemsize):
+        """Return the C function that launches a kernel: (wide, high, threads, arguments of the kernel)."""
+        if itemsize not in self.libraries:
+            text = CHECK_SHIM % {"itemsize": itemsize, "source": CHECK}
+            library = compiled(self.directory, f"kernels-{itemsize}", text, "-O1", "-Wall", "-Werror")
+            self.libraries[itemsize] = ctypes.CDLL(str(library))
+        return getattr(self.libraries[itemsize], f"host_{name}")
+
+
+FOLD_SHIM = """
+#include <string.h>
+#include <math.h>
+#include <utility>
+#define __device__ static
+#define __global__ static
+#define __forceinline__ inline
+#define __launch_bounds__(threads, blocks)
+struct uint4 { unsigned x, y, z, w; };
+static struct { unsigned x; } blockIdx, threadIdx;
+static unsigned __float_as_uint(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
+static float __uint_as_float(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }
+static float from_half(unsigned short stored) { _Float16 value; memcpy(&value, &stored, 2); return (float)value; }
+static unsigned short to_half(float value) {
+    _Float16 half = (_Float16)value;
+    unsigned short bits;
+    memcpy(&bits, &half, 2);
+    return bits;
+}
+"""
+FOLD_KERNEL = """
+%(defines)s
+namespace %(name)s {
+#include "fold.cu"
+}
+extern "C" void launch_%(name)s(int tiles, const long long* folds, const long long* inputs, int ranges) {
+    for (blockIdx.x = 0; blockIdx.x < tiles; ++blockIdx.x)
+        for (threadIdx.x = 0; threadIdx.x < THREADS; ++threadIdx.x) %(name)s::fold(folds, inputs, ranges);
+}
+%(undefines)s
+"""
+ASSEMBLY = {
+    'asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(stored));': "value = from_half(stored);",
+    'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));': "stored = to_half(value);",
+    'extern "C" __global__': "__global__",
+}
+"""Instructions of the GPU and a linkage that is unique, and what replaces them."""
+
+
+def compile_folds(directory):
+    """Compile the kernel for every dtype and reduction, and return the path of the library."""
+    source = FOLD.read_text()
+    for assembly, plain in ASSEMBLY.items():
+        assert assembly in source
+        source = source.replace(assembly, plain)
+    (directory / "fold.cu").write_text(source)
+    program = FOLD_SHIM
+    for element, op in product(KERNEL_TYPES, dict.fromkeys(KERNEL_OPS.values())):
+        macros = kernel_macros(element, next(name for name in REDUCTIONS if KERNEL_OPS[name] == op))
+        program += FOLD_KERNEL % {
+            "name": f"{element}_{op}",
+            "defines": "\n".join(f"#define {name} {value}" for name, value in macros.items()),
+            "undefines": "\n".join(f"#undef {name}" for name in macros),
+        }
+    return compiled(directory, "fold", program, "-O1", "-w", "-fwrapv", "-ffp-contract=off")
+
+
+def fold_launcher(library, element, op):
+    """Return the C function that launches the kernel: (tiles, folds, inputs, ranges)."""
+    return getattr(ctypes.CDLL(str(library)), f"launch_{element}_{KERNEL_OPS[op]}")
+
+
+PAUSE_SHIM = """
+#include <ctime>
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define pause hpccoll_pause // unistd.h has one of this name
+static unsigned long long host_nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+"""
+TIMER = 'asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));'
+
+
+def pause_function(directory):
+    """Return the C function pause (nanoseconds)."""
+    source = PAUSE.read_text()
+    assert source.count(TIMER) == 1
+    text = PAUSE_SHIM + source.replace(TIMER, "now = host_nanoseconds();")
+    return ctypes.CDLL(str(compiled(directory, "pause", text, "-O2", "-Wall", "-Werror"))).hpccoll_pause
