@@ -91,11 +91,8 @@ SITUATIONS = {
     "stdout a file at its limit": Situation("ulimit -f 0; $HPCCOLL > limited", (1,), FEW, "ulimit -f"),
     "stderr closed": Situation("$HPCCOLL 2>&-", commands=(*PLAIN,), says=False),
     "stderr full": Situation("$HPCCOLL 2> /dev/full", commands=(*PLAIN,), says=False),
-    "stdin closed": Situation("$HPCCOLL <&-"),
-    "all streams closed": Situation("$HPCCOLL <&- >&- 2>&-", (1,), FEW, says=False),
     "both full": Situation("$HPCCOLL > /dev/full 2>&1", (1,), FEW, says=False),
     "disk of 4k": _small_disk("4k"),
-    "disk of 40k": _small_disk("40k"),
     "files of 0": Situation("ulimit -f 0; $HPCCOLL", (None, 1), WRITERS, "ulimit -f"),
     "files of 2 KiB": Situation("ulimit -f 2; $HPCCOLL", (None, 1), WRITERS, "ulimit -f"),
     "directory deleted": Situation(
@@ -106,7 +103,6 @@ SITUATIONS = {
         "mkdir -p out/report; echo foreign > out/report/index.html; $HPCCOLL", (2,), ("report",), "index.html"
     ),
     "output a loop": Situation("rm -rf out; ln -s out out; $HPCCOLL", (2,), WRITERS, "out"),
-    "output missing": Situation("rm -rf out; $HPCCOLL", (None, 2), WRITERS, "out"),
     "output read-only": Situation(
         f"chmod -R a+rX .; {NOBODY} $HPCCOLL", (None, 2), WRITERS, "ermission denied", root=True
     ),
@@ -114,40 +110,33 @@ SITUATIONS = {
         f"chmod -R a+rX .; chmod 0 results/raw/*.h5 nccl.* sweep.yaml; {POWERLESS} $HPCCOLL", (2, 3),
         ("status", "export", "import", "evidence", "plan"), "ermission denied", root=True,
     ),
-    "directory unreadable": Situation(
-        f"chmod -R a+rwX .; chmod 0 .; {POWERLESS} $HPCCOLL", (None, 2),
-        ("list", "show-svg", "report", "export", "run", "plan"), root=True,
-    ),
     "HOME missing": Situation("HOME=/nonexistent $HPCCOLL", commands=FEW_MORE),
-    "HOME not writable": Situation(f"chmod -R a+rwX .; HOME=/ {NOBODY} $HPCCOLL", commands=FEW_MORE, root=True),
     "no temporary directory": Situation(
         f"chmod -R a+rX .; chmod a+rwX out; cd /; {NOBODY} true; TMPDIR=/proc $HPCCOLL", (None, 2),
         ("list", "run-check"), root=True,
     ),
     **{
         f"memory of {kib} KiB": Situation(f"ulimit -v {kib}; $HPCCOLL", (None, 1), (*PLAIN, "doctor"), "ulimit -v")
-        for kib in (200000, 400000, 600000, 1000000)
+        for kib in (200000, 400000, 600000)
     },
     **{
         f"{n} open files": Situation(f"ulimit -n {n}; $HPCCOLL", (None, 1), (*FEW_MORE, "run-check"), "ulimit -n")
-        for n in (5, 6, 8, 12, 20)
+        for n in (6, 12)
     },
     **{
         f"{n} processes": Situation(
             f"chmod -R a+rwX .; ulimit -u {n}; {NOBODY} env HOME=/nonexistent $HPCCOLL", (None, 1),
             (*FEW_MORE, "run-check"), "ulimit -u", root=True,
         )
-        for n in (1, 3)
+        for n in (3,)
     },
     **_variables(
-        "MPI4PY_RC_THREAD_LEVEL=x", "MPI4PY_RC_IRECV_BUFSZ=x", "MPI4PY_RC_INITIALIZE=0", "HPCCOLL_START_S=-1",
-        "HPCCOLL_CUDA_AWARE=x", "PMI_RANK=x", "OMPI_COMM_WORLD_RANK=x", "SLURM_PROCID=x", "MPIEXEC_TIMEOUT=x",
+        "MPI4PY_RC_THREAD_LEVEL=x", "HPCCOLL_START_S=-1", "PMI_RANK=x", "SLURM_PROCID=x",
         commands=("run", "run-check", "list", "train-dry"), codes=(None, 2),
     ),
     **_variables(
-        "NUMBA_NUM_THREADS=x", "COLUMNS=-5", "TERM=x", "TZ=x", "PYTHONWARNINGS=error", "HDF5_USE_FILE_LOCKING=x",
-        "XDG_CACHE_HOME=/proc/x", "PYTHONOPTIMIZE=2", "PYTHONIOENCODING=ascii", "PYTHONIOENCODING=utf-16",
-        "LC_ALL=xx_YY.UTF-8", "LC_ALL=C PYTHONUTF8=0", "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0",
+        "COLUMNS=-5", "PYTHONWARNINGS=error", "XDG_CACHE_HOME=/proc/x", "PYTHONIOENCODING=ascii",
+        "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0",
         commands=FEW_MORE,
     ),
 }  # fmt: skip

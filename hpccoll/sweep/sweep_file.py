@@ -31,8 +31,7 @@ from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
 from hpccoll.sweep import validators
-from hpccoll.sweep.sweep_variants import Variants
-from hpccoll.sweep.workload_section import WorkloadSection
+from hpccoll.sweep.sweep_sections import Variants, WorkloadSection
 from hpccoll.training.model_file import load_models
 from hpccoll.training.step_keys import WORKLOAD
 

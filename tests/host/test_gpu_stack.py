@@ -58,18 +58,6 @@ def test_nccl_is_searched_in_wheels_then_conda_then_the_loader_then_its_home(tmp
     assert [gpu_stack.is_from_wheel(path) for path in found] == [True, False, False, False]
 
 
-def test_plugins_are_identified_by_their_content(tmp_path, monkeypatch):
-    equip(tmp_path, {
-        "hpcx/libnccl-net.so": "\x7fELF SHARP rank %d/%d initialized on %s",
-        "ofi/libnccl-net-ofi.so": "NET/OFI Initializing",
-        "ofi/libnccl-tuner-mine.so": "", "ofi/libnccl.so.2": "",
-    })  # fmt: skip
-    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/ofi:{tmp_path}/hpcx")
-    assert [(path.name, kind) for path, kind in gpu_stack.nccl_plugins(tmp_path)] == [
-        ("libnccl-net-ofi.so", "aws-ofi-nccl"), ("libnccl-tuner-mine.so", None), ("libnccl-net.so", "SHARP"),
-    ]  # fmt: skip
-
-
 def test_nccl_settings_are_listed_by_precedence(tmp_path, monkeypatch):
     for name in [name for name in gpu_stack.os.environ if name.startswith("NCCL_")]:
         monkeypatch.delenv(name)

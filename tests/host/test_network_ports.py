@@ -47,11 +47,6 @@ def test_each_byte_is_counted_at_one_port(host, devices, infiniband, masters, fo
     assert host.found() == found
 
 
-def test_a_host_without_ports_counts_nothing(host):
-    assert host.read() == {}
-    assert network_ports.port_facts(host.sys) == []
-
-
 def test_ports_are_described_for_the_provenance(host):
     host.infiniband("mlx5_0")
     host.netdev("eth0", speed=-1)
@@ -89,7 +84,6 @@ def test_pause_frames_are_read_with_the_counters_of_their_device(host, monkeypat
             {"link_xoff_rx.nic": 1, "link_xon_rx.nic": 9, "rx_priority_3_xoff.nic": 4, "tx_priority_3_xoff.nic": 2},
             {"rx_pause_frames": 5, "tx_pause_frames": 2},
         ),
-        ("ixgbe", {"tx_flow_control_xoff": 3, "tx_flow_control_xon": 4}, {"tx_pause_frames": 3}),
     ],
 )  # fmt: skip
 def test_pause_frames_are_summed_from_the_names_of_each_driver(driver, statistics, frames):

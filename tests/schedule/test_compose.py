@@ -5,7 +5,6 @@ from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, cases, of, of_list
 
 from hpccoll.algorithms.ring import ring
 from hpccoll.schedule import Layout, Schedule, in_groups, out_of_place, relabel, reverse, then
-from hpccoll.schedule.collective_table import all_reduce
 from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, drop_null_peers, dst, src, tmp
 
 
@@ -105,24 +104,3 @@ def test_time_goes_into_copies_only_of_units_that_are_never_written_and_once(nam
                 assert len(units) == len(set(units))
                 assert not written(there).intersection(units)
                 assert len(here) == len(there) + len(copied)
-
-
-@pytest.mark.parametrize(
-    ("there", "here", "units"),
-    [
-        ([Step(Send(1, 0), RecvReduce(1, 0), RecvReduce(2, 0)), Step(Send(1, 0))],
-         [Step(Send(1, src[0]), RecvReduce(1, 0, src[0]), RecvReduce(2, 0)), Step(Send(1, 0))], 1),
-        ([Step(Recv(1, 1))], [Step(Recv(1, 1)), Step(Copy(src[0] + src[2], dst[0] + dst[2]))], 3),
-        ([Step(Recv(1, 0)), Step(Send(1, dst[0:3]), RecvReduce(1, dst[2:4]))],
-         [Step(Recv(1, 0)), Step(Copy(src[1] + src[2], dst[1] + dst[2])), Step(Copy(src[3], dst[3])),
-          Step(Send(1, dst[0:3]), RecvReduce(1, dst[2:4]))], 4),
-        ([Step(Recv(1, 0)), Step(Send(-1, dst[0:3]), RecvReduce(-1, dst[2:9]))],
-         [Step(Recv(1, 0)), Step(), Step(Copy(src[1] + src[2], dst[1] + dst[2]))], 3),
-        ([Step(Copy(dst[1:3], tmp[0:2])), Step(Recv(1, dst[0:3]))],
-         [Step(Copy(src[1:3], tmp[0:2])), Step(Recv(1, dst[0:3]))], 3),
-    ],
-    ids=["folded", "never written", "half written", "to the null peer", "into tmp"],
-)  # fmt: skip
-def test_what_is_not_written_yet_is_read_in_src_and_copied_only_where_it_must_be(there, here, units):
-    schedule = of_lists(there, [], [], units=units)
-    assert steps_of(out_of_place(all_reduce.call(3), schedule), 0) == here

@@ -185,9 +185,3 @@ def test_the_query_of_device_buffers_has_an_answer_of_a_real_library(mpiexec):
     aware, words = json.loads(result.stdout)
     assert aware in (True, False, None)
     assert words
-
-
-def test_a_version_of_nccl_is_asked_of_the_library_that_was_found():
-    child = MachineFacts().python(nccl.VERSION.format(path="/nowhere/libnccl.so.2"))
-    assert child.returncode
-    assert "/nowhere/libnccl.so.2" in child.stderr

@@ -118,17 +118,3 @@ def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, m
     with pytest.raises(BadInputError, match=r"its plan has .* at most 1000 B"):
         write_plan(planned(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"estimated_s": "x"}, {"resources": {"mpi.p2": {"nodes": [1]}}}, {"jobs": 2}, {"schema": "another"},
-    ],
-)  # fmt: skip
-def test_a_plan_whose_value_is_no_value_is_refused(values, planned, tmp_path):
-    good = json.loads(planned().to_json())
-    if values == {"jobs": 2}:
-        values = {"jobs": good["jobs"] * 2}
-    (tmp_path / "plan.json").write_text(json.dumps(good | values))
-    assert invoke("status", tmp_path).is_bad_input("plan", "plan.json", "hpccoll plan")

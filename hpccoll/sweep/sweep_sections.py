@@ -1,15 +1,26 @@
-"""The variants of a sweep file, completed with the settings of the known variants of the same names."""
+"""Sections of a sweep file: its variants, completed with the known ones of the same names, and its training steps."""
 
 import re
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, create_model, model_validator
 
 from hpccoll.cases.communicator_settings import overridden_settings
 from hpccoll.cases.variants import variant_communicator, variant_environment
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
-from hpccoll.common.yaml_model import Bounded, Text, VariableValue, YamlSection, check_variable_names
+from hpccoll.common.yaml_model import (
+    Bounded,
+    OneOrMore,
+    Text,
+    VariableValue,
+    YamlSection,
+    annotation_of,
+    check_variable_names,
+)
+from hpccoll.training.models import MODELS
+from hpccoll.training.step_keys import WORKLOAD
 
 
 class VariantSection(YamlSection):
@@ -60,3 +71,29 @@ def _complete(name: str, section: VariantSection | None) -> VariantSection:
 Variants = Annotated[
     dict[str, VariantSection | None], Field(max_length=MAX_LIST_ENTRIES), AfterValidator(_complete_variants)
 ]
+
+
+MODEL_FILES = (".yaml", ".yml", ".json")
+
+
+def _check_model(name: str) -> str:
+    if name not in MODELS and Path(name).suffix not in MODEL_FILES:
+        raise BadInputError("model", name, sorted(MODELS))
+    return name
+
+
+_TYPES = {name: annotation_of(key.kind) for name, key in WORKLOAD.items()} | {
+    "model": Annotated[Text, AfterValidator(_check_model)]
+}
+
+_LIST: Any = OneOrMore  # subscripted at run time
+_FIELDS: dict[str, Any] = {
+    name: (_LIST[_TYPES[name]], Field([key.default], description=key.help)) for name, key in WORKLOAD.items()
+}
+WorkloadSection: Any = create_model(
+    "WorkloadSection",
+    __base__=YamlSection,
+    __doc__="A training step to measure; every combination of the entries of its lists is a case.",
+    **_FIELDS,
+)
+"""A training step; its keys are those of ``training.step_keys.WORKLOAD``."""
