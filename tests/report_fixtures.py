@@ -8,6 +8,7 @@ import pytest
 import row_examples
 from altair.utils.schemapi import validate_jsonschema
 
+from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.wire_bandwidth import add_headers
 from hpccoll.store.rows import Gap, Results, Run
 
@@ -81,6 +82,17 @@ def of_rows(make_run):
         return Results(
             rows=rows, runs=runs, planned=planned, missing=missing, skipped=skipped, scheduled=tuple(scheduled)
         )
+
+    return make
+
+
+@pytest.fixture
+def group_of(of_rows):
+    """``group_of(*rows, runs=None)`` returns the only group of some rows."""
+
+    def make(*rows, runs=None):
+        (group,) = chart_groups(of_rows(*rows, runs=runs))
+        return group
 
     return make
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
-from hpccoll.analysis.conditions import machine_name, recorded_mpi_version
 from hpccoll.analysis.measured_choices import check_conditions, measured_settings, rows_by_setting
 from hpccoll.analysis.recommendations import lone_rank_reason, recommend, recommend_placements
+from hpccoll.analysis.setting import machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.units import format_count

@@ -11,8 +11,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hpccoll.analysis.call_labels import has_size, placement_label
 from hpccoll.analysis.legend import LegendEntry, legend_entries
+from hpccoll.analysis.row_labels import has_size, placement_label
 from hpccoll.analysis.series_names import group_file_names, setting_keys
 from hpccoll.analysis.series_points import SeriesPoint, series_points
 from hpccoll.analysis.setting import Choice

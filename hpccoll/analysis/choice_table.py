@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from hpccoll.analysis.conditions import Conditions
-from hpccoll.analysis.setting import ARITHMETIC, Choice, Setting
+from hpccoll.analysis.setting import ARITHMETIC, Choice, Conditions, Setting
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import EXECUTORS, TIMINGS, Case
 from hpccoll.cases.catalogue import check_algorithm

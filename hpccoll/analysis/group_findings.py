@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.executed_labels import executed_name, fell_back, offloaded
 from hpccoll.analysis.mapping_comparison import mapping_findings
 from hpccoll.analysis.measurement_quality import quality_findings
 from hpccoll.analysis.rank_pairs import pair_findings
+from hpccoll.analysis.row_labels import executed_name, fell_back, offloaded
 from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds

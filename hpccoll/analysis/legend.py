@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hpccoll.analysis.executed_labels import fell_back
+from hpccoll.analysis.row_labels import fell_back
 from hpccoll.schedule.collective import NATIVE
 
 if TYPE_CHECKING:

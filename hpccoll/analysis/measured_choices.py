@@ -7,9 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
 from hpccoll.analysis.round_comparison import is_clear_lead, round_statistics
-from hpccoll.analysis.setting import Choice, Setting
+from hpccoll.analysis.setting import Choice, Conditions, Setting, machine_name, recorded_mpi_version
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import collective

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hpccoll.analysis.call_labels import tier_label
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import clearly_faster_anywhere
+from hpccoll.analysis.row_labels import tier_label
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.common.text import Finding, info
 from hpccoll.common.units import format_count, format_rate, format_seconds

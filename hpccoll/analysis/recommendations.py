@@ -8,9 +8,8 @@ from statistics import fmean
 from typing import Literal, TypeAlias
 
 from hpccoll.analysis.choice_table import ChoiceRange
-from hpccoll.analysis.conditions import Conditions
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, rows_by_setting
-from hpccoll.analysis.setting import Choice, Setting
+from hpccoll.analysis.setting import Choice, Conditions, Setting
 from hpccoll.analysis.size_ranges import SizeRanges, choose_ranges
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.schedule import collective

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.round_comparison import disjoint, paired_rounds, round_ratios
+from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_points import (
     SeriesPoint,
     median_seconds,

@@ -4,8 +4,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, has_size, tier_label, traffic_pattern
-from hpccoll.analysis.executed_labels import requested_note
+from hpccoll.analysis.row_labels import (
+    algorithm_params,
+    concurrent_label,
+    has_size,
+    requested_note,
+    tier_label,
+    traffic_pattern,
+)
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import COMPILED, PYTHON
 from hpccoll.common.units import format_count

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.analysis.call_labels import node_of_rank
-from hpccoll.analysis.conditions import recorded_mpi_version
 from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
 from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.row_labels import node_of_rank
 from hpccoll.analysis.series_names import series_namer
+from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.analysis.wire_bandwidth import Wire
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpccoll.analysis.executed_labels import offloaded
+from hpccoll.analysis.row_labels import offloaded
 from hpccoll.common.units import format_bit_rate
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row, Run

@@ -22,6 +22,7 @@ from hpccoll.common.errors import (
     refusal_of,
 )
 from hpccoll.common.limits import RANKS
+from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_size
 from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
@@ -222,7 +223,7 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
     if table.empty:
         return
-    from hpccoll.analysis.noise_sentence import noise_sentence
+    from hpccoll.analysis.measurement_quality import noise_sentence
     from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
     from hpccoll.analysis.step_comparison import compare_steps, product_findings
     from hpccoll.render.answers import Answers, conclusion_lines
@@ -265,8 +266,7 @@ def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
     elif not program.has_results:
         print("# nothing was measured; see the reason of each case")
     elif nothing and out:
-        sizes = [case.bytes for case in job.cases]
-        ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+        ends = join_ends(map(format_size, sorted(case.bytes for case in job.cases)))
         print(f"# {out} is complete, {ends}: nothing left to measure")
 
 

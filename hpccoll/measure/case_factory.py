@@ -10,7 +10,7 @@ from typing import TypeAlias
 from mpi4py import MPI
 
 from hpccoll.analysis.choice_table import TuneTable, resolve_auto
-from hpccoll.analysis.conditions import Conditions, machine_name, recorded_mpi_version
+from hpccoll.analysis.setting import Conditions, machine_name, recorded_mpi_version
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case
 from hpccoll.cases.communicator_settings import min_nccl_version

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from hpccoll.analysis.noise_sentence import noise_sentence
+from hpccoll.analysis.measurement_quality import noise_sentence
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count

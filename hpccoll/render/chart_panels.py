@@ -5,10 +5,9 @@ from operator import itemgetter
 
 import altair as alt
 
-from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.executed_labels import executed_note
 from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.row_labels import executed_note, placement_label
 from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.common.units import format_interval, format_rate, format_seconds

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.rank_pairs import curve_points, map_sizes
 from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.round_comparison import round_statistics
+from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
@@ -152,7 +152,6 @@ def _speedup_records(group: ChartGroup) -> list[ChartRecord]:
 
 
 def busbw_of_collectives(group: ChartGroup) -> Chart | None:
-    """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
     data = [
         chart_record(group, point, busbw) | {"panel": point.row.collective}
         for point in group.points

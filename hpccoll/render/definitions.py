@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from hpccoll.analysis.call_labels import placement_label
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_comparisons import mixed_hosts
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import EMULATIONS

@@ -12,7 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
-from hpccoll.analysis.call_labels import algorithm_params, concurrent_label, traffic_pattern
+from hpccoll.analysis.row_labels import algorithm_params, concurrent_label, traffic_pattern
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import AGGREGATED, SINGLE
 from hpccoll.common.errors import BadInputError

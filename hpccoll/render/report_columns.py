@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
 
-from hpccoll.analysis.call_labels import concurrent_label, has_size, traffic_pattern
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.row_labels import concurrent_label, has_size, traffic_pattern
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, wire_share
 from hpccoll.cases.algorithm_registry import WORKLOADS

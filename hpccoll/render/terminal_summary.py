@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hpccoll.analysis.noise_sentence import noise_sentence
+from hpccoll.analysis.measurement_quality import noise_sentence
 from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.common.units import format_wait

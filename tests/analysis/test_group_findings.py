@@ -9,17 +9,6 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
 
 
-@pytest.fixture
-def group_of(of_rows):
-    """``group_of(*rows, runs=None)`` returns the only group of some rows."""
-
-    def make(*rows, runs=None):
-        (group,) = chart_groups(of_rows(*rows, runs=runs))
-        return group
-
-    return make
-
-
 def test_the_highest_bandwidth_is_never_that_of_the_floor_or_of_auto_which_has_a_value_of_its_own(make_row, group_of):
     rows = make_row(busbw_Bps=3.2e9, in_place=True, half_interval=0), make_row("null", busbw_Bps=9e9)
     rows += (make_row("auto", busbw_Bps=3.4e9),)

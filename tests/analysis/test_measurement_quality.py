@@ -4,19 +4,9 @@ from dataclasses import replace
 
 import pytest
 from finding_values import kinds_of, only_values
+from synthetic_timings import KIB, MIB, measured_results
 
-from hpccoll.analysis.chart_groups import chart_groups
-
-
-@pytest.fixture
-def group_of(of_rows):
-    """``group_of(*rows, runs=None)`` returns the only group of some rows."""
-
-    def make(*rows, runs=None):
-        (group,) = chart_groups(of_rows(*rows, runs=runs))
-        return group
-
-    return make
+from hpccoll.analysis.measurement_quality import noise_sentence
 
 
 def test_wrong_rows_missing_convergence_oversubscription_and_machines_are_findings(make_row, make_run, group_of):
@@ -75,3 +65,29 @@ def test_the_ratio_of_the_slowest_to_the_fastest_round_is_a_finding(rounds_row, 
     values = only_values(group_of(*rows), "between_rounds")
     assert values["median_ratio"] == pytest.approx(1.3)
     assert (values["cases"], values["max_ratio"], values["series"]) == (3, pytest.approx(2.0), "ring")
+
+
+TIMES = {KIB: 1e-4, MIB: 2e-4}
+
+
+def test_noise_is_one_sentence():
+    noisy = measured_results({"ring": {KIB: 1e-5}, "star": {KIB: 1e-5}}, drift=(1, 1.1, 3))
+    assert noise_sentence(noisy).startswith(
+        "Weak evidence: between the rounds of a case, times differ by a factor of 3"
+    )
+    calm = measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.1, 1.05))
+    assert noise_sentence(calm).startswith("Some noise: between the rounds of a case, times differ by 10 %")
+    quiet = noise_sentence(measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.01, 1.02)))
+    assert quiet.startswith("Low noise: between the rounds of a case, times differ by 2 %")
+    assert "in one round, and noise is therefore unknown" in noise_sentence(measured_results({"ring": TIMES}))
+    assert noise_sentence(measured_results({"null": TIMES})) == ""
+
+
+def test_a_time_without_an_interval_has_none_that_is_wide():
+    few = measured_results({"ring": {KIB: 1e-5}}, drift=(1, 1.1))
+    (row,) = few.rows
+    bare = replace(few, rows=(row, replace(row, ci_low_s=None, ci_high_s=None, converged=False)))
+    sentence = noise_sentence(bare)
+    assert sentence.startswith("Some noise")
+    assert sentence.endswith("; 1 of 2 times have no 95 % interval, which takes 6 iterations in each round.")
+    assert "wider" not in sentence

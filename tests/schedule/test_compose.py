@@ -1,11 +1,10 @@
 from itertools import chain
 
 import pytest
-from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, cases, of, of_lists, places
+from schedule_examples import EXAMPLES, SUBJECTS, every_case, of, of_lists
 
 from hpccoll.algorithms.ring import ring
 from hpccoll.schedule import Layout, Schedule, in_groups, out_of_place, relabel, reverse, then
-from hpccoll.schedule.collective_table import all_reduce
 from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, drop_null_peers, dst, src, tmp
 
 
@@ -78,14 +77,6 @@ def test_a_group_knows_where_its_ranks_are():
 # ---- out of place ---------------------------------------------------------------------------------------------------
 
 
-def calls(name: str, ranks: int):
-    """Return every call of a subject on so many workers, to any root."""
-    if name in EXAMPLES:
-        return [EXAMPLES[name].case(ranks)]
-    collective, algorithm = ALGORITHMS[name]
-    return list(cases(collective, algorithm, places(algorithm, ranks)))
-
-
 def written(steps: list[Step]) -> set[int]:
     """Return the units of dst that a program writes."""
     actions = [a for step in steps for a in drop_null_peers(step).actions if not isinstance(a, Send)]
@@ -95,7 +86,7 @@ def written(steps: list[Step]) -> set[int]:
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_time_goes_into_copies_only_of_units_that_are_never_written_and_once(name):
-    for case in chain.from_iterable(calls(name, ranks) for ranks in (2, 4, 6, 7)):
+    for case in chain.from_iterable(every_case(name, ranks) for ranks in (2, 4, 6, 7)):
         for schedule in case.slices:
             for me in range(case.call.p):
                 there, here = steps_of(schedule, me), steps_of(out_of_place(case.call, schedule), me)
@@ -105,24 +96,3 @@ def test_time_goes_into_copies_only_of_units_that_are_never_written_and_once(nam
                 assert len(units) == len(set(units))
                 assert not written(there).intersection(units)
                 assert len(here) == len(there) + len(copied)
-
-
-@pytest.mark.parametrize(
-    ("there", "here", "units"),
-    [
-        ([Step(Send(1, 0), RecvReduce(1, 0), RecvReduce(2, 0)), Step(Send(1, 0))],
-         [Step(Send(1, src[0]), RecvReduce(1, 0, src[0]), RecvReduce(2, 0)), Step(Send(1, 0))], 1),
-        ([Step(Recv(1, 1))], [Step(Recv(1, 1)), Step(Copy(src[0] + src[2], dst[0] + dst[2]))], 3),
-        ([Step(Recv(1, 0)), Step(Send(1, dst[0:3]), RecvReduce(1, dst[2:4]))],
-         [Step(Recv(1, 0)), Step(Copy(src[1] + src[2], dst[1] + dst[2])), Step(Copy(src[3], dst[3])),
-          Step(Send(1, dst[0:3]), RecvReduce(1, dst[2:4]))], 4),
-        ([Step(Recv(1, 0)), Step(Send(-1, dst[0:3]), RecvReduce(-1, dst[2:9]))],
-         [Step(Recv(1, 0)), Step(), Step(Copy(src[1] + src[2], dst[1] + dst[2]))], 3),
-        ([Step(Copy(dst[1:3], tmp[0:2])), Step(Recv(1, dst[0:3]))],
-         [Step(Copy(src[1:3], tmp[0:2])), Step(Recv(1, dst[0:3]))], 3),
-    ],
-    ids=["folded", "never written", "half written", "to the null peer", "into tmp"],
-)  # fmt: skip
-def test_what_is_not_written_yet_is_read_in_src_and_copied_only_where_it_must_be(there, here, units):
-    schedule = of_lists(there, [], [], units=units)
-    assert steps_of(out_of_place(all_reduce.call(3), schedule), 0) == here

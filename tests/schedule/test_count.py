@@ -86,14 +86,6 @@ def test_unequal_bytes_between_nodes_are_those_that_are_counted(per_node, lanes)
             assert unequal_wire_bytes(each, cut, "rack") == found.sent[:, FABRIC].sum()
 
 
-def test_lanes_run_side_by_side_but_share_their_ports():
-    ring_of_three = of_all_reduce(ring_of(Layout.of(3)))
-    one, four = counted(ring_of_three, 12, lanes=1), counted(ring_of_three, 12, lanes=4)
-    assert (four.rounds, four.critical_bytes) == (one.rounds, one.critical_bytes)
-    assert (four.messages == 4 * one.messages).all()
-    assert (four.sent == one.sent).all()
-
-
 def test_a_sender_waits_until_its_receiver_has_come():
     swaps = [[Step(Send(peer, 0), Recv(peer, 0))] * 4 for peer in (3, 1)]
     late = of_lists([Step(Send(1, 0)), Step(Send(2, 0))], [*swaps[0], Step(Recv(0, 0))], [Step(Recv(0, 0))], swaps[1])

@@ -4,24 +4,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from schedule_examples import SUBJECTS, Case, buffers, case_of, defined_part, of, result
+from schedule_examples import SUBJECTS, Case, buffers, case_of, defined_part, result
 
 from hpccoll.algorithms.dissemination import dissemination
 from hpccoll.algorithms.ring import ring
-from hpccoll.schedule import DTYPES, REDUCTIONS, Layout
-from hpccoll.schedule.collective_table import (
-    all_gather,
-    all_reduce,
-    barrier,
-    broadcast,
-    gather,
-    reduce,
-    reduce_scatter,
-    scatter,
-)
+from hpccoll.schedule import DTYPES, REDUCTIONS, Layout, all_reduce, barrier
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
-from hpccoll.schedule.step import Copy, Step, dst, tmp
 
 RANKS = (1, 2, 3, 4, 7, 8)
 PLACEMENTS = ((1, True), (3, False), (3, True), (1, False))
@@ -58,19 +47,6 @@ def test_inexact_sums_do_not_depend_on_the_placement(name):
     assert len(found) <= 1
 
 
-def test_tmp_holds_the_highest_unit_of_the_schedule():
-    def steps(_layout, me):
-        yield Step(Copy(dst[me], tmp[2]))
-        yield Step(Copy(tmp[2], tmp[0]), Copy(tmp[2], tmp[1]))
-        yield Step(Copy(tmp[2] + tmp[0], tmp[5] + tmp[3]))
-        yield Step(Copy(tmp[5], dst[me]))
-
-    asked = Case(all_gather.call(1), (of(steps)(Layout.of(1)),)).operation(3, "int32")
-    outputs = [np.array([1, 2, 3], np.int32)]
-    run_lockstep(asked, [], outputs)
-    assert outputs[0].tolist() == [1, 2, 3]
-
-
 def test_an_operation_rejects_slices_with_different_units_and_lanes_of_a_token():
     slices = ring.slices(Layout.of(2)) + ring.slices(Layout.of(3))
     with pytest.raises(ValueError, match="same number of units"):
@@ -78,41 +54,3 @@ def test_an_operation_rejects_slices_with_different_units_and_lanes_of_a_token()
     slices, uint8, largest = dissemination.slices(Layout.of(2)), np.dtype("uint8"), REDUCTIONS["max"]
     with pytest.raises(ValueError, match="one byte a unit"):
         Operation(barrier.call(2), Layout.of(2), slices, 2, uint8, largest, in_place=True, channels=2)
-
-
-# ---- where contribution and result lie ------------------------------------------------------------------------------
-
-
-def of_ten(call, *, in_place: bool, aggregators: int = 0) -> Operation:
-    """Return an operation of ten elements, or blocks of ten, without a schedule, as a vendor is given it."""
-    layout = Layout.of(call.p, aggregators=aggregators)
-    return Operation(call, layout, (), 10, np.dtype("int32"), REDUCTIONS["sum"], in_place=in_place)
-
-
-@pytest.mark.parametrize(
-    ("call", "contributed", "ended"),
-    [
-        (all_reduce.call(3), range(10), range(10)),
-        (reduce_scatter.call(3), range(30), range(10, 20)),
-        (all_gather.call(3), range(10, 20), range(30)),
-        (broadcast.call(3, 1), range(10), range(10)),
-        (broadcast.call(3, 2), range(0), range(10)),
-        (reduce.call(3, 1), range(10), range(10)),
-        (reduce.call(3, 2), range(10), range(0)),
-        (gather.call(3, 1), range(10, 20), range(30)),
-        (gather.call(3, 2), range(10, 20), range(0)),
-        (scatter.call(3, 1), range(30), range(10, 20)),
-        (scatter.call(3, 2), range(0), range(10, 20)),
-    ],
-    ids=lambda value: f"{value.collective.name}-{value.root}" if hasattr(value, "root") else str(value),
-)
-def test_contribution_and_result_are_views_of_the_buffers(call, contributed, ended):
-    room = np.arange(of_ten(call, in_place=True).elements("dst", 1), dtype=np.int32)
-    inside = of_ten(call, in_place=True)
-    assert inside.contribution(room[:0], room, 1).tolist() == list(contributed)
-    assert inside.result(room, 1).tolist() == list(ended)
-    assert np.shares_memory(inside.result(room, 1), room) == bool(ended)
-    apart = of_ten(call, in_place=False)
-    there = np.arange(apart.elements("src", 1), dtype=np.int32)
-    assert apart.contribution(there, room, 1).tolist() == list(range(len(contributed))) == there.tolist()
-    assert apart.result(room, 1).tolist() == list(ended)

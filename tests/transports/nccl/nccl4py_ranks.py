@@ -17,10 +17,12 @@ from schedule_examples import case_of
 
 from hpccoll.cases.communicator_settings import nccl_config
 from hpccoll.common.errors import BadInputError
+from hpccoll.evidence.log_settings import nccl_logging
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.nccl import communicator_config, communicators
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers, NcclError
+from hpccoll.transports.nccl.loaded_library import debug_reset
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransport
 from hpccoll.transports.nccl.vendor import NcclVendorTransport
@@ -187,6 +189,19 @@ def errors_of_nccl_have_its_text_and_cupys_class():
     communicator.destroy()
 
 
+def nccl_logs_until_it_is_silenced():
+    before, reset = dict(os.environ), debug_reset()
+    with TemporaryDirectory() as logs:
+        with nccl_logging(Path(logs), reset):
+            closed(*planned())
+        (log,) = Path(logs).glob("*.log")
+        logged = log.read_text()
+        assert "NCCL INFO AllReduce: opCount" in logged
+        assert dict(os.environ) == before
+        closed(*planned())
+        assert log.read_text() == logged
+
+
 def two_files_of_nccl_are_a_reason():
     assert communicator_config.missing_for_nccl4py(22800) is None
     communicator_config.missing_for_nccl4py.cache_clear()
@@ -211,6 +226,7 @@ if __name__ == "__main__":
         aborted_communicators_need_no_deregistration,
         buffers_are_deregistered_if_nccl_rejects_the_call,
         errors_of_nccl_have_its_text_and_cupys_class,
+        nccl_logs_until_it_is_silenced,
         two_files_of_nccl_are_a_reason,
     ):
         run_checks(COMM, [check])

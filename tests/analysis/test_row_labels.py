@@ -6,7 +6,7 @@ import pytest
 from finding_values import kinds_of, only_values
 
 from hpccoll.analysis.chart_groups import chart_groups
-from hpccoll.analysis.executed_labels import fell_back, offloaded
+from hpccoll.analysis.row_labels import fell_back, node_of_rank, offloaded, placement_label
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.report_columns import rows_table
 from hpccoll.store.schema import ON_SHARED_GPU
@@ -76,3 +76,18 @@ def test_switches_have_no_share_of_a_wire_but_their_algbw(make_node_row, make_be
         assert "wire_share" not in kinds_of(group)
         assert only_values(group, "highest_busbw")["offloaded_algbw"] == pytest.approx(1e7)
     assert "wire_share" not in kinds_of(group_of(executed="ring", kind=ON_SHARED_GPU))
+
+
+def test_the_buffers_of_a_library_that_has_one_are_no_placement(make_row):
+    native = make_row("native", collective="broadcast", in_place=True)
+    assert placement_label(native) == ""
+    assert placement_label(make_row(collective="broadcast", in_place=True)) == "in place"
+    assert placement_label(make_row(collective="send_recv")) == ""
+
+
+@pytest.mark.parametrize(
+    ("mapping", "nodes"), [("block", (0, 0, 1, 1)), ("cyclic", (0, 1, 0, 1)), ("mixed", (None,) * 4)]
+)
+def test_a_rank_is_on_the_node_that_its_mapping_says(make_row, mapping, nodes):
+    row = make_row(ranks=4, nodes=2, ranks_per_node=2, mapping=mapping)
+    assert tuple(node_of_rank(row, rank) for rank in range(4)) == nodes
