@@ -168,7 +168,7 @@ LINES = {
     ),
     "run": (
         "run COUNT NO_COUNT", "run CHOICE NO_CHOICE", "run -a ring --param PARAM", "run NO_OPTION",
-        *["run --job job.json"] * 3, "run --job NO_FILE", "run --table NO_FILE", "run --evidence NO_FILE",
+        *["run --job job.json"] * 3, "run --job NO_FILE", "run --table NO_FILE",
         "run -n 1 -e 8 --out NO_OUT",
     ),
     "read": (

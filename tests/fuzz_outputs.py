@@ -42,8 +42,7 @@ def lose(random: Random, lines: Lines, chosen: Sequence[int]) -> None:
 
 
 def double(random: Random, lines: Lines, chosen: Sequence[int]) -> None:
-    at = random.choice(chosen)
-    lines.insert(at, lines[at])
+    lines.insert(at := random.choice(chosen), lines[at])
 
 
 def repeat(random: Random, lines: Lines, chosen: Sequence[int]) -> None:

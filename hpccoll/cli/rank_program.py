@@ -22,6 +22,7 @@ from hpccoll.common.errors import (
     refusal_of,
 )
 from hpccoll.common.limits import RANKS
+from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_size
 from hpccoll.evidence.log_settings import (
     INTERRUPTED_FILE,
@@ -265,8 +266,7 @@ def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
     elif not program.has_results:
         print("# nothing was measured; see the reason of each case")
     elif nothing and out:
-        sizes = [case.bytes for case in job.cases]
-        ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+        ends = join_ends(map(format_size, sorted(case.bytes for case in job.cases)))
         print(f"# {out} is complete, {ends}: nothing left to measure")
 
 

@@ -87,8 +87,6 @@ def validate(paths: PATHS) -> int:
     from hpccoll.store.result_files import ResultFiles, absent_files, read_all
 
     files = read_all(paths)
-    if not files.raw_results and not files.unreadable:
-        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     partial = 0
     for raw in files.raw_results:
         results = to_results(ResultFiles(raw_results=[raw]))

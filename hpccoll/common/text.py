@@ -55,6 +55,12 @@ def join_words(words: Iterable[object], conjunction: str = "and") -> str:
     return f"{', '.join(first)} {conjunction} {last}" if first else last
 
 
+def join_ends(words: Iterable[object]) -> str:
+    """Return the first and the last of words: ``a to c``; an only one, or two that are alike, as one."""
+    several = [*map(str, words)]
+    return " to ".join(dict.fromkeys((*several[:1], *several[-1:])))
+
+
 def first_few(words: Iterable[str], most: int, noun: str) -> list[str]:
     """Return the first words, and the number of the others: ``["a", "b", "2 more jobs"]``; one more is named, too."""
     every = list(words)

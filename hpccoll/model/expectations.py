@@ -10,7 +10,7 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation, observations
 from hpccoll.model.run_model import RunModel
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.model.validation import Validated, counting, validate
+from hpccoll.model.validation import Validated, count_progress, validate
 from hpccoll.schedule import MAPPINGS
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import SIMULATED
@@ -61,7 +61,7 @@ def expectations(
             runs[one.kind, one.machine, one.transport, one.executor].append((raw, one))
     if not runs:
         raise UnusableError("--against", "no file has a correct measurement of an algorithm")
-    report, compared = counting(progress, len(BOUNDS) * sum(map(len, runs.values()))), []
+    report, compared = count_progress(progress, len(BOUNDS) * sum(map(len, runs.values()))), []
     for (*_, transport, executor), measured in sorted(runs.items()):
         files = list({id(raw): raw for raw, _ in measured}.values())
         by_bound: list[list[Validated]] = []

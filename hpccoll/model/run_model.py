@@ -12,7 +12,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.model.fit import MIN_SIZES, Fit, fit
 from hpccoll.model.machine_file import DeclaredSections, MachineFile
 from hpccoll.model.observations import Observation, Work, observations
-from hpccoll.model.validation import Errors, Regret, Validated, counting, find_crossings, validate
+from hpccoll.model.validation import Errors, Regret, Validated, count_progress, find_crossings, validate
 from hpccoll.store.raw_results import RawResults
 
 
@@ -121,7 +121,7 @@ def models_of(
         transports = [transport for transport, _ in by_executor]
         for (transport, executor), observed in sorted(by_executor.items()):
             measured.append((of_run, transport, executor, observed, transports.count(transport) > 1))
-    report, models = counting(progress, sum(len(observed) for *_, observed, _ in measured)), []
+    report, models = count_progress(progress, sum(len(observed) for *_, observed, _ in measured)), []
     for of_run, transport, executor, observed, several in measured:
         fitted = fit(observed, of_run[0].attempts[0][0].machine)
         validated = [Validated(one, None, "the run has no ping-pong") for one in observed]

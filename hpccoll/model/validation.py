@@ -134,7 +134,7 @@ def validate(
     return validated
 
 
-def counting(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
+def count_progress(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
     """Return the function that reports, each time it is called, that one more of all is done."""
     done = count(1)
     return lambda: progress and progress(next(done), total)

@@ -14,7 +14,7 @@ from statistics import geometric_mean
 from hpccoll.analysis.recommendations import Recommendation, RecommendedRange, lone_rank_reason
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import LEAST_ITERATIONS, SINGLE
-from hpccoll.common.text import Finding, first_few, in_brackets, info, join_words
+from hpccoll.common.text import Finding, first_few, in_brackets, info, join_ends, join_words
 from hpccoll.common.units import TWICE, format_count, format_seconds, format_size
 from hpccoll.render.step_answers import step_answers
 from hpccoll.schedule import WORKLOADS, collective
@@ -260,7 +260,7 @@ def sizes_in_words(each: Recommendation, first: int, last: int | None = None) ->
     begin = _cut_label(each, first) if first else format_size(sizes[0])
     end = _cut_label(each, after) if after < len(each.ranges) else format_size(sizes[-1])
     whole = not first and after == len(each.ranges)
-    return f"{'at' if whole or begin == end else 'from'} {' to '.join(dict.fromkeys((begin, end)))}"
+    return f"{'at' if whole or begin == end else 'from'} {join_ends((begin, end))}"
 
 
 def _cut_label(each: Recommendation, number: int) -> str:

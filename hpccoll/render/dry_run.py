@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from hpccoll.common.errors import abbreviate
-from hpccoll.common.text import Columns, table_lines, table_of
+from hpccoll.common.text import Columns, join_ends, table_lines, table_of
 from hpccoll.common.units import format_count
 from hpccoll.schedule import itemsize
 from hpccoll.training.buckets import bucket_bytes
@@ -155,7 +155,7 @@ _CALLS: Columns[tuple[tuple[str, ...], Counter[int]]] = (
     ("dtype", lambda call: call[0][4]),
     ("calls", lambda call: call[1].total()),
     ("bytes", lambda call: f"{sum(nbytes * number for nbytes, number in call[1].items()):,}"),
-    ("of a call", lambda call: " to ".join(dict.fromkeys(f"{end(call[1]):,}" for end in (min, max)))),
+    ("of a call", lambda call: join_ends(f"{nbytes:,}" for nbytes in sorted(call[1]))),
 )
 
 

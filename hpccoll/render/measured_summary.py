@@ -6,7 +6,7 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.library_evidence import nccl_name
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.algorithm_registry import WORKLOADS
-from hpccoll.common.text import join_words
+from hpccoll.common.text import join_ends, join_words
 from hpccoll.common.units import format_count, format_size
 from hpccoll.render.answers import library_name
 from hpccoll.render.definitions import heading_of
@@ -61,7 +61,7 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
         return "There is no usable result: nothing can be drawn or compared."
     rows = [point.row for point in points]
     sizes = sorted({p.row.requested_bytes for group in groups if group.has_size for p in group.usable})
-    ends = " to ".join(format_size(size) for size in dict.fromkeys((*sizes[:1], *sizes[-1:])))
+    ends = join_ends(map(format_size, sizes))
     calls = list(dict.fromkeys(" ".join(filter(None, (row.dtype, row.op))) for row in rows if row.op))
     rounds = sorted({row.rounds for row in rows})
     kinds = join_words(sorted({point.kind for point in points}))
@@ -81,7 +81,7 @@ def _algorithms(points: Sequence[SeriesPoint]) -> str:
 
 
 def _rounds(rounds: Sequence[int]) -> str:
-    return f"{' to '.join(dict.fromkeys((str(rounds[0]), str(rounds[-1]))))} {'round' if rounds[-1] == 1 else 'rounds'}"
+    return f"{join_ends(rounds)} {'round' if rounds[-1] == 1 else 'rounds'}"
 
 
 def _libraries(points: Sequence[SeriesPoint]) -> str:

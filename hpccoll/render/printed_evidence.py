@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, cast
 
 from hpccoll.cases.case import Job
+from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_size
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_settings import PROBE_REMEDY
@@ -129,8 +130,9 @@ def executed_lines(raw: RawResults) -> Iterator[str]:
         parts = []
         for label, of_label in groupby(labels, lambda entry: entry[0]):
             sizes, (reasons, *_) = zip(*((size, reasons.values()) for _, size, reasons in of_label), strict=True)
-            ends = "" if collective(name.split()[0]).token else f" {_ends(sizes)}"
-            parts.append(f"{label}{ends}{''.join(f' ({reason})' for reason in reasons if reason)}")
+            ends = join_ends(map(format_size, reversed(sizes)))
+            at = "" if collective(name.split()[0]).token else f" {'from' if ' to ' in ends else 'at'} {ends}"
+            parts.append(f"{label}{at}{''.join(f' ({reason})' for reason in reasons if reason)}")
         yield f"{name}: {'; '.join(parts)}"
 
 
@@ -151,9 +153,3 @@ def _what_ran(history: CaseHistory, record: LogRecord) -> tuple[str, str]:
         case.collective, outcome.bytes or 0, attempt.ranks - attempt.aggregators, dtype=case.dtype, op=case.op
     )
     return ", ".join(dict.fromkeys(filter(None, (outcome.executed, *(line.protocol for line in lines))))), ""
-
-
-def _ends(sizes: Sequence[int]) -> str:
-    """Return a range of descending sizes: ``from 1 KiB to 64 KiB``, ``at 8 B``."""
-    ends = dict.fromkeys((format_size(sizes[-1]), format_size(sizes[0])))
-    return f"{'from' if len(ends) > 1 else 'at'} {' to '.join(ends)}"

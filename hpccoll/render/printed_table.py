@@ -18,6 +18,7 @@ from hpccoll.analysis.recommendations import SizeVerdict
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.common.terminal import show_status
+from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_count, format_number, format_size, format_wait
 from hpccoll.host.cpu_and_memory import CPU_QUOTA_REMEDY
 from hpccoll.measure.round_order import call_key
@@ -247,8 +248,7 @@ class PrintedTable:
         for row in failed:
             by_reason[row.name, row.failure].append(row)
         for (name, failure), group in by_reason.items():
-            sizes = [row.result.bytes for row in group]
-            ends = " to ".join(dict.fromkeys(map(format_size, (min(sizes), max(sizes)))))
+            ends = join_ends(map(format_size, sorted(row.result.bytes for row in group)))
             which = _placement(group[0].result) if len(group) == 1 else f"{len(group)} cases"
             yield f"{name:>{self._width}} {ends:>8} {which} {failure}"
 

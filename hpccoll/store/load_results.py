@@ -11,7 +11,6 @@ import numpy as np
 
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import Job
-from hpccoll.common.errors import BadInputError
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
@@ -36,17 +35,11 @@ def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
 
 
 def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "max") -> Results:
-    """Return the results of files; directories among ``paths`` also have failure notes and Slurm's jobs.
-
-    Raises:
-        BadInputError: if there are no files.
-    """
+    """Return the results of files; directories among ``paths`` also have failure notes and Slurm's jobs."""
     raw_results = files.raw_results
     plans = list(files.plans.values())
     scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
     slurm_jobs = {job.job: job for job in scheduled}  # the latest of each name
-    if not raw_results and not plans and not files.unreadable:
-        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     started = {raw.job.sha256 for raw in raw_results}
     unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in started]
     launch_failures = {

@@ -104,8 +104,8 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
     """Read the raw files, journals and plans below ``paths``.
 
     Raises:
-        BadInputError: for a path that does not exist; if none of the named files can be read; if a directory holds only
-            an unreadable plan.
+        BadInputError: for a path that does not exist; if nothing is found; if none of the named files can be read; if a
+            directory holds only an unreadable plan.
     """
     paths = list(paths)
     raw_results, plans, unreadable = [], {}, {}
@@ -119,6 +119,8 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
             plans[path] = Plan.load(path)
         except BadInputError as error:
             unreadable[path] = error
+    if not (raw_results or plans or unreadable):
+        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
     is_directory_scan = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
     if unreadable and not raw_results and not is_directory_scan:
         raise combine_errors(*unreadable.values())

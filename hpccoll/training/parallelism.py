@@ -31,7 +31,7 @@ REPLICAS = {"replica": "shard", "expert_replica": "ep"}
 
 PER_STEP = IntegerRange(1, 1 << 20)
 """The samples of a micro-batch, and the micro-batches of a step."""
-MAX_PASSES = 300_000
+MAX_PASSES = 400_000
 """The maximum number of passes through modules in a step, of which each becomes instructions: 10 s of the largest."""
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")

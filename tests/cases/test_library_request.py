@@ -13,11 +13,11 @@ ALL, GATHER, OTHER, ANY = "all_reduce", "all_gather", "broadcast", None
         ("", "", ANY, None), ("Ring", "", ANY, "ring"), ("ring,tree", "", ALL, None),
         ("allreduce:tree;allgather:ring", "", GATHER, "ring"), ("allreduce:tree;allgather:ring", "", ANY, None),
         ("ring;allreduce:tree", "", ALL, "tree"), ("ring;allreduce:tree", "", OTHER, "ring"),
-        ("allreduce:tree", "", OTHER, None), ("^tree", "", ANY, None), ("no such thing", "", ANY, None),
+        ("allreduce:tree", "", OTHER, None), ("^tree", "", ANY, None),
         ("NVLS", "NCCL_COLLNET_ENABLE=1", ALL, "sharp"),
         ("CollnetChain", "NCCL_COLLNET_ENABLE=1", ALL, "collnet_chain"),
         ("CollnetChain,CollnetDirect", "NCCL_COLLNET_ENABLE=1", ALL, "sharp"),
-        ("Ring", "NCCL_COLLNET_ENABLE=1", ALL, "ring"), ("", "NCCL_COLLNET_ENABLE=1", ALL, "sharp"),
+        ("", "NCCL_COLLNET_ENABLE=1", ALL, "sharp"),
         ("", "NCCL_COLLNET_ENABLE=0", ALL, None), ("", "UCC_CL_BASIC_TLS=ucp,sharp", ALL, "sharp"),
         ("", "UCC_CL_BASIC_TLS=^sharp,nccl", ALL, None), ("", "HCOLL_ENABLE_SHARP=3", ALL, "sharp"),
         # settings of communicators are requests, too

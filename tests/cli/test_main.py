@@ -37,7 +37,7 @@ def test_help_has_an_example(command):
         ("report", "PATHS See 'hpccoll report --help'"), ("sweep a.yaml b.yaml", "b.yaml after --"),
         ("show ring -p many", "--workers integer. See 'hpccoll show --help'"),
         *((f"{command} nope", "path 'nope' there is no such") for command in READERS),
-        *((f"{command} .", "path '.' raw files") for command in READERS if command != "export"),
+        *((f"{command} .", "path '.' raw files") for command in (*READERS, "model")),
         ("export . --timing mean", "--rule 'mean' max span"),
     ],
 )  # fmt: skip

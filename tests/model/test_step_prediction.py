@@ -5,9 +5,11 @@ from predicted_machines import EXACT, LATENCY, RATE, cluster, fitted
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
+from hpccoll.model.step_scenarios import step_request
 from hpccoll.render.step_report import step_lines
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
+from hpccoll.training.models import model_of
 from hpccoll.training.models.transformers import gpt2
 from hpccoll.training.parallelism import Parallelism
 
@@ -83,6 +85,15 @@ def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_p
         [ranks], machine=machine, algorithm="sharp_emulated", aggregators=1, buckets=BucketRule("one")
     ).predictions
     assert found.step.communication_s == pytest.approx(2 * (LATENCY + ranks * LAYERS * LAYER_BYTES / RATE))
+
+
+def test_a_rate_is_a_fraction_of_the_peak_of_a_gpu_and_samples_of_a_transformer_have_the_tokens_that_are_asked_for():
+    request = step_request({"model": "gpt2", "sequence_length": 512, "mfu": 0.4, "gpu": "h100"}, [2], None)
+    assert request.compute.flops_per_s == pytest.approx(0.4 * 989e12)
+    assert request.model.transformer.sequence == 512
+    assert request.model.forward_flops == model_of("gpt2").forward_flops / 2
+    with pytest.raises(BadInputError, match="a transformer, unlike resnet50"):
+        step_request({"model": "resnet50", "sequence_length": 512, "compute": 1.0}, [2], None)
 
 
 def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():

@@ -16,20 +16,16 @@ A, B = (f"{place.host} {bus}" for place, bus in zip(ATTEMPT.places, BUSES, stric
 @pytest.mark.parametrize(
     ("events", "thermal_s", "why"),
     [
-        (0x1 | 0x4 | 0x10, 0.0, None),  # idle, at the power limit, with synchronised boost: normal
-        (0x20, 0.0, "software thermal slowdown"), (0x8 | 0x40, 2.0, "hardware thermal slowdown"),
-        (0x8 | 0x80, 0.0, "power brake"), (0x8, 0.0, "hardware slowdown"), (None, 0.1, "thermal limit"),
-        (0x80, None, "power brake"), (None, None, None),
+        ((0, 0x1 | 0x4 | 0x10), (0.0, 0.0), None),  # idle, at the power limit, with synchronised boost: normal
+        ((0, 0x20), (0.0, 0.0), "software thermal slowdown"), ((0, 0x88), (0.0, 0.0), "power brake"),
+        ((0, 0x48), (0.0, 2.0), "hardware thermal slowdown"), ((0, 0x8), (0.0, 0.0), "hardware slowdown"),
+        ((0, None), (0.0, 0.1), "thermal limit"), ((0, None), (0.0, None), None),
+        ((), (None, 0.1), "thermal limit"), ((None, 0x80), (), "power brake"),  # either source is enough
     ],
 )  # fmt: skip
 def test_reasons_that_weaken_a_result_are_named(events, thermal_s, why):
-    outcome = raw_examples.outcome(gpu_clock_events=(0, events), gpu_thermal_s=(0.0, thermal_s))
+    outcome = raw_examples.outcome(gpu_clock_events=events, gpu_thermal_s=thermal_s)
     assert throttled_gpus(ATTEMPT, outcome) == ({B: (why,)} if why else {})
-
-
-def test_either_of_both_sources_is_enough():
-    assert throttled_gpus(ATTEMPT, raw_examples.outcome(gpu_thermal_s=(0.1, None))) == {A: ("thermal limit",)}
-    assert throttled_gpus(ATTEMPT, raw_examples.outcome(gpu_clock_events=(0x80, None))) == {A: ("power brake",)}
 
 
 @pytest.mark.parametrize(
