@@ -245,6 +245,14 @@ EXAMPLES = {
 SUBJECTS = [*ALGORITHMS, *EXAMPLES]
 
 
+def every_case(name: str, workers: int) -> list[Case]:
+    """Return every call of a subject on so many workers, to any root, with aggregators where it takes them."""
+    if name in EXAMPLES:
+        return [EXAMPLES[name].case(workers)]
+    collective, algorithm = ALGORITHMS[name]
+    return list(cases(collective, algorithm, places(algorithm, workers)))
+
+
 @cache
 def case_of(name: str, ranks: int) -> Case | None:
     """Return the first call of a subject on so many ranks, the last of them aggregators where it takes that."""

@@ -74,7 +74,6 @@ def _spread(number: int, samples: int) -> list[int]:
 
 
 def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, sequences: int, fold_cost: float) -> Iterator[str]:
-    """Yield the lines of rank ``me``."""
     steps = [[*map(drop_null_peers, schedule.steps(me))] for schedule in schedules]
     labels = map("l{}".format, count(1))
     for sequence in range(sequences):

@@ -195,7 +195,6 @@ def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenan
 
 
 def _outcome(results: Sequence[ForeignResult], source: str) -> Outcome:
-    """Return the outcome of a case: a round of each result."""
     case = results[-1].case
     failures = Counter(failure for each in results if (failure := each.failure))
     counted = [each.wrong for each in results if each.wrong is not None]

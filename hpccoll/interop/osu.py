@@ -257,7 +257,6 @@ class _OsuParser(PrintedTableParser):
             self.check_between("Messages/s", read_cell(self.where, "Messages/s", rate), low, high, slack=SLACK)
 
     def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
-        """Return the columns that may hold the result of a test."""
         if self.form == "nonblocking":
             return ("Pure Comm.",)
         if test.function or test.algorithm != NATIVE:

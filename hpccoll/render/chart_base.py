@@ -279,7 +279,6 @@ def _bands(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
 
 
 def _ticks(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
-    """Return a tick at the value of each round."""
     with_tick = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
     ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=_opacity(chosen, 0.8, 0.05))
     return ticks

@@ -152,7 +152,6 @@ def _speedup_records(group: ChartGroup) -> list[ChartRecord]:
 
 
 def busbw_of_collectives(group: ChartGroup) -> Chart | None:
-    """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
     data = [
         chart_record(group, point, busbw) | {"panel": point.row.collective}
         for point in group.points

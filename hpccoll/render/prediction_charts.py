@@ -182,7 +182,6 @@ def _over_gpus(rows: Sequence[Row], keys: Mapping[str, str], text: str) -> list[
 def _curves(
     data: Sequence[ChartRecord], y: ValueAxis, field: str = "gpus", title: str = "GPUs", first: int = 1
 ) -> Chart:
-    """Return curves over GPUs or micro-batches in colours from number ``first`` on."""
     x = chart_base.count_axis(field, title, (float(str(d[field])) for d in data))
     colours = numbered_colours(chart_base.distinct(data, "series"), first)
     return chart_base.curves(

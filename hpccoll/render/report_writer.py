@@ -206,7 +206,6 @@ def _by_reason(missing: Iterable[Gap]) -> list[tuple[str, str, str, list[str]]]:
 
 
 def _provenance(run: Run) -> tuple[str, dict[str, str]]:
-    """Return the title of a run, and its facts: of its raw file and of its provenance."""
     facts = {name: getattr(run, name) for name in ("machine", "kind", "created", "status")}
     facts = {"raw file": run.path} | facts | library_facts(run) | _flat(run.provenance)
     title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"

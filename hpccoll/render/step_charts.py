@@ -256,7 +256,6 @@ def _record(part: str, what: str, begin: float, end: float, top: float, bottom: 
 
 
 def _label(text: str, begin: float, end: float, longest: float) -> ChartRecord:
-    """Return the label of a rectangle if it has room for it."""
     return {"label": text if (end - begin) / longest > LETTER_SHARE * len(text) else ""}
 
 

@@ -1,7 +1,5 @@
 """Every algorithm takes what it declares, and no less than its collective takes at the least."""
 
-from collections import defaultdict
-
 import pytest
 from schedule_examples import ALGORITHMS, Case, cases, places, variants
 
@@ -49,35 +47,6 @@ def costs_as_declared(found, cost):
             counted = counts.rounds, counts.critical_bytes, counts.critical_reduced
             declared = cost.rounds, round(cost.sent * size), round(cost.reduced * size)
             assert counted == declared, f"p = {case.call.p}, S = {size}: rounds, bytes sent and reduced"
-
-
-def least_bytes(case, cut: Cut) -> int:
-    """Return the bytes that go from a rank to another at the least.
-
-    Of every unit: to fold n contributions into one takes n - 1 messages; then each rank that is to have the result, but
-    the one where it came about, needs a message.
-    """
-    wanted = defaultdict(set)
-    for me in range(case.call.p):
-        for unit in case.call.target(me, cut.units):
-            wanted[frozenset(case.call.result(me, unit))].add(me)
-    unequal, elements = case.call.blocks(cut.count), 0
-    for contributions, targets in wanted.items():
-        origins = {origin for origin, _ in contributions}
-        length = cut.count // cut.units if case.call.collective.units == "divisible" else cut.count
-        if unequal is not None:
-            length = sum(int(unequal[origin, unit]) for origin, unit in contributions)
-        elements += length * (len(origins) - 1 + len(targets) - bool(origins & targets))
-    return elements * cut.itemsize
-
-
-@each_algorithm
-def test_it_moves_no_less_than_its_collective_takes_at_the_least(collective, algorithm):
-    for p in (1, 2, 3, 4, 5, 8, 13):
-        for case in cases(collective, algorithm, places(algorithm, p)):
-            cut = evenly_cut(case)
-            sent = count([out_of_place(case.call, each) for each in case.slices], cut).sent
-            assert sent[:, 1:].sum() >= least_bytes(case, cut)
 
 
 def test_a_train_is_equal_messages_and_one_reply_and_only_its_root_copies_before_each_message():

@@ -2,7 +2,7 @@
 
     mpiexec -n 2 python tests/gpu/nccl_ranks.py [drill] [host DIRECTORY]
 
-Every rank does the operation in lockstep by itself, and holds the bits it was given against that. test_nccl_gpu.py runs
+Every rank does the operation in lockstep by itself, and holds the bits it was given against that. test_on_gpu.py runs
 it, under a timeout: ranks that share a GPU wait for each other's turns. On the host, NCCL is the test library that is
 compiled in DIRECTORY, under the same bindings (nccl_on_host.py): test_nccl_on_host.py runs that.
 """

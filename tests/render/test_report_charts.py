@@ -7,12 +7,15 @@ import pytest
 import vl_convert
 from altair.utils.schemapi import SchemaBase
 from golden_page import assert_golden
+from hypothesis import given
+from hypothesis import strategies as st
 from row_examples import make_row
 from step_examples import steps
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.render.charts import FIGURES, STEP_FIGURES
+from hpccoll.render.colours import series_colour
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
@@ -215,3 +218,8 @@ def test_steps_are_drawn_against_several_limits_of_buckets_and_several_numbers_o
     assert sorted(d["bucket"] for d in points(chart, series="ring")) == [0, 1, 2, 3]
     assert '["default", "4 MiB", "25 MiB", "80 MiB"]' in str(layers(chart))
     assert (SHARE.specification(one), BUCKET.specification(two)) == (None, None)
+
+
+@given(st.integers(1, 60))
+def test_there_is_a_colour_for_any_number_of_lines(count):
+    assert len({series_colour(i) for i in range(count)}) == count

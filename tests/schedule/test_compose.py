@@ -1,7 +1,7 @@
 from itertools import chain
 
 import pytest
-from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, cases, of, of_lists, places
+from schedule_examples import EXAMPLES, SUBJECTS, every_case, of, of_lists
 
 from hpccoll.algorithms.ring import ring
 from hpccoll.schedule import Layout, Schedule, in_groups, out_of_place, relabel, reverse, then
@@ -77,14 +77,6 @@ def test_a_group_knows_where_its_ranks_are():
 # ---- out of place ---------------------------------------------------------------------------------------------------
 
 
-def calls(name: str, ranks: int):
-    """Return every call of a subject on so many workers, to any root."""
-    if name in EXAMPLES:
-        return [EXAMPLES[name].case(ranks)]
-    collective, algorithm = ALGORITHMS[name]
-    return list(cases(collective, algorithm, places(algorithm, ranks)))
-
-
 def written(steps: list[Step]) -> set[int]:
     """Return the units of dst that a program writes."""
     actions = [a for step in steps for a in drop_null_peers(step).actions if not isinstance(a, Send)]
@@ -94,7 +86,7 @@ def written(steps: list[Step]) -> set[int]:
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_time_goes_into_copies_only_of_units_that_are_never_written_and_once(name):
-    for case in chain.from_iterable(calls(name, ranks) for ranks in (2, 4, 6, 7)):
+    for case in chain.from_iterable(every_case(name, ranks) for ranks in (2, 4, 6, 7)):
         for schedule in case.slices:
             for me in range(case.call.p):
                 there, here = steps_of(schedule, me), steps_of(out_of_place(case.call, schedule), me)

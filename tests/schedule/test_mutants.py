@@ -15,7 +15,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, cases, defined_part, places, result
+from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, defined_part, every_case, result
 
 from hpccoll.schedule import Schedule, ScheduleError, out_of_place, prove
 from hpccoll.schedule.lockstep import run_lockstep
@@ -113,21 +113,14 @@ def is_right(case: Case) -> None:
         assert np.array_equal(defined_part(requested, outputs[me], me), result(requested, inputs, me))
 
 
-def case_of(name: str, ranks: int) -> Case | None:
-    if name in EXAMPLES:
-        return EXAMPLES[name].case(ranks)
-    collective, algorithm = ALGORITHMS[name]
-    return next(cases(collective, algorithm, places(algorithm, ranks)), None)
-
-
-FOUR_OR_FIVE = [(name, 5 if case_of(name, 5) else 4) for name in ALGORITHMS]
+FOUR_OR_FIVE = [(name, 5 if every_case(name, 5) else 4) for name in ALGORITHMS]
 """Every algorithm where it has the most to do: on a number of ranks that is no power of two, unless it needs one."""
 
 
 @pytest.mark.parametrize(("name", "ranks"), [*FOUR_OR_FIVE, *product(EXAMPLES, (3, 4))])
 def test_a_broken_schedule_is_refused_or_comes_to_the_same(name, ranks):
-    case = case_of(name, ranks)
-    for schedule in case.slices if case else ():
+    case = every_case(name, ranks)[0]
+    for schedule in case.slices:
         programs = clean([[*schedule.steps(me)] for me in range(schedule.layout.ranks)])
         assert accepted(case, schedule, programs), "what is not broken is accepted"
         every = [(words, mutant) for words, mutant in mutants(programs, schedule.units) if clean(mutant) != programs]

@@ -234,6 +234,5 @@ def _sagitta(positions: RankPositions, chord: float) -> float:
 
 
 def _passes(curve: Curve, others: np.ndarray) -> bool:
-    """Return whether the line does not touch ``others``, the centres of ranks."""
     points = np.array([curve.at(fraction) for fraction in np.linspace(0.05, 0.95, 25)])
     return bool((np.linalg.norm(points[:, None] - others[None], axis=2) > RADIUS + 4).all())

@@ -198,7 +198,6 @@ def _laps(trace: Trace) -> dict[Message, int]:
 
 
 def _needs_labels(trace: Trace) -> bool:
-    """Return whether messages carry different units and are few enough for labels."""
     units = trace.schedule.units
     carried = {(m.sent.buffer, m.sent.units) for m in trace.messages if not m.copies}
     few = trace.schedule.layout.ranks <= _MAX_LABELLED and len(trace.messages) <= 64 * trace.rounds

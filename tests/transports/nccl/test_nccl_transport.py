@@ -13,15 +13,14 @@ import pytest
 from fake_gpu_cluster import Cluster, DeadlockError, FakeDevice, plans
 from schedule_examples import (
     ALGORITHMS,
-    EXAMPLES,
+    SUBJECTS,
     Case,
     buffers,
     case_of,
-    cases,
     copies_beside_arrivals,
     defined_part,
+    every_case,
     of_lists,
-    places,
     rotates,
 )
 
@@ -35,7 +34,7 @@ from hpccoll.transports.shared_lowering import Span
 
 WAYS = ((1, 1), (3, 1), (2, 2), (5, 2))
 """Channels and window."""
-ELEMENTS = *DTYPES, BFLOAT16
+ELEMENTS, COUNTS = (*DTYPES, BFLOAT16), (0, 1, 4, 1000)
 
 
 def check_equals_lockstep(asked, *, graph=False):
@@ -65,26 +64,18 @@ def check_equals_lockstep(asked, *, graph=False):
         plan.close()
 
 
-@pytest.mark.parametrize("name", [*ALGORITHMS])
-def test_every_algorithm_equals_lockstep(name):
-    collective, algorithm = ALGORITHMS[name]
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_every_schedule_equals_lockstep_in_every_type_and_op(name):
     for ranks in (1, 2, 3, 5, 8):
-        for turn, case in enumerate(cases(collective, algorithm, places(algorithm, ranks))):
+        for turn, (case, count) in enumerate(
+            product(every_case(name, ranks), (101,) if name in ALGORITHMS else COUNTS)
+        ):
             for more, in_place in enumerate(case.placements):
                 number = turn + more + ranks
                 channels, window = WAYS[number % len(WAYS)]
                 dtype, op = dtype_of(ELEMENTS[number % len(ELEMENTS)]), [*REDUCTIONS][number % len(REDUCTIONS)]
-                asked = case.operation(101, dtype, op, in_place=in_place, channels=channels, window=window)
+                asked = case.operation(count, dtype, op, in_place=in_place, channels=channels, window=window)
                 check_equals_lockstep(asked, graph=number % 4 == 0)
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_example_schedules_equal_lockstep(name):
-    for ranks in (1, 2, 3, 5, 8):
-        case = EXAMPLES[name].case(ranks)
-        every = list(product((0, 1, ranks + 1, 1000), WAYS, case.placements))
-        for count, (channels, window), in_place in every[:: 1 if ranks == 3 else 3]:
-            check_equals_lockstep(case.operation(count, "int32", in_place=in_place, channels=channels, window=window))
 
 
 @pytest.mark.parametrize("graph", [False, True])
