@@ -239,27 +239,17 @@ def separate(sandbox):
 
 
 @drill(nodes=2)
-def wrong_launchers(sandbox):
-    """No PMI, one that the library does not speak, and a launcher that goes its own way; in jobs like a sweep's."""
-    results = {}
-    for name, launcher in LAUNCHERS.items():
-        sandbox.hpccoll("plan", *sandbox.plant(launcher=launcher), "--out", name)
-        words = shlex.join([sys.executable, "-m", "hpccoll", "launch", f"{name}/plan.json", "mpi.n2x1"])
-        job = sandbox.run(
-            "sbatch", "--parsable", f"--partition={sandbox.name}", "--nodes=2", "--ntasks-per-node=1", "--exclusive",
-            "--output=/dev/null", f"--wrap={words} --out {name}/raw/mpi.n2x1.h5",
-        )  # fmt: skip
-        assert job.code == 0, job.err
-        code = sandbox.testbed.end_of(job.out.strip())
-        results[name] = code, sandbox.status(name), list((sandbox.home / name / "raw").glob("*.journal"))
-    return results
-
-
-LAUNCHERS = {
-    "none": "srun --mpi=none",
-    "pmix": "srun --mpi=pmix",
-    "template": "srun --mpi=pmi2 -n {ranks} -N 1 --overcommit",
-}
+def no_pmi(sandbox):
+    """Ranks that Slurm does not introduce to each other, in a job like a sweep's."""
+    sandbox.hpccoll("plan", *sandbox.plant(launcher="srun --mpi=none"), "--out", "none")
+    words = shlex.join([sys.executable, "-m", "hpccoll", "launch", "none/plan.json", "mpi.n2x1"])
+    job = sandbox.run(
+        "sbatch", "--parsable", f"--partition={sandbox.name}", "--nodes=2", "--ntasks-per-node=1", "--exclusive",
+        "--output=/dev/null", f"--wrap={words} --out none/raw/mpi.n2x1.h5",
+    )  # fmt: skip
+    assert job.code == 0, job.err
+    code = sandbox.testbed.end_of(job.out.strip())
+    return code, sandbox.status("none"), list((sandbox.home / "none" / "raw").glob("*.journal"))
 
 
 @drill(nodes=2)

@@ -64,7 +64,7 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
     """
     runs = {run.run_id: run for run in results.runs}
     created = {run_id: run.created for run_id, run in runs.items()}
-    incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see critical_findings
+    incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see opening_findings
     requested = (row for row in results.rows if row.run_id not in incomplete)
     rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
     measured_name = series_namer(row for row in rows if not row.predicted)  # predictions change no measured name

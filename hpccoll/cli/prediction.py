@@ -93,10 +93,11 @@ def predict(
         if question or out:
             raise UnusableError("--against", "neither --question nor --out: they belong to predictions")
         return _compare(against, model, as_json=as_json)
+    names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
-        nodes=parse_counts(nodes, "--nodes"), sizes=_sizes(begin, end, factor, collective), collective=collective,
-        algorithms=_names(algorithms, collective), ranks_per_node=ranks_per_node, dtype=dtype,
-        aggregators=aggregators, mapping=mapping, parameters=dict(map(parse_parameter, param or ())),
+        nodes=parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=names,
+        ranks_per_node=ranks_per_node, dtype=dtype, aggregators=aggregators, mapping=mapping,
+        parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
     _check_out(out, model, request)
     with progress_counter("predictions") as progress:
@@ -164,18 +165,17 @@ def _write(predicted: "Predictions", out: Path) -> None:
         write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
 
 
-def _names(text: str | None, collective: str) -> list[str]:
-    """Return the requested algorithms; none stand for the usual ones."""
+def _names_and_sizes(
+    algorithms: str | None, begin: str | None, end: str | None, factor: str, collective: str
+) -> tuple[list[str], list[int]]:
+    """Return the requested algorithms, of which none stand for the usual ones, and sizes; a barrier has one size."""
     from hpccoll.cases.algorithm_registry import collective as row
     from hpccoll.cases.keys import ALL
-
-    return list(row(collective).components) if text == ALL else [] if text is None else text.split(",")
-
-
-def _sizes(begin: str | None, end: str | None, factor: str, collective: str) -> list[int]:
-    from hpccoll.cases.algorithm_registry import collective as row
     from hpccoll.common.limits import FACTOR
     from hpccoll.common.units import sizes_between
 
     sizes = sizes_between(begin or "1K", end or begin or "1G", FACTOR.read("-f", factor))
-    return sizes[:1] if row(collective).token else sizes  # a barrier has one size
+    names = [] if algorithms is None else algorithms.split(",")
+    return list(row(collective).components) if algorithms == ALL else names, sizes[
+        : 1 if row(collective).token else None
+    ]

@@ -101,7 +101,6 @@ class _Simulator:
         self.passed = 0  # messages
 
     def add(self, traffic: Traffic, cut: Cut, lane: int, sequence: int) -> None:
-        """Add the steps of a lane."""
         lengths = np.bincount(np.concatenate([[], *traffic.ended]).astype(int), minlength=self.layout.ranks)
         steps = [[_Step(me, sequence) for _ in range(length)] for me, length in enumerate(lengths.tolist())]
         sizes = traffic.nbytes(cut, lane).tolist()
@@ -155,7 +154,6 @@ class _Simulator:
         heappush(self.events, (when, next(self.order), action, what))
 
     def begin(self, now: float, key: tuple[int, int]) -> None:
-        """Begin the next step of a rank and sequence, if any."""
         if not (steps := self.todo[key]):
             return
         step = steps.pop()

@@ -410,7 +410,6 @@ def _file(
     name: str, found: Mapping[str, Mapping[str, float]], pieces: Mapping[str, Pieces],
     used: Sequence[Observation],
 ) -> MachineFile:  # fmt: skip
-    """Return the machine file of the quantities."""
     sections: dict[str, Any] = {
         "tiers": {
             tier: [

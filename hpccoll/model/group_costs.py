@@ -151,7 +151,6 @@ class GroupCosts:
     def _simulated(
         self, key: tuple[str, ...], sizes: Sequence[int], progress: Callable[[], None]
     ) -> Iterator[tuple[int, AlgorithmTime]]:
-        """Yield the time of the fastest algorithm for each size."""
         family, axis, dtype, *stages = key
         groups = self.mesh.pairs(int(stages[0]), int(stages[1])) if stages else self.mesh.groups(axis)
         use = group_use(self.layout, groups)
@@ -208,7 +207,6 @@ class _GroupSimulation(AlgorithmSimulation):
         return super().unpredicted_reason(self._part(nbytes))
 
     def seconds(self, nbytes: int, progress: Callable[[], None], bounds: Sequence[Bound]) -> dict[Bound, float]:
-        """Return the time of the group for a size, by bound."""
         times = self.times(self._part(nbytes), lambda _messages: progress(), bounds)
         return {bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()}
 

@@ -381,7 +381,6 @@ class MachineFile(YamlSection):
         return " and ".join(beyond) or "within what was measured"
 
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:
-        """Check that the file has every tier that messages can cross."""
         needed = {"node": ranks_per_node > 1, "rack": nodes > racks, "fabric": racks > 1}
         for tier, label in TIER_LABELS.items():
             if needed[tier] and tier not in self.tiers:

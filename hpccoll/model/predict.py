@@ -174,7 +174,6 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
 def _prediction(
     simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[int], None]
 ) -> Prediction:
-    """Return the prediction of an algorithm for a size on a number of nodes."""
     machine, layout = simulation.machine, simulation.layout
     operation, parameters, seconds, exact = simulation.times(nbytes, progress)
     least, most = machine.held_out_ratios

@@ -159,7 +159,6 @@ class AlgorithmSimulation:
         return SimulatedOperation(operation, parameters, seconds, all(each.exact for each in simulated.values()))
 
     def _channels(self, nbytes: int) -> dict[str, Parameter]:
-        """Return the channels and the window that a run would use."""
         slices = requested_schedule(
             self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters
         ).slices

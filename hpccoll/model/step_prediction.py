@@ -193,7 +193,6 @@ def predict_steps(
 
 
 def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: Callable[[], None]) -> StepPrediction:
-    """Return the prediction for a number of nodes."""
     layout = machine.layout(nodes, request.ranks_per_node)
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh

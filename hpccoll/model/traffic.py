@@ -165,7 +165,6 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
 
 
 def _at(part: Part, indices: Ints | slice) -> Part:
-    """Return the part of some of the messages."""
     return Part(
         part.buffer, tuple(Range(np.asarray(r.first)[indices], np.asarray(r.last)[indices]) for r in part.ranges)
     )

@@ -156,7 +156,6 @@ def predicted_seconds(one: Observation, machine: Machine) -> float:
 
 
 def _unpredicted_reason(one: Observation, machine: Machine) -> str:
-    """Return the reason why nothing is predicted for an observation, if any."""
     lacking = " or ".join(TIER_LABELS[tier] for tier in sorted(one.tiers - machine.tiers.keys()))
     reasons = {
         "the algorithm of the library is unknown": one.algorithm is None,

@@ -13,12 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from hpccoll.host.cpu_and_memory import (
-    MIN_SHARED_BYTES,
-    SHARED_MEMORY_REMEDY,
-    SHARED_MEMORY_WARNING,
-    SharedMemorySpace,
-)
+from hpccoll.host.cpu_and_memory import MIN_SHARED_BYTES, SHARED_MEMORY_REMEDY, SHARED_MEMORY_WARNING, SharedMemorySpace
 
 GRACE_S = 10.0
 """Seconds between SIGTERM and SIGKILL, in which a launcher ends its ranks."""

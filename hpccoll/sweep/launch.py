@@ -60,11 +60,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         hosts = squeue.allocated_hosts(os.environ[JOB_ID]) if plan.launcher.slurm else ()
         if CPUS_ON_NODE in plan.launcher.command:  # Snakemake's job step removes the variable
             os.environ[CPUS_ON_NODE] = str(squeue.cpus_of_node(os.environ[JOB_ID]))
-        aggregators = (
-            _aggregator_hosts(job, plan.launcher.aggregator, hosts)
-            if job.dedicated_aggregators and plan.launcher.aggregator
-            else ()
-        )
+        feature = plan.launcher.aggregator if job.dedicated_aggregators else None
+        aggregators = _aggregator_hosts(job, feature, hosts) if feature else ()
         workers = [host for host in hosts if host not in aggregators]
         aliases = _host_aliases(hosts)
         job_launch = JobLaunch(plan.launcher, job, workers, aggregators, aliases)

@@ -54,11 +54,8 @@ class MeasurementCounter:
                 journal.seek(offset)
                 text = journal.read()
         except FileNotFoundError:
-            return (
-                MeasurementCount(job.measurements, job.measurements - skips * rounds)
-                if raw.exists()
-                else MeasurementCount(0, 0)
-            )
+            done = job.measurements if raw.exists() else 0
+            return MeasurementCount(done, max(0, done - skips * rounds))
         *complete, last = text.split(b"\n")  # the last line may be incomplete
         outcomes, skips = _add_events(complete, outcomes, skips)
         self._read[raw] = offset + len(text) - len(last), outcomes, skips

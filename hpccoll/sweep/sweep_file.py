@@ -10,15 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    Tag,
-    model_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, PrivateAttr, Tag, model_validator
 
 from hpccoll.analysis.choice_table import check_table_given, load_table
 from hpccoll.cases.case import Effort, Shape

@@ -153,10 +153,8 @@ def _scan_processes(out: Path) -> Iterator[tuple[int, str]]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if int(process.name) != os.getpid() and mark in (process / "environ").read_bytes().split(b"\0"):
-                yield (
-                    int(process.name),
-                    (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:80],
-                )
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                yield int(process.name), command[:80]
         except OSError:  # the process has ended, or belongs to another user
             continue
 

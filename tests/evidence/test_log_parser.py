@@ -30,11 +30,6 @@ def test_lines_with_a_cut_or_anonymous_header_are_read(head):
     assert ran(record) == [("all_reduce", 8388608, "ring", "SIMPLE", 2)]
 
 
-def test_an_anonymous_host_is_unknown():
-    lines = [f"{head}:7:8 [0] {TEXTS[1]}" for head in ("n-1.x", "<n>", "")]
-    assert [message.host for message in split_messages(lines)] == ["n-1.x", None, None]
-
-
 @pytest.mark.parametrize(
     "line", ["Set NCCL_DEBUG=INFO to see NCCL INFO Using network IB", "grep 'NCCL INFO Using x' a"]
 )

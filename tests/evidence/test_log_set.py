@@ -24,12 +24,6 @@ def test_settings_of_a_configuration_file_hold_unless_the_environment_sets_them(
     assert (record.settings["NCCL_ALGO"], record.settings["NCCL_IB_HCA"]) == ("Ring,Tree", "mlx5")
 
 
-def test_messages_that_processes_wrote_into_one_line_are_separated():
-    lines = TEXTS["rdma-2.27"].splitlines()[-5], TEXTS["socket"].splitlines()[-1]
-    found = [one.line for one in read_logs({"a": "".join(lines)}).collectives]
-    assert found == [line.partition("INFO ")[2] for line in lines]
-
-
 CHANNEL = "n1:7:8 [0] NCCL INFO Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0/GDRDMA"
 AT = "2025-05-16T16:39:51.208Z"
 

@@ -110,13 +110,7 @@ def test_cupy_keeps_its_kernels_where_it_would_if_it_can_write_there(tmp_path):
     assert not [*tmp_path.glob("hpccoll-kernels-*")]
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"HOME": "/proc/home"}, {"HOME": "/dev/null"}, {"CUPY_CACHE_DIR": "/proc"},
-        {"CUPY_CACHE_DIR": "/proc/sys/kernels"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("environment", [{"HOME": "/dev/null"}, {"CUPY_CACHE_DIR": "/proc"}])
 def test_cupy_can_be_imported_and_keeps_its_kernels_if_its_directory_is_not_writable(environment, tmp_path):
     directory = kernel_cache({"CUPY_CACHE_DIR": "", **environment}, tmp_path)
     assert directory == tmp_path / f"hpccoll-kernels-{os.getuid()}"

@@ -38,38 +38,21 @@ def sandbox(testbed, nccl_library, mpiexec, tmp_path):  # noqa: ARG001 - there i
     return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
 
 
-def is_said_to_be_the_test_library(box, ended):
-    """Check that the terminal, the top of the page, and every picture name the stand-ins for GPU and NCCL."""
-    (line,) = {line for line in ended.out.splitlines() if GPU in line and "measured on a testbed" in line}
-    assert line.endswith(f"; {NCCL}")
-    (lede,) = re.findall(r'<p class="lede">(.*?)</p>', box.page)
-    assert GPU in lede
-    assert f"and {NCCL} (native: NCCL's own)" in html.unescape(lede)
-    pictures = [*(box.out / "report" / "charts").glob("*.svg")]
-    assert len(pictures) > 3
-    assert not [picture.name for picture in pictures if GPU.replace(" ", "") not in flat_text(picture)]
-
-
 def flat_text(picture):
     return re.sub(r"<[^>]*>|\s", "", picture.read_text())
-
-
-def rows_of(box):
-    """Return the rows of a sweep of which nothing is missing or wrong."""
-    results = read_results([box.out])
-    assert not results.missing
-    assert {(row.status, row.wrong) for row in results.rows} == {("ok", 0)}
-    for run in results.runs:
-        assert run.provenance["gpus"][0]["gpus"][0]["name"] in GPU
-        assert {host["library"]["version"] for host in run.provenance["nccl"]} == {"2.30.0"}
-    return results.rows
 
 
 def test_the_first_sweep_on_a_node_of_gpus_says_what_ran(sandbox):
     box, arguments = sandbox
     ended = box.hpccoll("sweep", *arguments)
     assert ended.code == 0, f"{ended.out}\n{ended.err}\n{box.logs()}"
-    rows = rows_of(box)
+    results = read_results([box.out])
+    rows = results.rows
+    assert not results.missing
+    assert {(row.status, row.wrong) for row in rows} == {("ok", 0)}
+    for run in results.runs:
+        assert run.provenance["gpus"][0]["gpus"][0]["name"] in GPU
+        assert {host["library"]["version"] for host in run.provenance["nccl"]} == {"2.30.0"}
     native = {row.variant: row.executed for row in rows if row.algorithm == NATIVE}
     without = "ring (fallback: no line says why)"
     assert native == {"default": "ring", "nccl-ring": "ring", "nccl-nvls-off": "ring", "nccl-nvls": without}
@@ -77,4 +60,11 @@ def test_the_first_sweep_on_a_node_of_gpus_says_what_ran(sandbox):
     assert {(row.timing, row.params["graph"]) for row in rows} == {
         (timing, graph) for timing in ("single", "aggregated") for graph in (0, 1)
     }
-    is_said_to_be_the_test_library(box, ended)
+    # The terminal, the top of the page, and every picture name the stand-ins for GPU and NCCL.
+    (line,) = {line for line in ended.out.splitlines() if GPU in line and "measured on a testbed" in line}
+    assert line.endswith(f"; {NCCL}")
+    (lede,) = re.findall(r'<p class="lede">(.*?)</p>', box.page)
+    assert f"and {NCCL} (native: NCCL's own)" in html.unescape(lede)
+    pictures = [*(box.out / "report" / "charts").glob("*.svg")]
+    assert len(pictures) > 3
+    assert all(GPU.replace(" ", "") in flat_text(picture) for picture in pictures)

@@ -76,10 +76,8 @@ BAD = {
     "gpus_per_node: 0": "gpus_per_node|'0'|GPUs on each node, such as 8 or h100:8",
     "- partition": "it is no YAML of keys and values: partition, account",
     **{f"sbatch: ['{option}']": f"sbatch: '{option}'|use {key}" for option, key in {
-        "--account=me": "account", "--part=work": "partition", "--mem=0": "memory_mb", "--time=9": "minutes",
-        "--cpus-per-t=4": "cpus_per_task", "--signal=USR1@9": "signal_s", "--gres=gpu:8": "gpus_per_node",
-        "--nodes=4": "nodes", "--exclusive": "exclusive", "--export=NONE": "environment", "--array=1-2": "nothing",
-        "--requeue": "nothing", "--test-only": "nothing",
+        "--part=work": "partition", "--mem=0": "memory_mb", "--signal=USR1@9": "signal_s", "--nodes=4": "nodes",
+        "--exclusive": "exclusive", "--array=1-2": "nothing",
     }.items()},
 }  # fmt: skip
 

@@ -29,7 +29,6 @@ def _shape(
     name: str, modules: Iterable[Module], dtype: str, source: str, blocks: int, hidden: int, sequence: int,
     experts: int = 0, routed: int = 0,
 ) -> ModelShape:  # fmt: skip
-    """Return a transformer whose samples are sequences."""
     transformer = Transformer(blocks, hidden, sequence, experts, routed)
     return ModelShape(name, tuple(modules), dtype, f"a sequence of {sequence} tokens", source, transformer)
 

@@ -66,10 +66,7 @@ def test_without_a_database_an_account_is_one_that_the_partition_names():
     partitions.check_account("chem", work)
     with pytest.raises(BadInputError, match=r"account: 'bio' is not valid: .* no accounts, .* names physics, chem"):
         partitions.check_account("bio", work)
-    with pytest.raises(
-        BadInputError,
-        match=r"account: 'chem' .* keeps no accounts, and partition debug names none",
-    ):
+    with pytest.raises(BadInputError, match=r"account: 'chem' .* keeps no accounts, and partition debug names none"):
         partitions.check_account("chem", debug)
 
 
