@@ -141,39 +141,6 @@ def test_a_wrong_result_is_recorded_with_its_diagnosis(launch):
     assert again.returncode == 3  # they are still wrong
 
 
-SPOILT = {
-    1024: (1024, "the plan says that its result has 0 elements; expected: 1024"),
-    1032: (1032, "the plan says that its result has 1031 elements; expected: 1032"),
-    1040: (1040, "1040 of 1040 elements, from 0 B on: no single cause explains it"),
-    1048: (2, "2 of 128 elements after dst were overwritten"),
-    1056: (2, "2 of 128 elements before dst were overwritten"),
-    1064: (2, "2 of 128 elements after src were overwritten"),
-    1072: (2, "src was overwritten: 2 of 1072 elements, from 0 B on"),
-}
-"""By the elements of an operation, of which each number has a fault of its own (faulty_ranks.py), how many elements are
-wrong in each iteration, and what the row says."""
-
-
-def test_a_plan_with_a_wrong_result_span_or_writes_outside_is_wrong_with_a_diagnosis(launch):
-    kinds = {"transport": "mpi"}, {"transport": "shm"}, {"algorithm": "native"}
-    cases = [raw_examples.case(4 * count, **kind) for count in SPOILT for kind in kinds]
-    ended, out = launch("by-count", *cases)
-    assert ended.returncode == 3
-    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
-    assert {outcome.case.id: (outcome.status, outcome.wrong, outcome.reason) for outcome in outcomes} == {
-        case.id: ("wrong", 20 * wrong, f"rank 1: {words}")
-        for case, (wrong, words) in zip(cases, [said for said in SPOILT.values() for _ in kinds], strict=True)
-    }
-
-
-def test_the_librarys_call_out_of_place_must_not_write_outside_its_result(launch):
-    ended, out = launch("in-place-of-rank-0", raw_examples.case(4096, collective="reduce_scatter", algorithm="native"))
-    assert ended.returncode == 3
-    ((_, (outcome,)),) = hdf5.read_raw_file(out).attempts
-    said = ("wrong", 40, "rank 1: 2 of 128 elements before dst were overwritten")
-    assert (outcome.status, outcome.wrong, outcome.reason) == said
-
-
 @pytest.mark.parametrize(
     ("mapping", "nodes", "names"),
     [
