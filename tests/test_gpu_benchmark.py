@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ def test_shards_have_every_test_once():
         shards = [[*range(11)] for _ in range(count)]
         for number, items in enumerate(shards, 1):
             suite.Shard(f"{number}/{count}").pytest_collection_modifyitems(config, items)
-        assert sorted(sum(shards, [])) == [*range(11)]
+        assert sorted(chain(*shards)) == [*range(11)]
         assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 

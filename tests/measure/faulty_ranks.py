@@ -59,11 +59,11 @@ def init_with_faulty_calls(self, comm, *arguments, calls=(), **options):
 
 
 PythonExecutor._run_sequence, CompiledExecutor.__init__ = run_wrong, init_with_faulty_calls
-if FAULT == "secrets":
+if FAULT == "leaks":
     secrets = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
     os.environ.update(dict.fromkeys(secrets, "s3cr3t"), OMPI_MCA_btl="self", NCCL_ALGO="Ring")
 code = main(ARGUMENTS)
-if FAULT == "modules":
+if FAULT == "leaks":
     from mpi4py import MPI
 
     names = ("typer", "pydantic", "altair", "snakemake", "scipy", "pandas", "h5py")
