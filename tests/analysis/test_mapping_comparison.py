@@ -82,6 +82,16 @@ def test_no_ratio_to_the_fastest_is_below_1(racked, of_rows):
     assert [line[0:3:2] for line in mapping_table(group)[1]] == [["ring cyclic", "1.00x"], ["ring block", "1.20x"]]
 
 
+def test_a_job_that_was_interrupted_between_its_rounds_has_one_table(racked, make_bed_run, of_rows):
+    rows = (
+        of_rounds(row, *[row.median_s] * 3, runs=("a", "a", "b" if row.algorithm == "ring" else "a"))
+        for row in racked.rows
+    )
+    (resumed,) = chart_groups(of_rows(*rows, runs=(make_bed_run("a"), make_bed_run("b"))))
+    (whole,) = chart_groups(racked)
+    assert mapping_table(resumed) == mapping_table(whole)
+
+
 def test_the_finding_uses_the_largest_size_with_several_mappings(racked, of_rows):
     rows = [row for row in racked.rows if row.mapping == "block" or row.bytes < LARGE]
     (group,) = chart_groups(of_rows(*rows, runs=racked.runs))
