@@ -53,9 +53,5 @@ def test_the_section_says_what_each_number_means():
 
 
 def test_a_faster_time_of_another_program_changes_no_recommendation():
-    measured = [ours(size) for size in SIZES]
-    foreign = [theirs(size, 0.01) for size in SIZES]
-    alone, both = recommend(results(*measured)), recommend(results(*measured, *foreign))
-    assert alone
-    assert alone == both
-    assert recommend(results(*foreign)) == ()
+    measured, foreign = [*map(ours, SIZES)], [theirs(size, 0.01) for size in SIZES]
+    assert recommend(results(*measured)) == recommend(results(*measured, *foreign)) != ()

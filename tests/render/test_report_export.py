@@ -8,7 +8,6 @@ from golden_page import assert_golden
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
 from hpccoll.render.export import FORMULA_STARTS, LINE_FIELDS, export
 from hpccoll.store.rows import ROW_COLUMNS
@@ -93,8 +92,3 @@ def test_a_line_has_every_field_of_a_row_in_order_and_none_for_absent_ones(make_
     assert tuple(name for name, _ in fields[-len(LINE_FIELDS) :]) == LINE_FIELDS
     values = dict(fields)
     assert (float(values["median_s"]), values["ci_low_s"], values["status"]) == (2e-6, "none", "ok")
-
-
-def test_an_unknown_format_names_the_choices(results):
-    with pytest.raises(BadInputError, match="choose from json, csv, nccl-tests, lines"):
-        export(results, "xml")

@@ -37,8 +37,3 @@ def test_numbers_are_sorted_by_their_value_and_text_by_itself(cells_of, make_row
     assert cells_of("95 % interval (us)", *rows) == (["9.70 to 10.30", ""], [pytest.approx(9.7e-6), ""])
     assert cells_of("size", *rows) == (["1 KiB", "64 B"], [1024, 64])
     assert cells_of("converged", *rows) == (["yes", "no"], None)
-
-
-def test_the_rounds_of_a_row_are_a_list_with_gaps(cells_of, rounds_row):
-    assert cells_of("by round (us)", rounds_row("ring", 10, None, 20))[0] == ["10.00, -, 20.00"]
-    assert cells_of("by round (us)", rounds_row("ring", 10), rounds_row("ring", 10, 20))[0] == ["", "10.00, 20.00"]
