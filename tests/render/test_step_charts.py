@@ -1,6 +1,5 @@
 """The picture of a step: which algorithms and ranks it has, and what is marked as exposed."""
 
-
 from chart_outline import point_lines, values
 from golden_page import assert_golden
 from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
@@ -47,9 +46,7 @@ def test_what_the_timeline_of_a_step_shows():
     at_once = [*(10, 10, 20), *(10, 12, 18), *(20, 20, 25), 0, 10]
     several = {
         "passes, buckets, and what no computation hides": steps({"ring": 12}),
-        "nothing is computed between two computations": one_step(
-            [[0, 10, 15, 30]], [stage((), ("forward", "backward"))]
-        ),
+        "nothing is computed between two computations": between,
         "collectives wait for each other": steps({"ring": 60}, [{"overlap": 0}]),
         "collectives at once are next to each other": one_step([at_once], [stage((8, 8, 8), ("forward",))]),
     }
