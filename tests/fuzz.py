@@ -17,18 +17,20 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-CPU_S = 10
+CPU_S, GROWTH_MIB, DATA_BYTES = 5, 500, 6 << 30
+"""The limits of a child: CPU time, peak resident memory above that of this process, and data, which ends a runaway."""
 NUMBERS = {"files": 1200, "commands": 5000, "outputs": 5000}
 """For each fuzzer, in its file ``fuzz_*.py``, how many are tried."""
 
 
-def in_child(judge: Callable[[], str], memory_bytes: int = resource.RLIM_INFINITY) -> tuple[str, float]:
-    """Return the result of ``judge`` in a process with limits, or how the process died; and its CPU seconds."""
+def in_child(judge: Callable[[], str]) -> tuple[str, float]:
+    """Return the result of ``judge`` in a process with limits, or how it died or exceeded them; and its CPU seconds."""
+    resident_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     read, write = os.pipe()
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+        resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
         os.write(write, judge().encode()[:4000])
         os._exit(0)
     os.close(write)
@@ -36,8 +38,11 @@ def in_child(judge: Callable[[], str], memory_bytes: int = resource.RLIM_INFINIT
         result = pipe.read()
     _, status, used = os.wait4(child, 0)
     cpu_s = used.ru_utime + used.ru_stime
+    growth_mib = (used.ru_maxrss >> 10) - (resident_bytes >> 20)
     if code := os.waitstatus_to_exitcode(status):
-        result = f"its process ended with {code} after {cpu_s:.0f} CPU seconds and {used.ru_maxrss >> 10} MiB"
+        result = f"its process ended with {code} after {cpu_s:.0f} CPU seconds and {growth_mib} MiB"
+    elif growth_mib > GROWTH_MIB:
+        result = f"it took {growth_mib} MiB more than its parent"
     return result, cpu_s
 
 
