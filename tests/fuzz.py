@@ -25,25 +25,28 @@ NUMBERS = {"files": 1200, "commands": 5000, "outputs": 5000}
 
 def in_child(judge: Callable[[], str]) -> tuple[str, float]:
     """Return the result of ``judge`` in a process with limits, or how it died or exceeded them; and its CPU seconds."""
-    resident_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
     read, write = os.pipe()
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
         resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
-        os.write(write, judge().encode()[:4000])
+        before = _peak_mib()
+        result = judge()
+        growth = _peak_mib() - before
+        os.write(write, (f"it took {growth} MiB" if growth > GROWTH_MIB else result).encode()[:4000])
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
         result = pipe.read()
     _, status, used = os.wait4(child, 0)
     cpu_s = used.ru_utime + used.ru_stime
-    growth_mib = (used.ru_maxrss >> 10) - (resident_bytes >> 20)
     if code := os.waitstatus_to_exitcode(status):
-        result = f"its process ended with {code} after {cpu_s:.0f} CPU seconds and {growth_mib} MiB"
-    elif growth_mib > GROWTH_MIB:
-        result = f"it took {growth_mib} MiB more than its parent"
+        result = f"its process ended with {code} after {cpu_s:.0f} CPU seconds and {used.ru_maxrss >> 10} MiB"
     return result, cpu_s
+
+
+def _peak_mib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def main() -> int:
