@@ -1,13 +1,7 @@
-"""The GPU kernels of the package, compiled by NVRTC without a GPU.
-
-``python tests/nvrtc_kernels.py`` compiles every kernel for every architecture by CUDA 12 and 13, and prints how many
-and the time; with words such as ``fold.cu sm_90`` only what they name.
-"""
+"""The GPU kernels of the package, compiled by NVRTC of CUDA 12 and 13 without a GPU."""
 
 import ctypes
 import re
-import sys
-import time
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -109,14 +103,3 @@ def defect(nvrtc, variant, architecture):
     if wrong or not kernels:
         return f"{variant.label} for {architecture} by CUDA {nvrtc.major}: {'; '.join(wrong)}"
     return None
-
-
-if __name__ == "__main__":
-    began, found = time.process_time(), []
-    for nvrtc in map(Nvrtc, LIBRARIES):
-        for variant, architecture in product(variants(), nvrtc.architectures):
-            if {*sys.argv[1:]} <= {*f"{variant.label} {architecture} cuda{nvrtc.major}".split()}:
-                found.append(defect(nvrtc, variant, architecture))
-                print(found[-1] or ".", end="\n" if found[-1] else "", flush=True)
-    print(f"\n{found.count(None)} of {len(found)} compile in {time.process_time() - began:.0f} s of CPU time")
-    sys.exit(found.count(None) < len(found))

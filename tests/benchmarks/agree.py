@@ -12,30 +12,27 @@ import random
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from math import floor, log10
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
 
 from launch import mpiexec, output, run_job
 from settings import NATIVELY, Way
+from tables import Times, print_table, ratio, ratios
 
 from hpccoll.cases.case import Case, Effort, Job
 from hpccoll.cases.catalogue import distinct_placements
-from hpccoll.common.units import format_size
+from hpccoll.common.text import join_words
+from hpccoll.common.units import format_seconds, format_size
 from hpccoll.host.cpu_and_memory import cpu_model
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.store.load_results import read_results
-from hpccoll.store.statistics import median_ratio
 
 SOURCES = Path(__file__).parent / "c"
-LOOP, RING = "collectives", "ring"
-"""The C programs: a loop of the library's own collectives, and a blocking ring."""
-SKEW = ", skew"
-"""What follows the name of a program where its skew is meant: see loop.h."""
+OURS, LOOP, RING = "hpccoll", "collectives", "ring"
+"""The programs: ``hpccoll run``, and in C a loop of the library's own collectives, and a blocking ring."""
 
 OPTIMISATION = "-O3"
 
@@ -52,9 +49,6 @@ becomes so precise: the time decides."""
 
 SHARE, SECONDS = 0.15, 0.3e-6
 """How far ours may be from C's: so much of it, or so many seconds, or C's own spread, whichever is most."""
-
-Times = tuple[float, ...]
-"""Of each round, the median over iterations of the slowest rank, in seconds."""
 
 
 def cases(collective: str, way: Way, sizes: Iterable[int]) -> tuple[Case, ...]:
@@ -94,7 +88,7 @@ class Bound(NamedTuple):
     ours: tuple[Way, ...]  # the fastest of these counts
     other: tuple[Way, ...]  # likewise
     at_most: float | None  # the bound; None if the ratio is shown only
-    program: str | None = None  # the C program that is ``other``; None for the same launch of hpccoll
+    program: str = OURS  # that of ``other``
 
 
 BOUNDS = {
@@ -119,23 +113,29 @@ BOUNDS = {
 }  # fmt: skip
 
 
-@dataclass
+class Launch(NamedTuple):
+    """What was measured in one launch of a program."""
+
+    library: str  # the version of the MPI library
+    seconds: Mapping[str, tuple[float, float]]  # the median and the skew (see loop.h) by the id of a case
+    executors: frozenset[str] = frozenset()  # of hpccoll
+
+
 class Found:
-    """What was measured: for each program and thread level, one entry for each round, seconds by the id of a case."""
+    """The launches of each program and thread level, one for each round."""
 
-    rounds: dict[tuple[str, str], list[Mapping[str, float]]] = field(default_factory=dict)
-    libraries: set[str] = field(default_factory=set)
-    executors: dict[str, set[str]] = field(default_factory=dict)  # those that ran, by the requested one
+    def __init__(self) -> None:
+        self.launches: dict[tuple[str, str], list[Launch]] = {}
 
-    def add(self, program: str, level: str, library: str, seconds: Mapping[str, float]) -> None:
-        self.libraries.add(re.sub(r"\s*Version:?\s*", " ", library))
-        if len(self.libraries) > 1:
-            raise SystemExit(f"MPI library: {' and '.join(sorted(self.libraries))}; valid: the same for all programs")
-        self.rounds.setdefault((program, level), []).append(seconds)
+    def add(self, program: str, level: str, launch: Launch) -> None:
+        self.launches.setdefault((program, level), []).append(launch)
+        libraries = {launch.library for launches in self.launches.values() for launch in launches}
+        if len(libraries) > 1:
+            raise SystemExit(f"MPI library: {' and '.join(sorted(libraries))}; valid: the same for all programs")
 
-    def times(self, program: str, level: str, of: Sequence[Case]) -> Times:
-        """Return the time of the fastest of these cases in each round."""
-        return tuple(min(seconds[case.id] for case in of) for seconds in self.rounds[program, level])
+    def times(self, program: str, level: str, of: Sequence[Case], *, skew: bool = False) -> Times:
+        """Return the time, or the skew, of the fastest of these cases in each round."""
+        return tuple(min(at.seconds[case.id][skew] for case in of) for at in self.launches[program, level])
 
     def best(self, program: str, level: str, ways: Sequence[Way], nbytes: int) -> tuple[Way, Times]:
         """Return the fastest way of an all-reduce, and its times."""
@@ -155,56 +155,50 @@ def compile_programs(into: Path) -> dict[str, Path] | str:
     return programs
 
 
-def launch_c(found: Found, name: str, program: Path, level: str, order: random.Random) -> None:
+def launch_c(name: str, program: Path, level: str, order: random.Random) -> Launch:
     """Measure the cases of a C program in one launch."""
     named = {f"{case.collective}/{'in' if case.in_place else 'out'}/{case.bytes}": case.id for case in C_CASES[name]}
     words = order.sample([*named], len(named))
     command = [*mpiexec(RANKS), str(program), level, str(EFFORT.seconds), str(EFFORT.min_iterations), *words]
     first, *lines = map(json.loads, output(command).splitlines())
-    for what, key in (("", "median_s"), (SKEW, "skew_s")):
-        found.add(name + what, level, first["library"], {named[line["case"]]: line[key] for line in lines})
+    return Launch(version(first["library"]), {named[at["case"]]: (at["median_s"], at["skew_s"]) for at in lines})
 
 
-def launch_ours(found: Found, executor: str, raw: Path, level: str, seed: int) -> None:
-    """Measure our cases in one launch; an empty ``executor`` is that which hpccoll uses by default."""
-    job = Job(name="agree", ranks=RANKS, seed=seed, effort=EFFORT, executor=executor or None, cases=OUR_CASES)
+def launch_ours(raw: Path, level: str, seed: int) -> Launch:
+    """Measure our cases in one launch."""
+    job = Job(name="agree", ranks=RANKS, seed=seed, effort=EFFORT, cases=OUR_CASES)
     run_job(job, mpiexec(RANKS), raw, {"MPI4PY_RC_THREAD_LEVEL": level})
     results = read_results([raw])
+    seconds = {}
     for row in results.rows:
         if row.status != "ok" or row.median_s is None or row.skew_s is None:
             raise SystemExit(f"{row.case_id}: {row.status}: {row.reason}")
+        seconds[row.case_id] = row.median_s, row.skew_s
     mpi = results.runs[0].provenance["mpi"]
     if mpi["threads"] != level:
         raise SystemExit(f"thread level of hpccoll run: {mpi['threads']}; valid: {level}, which the benchmark sets")
-    found.executors.setdefault(executor, set()).update(row.executor for row in results.rows)
-    found.add(executor, level, mpi["version"], {row.case_id: row.median_s for row in results.rows})
-    found.add(executor + SKEW, level, mpi["version"], {row.case_id: row.skew_s for row in results.rows})
+    return Launch(version(mpi["version"]), seconds, frozenset(row.executor for row in results.rows))
 
 
-def measure(programs: Mapping[str, Path], executors: Sequence[str], rounds: int, keep: Path) -> Found:
-    """Launch everything in turn, round by round; the medians of all rounds are left in ``keep``."""
+def version(library: str) -> str:
+    return re.sub(r"\s*Version:?\s*", " ", library)
+
+
+def measure(programs: Mapping[str, Path], rounds: int, keep: Path) -> Found:
+    """Launch everything in turn, round by round; the times of all launches are left in ``keep``."""
     found = Found()
     for number in range(1, rounds + 1):
         order = random.Random(number)  # noqa: S311  an order, no secret
         for level in order.sample(LEVELS, len(LEVELS)):
-            launches: list[Callable[[], None]] = [
-                partial(launch_c, found, name, program, level, order) for name, program in programs.items()
-            ]
-            for executor in executors:
-                raw = keep / f"agree-{level}-{executor or 'default'}-{number}.h5"
-                launches.append(partial(launch_ours, found, executor, raw, level, number))
-            for launch in order.sample(launches, len(launches)):
-                launch()
+            for name in order.sample([OURS, *programs], 1 + len(programs)):
+                raw = keep / f"agree-{level}-{number}.h5"
+                ours = name == OURS
+                launch = launch_ours(raw, level, number) if ours else launch_c(name, programs[name], level, order)
+                found.add(name, level, launch)
         print(f"agree: round {number} of {rounds}", file=sys.stderr, flush=True)
-    kept = {f"{program or 'hpccoll'}, {level}": seconds for (program, level), seconds in found.rounds.items()}
+    kept = {", ".join(key): [launch.seconds for launch in launches] for key, launches in found.launches.items()}
     (keep / "agree.json").write_text(json.dumps(kept, indent=1))
     return found
-
-
-def microseconds(times: Times) -> str:
-    """Format the median of times in us, with three significant digits."""
-    value = float(f"{1e6 * median(times):.3g}")
-    return f"{value:,.{max(0, 2 - floor(log10(value)))}f}" if value else "0"
 
 
 def spread(times: Times) -> float:
@@ -215,9 +209,8 @@ def spread(times: Times) -> float:
     return (high - low) / median(times)
 
 
-def ratios(ours: Times, other: Times) -> Times:
-    """Return the ratio of each round."""
-    return tuple(a / b for a, b in zip(ours, other, strict=True))
+def shown(times: Times) -> str:
+    return format_seconds(median(times))
 
 
 class Line(NamedTuple):
@@ -226,8 +219,6 @@ class Line(NamedTuple):
     name: str  # its name in the summary
     cells: Sequence[str]  # what it shows
     verdict: str  # one of the words below
-    # the times by each executor that is not judged, and their ratio to what ours is compared with
-    others: Sequence[tuple[Times, float]]
 
 
 REACHED, BY_SPREAD, BY_SKEW, MISSED, SHOWN = "reached", "by its spread", "faster, by its skew", "**missed**", "-"
@@ -235,145 +226,104 @@ REACHED, BY_SPREAD, BY_SKEW, MISSED, SHOWN = "reached", "by its spread", "faster
 may be, but only by the larger skew with which ranks leave MPI_Barrier, which C's time includes, ours is not wrong."""
 
 AGREEMENT = (
-    "collective", "size:", "placement", "C loop, us:", "its spread:", "its skew, us:", "hpccoll, us:", "its skew, us:",
-    "hpccoll / C:", "allowed:",
+    "collective", "size:", "placement", "C loop:", "its spread:", "its skew:", "hpccoll:", "its skew:",
+    "hpccoll / C:", "allowed:", "verdict",
 )  # fmt: skip
 COMPARISON = (
-    "thread level", "size:", "ours", "us:", "compared with", "us:", "ratio:", "at most:", "rounds within:",
+    "thread level", "size:", "ours", "time:", "compared with", "time:", "ratio:", "at most:", "rounds within:",
+    "verdict",
 )  # fmt: skip
-"""The columns of tables; those that end with a colon are aligned to the right."""
 
 
-def agreement(found: Found, executors: Sequence[str], level: str) -> Iterator[Line]:
+def agreement(found: Found, level: str) -> Iterator[Line]:
     """Yield the lines that compare native by hpccoll with the C loop."""
     for case in NATIVE_CASES:
         family = COLLECTIVES[case.collective]
-        loop = found.times(LOOP, level, [case])
-        skew, our_skew = (found.times(name + SKEW, level, [case]) for name in (LOOP, executors[0]))
-        (ours, ratio), *others = [
-            (times, median_ratio(ratios(times, loop)))
-            for times in (found.times(executor, level, [case]) for executor in executors)
-        ]
+        loop, ours = (found.times(name, level, [case]) for name in (LOOP, OURS))
+        skew, our_skew = (found.times(name, level, [case], skew=True) for name in (LOOP, OURS))
+        quotient = ratio(ours, loop)
         fixed = max(SHARE, SECONDS / median(loop))
         allowed = max(fixed, spread(loop))
-        size = "-" if family.token else format_size(case.bytes)
         one_buffer = family.one_buffer or not family.out_of_place
-        placement = "one buffer" if one_buffer else "in place" if case.in_place else "out of place"
-        cells = [case.collective, size, placement, microseconds(loop), f"{spread(loop):.2f}", microseconds(skew)]
-        cells += [microseconds(ours), microseconds(our_skew), f"{ratio:.2f}"]
-        cells += [f"{max(0, 1 - allowed):.2f} to {1 + allowed:.2f}"]
-        off, more_skew = abs(ratio - 1), (median(skew) - median(our_skew)) / median(loop)
+        where = (
+            case.collective, "-" if family.token else format_size(case.bytes),
+            "one buffer" if one_buffer else "in place" if case.in_place else "out of place",
+        )  # fmt: skip
+        cells = (
+            *where, shown(loop), f"{spread(loop):.2f}", shown(skew), shown(ours), shown(our_skew), f"{quotient:.2f}",
+            f"{max(0, 1 - allowed):.2f} to {1 + allowed:.2f}",
+        )  # fmt: skip
+        off, more_skew = abs(quotient - 1), (median(skew) - median(our_skew)) / median(loop)
         verdict = REACHED if off <= fixed else BY_SPREAD if off <= allowed else MISSED
-        if verdict == MISSED and ratio < 1 and off <= fixed + more_skew:
+        if verdict == MISSED and quotient < 1 and off <= fixed + more_skew:
             verdict = BY_SKEW
-        name = " ".join(cell for cell in cells[:3] if cell not in ("-", "one buffer"))
-        yield Line(name, cells, verdict, others)
+        yield Line(" ".join(cell for cell in where if cell not in ("-", "one buffer")), cells, verdict)
 
 
-def comparison(found: Found, executors: Sequence[str], bounds: Iterable[Bound]) -> Iterator[Line]:
+def comparison(found: Found, bounds: Iterable[Bound]) -> Iterator[Line]:
     """Yield the lines of bounds."""
     for bound in bounds:
-        judged, *others = [_compare(found, executor, bound) for executor in executors]
-        size = format_size(bound.nbytes)
-        cells = [bound.level, size, judged.way.name, microseconds(judged.times), judged.other.name]
-        cells += [microseconds(judged.other_times), f"{judged.ratio:.2f}"]
-        cells[4] = f"C {cells[4]}" if bound.program else cells[4]
-        verdict = SHOWN
+        way, ours = found.best(OURS, bound.level, bound.ours, bound.nbytes)
+        other_way, other = found.best(bound.program, bound.level, bound.other, bound.nbytes)
+        by_round, quotient, size = ratios(ours, other), ratio(ours, other), format_size(bound.nbytes)
+        prefix = "" if bound.program == OURS else "C "
+        cells = bound.level, size, way.name, shown(ours), prefix + other_way.name, shown(other), f"{quotient:.2f}"
         if bound.at_most is None:
-            cells += ["-", "-"]
+            cells, verdict = (*cells, "-", "-"), SHOWN
         else:
-            verdict = REACHED if judged.ratio <= bound.at_most else MISSED
-            within = sum(ratio <= bound.at_most for ratio in ratios(judged.times, judged.other_times))
-            cells += [f"{bound.at_most:.2f}", f"{within} of {len(judged.times)}"]
-        yield Line(f"{bound.level} {size}", cells, verdict, [(other.times, other.ratio) for other in others])
-
-
-class Compared(NamedTuple):
-    """Ours and what it is compared with, each the fastest of its ways."""
-
-    way: Way
-    times: Times
-    other: Way
-    other_times: Times
-
-    @property
-    def ratio(self) -> float:
-        return median_ratio(ratios(self.times, self.other_times))
-
-
-def _compare(found: Found, executor: str, bound: Bound) -> Compared:
-    return Compared(
-        *found.best(executor, bound.level, bound.ours, bound.nbytes),
-        *found.best(bound.program or executor, bound.level, bound.other, bound.nbytes),
-    )
-
-
-def print_table(columns: Sequence[str], lines: Iterable[Line], others: Sequence[str]) -> None:
-    """Print lines with their verdicts; ``others`` are the executors that are not judged."""
-    columns = [*columns, "verdict", *(column for name in others for column in (f"{name}, us:", "ratio:"))]
-    print(f"| {' | '.join(column.rstrip(':') for column in columns)} |")
-    print(f"| {' | '.join('--:' if column.endswith(':') else '---' for column in columns)} |")
-    for line in lines:
-        more = (cell for times, ratio in line.others for cell in (microseconds(times), f"{ratio:.2f}"))
-        print(f"| {' | '.join((*line.cells, line.verdict, *more))} |")
-    print()
+            within = f"{sum(each <= bound.at_most for each in by_round)} of {len(by_round)}"
+            cells = *cells, f"{bound.at_most:.2f}", within
+            verdict = REACHED if quotient <= bound.at_most else MISSED
+        yield Line(f"{bound.level} {size}", cells, verdict)
 
 
 def summary(lines: Sequence[Line]) -> str:
     """Return how many of the lines that have a bound are within it, and which are not."""
-    verdicts = [line.verdict for line in lines if line.verdict != SHOWN]
-    by_spread, by_skew = verdicts.count(BY_SPREAD), verdicts.count(BY_SKEW)
-    missed = [line.name for line in lines if line.verdict == MISSED]
-    words = f"{len(verdicts) - len(missed) - by_skew} of {len(verdicts)} reached"
-    words += f" ({by_spread} of them only because C's own spread is larger)" if by_spread else ""
-    words += f", {by_skew} faster than C by no more than its larger skew" if by_skew else ""
-    return f"{words}; {MISSED}: {', '.join(missed)}" if missed else words
+    count = Counter(line.verdict for line in lines)
+    judged = len(lines) - count[SHOWN]
+    words = f"{judged - count[MISSED] - count[BY_SKEW]} of {judged} reached"
+    words += f" ({count[BY_SPREAD]} of them only because C's own spread is larger)" if count[BY_SPREAD] else ""
+    words += f", {count[BY_SKEW]} faster than C by no more than its larger skew" if count[BY_SKEW] else ""
+    missed = ", ".join(line.name for line in lines if line.verdict == MISSED)
+    return f"{words}; {MISSED}: {missed}" if missed else words
 
 
-def load() -> str:
-    return f"{os.getloadavg()[0]:.1f}"
-
-
-def run(rounds: int, keep: Path, executors: Sequence[str] = ("",)) -> bool:
+def run(rounds: int, keep: Path) -> bool:
     """Measure, print the tables, and return whether all that is asked was reached.
 
     Args:
         rounds: the number of rounds.
         keep: the directory for raw files and compiled programs.
-        executors: the executors of hpccoll, of which the first is judged and the others are shown.
     """
     programs = compile_programs(keep)
     missing = programs if isinstance(programs, str) else None
-    before = load()
-    found = measure({} if isinstance(programs, str) else programs, executors, rounds, keep)
+    before = os.getloadavg()[0]
+    found = measure({} if isinstance(programs, str) else programs, rounds, keep)
+    launch = found.launches[OURS, LEVELS[0]][0]
     print(f"## agree: 1 x {RANKS} ranks\n")
     print(
-        f"{len(os.sched_getaffinity(0))} CPUs of {cpu_model()}; load average {before} before, {load()} after;"
-        f" {found.libraries.pop()}; hpccoll's executor: {' and '.join(sorted(found.executors[executors[0]]))};"
-        f" C programs by mpicc {OPTIMISATION}; float32 sum; {rounds} rounds,"
+        f"{len(os.sched_getaffinity(0))} CPUs of {cpu_model()}; load average {before:.1f} before,"
+        f" {os.getloadavg()[0]:.1f} after; {launch.library}; hpccoll's executor:"
+        f" {join_words(sorted(launch.executors))}; C programs by mpicc {OPTIMISATION}; float32 sum; {rounds} rounds,"
         f" {EFFORT.seconds:g} s for a case in each.\n"
         "Times are medians over the rounds, ratios medians of the ratios of each round. A spread is the distance\n"
         "between the quartiles of the rounds over their median. Where no placement is named, the faster one counts.\n"
         "The skew is the time from the first rank's start to the last one's: a rank that leaves the barrier early\n"
         "waits in the operation, so that times include the skew.\n"
     )
-    sections = [
-        (f"native by hpccoll and the C loop, thread level {level}", AGREEMENT, partial(agreement, level=level), True)
+    tables = [
+        (f"native by hpccoll and the C loop, thread level {level}", AGREEMENT, agreement(found, level), True)
         for level in LEVELS
-    ]
-    sections += [
-        (title, COMPARISON, partial(comparison, bounds=bounds), any(bound.program for bound in bounds))
-        for title, bounds in BOUNDS.items()
-    ]
+    ] + [(title, COMPARISON, comparison(found, bounds), bounds[0].program != OURS) for title, bounds in BOUNDS.items()]
     all_lines, ends = list[Line](), list[str]()
-    for title, columns, lines_of, needs_c in sections:
+    for title, head, made, needs_c in tables:
         print(f"### {title}\n")
         if missing and needs_c:
             print(f"Left out: {missing}\n")
             ends.append(f"- {title}: left out")
             continue
-        lines = [*lines_of(found, executors)]
-        print_table(columns, lines, executors[1:])
+        lines = [*made]
+        print_table(head, [(*line.cells, line.verdict) for line in lines])
         ends.append(f"- {title}: {summary(lines)}")
         all_lines += lines
     print("\n".join(ends), end="\n\n", flush=True)

@@ -13,12 +13,12 @@ printed of several is their median. Of every way the better of in place and not 
 does not show what is asked of it.
 """
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,21 +29,19 @@ import agree
 from bounds import bound_s
 from launch import mpiexec, run_job
 from settings import SETTINGS, Ask, Setting, Way
+from tables import Times, fastest, print_table, ratio, verdict
+from testbed_bench import TESTBED, setting_parser
 
-from hpccoll.cases.case import Effort, Job
+from hpccoll.cases.case import Case, Effort, Job
 from hpccoll.cases.catalogue import NATIVE
 from hpccoll.common.units import format_size
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Row
 
-TESTBED = Path(__file__).parents[2] / "slurm" / "testbed" / "testbed"
 AGREE = "agree"
 NAME = "bench"
 """Of the testbed, so that another one may be up."""
-
-Times = tuple[float, ...]
-"""Of each round, the median over iterations of the slowest rank, in seconds."""
 
 
 @contextmanager
@@ -79,29 +77,23 @@ def measure(setting: Setting, rounds: int, start: Sequence[str], raw: Path) -> N
     run_job(job, start, raw)
 
 
-def way_of(setting: Setting, row: Row) -> Way:
+def way_of(setting: Setting, of: Case | Row) -> Way:
     return next(
         way
         for way in setting.ways
-        if (way.algorithm, way.transport) == (row.algorithm, row.transport)
-        and dict(way.params) == dict(row.params)
-        and way.mapping in (None, row.mapping)
+        if (way.algorithm, way.transport, dict(way.params)) == (of.algorithm, of.transport, dict(of.params))
+        and way.mapping in (None, of.mapping)
     )
 
 
 def times(setting: Setting, rows: Sequence[Row]) -> dict[tuple[str, int], Times]:
     """Return of every way and size the faster placement of each round."""
-    found: dict[tuple[str, int], Times] = {}
+    found = defaultdict[tuple[str, int], list[Times]](list)
     for row in rows:
         if row.status != "ok":
             raise SystemExit(f"{row.case_id}: {row.status}: {row.reason}")
-        key = way_of(setting, row).name, row.requested_bytes
-        found[key] = tuple(map(min, zip(row.round_medians_s, found.get(key, row.round_medians_s), strict=True)))
-    return found
-
-
-def ratio(slower: Times, faster: Times) -> float:
-    return median(a / b for a, b in zip(slower, faster, strict=True))
+        found[way_of(setting, row).name, row.requested_bytes].append(tuple(row.round_medians_s))
+    return {key: fastest(placements) for key, placements in found.items()}
 
 
 def bounds(setting: Setting, raw: Path, marker: Mapping[str, Any]) -> dict[tuple[str, int], float]:
@@ -110,30 +102,22 @@ def bounds(setting: Setting, raw: Path, marker: Mapping[str, Any]) -> dict[tuple
         return {}
     ((attempt, outcomes),) = hdf5.read_raw_file(raw).attempts
     by_id = {outcome.case.id: outcome for outcome in outcomes}
-    found = {}
-    for way in setting.ways:
-        for case in setting.cases():
-            ours = (case.algorithm, case.transport, case.params, case.mapping)
-            if way.algorithm != NATIVE and ours == (way.algorithm, way.transport, way.params, way.mapping):
-                found[way.name, case.bytes] = bound_s(case, attempt.layout, by_id[case.id].params, marker)
-    return found
+    return {
+        (way_of(setting, case).name, case.bytes): bound_s(case, attempt.layout, by_id[case.id].params, marker)
+        for case in setting.cases() if case.algorithm != NATIVE
+    }  # fmt: skip
 
 
-def table(setting: Setting, found: Mapping[tuple[str, int], Times], allowed: Mapping[tuple[str, int], float]) -> None:
-    print("| size | way | ms, by round | median | wires allow | of that | native / it |")
-    print("| --- | --- | --- | --: | --: | --: | --: |")
+def rows_of(
+    setting: Setting, found: Mapping[tuple[str, int], Times], allowed: Mapping[tuple[str, int], float]
+) -> Iterator[tuple[str, ...]]:
     for size in setting.sizes:
-        natives = [found[name, size] for name, nbytes in found if nbytes == size and name.split()[0] == NATIVE]
-        native = tuple(map(min, zip(*natives, strict=True)))
+        native = fastest(mine for (name, nbytes), mine in found.items() if (name.split()[0], nbytes) == (NATIVE, size))
         for way in setting.ways:
             mine, bound = found[way.name, size], allowed.get((way.name, size))
-            by_round = " ".join(f"{1e3 * t:.4g}" for t in mine)
-            wires = f"{1e3 * bound:.4g} | {bound / median(mine):.1%}" if bound else "- | -"
-            print(
-                f"| {format_size(size)} | {way.name} | {by_round} | {1e3 * median(mine):.4g} | {wires} |"
-                f" {ratio(native, mine):.2f} |"
-            )
-    print()
+            in_ms = [f"{1e3 * t:.4g}" for t in (*mine, median(mine))]
+            wires = (f"{1e3 * bound:.4g}", f"{bound / median(mine):.1%}") if bound else ("-", "-")
+            yield format_size(size), way.name, " ".join(in_ms[:-1]), in_ms[-1], *wires, f"{ratio(native, mine):.2f}"
 
 
 def shown(ask: Ask, found: Mapping[tuple[str, int], Times], allowed: Mapping[tuple[str, int], float]) -> bool:
@@ -141,15 +125,10 @@ def shown(ask: Ask, found: Mapping[tuple[str, int], Times], allowed: Mapping[tup
     best = min(ask.ours, key=lambda name: median(found[name, ask.nbytes]))
     mine = found[best, ask.nbytes]
     if ask.of is None:
-        got, what = median(allowed[best, ask.nbytes] / t for t in mine), "of what the wires allow"
+        got, what = ratio((allowed[best, ask.nbytes],) * len(mine), mine), "of what the wires allow"
     else:
         got, what = ratio(found[ask.of, ask.nbytes], mine), f"times as fast as {ask.of}"
-    reached = got >= ask.at_least
-    print(
-        f"- {format_size(ask.nbytes)}: {best} {got:.3f} {what}, asked {ask.at_least:.2f}:"
-        f" {'reached' if reached else '**missed**'}"
-    )
-    return reached
+    return verdict(format_size(ask.nbytes), f"{best} {got:.3f} {what}, asked {ask.at_least:.2f}", got >= ask.at_least)
 
 
 def run(name: str, rounds: int, keep: Path) -> bool:
@@ -164,36 +143,28 @@ def run(name: str, rounds: int, keep: Path) -> bool:
     print(f"## {name}: {ranks} ranks\n")
     print(f"{results.runs[0].created}, {results.runs[0].machine}; load before it {load:.1f}; {results.runs[0].kind}.")
     if marker:
-        carry = f"{marker['wire_Bps'] / 1e6:.2f} MB/s" + (
-            f", uplinks {marker['uplink_Bps'] / 1e6:.2f} MB/s" if marker.get("uplink_Bps") else ""
-        )
+        uplink = marker.get("uplink_Bps")
+        carry = f"{marker['wire_Bps'] / 1e6:.2f} MB/s" + (f", uplinks {uplink / 1e6:.2f} MB/s" if uplink else "")
         print(f"`testbed up {' '.join(setting.testbed)}`: wires calibrated at {carry}.")
     print()
     found, allowed = times(setting, results.rows), bounds(setting, raw, marker)
-    table(setting, found, allowed)
+    head = "size", "way", "ms, by round", "median:", "wires allow:", "of that:", "native / it:"
+    print_table(head, rows_of(setting, found, allowed))
     reached = [shown(ask, found, allowed) for ask in setting.asks]
     print(flush=True)
     return all(reached)
 
 
 def main() -> int:
-    names = [AGREE, *SETTINGS]
-    parse = argparse.ArgumentParser(description="Measure ours beside the library's own.")
-    parse.add_argument("settings", nargs="*", default=names, metavar="SETTING", help=", ".join(names))
+    parse = setting_parser("Measure ours beside the library's own.", [AGREE, *SETTINGS])
     parse.add_argument("--rounds", type=int, help=f"rounds of a setting [5; {AGREE}: 7]")
     parse.add_argument("--keep", type=Path, help="where raw files stay [nowhere]")
-    parse.add_argument(
-        "--executors", nargs="+", default=[""], metavar="E",
-        help=f"{AGREE}: executors of hpccoll run, of which the first is judged [its default]",
-    )  # fmt: skip
     asked = parse.parse_args()
-    if strange := [name for name in asked.settings if name not in names]:
-        parse.error(f"{strange[0]}: choose from {', '.join(names)}")
     with tempfile.TemporaryDirectory() as scratch:
         keep = asked.keep or Path(scratch)
         keep.mkdir(parents=True, exist_ok=True)
         reached = [  # all of them, whatever one shows
-            agree.run(asked.rounds or 7, keep, asked.executors) if name == AGREE else run(name, asked.rounds or 5, keep)
+            agree.run(asked.rounds or 7, keep) if name == AGREE else run(name, asked.rounds or 5, keep)
             for name in asked.settings
         ]
         return 0 if all(reached) else 1

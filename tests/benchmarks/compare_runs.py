@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import geometric_mean
 
+from tables import print_table, verdict
 from testbed_bench import run_settings, run_testbed
 
 from hpccoll.analysis.reference import compare_with_reference, make_reference
@@ -53,43 +55,37 @@ def runs_of(keep: Path, kind: str) -> list[Results]:
     return [read_results([path]) for path in sorted(keep.glob(f"{kind}-*.h5"))]
 
 
-def verdict(what: str, got: str, *, reached: bool) -> bool:
-    print(f"- {what}: {got}: {'reached' if reached else '**missed**'}")
-    return reached
+def per_cent(factor: float) -> str:
+    return f"{100 * (factor - 1):+.1f} %"
 
 
 def print_pairs(title: str, comparisons: Sequence[Comparison]) -> int:
     """Print the verdicts of comparisons of equal runs, and return the number of pairs with a regression."""
-    head = "pair", "unchanged", "undecided", "false regressions", "false improvements", "largest shift of a case"
-    print(f"\n{title}\n\n| {' | '.join(head)} |\n|{' --: |' * len(head)}")
+    print(f"\n{title}\n")
+    rows = []
     for number, compared in enumerate(comparisons, 1):
         counts = Counter(case.verdict for case in compared.cases)
         largest = max((case.shift.factor for case in compared.cases if case.shift), key=lambda f: abs(math.log(f)))
-        cells = (counts[name] for name in (UNCHANGED, UNDECIDED, REGRESSION, IMPROVEMENT))
-        print(f"| {number} | {' | '.join(map(str, cells))} | {100 * (largest - 1):+.1f} % |")
-    print()
+        of = [counts[name] for name in (UNCHANGED, UNDECIDED, REGRESSION, IMPROVEMENT)]
+        rows.append((number, *of, per_cent(largest)))
+    head = "pair:", "unchanged:", "undecided:", "false regressions:", "false improvements:", "largest shift of a case:"
+    print_table(head, rows)
     return sum(bool(compared.of(REGRESSION)) for compared in comparisons)
 
 
 def print_slower(same: Sequence[Results], slower: Sequence[Results]) -> Iterator[bool]:
     print("\nThe wire slowed by 10 %, cases of at least 64 KiB\n")
-    head = "pair", "regressions", "undecided", "unchanged", "mean shift", "range of cases"
-    print(f"| {' | '.join(head)} |\n|{' --: |' * len(head)}")
-    means = []
+    rows, found = [], 0
     for number, (old, new) in enumerate(zip(same, slower, strict=False), 1):
         cases = [c for c in compare(old, new).cases if c.shift and c.coordinates["requested_bytes"] >= WIRE_BYTES]
         factors = [case.shift.factor for case in cases if case.shift]
-        mean = math.exp(sum(map(math.log, factors)) / len(factors))
+        mean, ends = geometric_mean(factors), " to ".join(map(per_cent, (min(factors), max(factors))))
         counts = Counter(case.verdict for case in cases)
-        span = f"{100 * (min(factors) - 1):+.1f} to {100 * (max(factors) - 1):+.1f} %"
-        print(
-            f"| {number} | {counts[REGRESSION]} of {len(cases)} | {counts[UNDECIDED]} | {counts[UNCHANGED]} | "
-            f"{100 * (mean - 1):+.1f} % | {span} |"
-        )
-        means.append((mean, counts[REGRESSION]))
-    found = sum(abs(mean - SLOWED) <= 0.03 and bool(regressions) for mean, regressions in means)
-    print()
-    yield verdict("found as 10 % +- 3", f"{found} of {len(means)}", reached=found == len(means))
+        regressions = f"{counts[REGRESSION]} of {len(cases)}"
+        rows.append((number, regressions, counts[UNDECIDED], counts[UNCHANGED], per_cent(mean), ends))
+        found += abs(mean - SLOWED) <= 0.03 and counts[REGRESSION] > 0
+    print_table(("pair:", "regressions:", "undecided:", "unchanged:", "mean shift:", "range of cases:"), rows)
+    yield verdict("found as 10 % +- 3", f"{found} of {len(rows)}", found == len(rows))
 
 
 def print_all(_name: str, keep: Path) -> Iterator[bool]:
@@ -97,7 +93,7 @@ def print_all(_name: str, keep: Path) -> Iterator[bool]:
     print(f"`testbed up {HOSTS} --rate {RATE}`, `srun -N 4 hpccoll run {RUN} --rounds 5`: {len(same[0].rows)} cases.")
     compared = [compare(old, new) for old, new in pairwise(same)]
     false = print_pairs(f"Equal runs, five rounds: {len(compared)} pairs of successive runs", compared)
-    yield verdict("pairs with a false regression", f"{false} of {len(compared)}, asked at most 1", reached=false <= 1)
+    yield verdict("pairs with a false regression", f"{false} of {len(compared)}, asked at most 1", false <= 1)
     references = [
         compare_with_reference(make_reference(same[start : start + 5]), same[start + 5], 0.05)
         for start in range(len(same) - 5)
@@ -110,7 +106,7 @@ def print_all(_name: str, keep: Path) -> Iterator[bool]:
     yield from print_slower(same, runs_of(keep, "slower"))
     changed = compare(same[0], runs_of(keep, "variable")[0]).changes
     named = {name: values for name, values in changed.items() if name.startswith("variables.")}
-    yield verdict("what changed with a variable of MPICH", str(named), reached=[*named] == [f"variables.{VARIABLE}"])
+    yield verdict("what changed with a variable of MPICH", str(named), [*named] == [f"variables.{VARIABLE}"])
 
 
 if __name__ == "__main__":

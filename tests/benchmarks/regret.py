@@ -8,7 +8,6 @@ By hand, on an idle machine; the testbed needs root:
 It ends with 1 where the geometric mean of the regret is not shown to be at most 1.05.
 """
 
-import argparse
 import sys
 import tempfile
 from dataclasses import replace
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from bench import launcher, measure
 from settings import CHOICES
+from testbed_bench import setting_parser
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.judge_table import judge_table
@@ -48,12 +48,9 @@ def run(name: str, rounds: int, keep: Path) -> bool:
 
 
 def main() -> int:
-    parse = argparse.ArgumentParser(description="Make tables of choices and judge them.")
-    parse.add_argument("settings", nargs="*", default=[*CHOICES], metavar="SETTING", help=", ".join(CHOICES))
+    parse = setting_parser("Make tables of choices and judge them.", CHOICES)
     parse.add_argument("--rounds", type=int, default=7)
     asked = parse.parse_args()
-    if strange := [name for name in asked.settings if name not in CHOICES]:
-        parse.error(f"{strange[0]}: choose from {', '.join(CHOICES)}")
     with tempfile.TemporaryDirectory() as keep:
         reached = [run(name, asked.rounds, Path(keep)) for name in asked.settings]  # all of them, whatever one shows
         return 0 if all(reached) else 1

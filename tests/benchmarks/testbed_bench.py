@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import tables
 import yaml
 
 from hpccoll.store.result_files import read_all
@@ -32,8 +33,21 @@ def run_sweep(name: str, sweep: Mapping[str, object], keep: Path) -> None:
 
 def verdict(what: str, got: float, most: float) -> bool:
     """Print whether a share is no larger than asked, and return it."""
-    print(f"- {what}: {got:.1%}, asked {most:.1%}: {'reached' if got <= most else '**missed**'}")
-    return got <= most
+    return tables.verdict(what, f"{got:.1%}, asked {most:.1%}", got <= most)
+
+
+def setting_parser(description: str, names: Iterable[str], metavar: str = "SETTING") -> argparse.ArgumentParser:
+    """Return a parser of names of settings, all by default."""
+    known = [*names]
+
+    def setting(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(f"{text}: choose from {', '.join(known)}")
+        return text
+
+    parse = argparse.ArgumentParser(description=description)
+    parse.add_argument("settings", nargs="*", type=setting, default=known, metavar=metavar, help=", ".join(known))
+    return parse
 
 
 def run_settings(
@@ -41,14 +55,10 @@ def run_settings(
     show: Callable[[str, Path], Iterable[bool]], metavar: str = "SETTING",
 ) -> int:  # fmt: skip
     """Measure and show the settings of the command line; return 1 if one does not show what is asked."""
-    known = [*names]
-    parse = argparse.ArgumentParser(description=description)
-    parse.add_argument("settings", nargs="*", default=known, metavar=metavar, help=", ".join(known))
+    parse = setting_parser(description, names, metavar)
     parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
     parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
     given = parse.parse_args()
-    if strange := [name for name in given.settings if name not in known]:
-        parse.error(f"{strange[0]}: choose from {', '.join(known)}")
     with tempfile.TemporaryDirectory() as temporary:
         keep = given.read or given.keep or Path(temporary)
         keep.mkdir(parents=True, exist_ok=True)

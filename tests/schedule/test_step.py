@@ -1,23 +1,8 @@
 import numpy as np
 import pytest
 
-from hpccoll.schedule import Layout, Schedule, tree
-from hpccoll.schedule.step import (
-    NONE,
-    Copy,
-    Part,
-    Range,
-    RecvReduce,
-    Send,
-    Step,
-    ceil_log2,
-    dst,
-    floor_log2,
-    is_power_of_two,
-    peer_if,
-    src,
-    tmp,
-)
+from hpccoll.schedule import NONE, Copy, Layout, RecvReduce, Schedule, Send, Step, tree
+from hpccoll.schedule.step import Part, Range, ceil_log2, dst, floor_log2, is_power_of_two, peer_if, src, tmp
 
 
 def test_a_part_is_several_ranges_with_both_ends_of_one_buffer_in_the_order_written():

@@ -4,33 +4,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schedule_examples import Case
+from schedule_examples import Case, of_lists
 
-from hpccoll.schedule import Copy, Layout, Part, Recv, RecvReduce, Schedule, Send, Step, all_reduce
+from hpccoll.schedule import Copy, Part, Recv, RecvReduce, Send, Step, all_reduce
 from hpccoll.schedule.step import Range, parts_of
-from hpccoll.transports.shared_lowering import Lowering, align_pieces
+from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces
 
 
-@pytest.mark.parametrize(
-    ("lengths", "pieces"),
-    [(([4], [4]), [(4, 4)]), (([1, 3], [2, 2]), [(1, 1), (1, 1), (2, 2)]), (([2, 2], [2, 2]), [(2, 2), (2, 2)])],
-)
-def test_views_are_cut_into_pieces_contiguous_in_each_list(lengths, pieces):
-    def views(lengths, start):
-        whole = np.arange(start, start + sum(lengths))
-        return np.split(whole, np.cumsum(lengths)[:-1])
-
-    cut = list(align_pieces(views(lengths[0], 0), views(lengths[1], 100)))
-    assert [tuple(map(len, pair)) for pair in cut] == pieces
-    for side, start in enumerate((0, 100)):
-        joined = np.concatenate([pair[side] for pair in cut])
-        assert joined.tolist() == list(range(start, start + len(joined)))
+def test_views_and_spans_are_cut_into_pieces_contiguous_in_each_list():
+    left, right = np.split(np.arange(4), [1]), np.split(np.arange(4), [2])
+    pieces = [tuple(view.tolist() for view in pair) for pair in align_pieces(left, right)]
+    assert pieces == [([0], [0]), ([1], [1]), ([2, 3], [2, 3])]
+    cut = [*align_pieces([Span("dst", 10, 11), Span("dst", 20, 23)], [Span("tmp", 0, 4)])]
+    assert cut == [(Span("dst", 10, 11), Span("tmp", 0, 1)), (Span("dst", 20, 23), Span("tmp", 1, 4))]
 
 
-def lowering(steps, *, slices=1, channels=1, window=2):
-    """Return the lowering of rank 0 of four for a schedule of these steps, an all-reduce in place in 16 units."""
-    schedule = Schedule(Layout.of(4), 16, lambda _me: iter(steps()))
-    case = Case(all_reduce.call(4), (schedule,) * slices)
+def lowering(*, slices=1, channels=1, window=2):
+    """Return the lowering of rank 0 of four for an all-reduce in place in 16 units without steps."""
+    case = Case(all_reduce.call(4), (of_lists([], [], [], [], units=16),) * slices)
     return Lowering(0, case.operation(64, channels=channels, window=window))
 
 
@@ -38,7 +29,7 @@ def lowering(steps, *, slices=1, channels=1, window=2):
     ("slices", "channels", "window", "sequences"), [(1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)]
 )
 def test_sequences_are_slices_times_window_and_share_the_lanes(slices, channels, window, sequences):
-    one = lowering(list, slices=slices, channels=channels, window=window)
+    one = lowering(slices=slices, channels=channels, window=window)
     assert one.sequence_count == sequences
     assert sorted(lane for number in range(sequences) for lane in one.lanes(number)) == [*range(slices * channels)]
 
@@ -58,7 +49,7 @@ ACTIONS = st.one_of(
 
 @given(st.lists(ACTIONS, max_size=5))
 def test_overlapping_actions_share_an_element(actions):
-    one = lowering(list)
+    one = lowering()
     elements = [
         {(span.buffer, element) for span in one.spans(0, *parts_of(action)) for element in range(span.start, span.stop)}
         for action in actions

@@ -87,6 +87,15 @@ def numbers(dtype, count, seed):
     return chance.integers(-1000 if np.dtype(dtype).kind == "i" else 0, 200, count).astype(dtype)
 
 
+@pytest.mark.parametrize("element", ["uint8", "int32", "int64"])
+@pytest.mark.parametrize("divisor", [2, 255, 300])
+def test_an_average_of_integers_rounds_down_for_every_number_of_ranks(element, divisor, on_host):
+    given, span = numbers(element, 2000, divisor), Span("out", 0, 2000)
+    room = {"out": aligned(given)}
+    launched(on_host(element, "avg"), [Fold(span, (span,), divisor)], room)
+    assert room["out"].tolist() == [int(value) // divisor for value in given]
+
+
 @pytest.mark.parametrize("element", [element for element in KERNEL_TYPES if element != "bfloat16"])
 def test_the_kernel_equals_numpy_bit_for_bit_for_all_alignments_and_lengths(element, on_host):
     tile = THREADS * 4 * 16 // np.dtype(element).itemsize
