@@ -89,7 +89,9 @@ def test_cupy_keeps_its_kernels_where_it_would_if_it_can_write_there(kernel_cach
 
 
 @pytest.mark.parametrize("variables", [{"HOME": "/dev/null"}, {"CUPY_CACHE_DIR": "/proc"}])
-def test_cupy_keeps_its_kernels_in_a_directory_of_this_user_if_its_own_is_not_writable(kernel_cache, variables, tmp_path):
+def test_cupy_keeps_its_kernels_in_a_directory_of_this_user_if_its_own_is_not_writable(
+    kernel_cache, variables, tmp_path
+):
     shared = tmp_path / f"hpccoll-kernels-{os.getuid()}"
     assert kernel_cache(**variables) == str(shared)
     assert shared.stat().st_mode & 0o077 == 0

@@ -235,7 +235,10 @@ def test_a_launcher_is_not_blamed_for_small_shared_memory(monkeypatch, code, fre
 
 
 def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(monkeypatch):
-    for quota, expected in (({"pod": 1e6}, ("machine", {})), ({"a": 0.5, "b": 4.0}, ("machine_with_quota", {"quota": 0.5}))):
+    for quota, expected in (
+        ({"pod": 1e6}, ("machine", {})),
+        ({"a": 0.5, "b": 4.0}, ("machine_with_quota", {"quota": 0.5})),
+    ):
         monkeypatch.setattr(cpu_and_memory, "cpu_quotas", lambda _, quota=quota: quota)
         found = cluster_checks.cores(MachineFacts(NO_GPU))
         assert (found.kind, found.values) == expected

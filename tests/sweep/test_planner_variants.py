@@ -193,8 +193,8 @@ def test_a_plan_says_if_nccl4py_is_missing_where_ranks_have_the_packages_of_this
 
 KERNELS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "barrier")
 """The collectives for which NCCL has kernels of its own (ncclFunc_t in src/include/nccl_common.h of 2.28.9)."""
-OF_KERNELS = "NCCL_ALGO NCCL_PROTO NCCL_NVLS_ENABLE NCCL_COLLNET_ENABLE collnet_enable cta_policy".split()
-OF_NETWORKS = "NCCL_NET NCCL_NET_GDR_LEVEL NCCL_IB_HCA NCCL_IB_TC NCCL_CROSS_NIC traffic_class".split()
+OF_KERNELS = ["NCCL_ALGO", "NCCL_PROTO", "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE", "collnet_enable", "cta_policy"]
+OF_NETWORKS = ["NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_IB_HCA", "NCCL_IB_TC", "NCCL_CROSS_NIC", "traffic_class"]
 
 
 def can_change(name, case):
@@ -204,7 +204,9 @@ def can_change(name, case):
         return kernel
     if name in OF_NETWORKS:
         return case.nodes > 1
-    if name == "NCCL_P2P_LL_THRESHOLD":  # of messages in a node up to 16 KiB in each of 64 channels, if blocks are equal
+    if (
+        name == "NCCL_P2P_LL_THRESHOLD"
+    ):  # of messages in a node up to 16 KiB in each of 64 channels, if blocks are equal
         small = case.collective == "all_to_all_v" or case.bytes / case.ranks <= 64 * 16384
         return small and not kernel and case.ranks > case.nodes
     return name == "buffers"  # the others come next to settings that can

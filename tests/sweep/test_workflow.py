@@ -205,7 +205,13 @@ SLEEPS = "touch {file}; exec sleep 1000"
         (FAILS % 1, lambda file: Forgets(0, file), 1, 1, ""),
         (SLEEPS, lambda file: Refuses(1, file), -signal.SIGINT, 1, "a controller that answers"),
     ],
-    ids=["it forgot its jobs", "again and again", "it failed in outages", "it failed without an outage", "Slurm is gone"],
+    ids=[
+        "it forgot its jobs",
+        "again and again",
+        "it failed in outages",
+        "it failed without an outage",
+        "Slurm is gone",
+    ],
 )
 def test_snakemake_is_started_again_after_what_is_not_its_fault(
     tmp_path, capsys, script, monitor, code, started, words
