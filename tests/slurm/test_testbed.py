@@ -184,15 +184,7 @@ def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothin
     assert sorted(testbed.slurm("srun", "-N4", "hostname").split()) == ["n1", "n2", "n3", "n4"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--rate", "1mbit"], ["--rate", "'1mbit'", "10mbit to 10gbit"]),
-        (["--cpus", "two"], ["--cpus", "'two'", "1 to 256"]),
-        (["--name", "a/b"], ["--name", "'a/b'"]),
-    ],
-)
-def test_a_bad_option_takes_one_line_of_an_error(testbed, options, words):
-    result = testbed.command("up", *options)
+def test_a_bad_option_takes_one_line_of_an_error(testbed):
+    result = testbed.command("up", "--rate", "1mbit")
     assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-    assert [word for word in words if word not in result.err] == []
+    assert [word for word in ("--rate", "'1mbit'", "10mbit to 10gbit") if word not in result.err] == []
