@@ -7,12 +7,10 @@ import pytest
 import step_examples
 from step_examples import stage, step_case, step_outcome, step_rows, step_times, steps, timeline_ms
 
-from hpccoll.cases.case import Case, Effort, Job
-from hpccoll.store.load_results import read_results, to_results
+from hpccoll.store.load_results import to_results
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck
 from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.step_times import StepTimes
-from hpccoll.training.workload import Workload
 
 
 def of(events_ms, end_ms=None, program=None):
