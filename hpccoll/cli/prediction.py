@@ -117,7 +117,6 @@ def predict(
 
 
 def _check_no_options(context: typer.Context) -> int:
-    """Check that a command inside has its options after its name."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
         raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
@@ -138,7 +137,6 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
 
 
 def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:
-    """Check what can be checked of the output before anything is simulated."""
     from hpccoll.model.prediction_file import check_file
 
     if out is None:
@@ -149,7 +147,6 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 
 
 def _write(predicted: "Predictions", out: Path) -> None:
-    """Write predictions as a raw file or as a picture."""
     from hpccoll.model.best_choice import map_cells
     from hpccoll.model.prediction_file import raw_predictions
     from hpccoll.render.prediction_charts import write_prediction_chart

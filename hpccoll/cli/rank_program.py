@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job, Shape
-from hpccoll.cli.job_from_args import job_from_args, parse_shape, train_request, variant_settings
-from hpccoll.cli.run_options import build_parser, build_train_parser
+from hpccoll.cli.run_options import (
+    build_parser,
+    build_train_parser,
+    job_from_args,
+    parse_shape,
+    train_request,
+    variant_settings,
+)
 from hpccoll.common.errors import (
     BadInputError,
     GpuFailedError,
