@@ -284,7 +284,7 @@ def print_ranks(ranks: "Ranks") -> int:
 def print_dry_run(arguments: argparse.Namespace) -> int:
     """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
     from hpccoll.cases.product import workloads
-    from hpccoll.render.dry_run import dry_run_json, dry_run_lines
+    from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
     from hpccoll.training.model_file import models_from_json
 
     request = train_request(arguments)
