@@ -17,19 +17,23 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-CPU_S = 10
+CPU_S, GROWTH_MIB, DATA_BYTES = 5, 500, 6 << 30
+"""The limits of a child: CPU time, peak resident memory above that of this process, and data, which ends a runaway."""
 NUMBERS = {"files": 1200, "commands": 5000, "outputs": 5000}
 """For each fuzzer, in its file ``fuzz_*.py``, how many are tried."""
 
 
-def in_child(judge: Callable[[], str], memory_bytes: int = resource.RLIM_INFINITY) -> tuple[str, float]:
-    """Return the result of ``judge`` in a process with limits, or how the process died; and its CPU seconds."""
+def in_child(judge: Callable[[], str]) -> tuple[str, float]:
+    """Return the result of ``judge`` in a process with limits, or how it died or exceeded them; and its CPU seconds."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-        os.write(write, judge().encode()[:4000])
+        resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
+        before = _peak_mib()
+        result = judge()
+        growth = _peak_mib() - before
+        os.write(write, (f"it took {growth} MiB" if growth > GROWTH_MIB else result).encode()[:4000])
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
@@ -39,6 +43,10 @@ def in_child(judge: Callable[[], str], memory_bytes: int = resource.RLIM_INFINIT
     if code := os.waitstatus_to_exitcode(status):
         result = f"its process ended with {code} after {cpu_s:.0f} CPU seconds and {used.ru_maxrss >> 10} MiB"
     return result, cpu_s
+
+
+def _peak_mib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
 def main() -> int:

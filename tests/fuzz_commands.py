@@ -36,7 +36,6 @@ from hpccoll.sweep.sweep_file import Sweep
 
 DIRECTORY = tempfile.TemporaryDirectory(prefix="fuzz-")  # removed at the end of this process
 RESULTS = str(write_run(Path(DIRECTORY.name) / "results.h5"))
-MEMORY_BYTES = 6 << 30
 MAX_LINE_CHARACTERS = 6000
 
 
@@ -273,7 +272,7 @@ def run_in_child(of: Input) -> str:
             left = () if of.may_be_valid else {*Path().rglob("*")} - before
             return found or (f"it left {sorted(map(str, left))[:5]}" if left else "")
 
-    return in_child(judge, MEMORY_BYTES)[0]
+    return in_child(judge)[0]
 
 
 def trials(seed: int, number: int, _directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:

@@ -34,7 +34,7 @@ def times_around(seconds, spread=0.0, drift=(1,), iterations=20):
     return reduce(CaseTimes.merge, rounds)
 
 
-def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), **more):
+def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), iterations=20, **more):
     """Return the results of one attempt at cases with chosen times.
 
     Args:
@@ -43,6 +43,7 @@ def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), **mo
         number: the number of the run.
         about: fields of the attempt.
         drift: the factor of all times in each round.
+        iterations: the number in each round.
         more: fields of all cases, and of all outcomes.
     """
     case_fields = {name: more.pop(name) for name in list(more) if name in Case.__dataclass_fields__ and name != "bytes"}
@@ -51,7 +52,7 @@ def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), **mo
         algorithm, *params = label.split()
         for size, seconds in curve.items():
             one = case(size, algorithm=algorithm, **{"params": dict(map(parse_parameter, params)), **case_fields})
-            times = times_around(seconds, spread, drift)
+            times = times_around(seconds, spread, drift, iterations)
             outcomes.append(outcome(one, bytes=size, times=times, floor=algorithm == "null", **more))
     launch = attempt(number, **dict(about))
     of = job(*(o.case for o in outcomes), effort=Effort(rounds=len(drift)))

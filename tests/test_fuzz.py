@@ -6,7 +6,7 @@ from itertools import islice
 import fuzz_files
 import pytest
 from cli_runner import invoke
-from fuzz import in_child
+from fuzz import GROWTH_MIB, in_child
 from fuzz_commands import COMMANDS, inputs, options, run_in_child
 
 
@@ -21,12 +21,13 @@ def test_damage_is_harmless_refused_or_named(whole, kind):
     assert not {what: verdict for what, verdict in damaged if verdict not in fuzz_files.ALLOWED[kind]}
 
 
-def test_a_changed_figure_and_a_process_that_dies_are_defects(whole, tmp_path):
+def test_a_changed_figure_and_a_process_that_dies_or_takes_much_memory_are_defects(whole, tmp_path):
     other = fuzz_files.results(tmp_path / "other.h5")
     other.attempts[0][1].pop()
     fuzz_files.hdf5.write_raw_file(other, other.path)
     assert fuzz_files.verdict(other.path, fuzz_files.read_raw(whole["raw file"])).startswith("other figures")
     assert in_child(lambda: os._exit(3))[0].startswith("its process ended with 3")
+    assert in_child(lambda: str(len(b"1" * (GROWTH_MIB + 9 << 20))))[0].startswith("it took 5")
 
 
 def test_bad_inputs_and_extreme_options_end_in_lines_or_well():

@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ import gpu as benchmark  # noqa: E402
 import mps  # noqa: E402
 import order  # noqa: E402
 import sanitizer  # noqa: E402
+import suite  # noqa: E402
 from here import Here  # noqa: E402
 from verdicts import MISSED, NOT_RUN, WRONG  # noqa: E402
 
@@ -152,12 +155,24 @@ def arguments(directory, *, shard=(1, 1)):
     return argparse.Namespace(shard=shard, keyword=None, on_host=directory, minutes=9)
 
 
-def test_a_part_that_hangs_is_ended_and_what_it_had_is_kept(changed_library, tmp_path):
+def test_a_part_that_hangs_is_ended_with_what_it_had_and_one_without_time_is_listed(changed_library, tmp_path):
     kernel = "const long long elements = row[3],"
     hung = changed_library(kernel, f"while (sizeof(STORED) == 4) {{}} {kernel}")  # uint8 comes before int32
     found = [*benchmark.in_own_process("fold", 15, 15, tmp_path, arguments(hung), {})]
     assert [verdict.status for verdict in found] == ["reached", MISSED]
     assert found[-1].got.startswith("ended after 15 s")
+    (left_out,) = benchmark.verdicts("fold", 1, tmp_path, time.monotonic() + 3, arguments(hung))
+    assert (left_out.status, left_out.got[:8]) == (NOT_RUN, "no time:")
+
+
+def test_shards_have_every_test_once():
+    config = argparse.Namespace(hook=argparse.Namespace(pytest_deselected=lambda items: items))
+    for count in (1, 4, 20):
+        shards = [[*range(11)] for _ in range(count)]
+        for number, items in enumerate(shards, 1):
+            suite.Shard(f"{number}/{count}").pytest_collection_modifyitems(config, items)
+        assert sorted(chain(*shards)) == [*range(11)]
+        assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
 @pytest.fixture

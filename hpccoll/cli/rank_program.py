@@ -207,12 +207,19 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
 
 
 def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "ProbeResult | None":
-    """Return the evidence of the probe, None without one, and turn off NCCL's log for the timed launch."""
+    """Return the evidence of the probe, None without one; print what is missing, and turn off NCCL's log.
+
+    Missing evidence is no error: a probe that failed does not cost the measurement.
+    """
     from hpccoll.evidence.probe_result import ProbeResult
 
     if any(case.transport == "nccl" for case in job.cases):
         quiet_nccl()
-    return ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
+    found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
+    if found and found.failure and ranks.comm.rank == 0:
+        state = "the evidence is incomplete" if found.record else "no evidence"
+        print(f"# {state}: the probe {found.failure}", flush=True)
+    return found
 
 
 DRY_RANKS = "8"

@@ -1,7 +1,6 @@
 """``hpccoll predict``: its rows, its refusals, pictures, and results against a description."""
 
 import json
-import math
 
 import pytest
 import raw_examples
@@ -25,17 +24,9 @@ def paper(tmp_path):
     return path
 
 
-def numbers(value):
-    """Yield all numbers of a JSON value."""
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from numbers(each)
-    elif isinstance(value, float):
-        yield value
-
-
 def test_as_json_it_is_an_array_of_rows(paper):
-    rows = json.loads(invoke("predict", "--cluster", paper, *QUICK, "-a", "ring,rabenseifner", "--json").out)
+    printed = invoke("predict", "--cluster", paper, *QUICK, "-a", "ring,rabenseifner", "--json").out
+    rows = json.loads(printed)
     assert [(row["algorithm"], row["nodes"], row["bytes"]) for row in rows] == [
         (name, nodes, size) for nodes in (2, 4) for name in ("ring", "rabenseifner") for size in (1024, 8192, 65536)
     ]
@@ -43,7 +34,8 @@ def test_as_json_it_is_an_array_of_rows(paper):
         assert row.keys() >= CONTRACT
         assert (row["kind"], row["ranks"], row["ranks_per_node"]) == ("simulated", 2 * row["nodes"], 2)
         assert row["ci_low_s"] <= row["median_s"] <= row["ci_high_s"]
-    assert all(map(math.isfinite, numbers(rows)))
+    assert "NaN" not in printed
+    assert "Infinity" not in printed
 
 
 @pytest.mark.parametrize("name", cluster_names())
@@ -55,13 +47,6 @@ def test_every_described_cluster_is_predicted_by_its_name(name):
     modelled = [row for row in rows if row["kind"] == "modelled"]
     assert [row["algorithm"] for row in modelled] == (["nccl_ring", "nccl_tree"] if name.startswith("8x") else [])
     assert {(row["ci_low_s"], row["ci_high_s"]) for row in modelled} <= {(None, None)}
-
-
-def test_without_sizes_they_range_to_a_gigabyte_and_a_barrier_has_one(paper):
-    rows = json.loads(invoke("predict", "--cluster", paper, "--nodes", "2", "-a", "ring", "--json").out)
-    assert [row["bytes"] for row in rows] == [1024 * 4**power for power in range(11)]
-    barrier = json.loads(invoke("predict", "--cluster", paper, "--nodes", "2", "-c", "barrier", "--json").out)
-    assert len(barrier) == 1
 
 
 def test_the_best_is_a_question(paper):

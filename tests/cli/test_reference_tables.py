@@ -39,9 +39,3 @@ def test_a_kind_and_a_name_select_entries():
     assert listed("variants")["algorithms"] == []
     assert {row["collective"] for row in listed("ring")["algorithms"]} >= {"all_reduce", "all_gather"}
     assert {row["collective"] for row in listed("broadcast")["algorithms"]} == {"broadcast"}
-
-
-def test_an_unknown_word_is_refused_with_the_valid_ones():
-    refused = invoke("list", "colums")
-    assert refused.code == 2
-    assert "columns" in refused.err

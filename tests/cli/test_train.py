@@ -42,13 +42,6 @@ def test_bad_input_takes_one_line(line, complaints):
     assert complaints[line].is_bad_input(*BAD[line].split())
 
 
-@pytest.mark.mpi
-def test_a_step_that_is_too_large_for_the_memory_is_bad_input(mpiexec):
-    ended = mpiexec(2, "-m", "hpccoll", "train", "--model", "gpt2", "--parallel", "tp=2", "--samples", "1000000")
-    assert ended.returncode == 2
-    assert "GiB are free" in ended.stderr
-
-
 @pytest.mark.parametrize("names", [("one/mine.yaml", "two/mine.yaml"), ("resnet50.yaml",)])
 def test_two_models_of_one_name_are_refused(names, tmp_path):
     for name in names:

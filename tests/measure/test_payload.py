@@ -43,42 +43,26 @@ def contributions(op, dtype, p, n):
 
 
 def folded_in_integers(values, op):
-    """Fold as Python's integers and fractions of powers of two do, which never round."""
-    exact = [[int(v * 2**16) if op == "prod" and v % 1 else int(v) for v in part] for part in values]
+    """Fold as Python's integers do, which never round."""
     fold = {"sum": sum, "avg": sum, "min": min, "max": max}[op]
-    return [fold(column) for column in zip(*exact, strict=True)]
+    return [fold(map(int, column)) for column in zip(*values, strict=True)]
 
 
 @given(
     st.sampled_from(EVERY), st.sampled_from([*REDUCTIONS]), st.sampled_from([*range(1, 40), 300, 3000]),
     st.randoms(use_true_random=False),
 )  # fmt: skip
-def test_any_tree_over_any_permutation_gives_the_same_finite_bits(dtype, op, p, random):
+def test_any_tree_over_any_permutation_gives_the_bits_of_unbounded_integers(dtype, op, p, random):
     values = list(contributions(op, dtype, p, 50))
     folded = reduce(REDUCTIONS[op].fold, values)
     assert np.isfinite(folded).all()
+    if op != "prod":
+        assert [*map(int, folded)] == folded_in_integers(values, op)
     while len(values) > 1:
         random.shuffle(values)
         some = len(values) if p > 40 else 2  # of many ranks, one permutation is enough
         values.append(reduce(REDUCTIONS[op].fold, [values.pop() for _ in range(some)]))
     assert (bits(values[0]) == bits(folded)).all()
-
-
-def test_values_differ_by_rank_position_seed_and_generation_also_of_3000_ranks():
-    one = payload(count=1000, p=2)
-    base = source(one)
-    for other in (replace(one, me=0), replace(one, seed=2), replace(one, generation=1)):
-        assert (source(other) == base).mean() < 0.01
-    assert (base[1:] == base[:-1]).mean() < 0.01
-    assert len(np.unique(source(payload("sum", "float16", 1000, 3000, name="all_gather")))) > 500
-
-
-@pytest.mark.parametrize("op", ["sum", "min", "max", "avg"])
-@pytest.mark.parametrize("dtype", EVERY)
-def test_a_reduction_equals_that_of_unbounded_integers(dtype, op):
-    for p in RANKS:
-        values = contributions(op, dtype, p, 64)
-        assert [int(v) for v in reduce(REDUCTIONS[op].fold, values)] == folded_in_integers(values, op)
 
 
 @pytest.mark.parametrize("dtype", EVERY)
@@ -174,10 +158,5 @@ def test_a_diagnosis_names_the_cause(fault, words):
     assert words in said
     assert "from 32 B on" in said
     assert one.diagnose(expected(one, in_place=True), in_place=True) is None
-
-
-def test_a_single_rank_and_a_floor_can_be_diagnosed():
-    for one in (payload(p=1, me=0), payload(floor=True)):
-        dst = expected(one)
-        dst[3] = 12345
-        assert "no single cause" in one.diagnose(dst, in_place=False)
+    for other in (payload(p=1, me=0), payload(floor=True)):
+        assert "no single cause" in other.diagnose(np.full_like(expected(other), 12345), in_place=False)

@@ -3,26 +3,29 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from catalogue_cases import case
 
 from hpccoll.cases.transport_table import TRANSPORTS
+from hpccoll.measure.payload import concatenated
 from hpccoll.schedule import Layout
+from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.transport_interface import aligned_empty
 
 
-class IdleTransport:
-    """A transport that moves nothing."""
+class IdleTransport(GuardedBuffers):
+    """A transport that moves nothing, whose plans say that they leave the result in ``result_of(right result)``."""
 
-    empty = staticmethod(aligned_empty)
+    result_of = staticmethod(lambda result: result)
 
     def __init__(self, comm, _compiled=None):
-        self.comm, self.guarded = comm, []
+        super().__init__(aligned_empty)
+        self.comm = comm
 
     def plan(self, operation, _src, dst):
-        return SimpleNamespace(
-            result=operation.result(dst, self.comm.rank), run=lambda: None, executor=None, close=lambda: None
-        )
+        result = self.result_of(operation.result(dst, self.comm.rank))
+        return SimpleNamespace(result=result, run=lambda: None, executor=None, close=lambda: None)
 
 
 @pytest.fixture
@@ -53,6 +56,49 @@ def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_r
     assert words.startswith("the ports sent 1.000 S a node, as much as binomial_tree or hierarchical")
     many = "the ports sent 0.667 S a node; not compared with algorithms: more than 4 ranks"
     assert evidence(native, 6, 2 * 8192) == ("unknown", many)
+
+
+def prepared_with_right_result(module, *asked):
+    """Return a case of rank 1 of 2 out of place, whose result is the right one."""
+    made = module.PreparedCase(SimpleNamespace(rank=1), Layout.of(2), replace(case(*asked), in_place=False))
+    made.reset()
+    now = replace(made.payload, generation=made.check.generation)
+    made.dst[made._result_span()] = concatenated(now.expected(in_place=False), now.dtype)
+    return made
+
+
+@pytest.mark.parametrize("asked", [("all_reduce", "ring"), ("reduce_scatter", "native")])
+def test_writes_outside_the_result_are_wrong_and_named(module, monkeypatch, asked):
+    monkeypatch.setattr(module, "load_class", lambda _: IdleTransport)
+    made = prepared_with_right_result(module, *asked)
+    assert (made.wrong(), made.diagnose()) == (0, None)
+    assert [guard.where for guard in made.guards] == ["before src", "after src", "before dst", "after dst"]
+    # Out of place a library may write the second half alone, the result of rank 1; a schedule may write all of dst.
+    assert np.shares_memory(made.guards[2].memory, made.dst) == (asked[1] == "native")
+    outside = [(guard.memory, f"2 of 128 elements {guard.where} were overwritten") for guard in made.guards]
+    for memory, words in [*outside, (made.src, f"src was overwritten: 2 of {made.src.size} elements, from 0 B on")]:
+        before = memory[:2].copy()
+        memory[:2] = 1e-9
+        assert (made.wrong(), made.diagnose()) == (2, f"rank 1: {words}")
+        memory[:2] = before
+
+
+@pytest.mark.parametrize(
+    ("result_of", "words"),
+    [
+        (lambda result: result[:-1], "the plan says that its result has 1023 elements; expected: 1024"),
+        (np.copy, "never written"),  # the right size elsewhere: what counts is dst
+    ],
+)
+def test_a_plan_with_another_result_than_that_of_the_case_is_wrong_in_all_elements(
+    module, monkeypatch, result_of, words
+):
+    monkeypatch.setattr(module, "load_class", lambda _: IdleTransport)
+    monkeypatch.setattr(IdleTransport, "result_of", staticmethod(result_of))
+    made = prepared_with_right_result(module)
+    made.plan.result[:], made.dst[:] = made.dst[: len(made.plan.result)], made.payload.sentinel()
+    assert made.wrong() == 1024
+    assert words in made.diagnose()
 
 
 def test_the_choice_of_a_table_and_an_assumption_of_the_user_are_part_of_the_evidence(evidence):

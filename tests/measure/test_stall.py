@@ -53,8 +53,8 @@ LAUNCHES = {
     "keeper": ((3, 12, 0, "run", SECOND, "60"), {}),
     "broken": ((3, 60, 1, "run", SECOND, "breaks"), {}),
     "hangs": ((3, 12, 1, "library", 90, "stall"), {}),  # on the stream: all ranks respond
-    "fails": ((3, 60, 1, "library", 90, "error"), {}),
-    "step stops": ((3, 12, 1, "step", 5, "stops", STEP), {"sizes": [64]}),
+    "fails": ((3, 60, 0, "library", 90, "error"), {}),
+    "step stops": ((3, 12, 2, "step", 5, "stops", STEP), {"sizes": [64]}),
     "rejects": ((2, 60, -1, "library", 5, "call:8", STEP), {"sizes": [64], "algorithm": "native"}),
 }
 """The arguments of ``launch``; the longest first."""
@@ -110,7 +110,7 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
         ("collects", rf"rank 0 on {platform.node()}, .*s after the others: .* did not complete in 4.5 s"),
         ("ahead", rf"rank 2 on {platform.node()}, .*s after the others: .* did not complete in 4.5 s"),
         ("hangs", r"NCCL did not complete in 3 s \(on the stream: .*; all ranks answered and continued$"),
-        ("fails", "NCCL reports: NCCL_ERROR_SYSTEM_ERROR: .* error at rank 1 on .*; all ranks answered and continued$"),
+        ("fails", "NCCL reports: NCCL_ERROR_SYSTEM_ERROR: .* error at rank 0 on .*; all ranks answered and continued$"),
     ],
 )
 def test_after_an_error_or_a_stall_that_ends_in_time_the_case_fails_and_all_ranks_continue(launched, name, reason):

@@ -22,8 +22,8 @@ def scaled(curve, factor, *, until=None):
     return {size: seconds * (factor if until is None or size >= until else 1.001) for size, seconds in curve.items()}
 
 
-def of(spread=0.05, **curves):
-    return measured_results(curves, spread=spread)
+def of(spread=0.05, iterations=20, **curves):
+    return measured_results(curves, spread=spread, iterations=iterations)
 
 
 def drifting(number=1, **more):
@@ -58,6 +58,7 @@ SCENARIOS = {
     "a tie": of(ring=scaled(LATE, 1.01), native=LATE),
     "sizes of their own": of(0, ring={KIB: 1e-5}, native={MIB: 1e-5}),
     "one choice": of(0, ring={KIB: 1e-5, 4 * KIB: 2e-5}),
+    "too few iterations for an interval": of(iterations=5, ring=LATE, native=scaled(LATE, 2)),
     "no sizes": measured_results({"dissemination": {1: 1e-5}, "native": {1: 2e-5}}, collective="barrier", op=None,
                                  in_place=True),
     "auto alone is no choice": of(0, auto=LATE),
@@ -94,21 +95,6 @@ def test_the_answers_and_tables_of_a_terminal():
         kinds = (f"{each.kind}: {each}" for name in found.by_collective for each in found.findings(name))
         lines += [f"-- {title}", *kinds, *choice_table_lines(found), ""]
     assert_golden("answers", lines)
-
-
-def test_too_few_iterations_for_an_interval_are_the_reason_for_no_advice():
-    (few,) = recommend(measured_results({"ring": LATE, "native": scaled(LATE, 2)}))
-    bare = {
-        choice: {size: replace(time, rounds={}) for size, time in curve.items()}
-        for choice, curve in few.measured.curves.items()
-    }
-    undecided = tuple(
-        replace(each, verdicts=tuple(replace(of, verdict="tie", beats_native=False) for of in each.verdicts))
-        for each in few.ranges
-    )
-    answers = Answers([replace(few, measured=replace(few.measured, curves=bare), ranges=undecided)])
-    (answer,) = answers.findings("all_reduce")
-    assert (answer.kind, "6 iterations" in answer.text) == ("no_advice", True)
 
 
 @given(st.lists(st.floats(1e-6, 1e-2), min_size=16, max_size=16))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import vl_convert
 from altair.utils.schemapi import SchemaBase
+from chart_outline import outline, point_lines, values
 from golden_page import assert_golden
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,23 +21,12 @@ from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
-MIB = 1 << 20
+BUCKETS = [{"bucket": n << 20, "scale": 16} for n in (80, 4, 25)] + [{"scale": 16}]
 
 
 def recommended_groups(results):
     """Return the groups of results with what to use in them."""
     return chart_groups(results, recommend(results))
-
-
-@pytest.fixture
-def specification(of_rows):
-    """The specification of a chart of the rows given."""
-
-    def make(name, *rows, runs=None):
-        (group,) = recommended_groups(of_rows(*rows, runs=runs))
-        return BY_NAME[name].specification(group)
-
-    return make
 
 
 def of_nodes(*nodes, workloads=({},), **takes):
@@ -46,43 +36,8 @@ def of_nodes(*nodes, workloads=({},), **takes):
     )
 
 
-def values(specification):
-    (dataset,) = specification["datasets"].values()
-    return dataset
-
-
-def layers(chart):
-    return chart.get("spec", chart)["layer"]
-
-
-def rules(chart):
-    return [layer for layer in layers(chart) if layer["mark"]["type"] == "rule"]
-
-
-def outline(chart):
-    """Yield the lines of what a chart shows: headings, panels, axes, series with their colours and marks, and data."""
-    yield f"# {chart['title']['text']}"
-    yield from (f"  {line}" for line in chart["title"]["subtitle"])
-    if "facet" in chart:
-        yield f"panels, {chart['columns']} in a row: {'; '.join(chart['facet']['sort'])}"
-    channels = [layer["encoding"] for layer in layers(chart)]
-    for axis in "xy":
-        titles = {str(each[axis]["title"]) for each in channels if "title" in each.get(axis, {})}
-        yield f"{axis}: {', '.join(sorted(titles))}"
-    for name in ("color", "shape"):
-        scales = {str(each[name].get("scale")): each[name].get("scale") for each in channels if name in each}
-        for scale in filter(None, scales.values()):
-            pairs = (
-                zip(scale["domain"], scale["range"], strict=True) if len(scale["range"]) == len(scale["domain"]) else ()
-            )
-            yield f"{name}: " + ", ".join(f"{series} {value}" for series, value in pairs)
-    yield "marks: " + ", ".join(layer["mark"]["type"] for layer in layers(chart))
-    yield f"{len(values(chart))} records"
-
-
 def test_the_outline_of_all_charts_is_the_golden_page(results, testbed_results):
-    workloads = [{"bucket": n * MIB, "scale": 16} for n in (80, 4, 25)] + [{"scale": 16}]
-    of_steps = of_nodes(2, 4, workloads=workloads, ring=12, native=60, null=0)
+    of_steps = of_nodes(2, 4, workloads=BUCKETS, ring=12, native=60, null=0)
     groups = [chart_groups(each, recommend(each))[0] for each in (results, testbed_results, of_steps)]
     charts = [
         figure.specification(group) for group in groups for figure in (STEP_FIGURES if group.of_steps else FIGURES)
@@ -148,21 +103,6 @@ SCENARIOS = {
                  make_row("native", **BROADCAST, in_place=True)], {}),
 }  # fmt: skip
 """For each rule a chart, rows, and what differs in their second run."""
-SHOWN = (
-    "series", "at", "size", "line", "machine", "repeat", "value", "low", "high", "fill", "lead", "second", "clear",
-    "wire", "expected",
-)  # fmt: skip
-
-
-def point_lines(chart):
-    """Yield the axes and panels of a chart, and its points by panel."""
-    yield from (line for line in outline(chart) if line.startswith(("panels", "x:", "y:", "marks")))
-    for d in values(chart):
-        shown = {name: d[name] for name in SHOWN if name in d}
-        texts = (
-            f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()
-        )
-        yield f"  {d.get('panel') or 'one panel'}: {', '.join(texts)}"
 
 
 def test_the_points_of_charts_are_the_golden_page(of_rows, make_run, make_node_row, make_bed_run, testbed_results):
@@ -180,44 +120,18 @@ def test_the_points_of_charts_are_the_golden_page(of_rows, make_run, make_node_r
     ):
         for name in names:
             lines += ["", f"# {rule}", *point_lines(all_charts(results)[name])]
-    assert_golden("chart_points", lines[1:])
-
-
-_, SHARE, BUCKET = STEP_FIGURES
-
-
-def points(chart, **wanted):
-    return [d for d in values(chart) if wanted.items() <= d.items()]
-
-
-def test_shares_against_nodes_are_of_exposed_and_of_all_communication_and_predictions_join_them(valid):
-    measured = of_nodes(2, 4, ring=12, native=60, null=0)
+    measured, (_, share, bucket) = of_nodes(2, 4, ring=12, native=60, null=0), STEP_FIGURES
     predicted = [
         replace(row, kind="simulated", nodes=8, ranks=8, run_id="p") for row in measured.rows if row.nodes == 4
     ]
-    (group,) = chart_groups(replace(measured, rows=(*measured.rows, *predicted)))
-    chart = valid(SHARE.specification(group))
-    exposed, everything = chart["facet"]["sort"]
-    shares = {
-        (nodes, panel, line): d["value"]
-        for nodes, panel, line in ((4, exposed, "measured"), (4, everything, "measured"), (8, exposed, "simulated"))
-        for d in points(chart, nodes=nodes, panel=panel, line=line)
-        if d["series"].startswith("ring")
-    }
-    assert list(shares.values()) == pytest.approx([4 / 34, 12 / 34, 4 / 34])
-    assert not points(chart, series="null (floor)")
-
-
-def test_steps_are_drawn_against_several_limits_of_buckets_and_several_numbers_of_nodes_only(valid):
-    workloads = [{"bucket": n * MIB, "scale": 16} for n in (80, 4, 25)] + [{"scale": 16}]
-    (one,), (two,) = (
-        chart_groups(of_nodes(2, workloads=workloads, ring=12, null=0)),
-        chart_groups(of_nodes(2, 4, ring=1)),
-    )
-    chart = valid(BUCKET.specification(one))
-    assert sorted(d["bucket"] for d in points(chart, series="ring")) == [0, 1, 2, 3]
-    assert '["default", "4 MiB", "25 MiB", "80 MiB"]' in str(layers(chart))
-    assert (SHARE.specification(one), BUCKET.specification(two)) == (None, None)
+    for rule, results, figure in (
+        ("shares of the step, joined by predictions", replace(measured, rows=(*measured.rows, *predicted)), share),
+        ("limits of buckets", of_nodes(2, workloads=BUCKETS, ring=12, null=0), bucket),
+    ):
+        (group,) = chart_groups(results)
+        lines += ["", f"# {rule}", *point_lines(figure.specification(group))]
+    assert (share.specification(group), bucket.specification(chart_groups(measured)[0])) == (None, None)
+    assert_golden("chart_points", lines[1:])
 
 
 @given(st.integers(1, 60))

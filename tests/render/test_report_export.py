@@ -8,9 +8,8 @@ from golden_page import assert_golden
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
-from hpccoll.render.export import FORMULA_STARTS, LINE_FIELDS, export
+from hpccoll.render.export import FORMULA_STARTS, export
 from hpccoll.store.rows import ROW_COLUMNS
 
 FIELDS = list(ROW_COLUMNS)
@@ -60,7 +59,7 @@ def test_no_cell_of_text_is_a_formula_and_numbers_stay_numbers(make_row, of_rows
     assert dict(zip(head, cells, strict=True))["reason"] == ("" if begin == "\r" else "'") + printable(text)
 
 
-def test_the_tables_of_nccl_tests_are_the_golden_page(make_row, make_node_row, of_rows):
+def test_the_tables_of_nccl_tests_and_the_lines_for_logs_are_the_golden_page(make_row, make_node_row, of_rows):
     """Placements, absent cells, reasons, calls of all kinds, mappings, rules, and rows that are left out."""
     plain = {"op": None, "nbytes": 4096}
     failed = {"median_s": None, "status": "failed", "reason": "out of\nmemory"}
@@ -83,18 +82,7 @@ def test_the_tables_of_nccl_tests_are_the_golden_page(make_row, make_node_row, o
         make_row("star", nbytes=4096, seconds=4e-5),
         make_row("star", nbytes=4096, timing="aggregated", **failed),
     ]
-    assert_golden("export", dict.fromkeys(export(of_rows(*rows), "nccl-tests").splitlines()))  # headings once
-
-
-def test_a_line_has_every_field_of_a_row_in_order_and_none_for_absent_ones(make_row, of_rows):
-    (line,) = export(of_rows(make_row(nbytes=1024, seconds=2e-6, ci_low_s=None)), "lines").splitlines()
-    fields = [word.partition("=")[::2] for word in line.split()]
-    assert fields[0][0] == "case"
-    assert tuple(name for name, _ in fields[-len(LINE_FIELDS) :]) == LINE_FIELDS
-    values = dict(fields)
-    assert (float(values["median_s"]), values["ci_low_s"], values["status"]) == (2e-6, "none", "ok")
-
-
-def test_an_unknown_format_names_the_choices(results):
-    with pytest.raises(BadInputError, match="choose from json, csv, nccl-tests, lines"):
-        export(results, "xml")
+    lines = export(of_rows(rows[0], rows[2]), "lines").splitlines()
+    assert_golden(
+        "export", dict.fromkeys([*export(of_rows(*rows), "nccl-tests").splitlines(), *lines])
+    )  # headings once

@@ -5,7 +5,7 @@ from golden_page import assert_golden
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.measured_summary import MAX_SERIES, gpu_machines, measured_heading, measured_summary
+from hpccoll.render.measured_summary import MAX_SERIES, measured_heading, measured_summary
 
 LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}}]
 """The NCCL that the ranks of each host have loaded."""
@@ -45,10 +45,3 @@ def test_the_headings_and_summaries_of_pages(make_row, make_run, of_rows):
         groups = chart_groups(results)
         page += [f"-- {title}", measured_heading(groups), measured_summary(groups)]
     assert_golden("summaries", page)
-
-
-def test_a_terminal_gets_each_machine_with_gpus_once_and_no_other(make_run, of_rows, make_row):
-    gpus = [{"hosts": ["n1"], "gpus": [{"name": "NVIDIA H100"}]}]
-    with_gpus = [make_run(run_id=name, provenance={"gpus": gpus, "nccl": LOADED}) for name in ("a", "b")]
-    results = of_rows(make_row(), runs=(*with_gpus, make_run(run_id="c", provenance={"gpus": None})))
-    assert [*gpu_machines(results)] == [f"measured on {with_gpus[0].machine}; NCCL 2.30.7"]

@@ -5,12 +5,13 @@ from importlib.metadata import version
 
 import pytest
 import vl_convert
+from chart_outline import values
 from golden_page import assert_golden
 from page_elements import elements
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.render import page_frame, report_writer
+from hpccoll.render import report_writer
 from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.render.colours import group_colours
@@ -153,34 +154,16 @@ def test_text_of_results_is_escaped_and_printable(make_page, make_row, make_run,
         assert all(ascii(name)[1:-1] in picture.read_text() for picture in tmp_path.rglob("*-time.svg"))
 
 
-@pytest.fixture
-def overview():
-    """The specification of the overview of some results; None without one."""
-
-    def make(results):
-        recommendations = recommend(results)
-        group = overview_group(chart_groups(results, recommendations), Answers(recommendations))
-        return OVERVIEW_FIGURES[0].specification(group)
-
-    return make
-
-
-def cells_of(chart):
-    (dataset,) = chart["datasets"].values()
-    return dataset
-
-
 @pytest.mark.parametrize("other", [{"dtype": "int32"}, {"executor": "python"}])
-def test_the_overview_shows_the_foremost_setting_in_one_placement_by_one_executor(
-    overview, several, make_row, of_rows, valid, other
-):
+def test_the_overview_shows_the_foremost_setting_in_one_placement_by_one_executor(several, make_row, valid, other):
     others = [make_row(name, nbytes=n, seconds=1e-8 * n, **other) for name in ("ring", "native") for n in (8, 1024)]
     compiled = tuple(replace(row, executor="compiled") for row in several.rows)
-    cells = cells_of(valid(overview(replace(several, rows=(*compiled, *others)))))
-    points = [(cell["panel"], cell["series"], cell["bytes"]) for cell in cells]
-    assert len(points) == len(set(points))
+    results = replace(several, rows=(*compiled, *others))
+    recommendations = recommend(results)
+    group = overview_group(chart_groups(results, recommendations), Answers(recommendations))
+    cells = values(valid(OVERVIEW_FIGURES[0].specification(group)))
+    assert len({(cell["panel"], cell["series"], cell["bytes"]) for cell in cells}) == len(cells)
     assert {(cell["series"], cell["ranks"], cell["place"]) for cell in cells} == {("ring", 2, "out of place")}
-    assert overview(of_rows(make_row(), make_row(collective="all_gather", op=None))) is None  # without native
 
 
 def of_inputs(make_row, make_run, of_rows, tmp_path, names, sizes=((8, 64), (8, 64))):
@@ -211,31 +194,13 @@ def test_inputs_with_the_same_cases_have_series_of_their_own(make_row, make_run,
     assert list(input_names(alike, paths).values()) == list(map(str, paths))
 
 
-@pytest.fixture
-def bundles(monkeypatch):
-    """The snippets that were bundled since the test began."""
+def test_vega_is_bundled_once_if_there_is_a_cache_and_else_each_time(tmp_path, monkeypatch):
     requested, bundled = [], vl_convert.javascript_bundle(VEGA_SNIPPET)
     monkeypatch.setattr(vl_convert, "javascript_bundle", lambda snippet: requested.append(snippet) or bundled)
-    return requested
-
-
-def test_vega_is_bundled_once_and_cached(bundles, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    first, second = vega_script.__wrapped__(), vega_script.__wrapped__()
-    assert first == second
-    assert len(first) > 500_000
-    assert "</script" not in first
-    assert bundles == [VEGA_SNIPPET]
-    (kept,) = (tmp_path / "caches" / "hpccoll").iterdir()
-    monkeypatch.setattr(page_frame, "VEGA_SNIPPET", "another")
-    vega_script.__wrapped__()
-    kept_files = {*kept.parent.glob(f"vega-{version('vl-convert-python')}-*.js")}
-    assert {kept} < kept_files  # the file of another version is next to it
-    assert bundles == [VEGA_SNIPPET, "another"]
-
-
-@pytest.mark.parametrize("place", ["/proc/nowhere", "/dev/null"])
-def test_without_a_cache_vega_is_bundled_each_time(bundles, place, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", place)
-    assert vega_script.__wrapped__() == vega_script.__wrapped__()
-    assert bundles == [VEGA_SNIPPET] * 2
+    for place, times in ((str(tmp_path), 1), ("/proc/nowhere", 2), ("/dev/null", 2)):
+        monkeypatch.setenv("XDG_CACHE_HOME", place)
+        requested.clear()
+        first, second = vega_script.__wrapped__(), vega_script.__wrapped__()
+        assert (first == second, "</script" in first, requested) == (True, False, [VEGA_SNIPPET] * times)
+    (kept,) = (tmp_path / "hpccoll").iterdir()
+    assert kept.match(f"vega-{version('vl-convert-python')}-*.js")  # the file of another version is next to it

@@ -2,6 +2,8 @@
 
 import pytest
 import raw_examples
+from chart_outline import outline, point_lines, values
+from golden_page import assert_golden
 from predicted_machines import MEASURED, NCCL, cluster, fitted, in_racks
 
 from hpccoll.analysis.chart_groups import chart_groups
@@ -10,7 +12,6 @@ from hpccoll.analysis.recommendations import recommend
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.prediction_file import raw_predictions
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.colours import group_colours, group_shapes
 from hpccoll.render.report_writer import build_report
 from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.load_results import read_results
@@ -63,35 +64,11 @@ def measured(paths):
     return read_results(paths[:1])
 
 
-def records(specification):
-    """Return the records of a chart."""
-    return specification["datasets"][specification["data"]["name"]]
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_measured_and_predicted_series_of_a_setting_share_a_chart(both, valid, name):
+def test_predictions_are_series_of_their_own_next_to_measured_ones(both, valid):
+    """They have the colours of what they predict, go on where nothing was measured, and are in all panels."""
     (group,) = chart_groups(both, recommend(both))
-    specification = valid(BY_NAME[name].specification(group))
-    assert {d["series"]: d["line"] for d in records(specification)} == {
-        "ring": "measured", "native": "measured", "ring (simulated)": "simulated",
-        "rabenseifner (simulated)": "simulated",
-    }  # fmt: skip
-    assert [line for line in specification["title"]["subtitle"] if "7% (median)" in line]
-    colours, shapes = group_colours(group.legend), group_shapes(group.legend)
-    assert colours["ring (simulated)"] == colours["ring"] != colours["rabenseifner (simulated)"]
-    assert shapes["ring (simulated)"] not in {shapes["ring"], shapes["native"]}
-
-
-def test_predictions_go_on_where_nothing_was_measured_and_are_in_the_panels_of_both_placements(both):
-    (group,) = chart_groups(both)
-    scaling, time = (records(BY_NAME[name].specification(group)) for name in ("scaling", "time"))
-    nodes = {series: sorted({d["nodes"] for d in scaling if d["series"] == series}) for series in group.legend}
-    assert (group.unit, nodes["ring"], nodes["ring (simulated)"]) == ("nodes", [2], [2, 4, 8])
-    panels = {d["panel"] for d in time if d["line"] == "measured"}
-    assert panels == {"2 nodes, in place", "2 nodes, out of place"}
-    assert {d["panel"] for d in time if d["line"] != "measured"} == {*panels, "4 nodes", "8 nodes"}
-    intervals = {row.median_s: (row.ci_low_s, row.ci_high_s) for row in both.rows if row.predicted}
-    assert all((d["low"], d["high"]) == intervals[d["value"]] for d in time if d["line"] != "measured")
+    charts = [valid(BY_NAME[name].specification(group)) for name in DRAWN]
+    assert_golden("predicted_charts", (line for chart in charts for line in (*outline(chart), *point_lines(chart))))
 
 
 def test_predictions_change_nothing_else(both, measured):
@@ -102,7 +79,7 @@ def test_predictions_change_nothing_else(both, measured):
     assert group_findings(group) == group_findings(alone)
     for figure in FIGURES:
         if figure.name not in DRAWN and (specification := figure.specification(alone)):
-            assert records(figure.specification(group)) == records(specification)
+            assert values(figure.specification(group)) == values(specification)
 
 
 def test_predictions_alone_have_charts_and_no_answer(paths, tmp_path):
@@ -125,14 +102,6 @@ def test_predictions_alone_have_charts_and_no_answer(paths, tmp_path):
 def test_predictions_of_other_kinds_are_series_of_their_own_in_one_chart(tmp_path, more, algorithm, series):
     (group,) = chart_groups(read_results([foresee(tmp_path / "a.h5", cluster(**more), algorithms=(algorithm,))]))
     assert {point.series for point in group.predictions} == series
-
-
-def test_predictions_join_measured_rows_whose_aggregators_are_idle(tmp_path):
-    raw = raw_examples.raw(raw_examples.outcome(times=raw_examples.times(8, ranks=3, workers=2)))
-    raw.attempts = [(raw_examples.attempt(ranks=3, aggregators=1, nodes=2), raw.attempts[0][1])]
-    write_raw_file(raw, tmp_path / "measured.h5")
-    (group,) = chart_groups(read_results([tmp_path / "measured.h5", foresee(tmp_path / "predicted.h5")]))
-    assert (bool(group.points), bool(group.predictions)) == (True, True)
 
 
 def test_predictions_join_the_machine_that_they_were_fitted_to(tmp_path):

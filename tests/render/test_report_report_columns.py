@@ -10,20 +10,6 @@ from hpccoll.render.report_columns import FORMATS, REPORT_COLUMNS, rows_table
 from hpccoll.store.rows import Row
 
 
-@pytest.fixture
-def cells_of(of_rows, monkeypatch):
-    """``cells_of(heading, *rows)`` returns the texts and the sort keys of a column; None for a column of text."""
-    every = tuple(replace(column, always=True) for column in REPORT_COLUMNS)
-    monkeypatch.setattr(report_columns, "REPORT_COLUMNS", every)
-
-    def cells(heading, *rows):
-        table = rows_table(chart_groups(of_rows(*rows)))
-        keys, texts = zip(*(cells[table.head.index(heading)] for _, cells in table.rows), strict=True)
-        return list(texts), None if keys[0] is None else list(keys)
-
-    return cells
-
-
 def test_every_column_has_a_value_and_a_format():
     names = {column.value for column in REPORT_COLUMNS if not callable(column.value)}
     assert names <= {field.name for field in fields(Row)}
@@ -31,14 +17,16 @@ def test_every_column_has_a_value_and_a_format():
     assert len({column.heading for column in REPORT_COLUMNS}) == len(REPORT_COLUMNS)
 
 
-def test_numbers_are_sorted_by_their_value_and_text_by_itself(cells_of, make_row):
+def test_numbers_are_sorted_by_their_value_and_text_by_itself(of_rows, make_row, monkeypatch):
+    monkeypatch.setattr(
+        report_columns, "REPORT_COLUMNS", tuple(replace(column, always=True) for column in REPORT_COLUMNS)
+    )
     rows = make_row(seconds=1e-5), make_row(nbytes=64, median_s=None, ci_low_s=None, converged=False)
-    assert cells_of("median (us)", *rows) == (["10.00", ""], [1e-5, ""])
-    assert cells_of("95 % interval (us)", *rows) == (["9.70 to 10.30", ""], [pytest.approx(9.7e-6), ""])
-    assert cells_of("size", *rows) == (["1 KiB", "64 B"], [1024, 64])
-    assert cells_of("converged", *rows) == (["yes", "no"], None)
-
-
-def test_the_rounds_of_a_row_are_a_list_with_gaps(cells_of, rounds_row):
-    assert cells_of("by round (us)", rounds_row("ring", 10, None, 20))[0] == ["10.00, -, 20.00"]
-    assert cells_of("by round (us)", rounds_row("ring", 10), rounds_row("ring", 10, 20))[0] == ["", "10.00, 20.00"]
+    table = rows_table(chart_groups(of_rows(*rows)))
+    for heading, *expected in (
+        ("median (us)", (1e-5, "10.00"), ("", "")),
+        ("95 % interval (us)", (pytest.approx(9.7e-6), "9.70 to 10.30"), ("", "")),
+        ("size", (1024, "1 KiB"), (64, "64 B")),
+        ("converged", (None, "yes"), (None, "no")),
+    ):
+        assert [cells[table.head.index(heading)] for _, cells in table.rows] == expected

@@ -99,15 +99,17 @@ def test_report_and_validate_count_as_status_does(ended):
     assert f"{both}." in (ended / "report" / "index.html").read_text()
 
 
-def test_the_outcomes_of_reports_on_a_terminal(of_rows, make_row):
+def test_the_outcomes_of_reports_on_a_terminal(of_rows, make_row, make_run):
     """One rank; results without an answer; reasons, of which a few more than fit are listed, and many jobs counted."""
     alone = make_row(ranks=1), make_row("native", ranks=1, seconds=2e-5)
-    floor = make_row("null", floor=True)
+    floor, library = make_row("null", floor=True), {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}
+    with_gpus = {"gpus": [{"hosts": ["n1"], "gpus": []}], "nccl": [{"hosts": ["n1"], "library": library}]}
     gaps = [Gap(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + 2)]
     of_jobs = [Gap(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
     several = {
         "one rank": of_rows(*alone), "one rank with a GPU": of_rows(make_row(ranks=1, device="cuda")),
         "one rank and two": of_rows(*alone, make_row(), make_row("native", seconds=2e-5)),
+        "GPUs": of_rows(make_row(), runs=[make_run(run_id=name, provenance=with_gpus) for name in ("a", "b")]),
         "wrong": of_rows(make_row(status="wrong", wrong=1)), "only null": of_rows(floor),
         "only auto and null": of_rows(floor, make_row("auto")), "imported": of_rows(make_row(kind="imported")),
         "simulated": of_rows(make_row(kind="simulated")),

@@ -1,7 +1,8 @@
 """The picture of a step: which algorithms and ranks it has, and what is marked as exposed."""
 
-import pytest
-from step_examples import BUCKETS, stage, step_case, step_outcome, step_times, steps, timeline_ms
+from chart_outline import point_lines, values
+from golden_page import assert_golden
+from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.render.charts import STEP_FIGURES
@@ -18,7 +19,7 @@ def drawn(*raw_results):
 
 
 def marks(specification, part):
-    return [d for d in next(iter(specification["datasets"].values())) if d["part"] == part]
+    return [d for d in values(specification) if d["part"] == part]
 
 
 def one_step(events_ms, program=None, end_ms=None, **workload):
@@ -40,31 +41,18 @@ def test_of_many_algorithms_the_fastest_and_native_have_a_panel(valid):
     assert "ring on 4 nodes, overlapped: 34 ms" in panel
 
 
-def test_passes_buckets_and_what_no_computation_hides_are_where_they_ran():
-    chart = drawn(steps({"ring": 12}))
-    at = {
-        part: [(d["begin"], d["end"]) for d in marks(chart, part) if d["rank"].startswith("0")]
-        for part in ("collective", "backward", "exposed")
+def test_what_the_timeline_of_a_step_shows():
+    between = one_step([[0, 10, 15, 30]], [stage((), ("forward", "backward"))])
+    at_once = [*(10, 10, 20), *(10, 12, 18), *(20, 20, 25), 0, 10]
+    several = {
+        "passes, buckets, and what no computation hides": steps({"ring": 12}),
+        "nothing is computed between two computations": between,
+        "collectives wait for each other": steps({"ring": 60}, [{"overlap": 0}]),
+        "collectives at once are next to each other": one_step([at_once], [stage((8, 8, 8), ("forward",))]),
     }
-    assert at["collective"] == [pytest.approx(((10 + 20 * n / 3) * 1e-3, (14 + 20 * n / 3) * 1e-3)) for n in (1, 2, 3)]
-    assert at["backward"] == [pytest.approx((0.010, 0.030))]
-    assert at["exposed"] == [pytest.approx((0.030, 0.034))]
-    assert [d["size"] for d in marks(chart, "collective")[:3]] == ["3.91 KiB", "15.6 KiB", "7.81 KiB"]
-    (exposed,) = marks(drawn(one_step([[0, 10, 15, 30]], [stage((), ("forward", "backward"))])), "exposed")
-    assert (exposed["begin"], exposed["end"]) == pytest.approx((0.010, 0.015))  # between computations, too
-
-
-def test_a_collective_that_is_ready_before_it_begins_has_a_line():
-    queued = marks(drawn(steps({"ring": 60}, [{"overlap": 0}])), "queued")
-    assert len(queued) == 2 * (len(BUCKETS) - 1)
-
-
-def test_collectives_that_run_at_once_are_drawn_next_to_each_other():
-    events = [*(10, 10, 20), *(10, 12, 18), *(20, 20, 25), 0, 10]
-    chart = drawn(one_step([events], [stage((8, 8, 8), ("forward",))]))
-    lanes = [(d["top"], d["bottom"]) for d in marks(chart, "collective")]
-    assert lanes[0] == lanes[2]
-    assert lanes[1][0] >= lanes[0][1]
+    assert_golden(
+        "timelines", (line for title, raw in several.items() for line in (f"# {title}", *point_lines(drawn(raw))))
+    )
 
 
 def test_of_many_ranks_the_first_the_last_and_the_slowest_are_drawn():
@@ -82,12 +70,3 @@ def test_with_many_buckets_fewer_ranks_are_drawn():
     assert len(collectives) <= MAX_MARKS
     assert len(marks(chart, "backward")) == len({d["rank"] for d in collectives}) > 1  # joined to one each
     assert not any(d["label"] for d in collectives)
-
-
-def test_without_a_timeline_nothing_is_drawn():
-    raw = steps({"ring": 12})
-    attempt, (outcome,) = raw.attempts[0]
-    raw.attempts[0] = attempt, [step_outcome(outcome.case, outcome.times, program=None)]
-    results = to_results(ResultFiles(raw_results=[raw]))
-    (group,) = chart_groups(type(results)(rows=results.rows, runs=results.runs, planned=1))
-    assert TIMELINE.specification(group) is None

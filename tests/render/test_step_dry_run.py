@@ -4,10 +4,7 @@ import pytest
 from golden_page import assert_golden
 
 from hpccoll.render.step_dry_run import MAX_ROWS, dry_run_json, dry_run_lines
-from hpccoll.training.model_file import model_from_json
 from hpccoll.training.workload import Workload
-
-DDP = [8_196_000, 31_502_336, 26_255_360, 26_550_272, 9_724_160]
 
 
 def dry(workers=4, dtype="float32", models=None, **keys):
@@ -16,19 +13,6 @@ def dry(workers=4, dtype="float32", models=None, **keys):
 
 def text(workers=4, dtype="float32", models=None, **keys):
     return "\n".join(dry_run_lines(Workload.of(keys), workers, dtype, models))
-
-
-def test_buckets_are_bytes_in_the_order_of_their_all_reduces():
-    found = dry()
-    assert found["buckets"] == DDP
-    keys = "collective", "group", "bytes", "dtype", "group_ranks"
-    operations = [tuple(each[key] for key in keys) for each in found["operations"]]
-    assert operations == [("all_reduce", "dp", nbytes, "float32", 4) for nbytes in DDP]
-
-
-def test_a_single_rank_has_buckets_and_no_operation():
-    found = dry(1)
-    assert (found["buckets"], found["operations"]) == (DDP, [])
 
 
 def test_every_pipeline_stage_has_its_buckets_and_operations():
@@ -54,9 +38,3 @@ def test_the_text_of_a_long_table_is_shortened():
     whole = text(model="llama2-7b", dtype="bfloat16")
     assert sum(line.startswith("bucket ") for line in whole.splitlines()) == MAX_ROWS
     assert f"... {226 - MAX_ROWS} more" in whole
-
-
-def test_a_model_of_a_file_has_a_dry_run():
-    own = model_from_json("mine", {"modules": [{"name": "fc", "tensors": {"weight": 1000, "bias": 10}}]})
-    assert dry(2, models={"mine": own}, model="mine")["buckets"] == [4040]
-    assert "mine: 1,010 parameters in 2 tensors" in text(2, models={"mine": own}, model="mine")

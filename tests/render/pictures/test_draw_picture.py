@@ -73,17 +73,6 @@ def test_no_words_overlap_and_nothing_is_cut_off(name):
     assert len(drawn) > 1
 
 
-@pytest.mark.parametrize(("workers", "each", "racks"), [(8, 2, 1), (7, 3, 1), (16, 4, 2), (16, 1, 16)])
-@pytest.mark.parametrize("name", ["ring", "double_binary_tree"])
-def test_so_it_is_on_several_nodes_and_racks(name, workers, each, racks):
-    check(picture(view_of(name, "all_reduce", workers, ranks_per_node=each, racks=racks, aggregators=1)))
-
-
-@pytest.mark.parametrize(("name", "ranks"), [("all_reduce-bidirectional_ring", 24), ("all_gather-bruck", 128)])
-def test_more_ranks_than_have_room_for_names_are_drawn_too(name, ranks):
-    assert "0" in texts(view(name, ranks))
-
-
 def test_a_screen_reader_gets_a_description_that_cannot_break_the_file():
     one = replace(view_of("ring", "all_reduce", 4), name='<&">', sentence="Ring: p units < & >.")
     title, desc, *others = check(picture(one))

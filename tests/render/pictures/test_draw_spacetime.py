@@ -3,10 +3,10 @@
 import pytest
 from drawing_examples import NAMES, view, views
 
-from hpccoll.render.pictures.message_timeline import Grid, arrows, labels
+from hpccoll.render.pictures.message_timeline import Grid, arrows
 from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
-from hpccoll.render.pictures.svg import LineStyle, Text
+from hpccoll.render.pictures.svg import LineStyle
 from hpccoll.schedule.walk import trace_schedule
 
 
@@ -28,14 +28,10 @@ def test_arrows_begin_and_end_at_the_lines_of_their_ranks_in_their_rounds(name):
             assert m.lands * grid.down < end.y <= (m.lands + 1) * grid.down
 
 
-def test_only_a_rotation_goes_round_the_back_and_stays_inside():
-    grid, all_arrows = drawn(view("all_reduce-ring", 6))
-    wrapped = [arrow for arrow in all_arrows if len(arrow.pieces) == 2]
-    assert {(arrow.message.source, arrow.message.target) for arrow in wrapped} == {(5, 0)}
-    for leaves, comes in (arrow.pieces for arrow in wrapped):
-        assert (leaves.end.x, comes.start.x) == (5.5 * grid.across, -0.5 * grid.across)
-        assert leaves.end.y == pytest.approx(comes.start.y)
-        assert (leaves.head, comes.head) == (False, True)
+def test_only_a_rotation_goes_round_the_back():
+    _, ring = drawn(view("all_reduce-ring", 6))
+    wrapped = {(arrow.message.source, arrow.message.target) for arrow in ring if len(arrow.pieces) == 2}
+    assert wrapped == {(5, 0)}
     straight = [
         view(name, p) for name in ("all_reduce-recursive_doubling", "broadcast-binomial", "line") for p in (5, 8)
     ]
@@ -54,13 +50,3 @@ def test_arrivals_slices_and_tiers_look_different():
     assert [len({line.colour for line in each}) for each in several] == [2, 2, 3]
     ends = [arrow.pieces[-1].end for arrow in drawn(view("one_switch", 9))[1] if arrow.message.target == 8]
     assert len({round(end.y) for end in ends}) == 8  # messages that arrive together have ends of their own
-
-
-def test_every_arrow_says_which_units_it_carries_unless_all_carry_everything():
-    def share(name, ranks):
-        grid, every = drawn(view(name, ranks))
-        return sum(isinstance(shape, Text) for shape in labels(every, grid)) / len(every)
-
-    of_parts = [("all_reduce-ring", 4), ("all_reduce-ring", 16), ("line", 8), ("nodes", 8)]
-    of_all = [("all_reduce-recursive_doubling", 8), ("broadcast-binomial", 8), ("one_switch", 8)]
-    assert ([share(*one) for one in of_parts], [share(*one) for one in of_all]) == ([1] * 4, [0] * 3)
