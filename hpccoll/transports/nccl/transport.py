@@ -1,8 +1,8 @@
 """Schedules over NCCL: groups of ncclSend and ncclRecv, each followed by launches of the fold kernel.
 
-With several channels, the folds of a reduction are on a stream of their own (two_stream_plan.py). The host queues the whole
-operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the calls are prepared when
-the plan is made.
+With several channels, the folds of a reduction are on a stream of their own (two_stream_plan.py). The host queues the
+whole operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the calls are prepared
+when the plan is made.
 """
 
 from collections.abc import Sequence
