@@ -14,9 +14,9 @@ from hpccoll.schedule import Layout
 
 def modelled(calibration, others, **more):
     """Return the model of a run: the machine fitted to a calibration, and its predictions of other measurements."""
-    found = fit([*calibration, *others], "here")
-    validated = validate([*calibration, *others], found.machine.machine(), found.used)
-    return RunModel([raw()], "mpi", found, validated, **more)
+    machine, used = fit([*calibration, *others], "here")
+    validated = validate([*calibration, *others], machine.machine(), used)
+    return RunModel([raw()], "mpi", machine, validated, **more)
 
 
 SIZES = tuple(1 << k for k in range(10, 24, 2))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
-from hpccoll.analysis.measured_choices import check_conditions, measured_settings, rows_by_setting
+from hpccoll.analysis.measured_choices import measured_settings
 from hpccoll.analysis.recommendations import lone_rank_reason, recommend, recommend_placements
 from hpccoll.analysis.setting import machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
@@ -29,7 +29,7 @@ def build_table(results: Results) -> TuneTable:
     Raises:
         BadInputError: if the results have no choices, or mix machines, MPI libraries or executors within a setting.
     """
-    check_conditions(rows_by_setting(results))
+    measured_settings(results)  # refuses mixed results
     recommendations = recommend_placements(results)
     if not recommendations:
         rows = results.rows

@@ -5,25 +5,34 @@ the name of a series. Series are named after transport, parameters and so on onl
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hpccoll.analysis.legend import LegendEntry, legend_entries
-from hpccoll.analysis.row_labels import has_size, placement_label
+from hpccoll.analysis.row_labels import fell_back, has_size, placement_label
 from hpccoll.analysis.series_names import group_file_names, setting_keys
 from hpccoll.analysis.series_points import SeriesPoint, series_points
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
 from hpccoll.cases.case import SINGLE
 from hpccoll.common.units import format_count, format_size
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import rank_pair
 from hpccoll.store.rows import Results, Row, RowKey
 
 if TYPE_CHECKING:
     from hpccoll.analysis.recommendations import Recommendation
+
+
+@dataclass(frozen=True, slots=True)
+class LegendEntry:
+    """What distinguishes a series in all charts of a report."""
+
+    number: int = -1  # its number from 0; -1 of the library's own, and of floors
+    is_floor: bool = False  # whether it is a floor
+    is_predicted: bool = False  # whether it was predicted: it has the number of the series that it predicts
 
 
 @dataclass(frozen=True)  # no slots: every point asks for what is cached
@@ -211,7 +220,7 @@ def chart_groups(
         for key, choice in each.measured.rows.items()
         if choice in each.named
     }
-    legend = legend_entries(points, answers)
+    legend = _legend_entries(points, answers)
     groups = []
     for key in ordered:
         measured, setting = tuple(members.get(key, ())), ", ".join(filter(None, key[1:-1]))
@@ -240,3 +249,39 @@ def _groups_of_prediction(
     ]
     fitted = [key for key in of_setting if any(other.machine == point.fitted_to for other in members[key])]
     return fitted or of_setting[:1]
+
+
+def _legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
+    """Return the entry of every series, in the order of legends.
+
+    Series of different collectives may share a number, because the palette is limited; ``answers`` are those that share
+    the charts of all collectives.
+    """
+    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
+    rows = {point.colour_of or point.series: point.row for point in points}
+    charts: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        charts[point.row.collective].add(point.colour_of or point.series)
+    predictions = {point.series: point.colour_of for point in points if point.colour_of}
+    floors = [name for name in sorted(rows) if rows[name].floor]
+    native_names = (name for name in rows if rows[name].algorithm == NATIVE)
+    native = sorted(native_names, key=lambda name: (fell_back(rows[name]), name))[:1]
+    by_name = sorted(rows, key=lambda name: (rows[name].predicted, name))
+    others = [name for name in by_name if name not in floors and name not in native]
+    numbers = _assign_numbers(others, [*charts.values(), answers])
+    legend = dict.fromkeys(native, LegendEntry()) | {name: LegendEntry(number) for name, number in numbers.items()}
+    legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
+    return legend | {name: replace(legend[of], is_predicted=True) for name, of in predictions.items()}
+
+
+def _assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
+    """Return for each name, in their order, the lowest number that no other name in one of its groups has."""
+    neighbours: Mapping[str, set[str]] = defaultdict(set)
+    for group in map(set, groups):
+        for name in group:
+            neighbours[name] |= group
+    numbers: dict[str, int] = {}
+    for name in names:
+        used = {numbers.get(other) for other in neighbours[name]}
+        numbers[name] = next(i for i in range(len(used) + 1) if i not in used)
+    return numbers

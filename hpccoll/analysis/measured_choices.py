@@ -1,7 +1,7 @@
 """The measured times of each choice, by setting and size: the input of making and of judging a table."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -140,7 +140,14 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
         BadInputError: if a setting was measured on several machines, with several MPI libraries or by both executors.
     """
     grouped = rows_by_setting(results)
-    check_conditions(grouped)
+    by_setting: dict[Setting, list[Conditions]] = defaultdict(list)
+    for setting, conditions in grouped:
+        by_setting[setting].append(conditions)
+    for setting, several in by_setting.items():
+        if len(several) > 1:
+            labels = sorted(", ".join((each.label, *each.words[3:])) for each in several)
+            expected = f"results of one machine, MPI library and executor for {setting.label}"
+            raise BadInputError("PATHS", "; ".join(labels), expected)
     return {setting: MeasuredSetting.of(rows, conditions) for (setting, conditions), rows in grouped.items()}
 
 
@@ -169,18 +176,3 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
         if any(row.algorithm != AUTO for row in members):
             found[setting, conditions] = members
     return found
-
-
-def check_conditions(settings: Iterable[tuple[Setting, Conditions]]) -> None:
-    """Check that every setting has one machine, MPI library, executor, kind and rule.
-
-    Raises:
-        BadInputError: names the conditions of the first setting that has several.
-    """
-    by_setting: dict[Setting, list[str]] = defaultdict(list)
-    for setting, conditions in settings:
-        by_setting[setting].append(", ".join((conditions.label, *conditions.words[3:])))
-    for setting, several in by_setting.items():
-        if len(several) > 1:
-            expected = f"results of one machine, MPI library and executor for {setting.label}"
-            raise BadInputError("PATHS", "; ".join(sorted(several)), expected)

@@ -62,7 +62,7 @@ def predict_step(
     ] = None,
     nodes: Annotated[str, typer.Option(help="numbers of nodes; 2-64 stands for 2,4,8,16,32,64")] = "2,8,64",
     param: Annotated[
-        list[str] | None, typer.Option(help="parameter of the algorithm, such as channels=4", metavar="K=V")
+        list[str] | None, typer.Option(help="parameter of the algorithm, or of all: channels=4", metavar="K=V")
     ] = None,
     scenarios: Annotated[
         Path | None,

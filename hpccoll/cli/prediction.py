@@ -57,7 +57,8 @@ def predict(
     ] = None,
     mapping: Annotated[str | None, typer.Option(help="rank order over racks and nodes: block, cyclic")] = None,
     param: Annotated[
-        list[str] | None, typer.Option(help="parameter of the algorithm, such as channels=4", metavar="K=V")
+        list[str] | None,
+        typer.Option(help="parameter of the algorithm, or of all: channels=4", metavar="K=V"),
     ] = None,
     question: Annotated[str | None, typer.Option(help="best: a line for each size and number of nodes")] = None,
     against: Annotated[

@@ -80,7 +80,7 @@ def model(
     with progress_counter("predictions") as progress:
         models = models_of(files.raw_results, declared, progress)
     if out:
-        fitted = [each for each in models if each.fit]
+        fitted = [each for each in models if each.machine]
         if len(fitted) > 1:
             several = ", ".join(f"{each.measured_on[1]} over {each.over}" for each in fitted)
             raise BadInputError("--out", str(out), f"results of one machine and transport, not of {several}")

@@ -352,16 +352,8 @@ def _fold_rates(measured: Measurements, contention: float, draw: np.random.Gener
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """A fitted machine."""
-
-    machine: MachineFile
-    used: tuple[Observation, ...]  # the observations that it was fitted to
-
-
-def fit(observed: Sequence[Observation], name: str) -> Fit | None:
-    """Return the machine fitted to the patterns among the observations; None without a ping-pong of three sizes.
+def fit(observed: Sequence[Observation], name: str) -> tuple[MachineFile, tuple[Observation, ...]] | None:
+    """Return the machine fitted to patterns, and the observations of these; None without a ping-pong of three sizes.
 
     Patterns on more than half of the nodes are left out if those on fewer nodes cross the same tiers: a model is tested
     on more nodes than it was fitted to.
@@ -383,7 +375,7 @@ def fit(observed: Sequence[Observation], name: str) -> Fit | None:
             samples[key].append(value)
     quantities = {key: _quantity(value, samples.get(key, [])) for key, value in values.items()}
     used = measured.used()
-    return Fit(_file(name, quantities, pieces, used), used)
+    return _file(name, quantities, pieces, used), used
 
 
 def _fitted(

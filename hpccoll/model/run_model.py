@@ -9,7 +9,7 @@ from typing import Any
 
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.fit import MIN_SIZES, Fit, fit
+from hpccoll.model.fit import MIN_SIZES, fit
 from hpccoll.model.machine_file import DeclaredSections, MachineFile
 from hpccoll.model.observations import Observation, Work, observations
 from hpccoll.model.validation import Errors, Regret, Validated, count_progress, find_crossings, validate
@@ -22,7 +22,7 @@ class RunModel:
 
     raw_results: Sequence[RawResults]  # the raw results of one environment on one machine
     transport: str  # the transport of the validated observations
-    fit: Fit | None  # the fit; None without ping-pongs
+    machine: MachineFile | None  # the machine fitted to them; None without ping-pongs
     validated: list[Validated]  # the observations with their predictions
     executor: str = PYTHON  # the executor that measured the observations
     several_executors: bool = False  # whether the run has a model of the other executor for this transport
@@ -57,7 +57,7 @@ class RunModel:
         Raises:
             BadInputError: if the run has no ping-pongs.
         """
-        if self.fit is None:
+        if self.machine is None:
             raise _no_ping_pongs(self.raw_results)
         numbers: dict[str, float] = {}
         if errors := Errors.of(self.held_out):
@@ -67,7 +67,7 @@ class RunModel:
             }  # fmt: skip
         if regret := Regret.of(self.held_out):
             numbers |= {"regret_mean": regret.mean, "regret_most": regret.most, "regret_held_out": regret.held_out}
-        return self.fit.machine.model_copy(update={"validation": numbers})
+        return self.machine.model_copy(update={"validation": numbers})
 
     def to_json(self) -> dict[str, Any]:
         """Return the model of one run in SI units; absent values are null."""
@@ -76,7 +76,7 @@ class RunModel:
             "files": [str(raw.path) for raw in self.raw_results], "kind": "simulated", "transport": self.transport,
             "executor": self.executor, "measured": measured_kind, "machine": machine_name,
             "variant": self.raw_results[0].job.variant,
-            "machine_file": self.machine_file().model_dump(mode="json", by_alias=True) if self.fit else None,
+            "machine_file": self.machine_file().model_dump(mode="json", by_alias=True) if self.machine else None,
             "rows": [_row(one) for one in self.validated],
             "crossings": [
                 {
@@ -123,14 +123,13 @@ def models_of(
             measured.append((of_run, transport, executor, observed, transports.count(transport) > 1))
     report, models = count_progress(progress, sum(len(observed) for *_, observed, _ in measured)), []
     for of_run, transport, executor, observed, several in measured:
-        fitted = fit(observed, of_run[0].attempts[0][0].machine)
         validated = [Validated(one, None, "the run has no ping-pong") for one in observed]
-        if fitted:
-            if declared:
-                fitted = replace(fitted, machine=fitted.machine.declaring(declared))
-            validated = validate(observed, fitted.machine.machine(), fitted.used, report)
-        models.append(RunModel(of_run, transport, fitted, validated, executor, several))
-    if not any(one.fit for one in models):
+        machine, used = fit(observed, of_run[0].attempts[0][0].machine) or (None, ())
+        if machine:
+            machine = machine.declaring(declared) if declared else machine
+            validated = validate(observed, machine.machine(), used, report)
+        models.append(RunModel(of_run, transport, machine, validated, executor, several))
+    if not any(one.machine for one in models):
         raise _no_ping_pongs(raw_results)
     return models
 

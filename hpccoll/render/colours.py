@@ -3,7 +3,7 @@
 import colorsys
 from collections.abc import Iterable, Mapping
 
-from hpccoll.analysis.legend import LegendEntry
+from hpccoll.analysis.chart_groups import LegendEntry
 
 INK = "#1f2937"
 MUTED = "#5b6472"

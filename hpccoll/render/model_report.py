@@ -26,13 +26,13 @@ def model_lines(model: RunModel) -> Iterator[str]:
     """Yield the model of one run as text: errors on held-out measurements first."""
     files = ", ".join(sorted({"/".join(raw.path.parts[-3:]) for raw in model.raw_results}))
     where = f"{files}: {', '.join(model.measured_on)}, over {model.over}"
-    if model.fit is None:
+    if model.machine is None:
         yield f"{where}: no send_recv of {MIN_SIZES} sizes, not modelled"
         return
     yield where
     yield from _error_lines(model)
     yield "parameters, with 95 % intervals over rounds"
-    yield from _parameter_lines(model.fit.machine)
+    yield from _parameter_lines(model.machine)
     for work, validated in model.groups.items():
         yield f"{work.text}, measured over predicted time"
         yield from _ratio_table(validated)
@@ -43,7 +43,7 @@ def model_lines(model: RunModel) -> Iterator[str]:
 
 
 def _error_lines(model: RunModel) -> Iterator[str]:
-    held_out, measured = model.held_out, model.fit.machine.measured if model.fit else None
+    held_out, measured = model.held_out, model.machine.measured if model.machine else None
     errors = Errors.of(held_out)
     if errors is None:
         yield "no held-out measurement: nothing but what the model was fitted to; its predictions are not tested"

@@ -81,6 +81,13 @@ def test_an_import_is_compared_with_ours_without_a_verdict(swapped):
     assert SOURCES["osu"].meaning in text
 
 
+def test_two_imports_of_one_program_are_compared_as_two_runs():
+    rounds = {"round_run_ids": ("run-1",) * 3, "round_intervals_s": (None,) * 3}
+    old, new = (results(theirs(us[1], round_medians_s=us, **rounds)) for us in ((4.0, 4.1, 4.2), (8.0, 8.1, 8.2)))
+    content = compare(old, new).to_json()
+    assert (len(content["regressions"]), content["beside"]) == (1, [])
+
+
 def test_imports_of_two_programs_have_no_case_in_common(tmp_path):
     import_example("osu_allreduce.txt", tmp_path / "osu.h5")
     import_example("imb_mpi1.txt", tmp_path / "imb.h5")

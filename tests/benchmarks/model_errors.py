@@ -111,7 +111,7 @@ def print_errors(name: str, keep: Path) -> list[bool]:
     asked = SETTINGS[name]
     raw = read_all([keep / f"{name}-calibrate", keep / f"{name}-test"]).raw_results
     declared = DeclaredSections.model_validate(asked.declared) if asked.declared else None
-    model = next(each for each in models_of(raw, declared) if each.fit)
+    model = next(each for each in models_of(raw, declared) if each.machine)
     tested = [one for one in model.held_out if one.seconds and one.observation.collective == "all_reduce"]
     created = min(one.attempts[0][0].created for one in raw)
     print(

@@ -34,11 +34,11 @@ def cases_defect(output: str) -> str | None:
 
 
 def steps_defect(output: str) -> str | None:
-    """Return what is wrong with the output of gpu_step_ranks.py."""
+    """Return what is wrong with the output of step_ranks.py."""
     steps = json.loads(output.splitlines()[-1])
-    if not steps.pop("left out", 1):
+    if not steps.pop("faults", {"left out": 1})["left out"]:
         return "a bucket that is left out is not found wrong"
-    if any(each != "refused" for each in steps.pop("refused", [])):
+    if any(each != "refused" for each in steps.pop("refusals", [])):
         return "a refusal of NCCL does not reach all ranks"
     wrong = {name: step["wrong"] for name, step in steps.items() if step.get("wrong")}
     return f"wrong elements: {wrong}" if wrong else None
@@ -50,7 +50,7 @@ def drill_defect(output: str) -> str | None:
 
 
 CASES = ("gpu/case_ranks.py", ("few",), "a case of each algorithm, bits flipped", cases_defect)
-STEPS = ("measure/gpu_step_ranks.py", (), "training steps, one without a bucket", steps_defect)
+STEPS = ("measure/step_ranks.py", ("gpu",), "training steps, one without a bucket", steps_defect)
 DRILL = ("gpu/nccl_ranks.py", ("drill",), "the last one stalls, the others go on", drill_defect)
 PROGRAMS = [
     Program(2, *CASES), Program(2, *STEPS), Program(STALLED, *DRILL), Program(4, *CASES), Program(4, *STEPS),

@@ -75,7 +75,7 @@ def measure(rate: str, keep: Path) -> None:
 def fitted(rate: str, keep: Path) -> MachineFile:
     raw = read_all([keep / f"{rate}-calibrate"]).raw_results
     declared = DeclaredSections.model_validate(DECLARED[rate]) if DECLARED[rate] else None
-    return next(model.machine_file() for model in models_of(raw, declared) if model.fit)
+    return next(model.machine_file() for model in models_of(raw, declared) if model.machine)
 
 
 def predicted_s(machine: MachineFile, row: Row) -> float | None:

@@ -111,13 +111,6 @@ def test_a_file_of_traffic_is_named_with_a_digest_of_its_content(tmp_path):
     assert "#" in found[1].params["traffic"]
 
 
-def test_choices_without_a_transport_are_measured_once(table):
-    found = swept(algorithms=["ring", "native", "null", "auto"], transports=["shm", "mpi"], table=table)
-    assert {(case.algorithm, case.transport) for case in found} == {
-        ("native", "mpi"), ("null", "mpi"), ("auto", "mpi"), ("ring", "mpi"), ("ring", "shm"),
-    }  # fmt: skip
-
-
 def test_each_device_has_the_transports_that_move_its_buffers_and_timings_are_an_axis():
     keys = {"algorithms": ["ring", "native"], "devices": ["cpu", "cuda"], "transports": ["nccl", "mpi", "shm"]}
     assert [(case.algorithm, case.device, case.transport) for case in swept(**keys, in_place=False)] == [

@@ -76,10 +76,3 @@ def test_the_version_of_nccl_is_read_from_its_wheel(tmp_path, monkeypatch):
 def test_efa_ports_and_inactive_ports_are_not_infiniband(tmp_path):
     equip(tmp_path, EFA, {name: text for name, text in RAILS.items() if "mlx5_2" in name})
     assert requirements.missing_requirements(["infiniband"], tmp_path) == ["no InfiniBand or RoCE port in use"]
-
-
-@pytest.mark.mpi
-def test_the_version_of_mpi_comes_from_the_library(mpiexec):  # noqa: ARG001 - there is an MPI library
-    is_open = "Open MPI" in requirements.mpi_version()
-    reasons = requirements.missing_requirements(["openmpi"])
-    assert reasons == ([] if is_open else ["the MPI library is not Open MPI"])

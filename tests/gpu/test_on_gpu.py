@@ -21,7 +21,7 @@ from hpccoll.store import hdf5
 from hpccoll.transports.gpu import Gpu, missing_for_gpu
 
 CASES, NCCL, JOB = (Path(__file__).parent / name for name in ("case_ranks.py", "nccl_ranks.py", "job_ranks.py"))
-STEPS = Path(__file__).parents[1] / "measure" / "gpu_step_ranks.py"
+STEPS = Path(__file__).parents[1] / "measure" / "step_ranks.py"
 WATCHDOG = 900
 """Seconds: ranks of one GPU that wait for each other's turn can hang (NCCL's NCCL_MULTI_RANK_GPU_ENABLE)."""
 pytestmark = [
@@ -109,11 +109,11 @@ def test_a_job_goes_on_with_a_rank_that_stalls_for_a_while(mpiexec, tmp_path):
 
 @pytest.mark.mpi
 def test_buckets_over_nccl_are_right_and_overlap_with_computations(mpiexec):
-    ran = mpiexec(2, STEPS, timeout=WATCHDOG)
+    ran = mpiexec(2, STEPS, "gpu", timeout=WATCHDOG)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     steps = json.loads(ran.stdout.splitlines()[-1])
-    assert steps.pop("left out") > 0
-    assert steps.pop("refused") == ["refused", "refused"]
+    assert steps.pop("faults")["left out"] > 0
+    assert steps.pop("refusals") == ["refused", "refused"]
     order = steps.pop("order")
     assert order["readings"] == ["clock", "clock", *["event"] * (order["events"] + 1)] * 3
     for name, step in steps.items():

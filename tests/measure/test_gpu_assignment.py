@@ -30,17 +30,26 @@ def ranks(*others, local_rank=0, **about):
 @pytest.mark.parametrize(
     ("variables", "missing", "taken"),
     [
-        ({"SLURM_LOCALID": "0", "MPI_LOCALRANKID": "7"}, None, [3]),  # mpiexec inherits Slurm's
-        ({"SLURM_LOCALID": ""}, None, []), ({"SLURM_LOCALID": "1"}, "no CUDA device", []),
+        ({"SLURM_LOCALID": "0", "MPI_LOCALRANKID": "7"}, None, ["32", 3]),  # mpiexec inherits Slurm's
+        ({"SLURM_LOCALID": ""}, None, []),
+        ({"SLURM_LOCALID": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "8"}, "no CUDA device", ["8"]),
     ],
-)  # fmt: skip
-def test_a_rank_takes_the_gpu_with_its_local_number_modulo_the_gpus(assignment, monkeypatch, variables, missing, taken):
+)
+def test_a_rank_takes_the_gpu_with_its_local_number_after_cuda_started_with_all_connections_unless_set(
+    assignment, monkeypatch, variables, missing, taken
+):
     found = []
-    for name in assignment.LOCAL_RANKS:
-        monkeypatch.delenv(name, raising=False)
+    for name in (*assignment.LOCAL_RANKS, assignment.CONNECTIONS):
+        monkeypatch.setenv(name, "")  # restored afterwards
+        monkeypatch.delenv(name)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(assignment.gpu, "missing_for_gpu", lambda _: missing)
+
+    def missing_for_gpu(_):  # the first call that starts CUDA
+        found.append(os.environ[assignment.CONNECTIONS])
+        return missing
+
+    monkeypatch.setattr(assignment.gpu, "missing_for_gpu", missing_for_gpu)
     monkeypatch.setattr(assignment, "select_gpu", found.append)
     assignment.assign_gpu_before_mpi()
     assert found == taken
@@ -54,21 +63,6 @@ def test_a_rank_keeps_the_number_of_its_gpu_if_ranks_before_it_are_lost(assignme
     remaining = gpus.subset(ranks(local_rank=1))
     assert (remaining.number, remaining.ranks_on_gpu) == (2, 1)
     assert queried == [2, 2]
-
-
-@pytest.mark.parametrize(("own", "seen"), [(None, "32"), ("8", "8")])
-def test_cuda_starts_with_as_many_connections_as_it_can_have_unless_the_user_sets_them(
-    assignment, monkeypatch, own, seen
-):
-    monkeypatch.setenv(assignment.CONNECTIONS, own or "")  # restored afterwards
-    if own is None:
-        monkeypatch.delenv(assignment.CONNECTIONS)
-    found = []
-    monkeypatch.setenv("SLURM_LOCALID", "0")  # the first call that starts CUDA:
-    monkeypatch.setattr(assignment.gpu, "missing_for_gpu", lambda _: found.append(os.environ[assignment.CONNECTIONS]))
-    monkeypatch.setattr(assignment, "select_gpu", lambda _: None)
-    assignment.assign_gpu_before_mpi()
-    assert found == [seen]
 
 
 def test_if_cublas_is_missing_on_one_rank_no_rank_multiplies_matrices(assignment, monkeypatch):
@@ -128,10 +122,7 @@ SLICES = ["slice 1", "other", "slice 2", "third"]
 @pytest.mark.parametrize(
     ("names", "given", "refused"),
     [
-        pytest.param(ALONE, {}, None, id="one rank a GPU"),
-        pytest.param(SHARED, {}, "2 ranks share GPU 07 of n1;", id="NCCL before 2.30"),
         pytest.param(SHARED, {"version": (2, 30, 7)}, "2 ranks share GPU 07 of n1;", id="NCCL from 2.30 on"),
-        pytest.param(SHARED, {"version": (2, 30, 7), "may_share": True}, None, id="with its variable"),
         pytest.param(
             SHARED, {"version": (2, 30, 7), "may_share": [True, True, False, True]}, "2 ranks share", id="on some ranks"
         ),

@@ -16,7 +16,7 @@ from hpccoll.store.load_results import read_results
 from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.gpu import missing_cublas
 
-RANKS = Path(__file__).with_name("gpu_step_ranks.py")
+RANKS = Path(__file__).with_name("step_ranks.py")
 BOTH = "ring", "native"
 
 pytestmark = pytest.mark.mpi
@@ -28,7 +28,7 @@ def ran(mpiexec, nccl_library):
 
     @cache
     def ran(ranks):
-        ended = mpiexec(ranks, RANKS, nccl_library)
+        ended = mpiexec(ranks, RANKS, "gpu", "host", nccl_library)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return json.loads(ended.stdout.splitlines()[-1])
 
@@ -51,8 +51,8 @@ def test_every_collective_of_a_step_is_right_and_its_times_are_in_order(steps, n
 
 
 def test_a_bucket_that_is_left_out_is_found_wrong_and_a_refusal_on_one_rank_reaches_all(steps):
-    assert steps["left out"] > 0
-    assert steps["refused"] == ["refused", "refused"]
+    assert (steps["faults"]["left out"] > 0, steps["faults"]["changed"]) == (True, 2)
+    assert steps["refusals"] == ["refused", "refused"]
 
 
 @pytest.mark.parametrize("name", [*BOTH, "without overlap"])

@@ -83,13 +83,6 @@ def test_operations_are_queued_after_the_barrier_between_two_events_with_one_wai
     assert found.operations == count
 
 
-@pytest.mark.parametrize("timing", TIMINGS)
-def test_every_timing_waits_as_it_is_told(timing):
-    found, made = timed(timing)
-    found.wait_by(lambda done, _error: made.log.append(f"wait until {done()}"))
-    assert iteration(found, made)[-2] == "wait until True"
-
-
 def case(timing, in_place, graph):
     about = {"transport": "nccl", "device": "cuda", "op": "sum", "timing": timing, "in_place": in_place}
     return raw_examples.case(4096, params={"graph": graph}, **about)
@@ -102,15 +95,12 @@ def test_every_timing_is_measured_checked_and_stored(mpiexec, nccl_library, tmp_
     (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
     ended = mpiexec(2, RANKS, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
     rows = {row.case_id: row for row in read_results([out]).rows}
-    assert len(rows) == len(outcomes) == len(cases)
+    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
+    assert [(outcome.status, outcome.wrong) for outcome in outcomes] == [("ok", 0)] * len(cases)
     for outcome in outcomes:
-        row, times = rows[outcome.case.id], outcome.times
-        aggregated = outcome.case.timing == "aggregated"
-        assert (outcome.status, outcome.wrong) == ("ok", 0), outcome.reason
-        assert (row.timing, row.rule) == (outcome.case.timing, "max")
-        assert outcome.operations == row.operations == (OPERATIONS if aggregated else 1)
+        row, times, count = rows[outcome.case.id], outcome.times, OPERATIONS if "aggr" in outcome.case.timing else 1
+        assert (row.timing, row.rule, row.operations, outcome.operations) == (outcome.case.timing, "max", count, count)
         assert (times.max_ns == (times.end_ns - times.start_ns).max(axis=1)).all()
         assert (times.device_ns <= times.end_ns - times.start_ns).all()
-        assert row.median_s == pytest.approx(np.median(times.max_ns) / 1e9 / row.operations)
+        assert row.median_s == pytest.approx(np.median(times.max_ns) / 1e9 / count)

@@ -39,7 +39,7 @@ def test_the_machine_file_has_the_errors_of_held_out_measurements():
 
 def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
     def latency(model):
-        return model.fit.machine.tiers["rack"][0].latency_s.value
+        return model.machine.tiers["rack"][0].latency_s.value
 
     done = []
     both = [raw_trips("compiled"), raw_trips("python", 5)]
@@ -57,8 +57,8 @@ def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
 def test_declared_sections_replace_fitted_ones_and_count_in_predictions():
     declared = DeclaredSections.model_validate({"cpus": {"cores": 1, "bytes_per_s": 1e3, "of": "machine"}})
     (fitted,), (changed,) = models_of([raw_trips()]), models_of([raw_trips()], declared)
-    assert changed.fit.machine.cpus == declared.cpus
-    assert changed.fit.machine.tiers == fitted.fit.machine.tiers
+    assert changed.machine.cpus == declared.cpus
+    assert changed.machine.tiers == fitted.machine.tiers
     pairs = zip(changed.validated, fitted.validated, strict=True)
     assert all(one.seconds > 10 * other.seconds for one, other in pairs)
 
@@ -71,6 +71,6 @@ def test_files_of_one_machine_have_one_model_and_without_ping_pongs_there_is_non
     with pytest.raises(BadInputError, match=r"send_recv.*calibrate\.yaml"):
         models_of([sums])
     _, unfitted = models_of([raw_trips(), raw(outcome(case(device="cuda", transport="nccl")), path="gpu.h5")])
-    assert (unfitted.fit, unfitted.to_json()["machine_file"]) == (None, None)
+    assert (unfitted.machine, unfitted.to_json()["machine_file"]) == (None, None)
     with pytest.raises(BadInputError, match="send_recv"):
         unfitted.machine_file()
