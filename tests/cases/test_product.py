@@ -9,8 +9,7 @@ from synthetic_timings import measured_table
 from hpccoll.cases.case import TIMINGS
 from hpccoll.cases.catalogue import algorithms_of, check_case, distinct_placements
 from hpccoll.cases.product import count_cases, expand_cases
-from hpccoll.cli.job_from_args import job_from_args
-from hpccoll.cli.run_options import build_train_parser
+from hpccoll.cli.run_options import build_train_parser, job_from_args
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.sweep.sweep_file import Sweep, load_sweep
