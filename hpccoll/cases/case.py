@@ -75,8 +75,8 @@ class Case:
     in_place: bool = False  # whether the contribution and the result share a buffer
     # the root of a rooted collective, or the first of two ranks; None for other collectives
     root: Annotated[int, RANK.meta] | None = None
-    # the requested parameters of the algorithm and the transport, and the arguments of the collective (``peer``,
-    # ``traffic``, ``concurrent``)
+    # the requested parameters of the algorithm, of any schedule (``channels``, ``window``, ``segment``) and of the
+    # transport (``graph``), and the arguments of the collective (``peer``, ``traffic``, ``concurrent``)
     params: Values = field(default_factory=dict)
     ranks: Ranks | None = None  # the number of workers; None for all workers of the job
     nodes: Ranks | None = None  # the number of nodes with workers; None for all nodes of the job

@@ -21,8 +21,8 @@ from hpccoll.training.step_keys import WORKLOAD
 from hpccoll.training.workload import TRAINING_STEP
 
 PARAMETERS = {
-    "channels": "schedules: number of pieces that advance independently, such as 4",
-    "window": "schedules: number of channels in flight",
+    "channels": "schedules: number of pieces of the buffer, such as 4",
+    "window": "schedules: number of channels in flight at once",
     "segment": "schedules, instead of channels: maximum size of a piece, such as 128K",
     GRAPH: "over nccl, native included: 1 replays a case as a CUDA graph",
 }

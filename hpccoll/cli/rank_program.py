@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job, Shape
-from hpccoll.cli.job_from_args import job_from_args, parse_shape, train_request, variant_settings
-from hpccoll.cli.run_options import build_parser, build_train_parser
+from hpccoll.cli.run_options import (
+    build_parser,
+    build_train_parser,
+    job_from_args,
+    parse_shape,
+    train_request,
+    variant_settings,
+)
 from hpccoll.common.errors import (
     BadInputError,
     GpuFailedError,
@@ -291,7 +297,7 @@ def print_ranks(ranks: "Ranks") -> int:
 def print_dry_run(arguments: argparse.Namespace) -> int:
     """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
     from hpccoll.cases.product import workloads
-    from hpccoll.render.dry_run import dry_run_json, dry_run_lines
+    from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
     from hpccoll.training.model_file import models_from_json
 
     request = train_request(arguments)

@@ -53,7 +53,7 @@ ADDED = SCHEMA_FAULTS | {
     "ranks: [1000000]": "ranks.0|1000000|at most 4096", "ranks: [true]": "ranks.0|True|a number: YAML reads yes",
     "ops: no": "ops.0|False|one text or number; in quotes where YAML reads", 'ops: "\\e[31m"': "ops.0|\\x1b[31m",
     "in_place: maybe": "in_place.0|'maybe'|true or false",
-    "params: {ring: {channels: 0}}": "parameter channels|0|from 1 to 4096",
+    "params: {ring: {channels: 0}}": "params.ring.channels|0|from 1 to 4096",
     "params: {ring: {window: [[1]]}}": "ring.window.0: [1]|a whole number",
     "devices: cuda\ntransports: nccl\ntiming: [average]": "timing.0: 'average'|choose from single, aggregated",
     "timing: [single, aggregated]": "timing: 'aggregated' is not valid: single over mpi|over nccl single, aggreg",
