@@ -1,7 +1,6 @@
 """Jobs, as command lines of ``hpccoll run`` ask for them."""
 
-from hpccoll.cli.job_from_args import job_from_args
-from hpccoll.cli.run_options import build_parser
+from hpccoll.cli.run_options import build_parser, job_from_args
 from hpccoll.schedule import Layout
 
 

@@ -43,7 +43,7 @@ MAY_IMPORT = {
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
 LIGHT = (
-    "__main__.py", "cli/rank_program.py", "cli/run_options.py", "cli/job_from_args.py",
+    "__main__.py", "cli/rank_program.py", "cli/run_options.py",
     "measure", "evidence", "cases", "training", "host", "executor",
     "render/printed_table.py", "render/printed_evidence.py",
 )  # fmt: skip

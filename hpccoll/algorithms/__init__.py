@@ -3,7 +3,7 @@
 On every page p is the number of ranks and S the bytes of the vector. A message costs alpha, a byte that is sent beta,
 a byte that is folded gamma; a cost is that of the critical path, where a rank sends and receives at once, and messages
 that leave together count one alpha. Channels are segments of the vector, slices parts of a channel with schedules of
-their own, units the pieces that a schedule cuts its slice into (schedule/operation.py). The actions of a Step happen at
+their own, units the pieces that a schedule cuts its slice into (schedule/lanes.py). The actions of a Step happen at
 once: sends read the buffers as they were before it.
 """
 

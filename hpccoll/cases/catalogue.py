@@ -30,8 +30,8 @@ from hpccoll.training.workload import Workload
 Values = TypeVar("Values")
 
 RUN_PARAMETERS = {"channels": CHANNELS, "window": CHANNELS, "segment": IntegerRange(1, MAX_BYTES)}
-"""The parameters of a run of any schedule: the number of channels, the number of channels in flight, and, instead
-of the number of channels, the maximum size of a piece: of a unit, or in a pipeline of the whole buffer."""
+"""The parameters of any schedule: the number of channels, the number of channels in flight, and, instead of the number
+of channels, the maximum size of a piece: of a unit, or in a pipeline of a slice."""
 
 GRAPH = "graph"
 """The parameter of all cases over NCCL that, if 1, replays them as a CUDA graph."""

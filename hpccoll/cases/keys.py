@@ -144,7 +144,7 @@ RUN_OPTIONS = (
     Option(("--mapping",), "rank orders over racks and nodes: block,cyclic", shown_default="as launched"),
     Option(("--in-place",), "only the in-place placement", shown_default="both placements", kind="flag"),
     Option(("--table",), SWEEP["table"].help, metavar="T.json", kind="path"),
-    Option(("--param",), "parameter of the algorithm, such as channels=4 or channels=1,4", metavar="K=V", kind="list"),
+    Option(("--param",), "parameter of the algorithm, or of all: channels=4, channels=1,4", metavar="K=V", kind="list"),
     Option(("--variant",), "named variant whose variables to set, such as nccl-ring; see hpccoll list", metavar="V"),
     Option(("--communicator",), "setting of NCCL's communicators, such as max_ctas=4", metavar="K=V", kind="list"),
     Option(

@@ -14,7 +14,6 @@ from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.common.errors import BadInputError, did_you_mean
-from hpccoll.common.units import format_count
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.training.models import MODELS
@@ -22,8 +21,8 @@ from hpccoll.training.step_keys import WORKLOAD
 from hpccoll.training.workload import TRAINING_STEP
 
 PARAMETERS = {
-    "channels": "schedules: number of pieces that advance independently, such as 4",
-    "window": "schedules: number of channels in flight",
+    "channels": "schedules: number of pieces of the buffer, such as 4",
+    "window": "schedules: number of channels in flight at once",
     "segment": "schedules, instead of channels: maximum size of a piece, such as 128K",
     GRAPH: "over nccl, native included: 1 replays a case as a CUDA graph",
 }
@@ -167,15 +166,6 @@ def _setting(row: Mapping[str, Any]) -> str:
 
 def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
     """Yield the limits of a variant on collectives, nodes and ranks; those on dtypes and ops are in the JSON only."""
-    least, most, each = (limits[name] for name in ("least_nodes", "most_nodes", "most_per_node"))
-    least_each = limits["least_per_node"]
     if limits["collectives"]:
         yield f"for {', '.join(limits['collectives'])}"
-    if least > 1:
-        yield f"at least {least} nodes"
-    if most:
-        yield f"at most {format_count(most, 'node')}"
-    if least_each > 1:
-        yield f"at least {least_each} ranks per node"
-    if each:
-        yield f"at most {format_count(each, 'rank')} per node"
+    yield from (text for text, _ in VariantLimit(**limits).shape_limits())

@@ -1,4 +1,4 @@
-"""The schedule of a case as a transport lowers it, and its channels: the pieces that advance independently.
+"""The schedule that a transport lowers for a case, and the number of channels into which it cuts the buffer.
 
 Both are known from the case and the layout, before there are ranks; it imports no MPI.
 """
@@ -51,8 +51,9 @@ def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
         return None
     call = call_of(case, layout.workers)
     slices = cached_slices(call, algorithm, layout, tuple(own_parameters(case).items()))
-    channels, window = (int(case.params.get(name, 1)) for name in ("channels", "window"))
-    if not (call.collective.uncut or algorithm.floor):
+    if call.collective.uncut or algorithm.floor:
+        channels, window = (int(case.params.get(name, 1)) for name in ("channels", "window"))
+    else:
         size = itemsize(case.dtype)
         nbytes = call.bytes(call.collective.elements(case.bytes, size, layout.workers), size)
         channels, window = choose_channels(
@@ -80,9 +81,7 @@ def smallest_message(case: Case, layout: Layout) -> int | None:
     )
 
 
-@lru_cache
-def _smallest_message_units(schedule: Schedule) -> int:
-    return smallest_message_units(schedule)
+_smallest_message_units = lru_cache(smallest_message_units)
 
 
 CHANNEL_UNIT = 1 << 20

@@ -1,4 +1,4 @@
-"""The schedule that the arguments of a command line request: an algorithm of a collective on a layout."""
+"""The schedule that a command without a case requests: ``show``, ``export-schedule``, ``predict``."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

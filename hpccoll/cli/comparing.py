@@ -78,7 +78,6 @@ def compare(
 
 
 def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool) -> None:
-    """Check the number of runs."""
     if make_reference and (reference or as_json):
         other = "--reference" if reference else "--json"
         raise UnusableError("hpccoll compare", f"--make-reference and {other} exclude each other")

@@ -62,7 +62,7 @@ def predict_step(
     ] = None,
     nodes: Annotated[str, typer.Option(help="numbers of nodes; 2-64 stands for 2,4,8,16,32,64")] = "2,8,64",
     param: Annotated[
-        list[str] | None, typer.Option(help="parameter of the algorithm, such as channels=4", metavar="K=V")
+        list[str] | None, typer.Option(help="parameter of the algorithm, or of all: channels=4", metavar="K=V")
     ] = None,
     scenarios: Annotated[
         Path | None,
@@ -100,7 +100,6 @@ def predict_step(
 
 
 def _check_form(given: Mapping[str, Any]) -> None:
-    """Check that the options are those of one form of the command."""
     if sum(given[name] is not None for name in ("model", "params", "scenarios")) != 1:
         raise UnusableError("hpccoll predict step", "exactly one of --model, --params and --scenarios")
     for form, other, names in (("model", "params", ONLY_SIMULATED), ("params", "model", ONLY_CLOSED_FORM)):
@@ -109,7 +108,6 @@ def _check_form(given: Mapping[str, Any]) -> None:
 
 
 def _read(name: str, key: StepKey, given: str | bool | None) -> Any:
-    """Return the value of an option; None if it is absent."""
     return key.read(option(name), given) if isinstance(given, str) else given
 
 

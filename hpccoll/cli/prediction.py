@@ -57,7 +57,8 @@ def predict(
     ] = None,
     mapping: Annotated[str | None, typer.Option(help="rank order over racks and nodes: block, cyclic")] = None,
     param: Annotated[
-        list[str] | None, typer.Option(help="parameter of the algorithm, such as channels=4", metavar="K=V")
+        list[str] | None,
+        typer.Option(help="parameter of the algorithm, or of all: channels=4", metavar="K=V"),
     ] = None,
     question: Annotated[str | None, typer.Option(help="best: a line for each size and number of nodes")] = None,
     against: Annotated[
@@ -117,7 +118,6 @@ def predict(
 
 
 def _check_no_options(context: typer.Context) -> int:
-    """Check that a command inside has its options after its name."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
         raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
@@ -138,7 +138,6 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
 
 
 def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:
-    """Check what can be checked of the output before anything is simulated."""
     from hpccoll.model.prediction_file import check_file
 
     if out is None:
@@ -149,7 +148,6 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 
 
 def _write(predicted: "Predictions", out: Path) -> None:
-    """Write predictions as a raw file or as a picture."""
     from hpccoll.model.best_choice import map_cells
     from hpccoll.model.prediction_file import raw_predictions
     from hpccoll.render.prediction_charts import write_prediction_chart

@@ -12,8 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job, Shape
-from hpccoll.cli.job_from_args import job_from_args, parse_shape, train_request, variant_settings
-from hpccoll.cli.run_options import build_parser, build_train_parser
+from hpccoll.cli.run_options import (
+    build_parser,
+    build_train_parser,
+    job_from_args,
+    parse_shape,
+    train_request,
+    variant_settings,
+)
 from hpccoll.common.errors import (
     BadInputError,
     GpuFailedError,
@@ -207,12 +213,19 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
 
 
 def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "ProbeResult | None":
-    """Return the evidence of the probe, None without one, and turn off NCCL's log for the timed launch."""
+    """Return the evidence of the probe, None without one; print what is missing, and turn off NCCL's log.
+
+    Missing evidence is no error: a probe that failed does not cost the measurement.
+    """
     from hpccoll.evidence.probe_result import ProbeResult
 
     if any(case.transport == "nccl" for case in job.cases):
         quiet_nccl()
-    return ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
+    found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
+    if found and found.failure and ranks.comm.rank == 0:
+        state = "the evidence is incomplete" if found.record else "no evidence"
+        print(f"# {state}: the probe {found.failure}", flush=True)
+    return found
 
 
 DRY_RANKS = "8"
@@ -284,7 +297,7 @@ def print_ranks(ranks: "Ranks") -> int:
 def print_dry_run(arguments: argparse.Namespace) -> int:
     """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
     from hpccoll.cases.product import workloads
-    from hpccoll.render.dry_run import dry_run_json, dry_run_lines
+    from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
     from hpccoll.training.model_file import models_from_json
 
     request = train_request(arguments)

@@ -67,7 +67,6 @@ def _clusters() -> Iterator[Entry]:
 
 
 def _keys(section: type["YamlSection"], prefix: str = "") -> Iterator[Entry]:
-    """Yield the keys of a section of a YAML file, and those of the sections in it."""
     from hpccoll.common.yaml_model import sections_in
 
     for name, key in section.model_fields.items():
@@ -89,7 +88,6 @@ def _plain(default: object) -> str:
 
 
 def _sections_of(module: str, name: str) -> Callable[[], Iterator[Entry]]:
-    """Return what yields the keys of a kind of files, whose module is imported when it is asked for."""
     return lambda: _keys(getattr(import_module(f"hpccoll.sweep.{module}"), name))
 
 

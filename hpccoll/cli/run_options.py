@@ -1,13 +1,34 @@
-"""The parsers of ``hpccoll run`` and ``hpccoll train``; hpccoll/cases/keys.py declares the options."""
+"""The options of ``hpccoll run`` and ``hpccoll train``: their parsers, and the job that a command line describes.
+
+hpccoll/cases/keys.py declares the options.
+"""
 
 import argparse
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpccoll.cases.keys import NETWORKS, OPTION_BY_FLAG, RUN_OPTIONS, TRAIN_ALGORITHMS, TRAIN_FLAGS, Option
-from hpccoll.common.errors import UnusableError, abbreviate, did_you_mean
+from hpccoll.cases.case import EXECUTORS, RUN_JOB, Effort, Job, Parameter, Shape
+from hpccoll.cases.keys import (
+    ALL,
+    DEFAULT_ALGORITHMS,
+    NETWORKS,
+    OPTION_BY_FLAG,
+    RUN_OPTIONS,
+    TRAIN_ALGORITHMS,
+    TRAIN_FLAGS,
+    Option,
+    read_option,
+)
+from hpccoll.common.errors import BadInputError, UnusableError, abbreviate, did_you_mean
+from hpccoll.common.limits import MAX_CASES, RANKS
+from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
+
+if TYPE_CHECKING:
+    from hpccoll.cases.product import CaseRequest
+    from hpccoll.schedule import Layout
 
 EXAMPLES = """examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
@@ -53,7 +74,6 @@ def _path(text: str) -> Path:
 
 
 def _argument(option: Option) -> dict[str, Any]:
-    """Return the arguments of ``add_argument`` for an option."""
     about: dict[str, Any] = {"help": option.help_text.replace("%", "%%")}
     if option.kind == "flag":
         return {**about, "action": "store_true"}
@@ -97,3 +117,197 @@ def build_train_parser() -> argparse.ArgumentParser:
     parser.add_argument("--ranks", help="with --dry-run: number of ranks [8]")
     parser.add_argument("--json", action="store_true", help="with --dry-run: JSON output")
     return parser
+
+
+def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
+    """Return the job that the command line describes, for the layout of the running ranks.
+
+    Raises:
+        BadInputError: if a value is invalid, or a variable of this process overrides a setting of NCCL's communicators.
+    """
+    from hpccoll.analysis.choice_table import TuneTable
+    from hpccoll.cases.catalogue import load_job
+
+    job = load_job(arguments.job) if arguments.job else _job_from_options(arguments, launched)
+    if job.table is not None:
+        TuneTable.from_json(job.table)  # refuses what is no table
+    if job.communicator:
+        from hpccoll.cases.communicator_settings import overridden_settings
+
+        for setting, name in overridden_settings(os.environ, job.communicator):
+            expected = f"unset: it would override {setting} of variant {job.variant}"
+            raise BadInputError(f"{name} of this shell", os.environ[name], expected)
+    return job
+
+
+def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
+    from hpccoll.analysis.choice_table import check_table_given, load_table
+    from hpccoll.cases.catalogue import check_job
+    from hpccoll.cases.product import count_cases, expand_cases
+
+    aggregators = read_option("--aggregators", arguments.aggregators)
+    if aggregators >= launched.ranks:
+        expected = f"at most {launched.ranks - 1}: at least one rank is a worker"
+        raise BadInputError("--aggregators", aggregators, expected)
+    layout = replace(launched, aggregators=aggregators)
+    request = train_request(arguments) if arguments.workload else _call_request(arguments, layout.workers)
+    table = None if arguments.table is None else load_table(arguments.table, "--table")
+    check_table_given("--table", arguments.table and str(arguments.table), request.algorithms)
+    if (count := count_cases(request, layout.workers)) > MAX_CASES:
+        raise UnusableError("options", f"{count} cases; a job has at most {MAX_CASES}")
+    if arguments.executor not in (*EXECUTORS, None):
+        raise BadInputError("--executor", arguments.executor, EXECUTORS)
+    job = Job(
+        name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
+        **variant_settings(arguments), seed=read_option("--seed", arguments.seed), effort=_effort(arguments),
+        table=table, executor=arguments.executor, models=request.models,
+        cases=tuple(expand_cases(request, layout.workers)),
+    )  # fmt: skip
+    check_job(job)
+    return job
+
+
+def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
+    from hpccoll.cases.product import CaseRequest
+    from hpccoll.cases.transport_table import check_timings, transports_by_device
+    from hpccoll.schedule import collective
+
+    family = collective(arguments.collective)
+    root = read_option("-r", arguments.root or "0")
+    if arguments.root and not family.rooted:
+        raise BadInputError("root", root, f"none: {family.name} has no root")
+    if arguments.in_place and not family.in_place:
+        expected = "left out: the contribution and the result of this collective have separate buffers"
+        raise BadInputError("--in-place", family.name, expected)
+    common = _common_lists(arguments)
+    timings = _words(arguments.timing)
+    transports_by_device((arguments.device,), common["transports"])
+    check_timings("--timing", timings, common["transports"])
+    usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
+    algorithms = _words(usual if arguments.algorithms is None else arguments.algorithms)
+    given = parameter_values(arguments.param)
+    calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
+    return CaseRequest(
+        **common, collectives=[family.name], algorithms=algorithms, timings=timings, roots=[root],
+        sizes=sizes_between(arguments.begin, arguments.end, read_option("-f", arguments.factor)),
+        in_place=(True,) if arguments.in_place else (False, True),
+        pairs=list(dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))),
+        concurrent=calls.get("concurrent", []), traffic=calls.get("traffic", []),
+        params=_parameters(family.name, algorithms, given),
+    )  # fmt: skip
+
+
+def train_request(arguments: argparse.Namespace) -> "CaseRequest":
+    """Return the request of ``hpccoll train``.
+
+    Raises:
+        BadInputError: if a value is invalid.
+    """
+    from hpccoll.cases.product import CaseRequest, workloads
+    from hpccoll.training.model_file import DTYPE, load_models, models_from_json
+    from hpccoll.training.step_keys import WORKLOAD, option
+    from hpccoll.training.workload import TRAINING_STEP
+
+    for flag, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
+        if value and not arguments.dry_run:
+            raise UnusableError(flag, "with --dry-run only")
+    DTYPE.check("-d", arguments.dtype)
+    lists: dict[str, list[Parameter]] = {}
+    for name, key in WORKLOAD.items():
+        given = getattr(arguments, name) or []
+        texts = given if name == WITH_COMMAS else [text for each in given for text in each.split(",")]
+        lists[name] = [key.read(option(name), text) for text in texts] or [key.default]
+    models = load_models(map(str, lists["model"]), "--model", _load_yaml)
+    algorithms = _words(arguments.algorithms)
+    request = CaseRequest(
+        **_common_lists(arguments), workloads=[lists], models=models, algorithms=algorithms,
+        params=_parameters(TRAINING_STEP, algorithms, parameter_values(arguments.param)),
+    )  # fmt: skip
+    shapes = models_from_json(models)
+    for workload in workloads(request):
+        workload.shape(shapes)  # raises an error if the model does not exist
+    return request
+
+
+WITH_COMMAS = "parallel"
+"""The key of a training step whose values have commas: its option is repeated for several."""
+
+
+def _load_yaml(path: Path, key: str) -> Any:
+    from hpccoll.common.yaml_model import load_plain_yaml  # it imports pydantic: only rank 0 reads files
+
+    return load_plain_yaml(path, key)
+
+
+def _common_lists(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "devices": [arguments.device], "transports": _words(arguments.transport), "dtypes": [arguments.dtype],
+        "ops": [arguments.op], "mappings": _words(arguments.mapping) if arguments.mapping else [None],
+    }  # fmt: skip
+
+
+def _parameters(
+    name: str, entries: list[str], given: dict[str, list[Parameter]]
+) -> dict[str, dict[str, list[Parameter]]]:
+    from hpccoll.cases.catalogue import parameters_by_algorithm
+    from hpccoll.cases.product import check_algorithms, select_algorithms
+
+    check_algorithms(entries, [name])
+    return parameters_by_algorithm(name, select_algorithms(name, entries), given)
+
+
+def _rank_from_end(rank: Parameter, ranks: int) -> Any:
+    """Return a rank that may be counted from the end: -1 is the last one."""
+    return rank % ranks if isinstance(rank, int) and -ranks <= rank < 0 else rank
+
+
+def _words(text: str) -> list[str]:
+    return list(dict.fromkeys(text.split(",")))
+
+
+def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the variant of a command line, its variables, and its settings of NCCL's communicators.
+
+    Settings without --variant form a variant of their own, named after them, so that no row is mistaken for NCCL's
+    defaults.
+
+    Raises:
+        BadInputError: if the variant or a setting is unknown, or a variable of the variant overrides a setting.
+    """
+    from hpccoll.cases.communicator_settings import overridden_settings
+    from hpccoll.cases.variants import named_variants, variant_communicator
+
+    if arguments.variant is not None and arguments.variant not in named_variants():
+        raise BadInputError("--variant", arguments.variant, named_variants())
+    settings = dict(parse_parameter(text, "--communicator") for text in arguments.communicator)
+    environment = named_variants()[arguments.variant].environment if arguments.variant else {}
+    communicator = variant_communicator(arguments.variant, settings, "--communicator")
+    for setting, name in overridden_settings(environment, communicator):
+        expected = f"no such setting with --variant {arguments.variant}, whose {name} would override it"
+        raise BadInputError(f"--communicator.{setting}", communicator[setting], expected)
+    return {
+        "variant": arguments.variant or ",".join(arguments.communicator) or None,
+        "environment": environment,
+        "communicator": communicator,
+    }
+
+
+def parse_shape(text: str) -> Shape:
+    found = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?:\+([0-9]{1,6}))?", text)
+    nodes, per_node, aggregators = (int(number or 0) for number in found.groups()) if found else (0, 0, 0)
+    if not 0 < nodes * per_node <= RANKS.maximum:
+        expected = f"NODESxRANKS_PER_NODE, such as 4x2, or 1x4+1 with an aggregator; at most {RANKS.maximum} ranks"
+        raise BadInputError("--shape", text, expected)
+    return Shape(nodes, nodes * per_node, aggregators)
+
+
+def _effort(arguments: argparse.Namespace) -> Effort:
+    effort = Effort(
+        warmup=read_option("-w", arguments.warmup), rounds=read_option("--rounds", arguments.rounds),
+        seconds=read_option("--seconds", arguments.seconds), timeout=read_option("--timeout", arguments.timeout),
+        operations=read_option("--operations", arguments.operations),
+    )  # fmt: skip
+    if arguments.iterations is None:
+        return effort
+    n = read_option("-n", arguments.iterations)
+    return replace(effort, min_iterations=n, max_iterations=n)

@@ -122,8 +122,7 @@ typedef struct {
     int64_t after, after_end;
 } step_t;
 
-/* The lanes of one slice of the buffer that run one after another, in turns with other sequences: up to a window of
- * channels is in flight (transports/mpi/transport.py). */
+/* A sequence: lanes that run one after another (schedule/lanes.py). Sequences advance independently. */
 typedef struct {
     int64_t first, end;   /* its steps */
     int64_t at;           /* the current step; `end` after the last one */
@@ -148,7 +147,7 @@ typedef struct {
     int *indices;         /* room for the result of testsome */
     char *statuses;       /* likewise */
     probe_t probe;
-    int64_t initial;      /* sequences that start at once; each other waits for the first step of the one `initial` before it */
+    int64_t initial;      /* sequences that start at once; sequence i starts when sequence i - initial has ended a step */
     idle_t idle;
     int64_t runs;
     int64_t started;      /* sequences of the current run */

@@ -19,6 +19,7 @@ from itertools import count, islice, pairwise
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_size
 from hpccoll.schedule import Copy, Cut, RecvReduce, Schedule, Send
+from hpccoll.schedule.lanes import lane_sequences
 from hpccoll.schedule.step import Step, drop_null_peers
 
 MAX_FOLD_COST = 1e9
@@ -52,7 +53,7 @@ def goal_texts(
     yield f"// {comment}\nnum_ranks {ranks}\n"
     for me in range(ranks):
         # LogGOPSim reads its queue before it checks whether there is anything to do, so no rank is left empty.
-        lines = list(_rank_lines(schedules, cut, me, window * len(schedules), fold_cost)) or ["l1: calc 0"]
+        lines = list(_rank_lines(schedules, cut, me, window, fold_cost)) or ["l1: calc 0"]
         yield "\n".join([f"rank {me} {{", *lines, "}\n"])
 
 
@@ -73,12 +74,12 @@ def _spread(number: int, samples: int) -> list[int]:
     return sorted({min(number - 1, number * (each + 1) // (samples + 1)) for each in range(samples)})
 
 
-def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, sequences: int, fold_cost: float) -> Iterator[str]:
+def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, window: int, fold_cost: float) -> Iterator[str]:
     steps = [[*map(drop_null_peers, schedule.steps(me))] for schedule in schedules]
     labels = map("l{}".format, count(1))
-    for sequence in range(sequences):
+    for lanes in lane_sequences(len(schedules), cut.lanes, window):
         ended: list[str] = []
-        for lane in range(sequence, cut.lanes, sequences):
+        for lane in lanes:
             for operations, reduced in _lane_steps(steps[lane % len(steps)], cut, lane, me):
                 chain = [next(labels) for _ in operations]
                 yield from map("{}: {}".format, chain, operations)

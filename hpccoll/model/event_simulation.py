@@ -25,6 +25,7 @@ import numpy as np
 from hpccoll.model.machine import Machine, MessageCosts, shared_resources
 from hpccoll.model.traffic import Traffic, kept_traffic
 from hpccoll.schedule import Cut, Layout, Schedule
+from hpccoll.schedule.lanes import lane_sequences
 from hpccoll.schedule.layout import TIERS
 
 Resource: TypeAlias = tuple[str, int]
@@ -76,10 +77,10 @@ def simulate_events(
 ) -> float:  # fmt: skip
     """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
     traffic = [kept_traffic(schedule) or Traffic.of(schedule) for schedule in schedules]
-    layout, sequences = schedules[0].layout, max(1, min(window * len(schedules), cut.lanes))
-    simulator = _Simulator(layout, machine, machine.fold_s.get(dtype, 0.0), progress)
-    for lane in range(cut.lanes):
-        simulator.add(traffic[lane % len(traffic)], cut, lane, lane % sequences)
+    simulator = _Simulator(schedules[0].layout, machine, machine.fold_s.get(dtype, 0.0), progress)
+    for sequence, lanes in enumerate(lane_sequences(len(schedules), cut.lanes, window)):
+        for lane in lanes:
+            simulator.add(traffic[lane % len(traffic)], cut, lane, sequence)
     return simulator.run()
 
 

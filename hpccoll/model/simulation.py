@@ -16,6 +16,7 @@ from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.traffic import kept_traffic
 from hpccoll.model.wave_simulation import simulate_waves
 from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
+from hpccoll.schedule.lanes import lane_sequences
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
 
@@ -53,7 +54,7 @@ def simulate(
     kept = [each for each in map(kept_traffic, schedules) if each]
     if len(kept) == len(schedules):
         messages = sum(len(kept[lane % len(kept)].source) for lane in range(cut.lanes))
-        side_by_side = min(window * len(schedules), cut.lanes) > 1
+        side_by_side = len(lane_sequences(len(schedules), cut.lanes, window)) > 1
         if messages <= (MANY_MESSAGES if side_by_side else FEW_MESSAGES):
             return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
     return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)

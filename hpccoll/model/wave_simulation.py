@@ -17,6 +17,7 @@ from hpccoll.model.machine import Machine, Tier, shared_resources
 from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
 from hpccoll.model.traffic import NotAlignedError, Traffic, Wave, kept_traffic, streamed_waves
 from hpccoll.schedule import Cut, Layout, Schedule
+from hpccoll.schedule.lanes import lane_sequences
 from hpccoll.schedule.layout import TIERS
 
 MAX_ROUTES = 64
@@ -28,7 +29,7 @@ def simulate_waves(
     progress: Callable[[int], None] | None = None,
 ) -> float:  # fmt: skip
     """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
-    sequences = max(1, min(window * len(schedules), cut.lanes))
+    sequences = len(lane_sequences(len(schedules), cut.lanes, window))
     waves = _SharedWaves(schedules, cut.lanes, sequences)
     state = _State(schedules[0].layout, machine, machine.fold_s.get(dtype, 0.0), sequences)
     turns = [(0.0, lane, waves.of(lane)) for lane in range(sequences)]

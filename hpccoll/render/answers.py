@@ -157,7 +157,6 @@ class Answers:
         return info("auto", f"`auto` is {gain}{in_brackets(by_size, *sure)}.", self._where(each))
 
     def _finding(self, each: Recommendation) -> Finding:
-        """Return what to use where the measurements show it, and why they show nothing at the other sizes."""
         where = self._where(each)
         if len(each.choices) == 1:
             text = f"only {self._marked(each, each.choices[0])} was measured, and no advice follows: {_times(each)}."
@@ -175,7 +174,6 @@ class Answers:
         return info("advice" if clauses else "no_advice", f"{'; '.join(parts)}.", where)
 
     def _marked(self, each: Recommendation, choice: Choice) -> str:
-        """Return the name of a choice between backticks."""
         return f"`{self.choice_name(each.setting.collective)(choice)}`"
 
     def _clause(self, each: Recommendation, number: int) -> str:
@@ -324,7 +322,6 @@ def _usual_ties(of_range: RecommendedRange, named: Callable[[Choice], str]) -> s
 
 
 def _certainty(of_range: RecommendedRange, named: Callable[[Choice], str]) -> str:
-    """Return how sure a choice is at the sizes of its range: against native, and against the best of the others."""
     sizes = len(of_range.verdicts)
     if not of_range.is_compared:
         return "no advice: nothing to compare with"
@@ -350,7 +347,6 @@ def _of_sizes(count: int, sizes: int, noun: str = "") -> str:
 
 
 def _times(each: Recommendation) -> str:
-    """Return the times of the only choice at its smallest and its largest size."""
     verdicts = list(each.verdicts.values())
     ends = dict.fromkeys((verdicts[0], verdicts[-1]))
     if not _has_size(each):

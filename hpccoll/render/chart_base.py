@@ -250,7 +250,6 @@ def _completed(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
 
 
 def _axis_values(data: Iterable[ChartRecord]) -> list[float]:
-    """Return the values that the vertical axis has to include: with intervals, wire rates and expected values."""
     keys = ("value", "low", "high", "wire", "expected")
     return [number for d in data for key in keys if isinstance(number := d.get(key), float)]
 

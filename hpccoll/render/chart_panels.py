@@ -50,7 +50,6 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
 
 
 def _line(row: Row) -> str:
-    """Return what the line of a row stands for, a key of DASHES."""
     return chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED
 
 

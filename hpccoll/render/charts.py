@@ -18,6 +18,7 @@ from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
+from hpccoll.render.chart_maps import choice_map, pair_busbw_map, pair_time_map
 from hpccoll.render.chart_panels import (
     chart_record,
     curves_over_ranks,
@@ -25,10 +26,8 @@ from hpccoll.render.chart_panels import (
     interval_label,
     predicted_records,
 )
-from hpccoll.render.choice_map import choice_map
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
-from hpccoll.render.pair_heatmap import pair_busbw_map, pair_time_map
 from hpccoll.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
 
 
@@ -42,8 +41,8 @@ class Figure:
 
     name: str  # unique, and valid in a file name
     title: str
-    caption: str  # how to read the chart, with the definition of derived quantities
     draw: Callable[[ChartGroup], Chart | None]  # None: there is nothing to draw
+    caption: str  # how to read the chart, with the definition of derived quantities
     pairs_caption: str = ""  # the caption if lines stand for several pairs of ranks; empty: the same
     model_caption: str = ""  # an addition to the caption if a library's own model predicts times
 
@@ -56,19 +55,14 @@ class Figure:
         """Return the Vega-Lite specification for ``group``; None if there is nothing to draw."""
         with debug_mode(arg=False):  # no validation by schema: the tests do that
             chart = self.draw(group)
-            return (
-                chart_base.apply_theme(chart, *self.heading(group), [p.series for p in group.drawn]) if chart else None
-            )
+            title, names = f"{heading_of(group.collective)}: {self.title_of(group)}", [p.series for p in group.drawn]
+            return chart_base.apply_theme(chart, title, heading_lines(group), names) if chart else None
 
     def title_of(self, group: ChartGroup) -> str:
         """Return the title for ``group``, without its collective."""
         least, most = map_sizes(group)
         by = f"{group.unit} and size" if group.has_size else group.unit
         return self.title.format(unit=group.unit, by=by, least=least, most=most)
-
-    def heading(self, group: ChartGroup) -> tuple[str, tuple[str, ...]]:
-        """Return the title of a picture for ``group`` and the lines below it."""
-        return f"{heading_of(group.collective)}: {self.title_of(group)}", heading_lines(group)
 
 
 def time_against_size(group: ChartGroup) -> Chart | None:
@@ -227,124 +221,64 @@ OVERVIEW_NOTE = (
     "are logarithmic."
 )
 OVERVIEW_FIGURES = (
-    Figure(
-        "speedup",
-        "speed-up over native against size",
+    Figure("speedup", "speed-up over native against size", speedups_of_collectives,
         "How many times as long the library's own collective takes: above 1 the algorithm is faster. The median of the "
-        f"rounds, with a band from the least to the most. {OVERVIEW_NOTE}",
-        speedups_of_collectives,
-    ),
-    Figure(
-        "busbw",
-        "bus bandwidth against size",
+        f"rounds, with a band from the least to the most. {OVERVIEW_NOTE}"),
+    Figure("busbw", "bus bandwidth against size", busbw_of_collectives,
         f"busbw = algbw times the factor of the collective, comparable with nccl-tests. Small messages may "
-        f"exceed the rate of a wire, as a burst. {OVERVIEW_NOTE}",
-        busbw_of_collectives,
-    ),
-)
+        f"exceed the rate of a wire, as a burst. {OVERVIEW_NOTE}"),
+)  # fmt: skip
 """The charts of several collectives, with a small panel for each."""
 
 FIGURES = (
-    Figure(
-        "choice",
-        "the choice by {by}, and its lead over the next best",
+    Figure("choice", "the choice by {by}, and its lead over the next best", choice_map,
         "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
         "Pale: tie, no choice is clearly faster in every round; below 1x, another is faster at this size, by less than "
         "a range of its own is worth; alone, nothing else was measured. Placements share a panel if one choice serves "
-        "both.",
-        choice_map,
-    ),
-    Figure(
-        "speedup",
-        "speed-up over native against size",
+        "both."),
+    Figure("speedup", "speed-up over native against size", speedup_against_size,
         "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
-        "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic.",
-        speedup_against_size,
-    ),
-    Figure(
-        "time",
-        "time against size",
+        "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic."),
+    Figure("time", "time against size", time_against_size,
         f"Median over the timed iterations; the band is the 95 % confidence interval of the median. {ROUNDS_NOTE} Both "
         "axes are logarithmic. The thin dotted grey line, if any, is the floor: the cost of an empty schedule.",
-        time_against_size,
         f"{PAIRS_NOTE} Both axes are logarithmic.",
-        "Dashed: the time that NCCL's own model predicts for the algorithm and protocol that ran, from its log.",
-    ),
-    Figure(
-        "busbw",
-        "bus bandwidth against size",
+        "Dashed: the time that NCCL's own model predicts for the algorithm and protocol that ran, from its log."),
+    Figure("busbw", "bus bandwidth against size", busbw_against_size,
         "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per second, "
         f"MB/s 1e6. The band is the 95 % confidence interval. {ROUNDS_NOTE} Both axes are logarithmic. A "
         "dashed rule, if any, is the calibrated rate of the wire, from the smallest size for which it holds; smaller "
         "messages may exceed it as a burst.",
-        busbw_against_size,
-        f"busbw is that of the two ranks alone. {PAIRS_NOTE} Both axes are logarithmic.",
-    ),
-    Figure(
-        "pairs-time",
-        "time of each pair of ranks at {least}",
-        f"Darker is slower. {CELLS_NOTE}",
-        pair_time_map,
-    ),
-    Figure(
-        "pairs-busbw",
-        "bus bandwidth of each pair of ranks at {most}",
-        f"Darker is faster. {CELLS_NOTE}",
-        pair_busbw_map,
-    ),
-    Figure(
-        "scaling",
-        "time against {unit}",
-        f"Median time at a few of the sizes. {PLACEMENT_NOTE}",
-        time_against_ranks,
-    ),
-    Figure(
-        "efficiency",
-        "parallel efficiency against {unit}",
+        f"busbw is that of the two ranks alone. {PAIRS_NOTE} Both axes are logarithmic."),
+    Figure("pairs-time", "time of each pair of ranks at {least}", pair_time_map,
+        f"Darker is slower. {CELLS_NOTE}"),
+    Figure("pairs-busbw", "bus bandwidth of each pair of ranks at {most}", pair_busbw_map,
+        f"Darker is faster. {CELLS_NOTE}"),
+    Figure("scaling", "time against {unit}", time_against_ranks,
+        f"Median time at a few of the sizes. {PLACEMENT_NOTE}"),
+    Figure("efficiency", "parallel efficiency against {unit}", efficiency_against_ranks,
         "Parallel efficiency: busbw divided by the busbw of the same series and size on the fewest ranks measured on "
-        f"the same machine. {PLACEMENT_NOTE}",
-        efficiency_against_ranks,
-    ),
-    Figure(
-        "wire",
-        "bytes on the wire against size",
+        f"the same machine. {PLACEMENT_NOTE}"),
+    Figure("wire", "bytes on the wire against size", sent_against_size,
         "Bytes that the ports of a node sent for one operation, in units of S; dashed: bytes counted from the "
-        f"schedule, without headers. {HEADER_MODEL}",
-        sent_against_size,
-    ),
-    Figure(
-        "rails",
-        "bytes of each port at the largest size",
+        f"schedule, without headers. {HEADER_MODEL}"),
+    Figure("rails", "bytes of each port at the largest size", port_bytes_chart,
         "Bytes that each port of a node sent for one operation, in units of S: the mean over the nodes of workers. A "
-        "library that uses several rails spreads the bytes over them.",
-        port_bytes_chart,
-    ),
-)
+        "library that uses several rails spreads the bytes over them."),
+)  # fmt: skip
 """All charts of collectives, in order."""
 
 STEP_FIGURES = (
-    Figure(
-        "timeline",
-        "the timeline of one step",
+    Figure("timeline", "the timeline of one step", step_timeline_chart,
         "The iteration of the foremost workload closest to its median. Of each rank: above, the forward and the "
         "backward pass; below, the collectives, each with its bytes, from its begin to its end on that rank. A thin "
         "line leads from when it was ready to its begin; a message that is received is such a line only. Red: the step "
         "goes on, and nothing is computed. Of many ranks the first, the last, the slowest and a few others are drawn. "
-        "The per cent of exposed communication are by the null step.",
-        step_timeline_chart,
-    ),
-    Figure(
-        "share",
-        "communication in the step against {unit}",
+        "The per cent of exposed communication are by the null step."),
+    Figure("share", "communication in the step against {unit}", share_against_ranks,
         "Exposed: what the step takes longer than the same step without communication (null), over the step. All: the "
-        "durations of all collectives of a rank, added up, over the step, whether or not computation hides them.",
-        share_against_ranks,
-    ),
-    Figure(
-        "bucket",
-        "time of the step against the limit of a bucket",
-        "Median, with its 95 % interval as a band. The dotted grey line is the step without communication.",
-        time_against_bucket,
-    ),
-)
+        "durations of all collectives of a rank, added up, over the step, whether or not computation hides them."),
+    Figure("bucket", "time of the step against the limit of a bucket", time_against_bucket,
+        "Median, with its 95 % interval as a band. The dotted grey line is the step without communication."),
+)  # fmt: skip
 """The charts of training steps, which have no size and no bandwidth."""

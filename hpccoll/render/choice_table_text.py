@@ -36,7 +36,6 @@ def judgement_lines(judgement: TableJudgement) -> Iterator[str]:
 
 
 def _size_line(r: SizeRegret) -> str:
-    """Return the regret at a size, the choice and its time, and the best choice with what makes that uncertain."""
     notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
     notes += ", in another launch" if r.unpaired else ""
     if notes and not r.is_significant:

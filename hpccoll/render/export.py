@@ -127,7 +127,6 @@ def _without_timing(row: Row) -> object:
 
 
 def _call_text(row: Row) -> str:
-    """Return the parts of the call that no column has: ranks, traffic, and parameters of the algorithm."""
     two, pattern = rank_pair(row), traffic_pattern(row)
     between = f"between ranks {two[0]} and {two[1]}" if two else ""
     parameters = (f"{name}={value}" for name, value in sorted(algorithm_params(row).items()))

@@ -85,7 +85,6 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
 
 
 def _executed_findings(record: LogRecord) -> Iterator[Finding]:
-    """Yield what ran, or how to have the library log it."""
     for collective, requested, verdict in executed_collectives(record):
         yield _collective_finding(record, collective, requested, verdict)
     if record.choices and not record.collectives:
@@ -98,7 +97,6 @@ def _executed_findings(record: LogRecord) -> Iterator[Finding]:
 
 
 def _feature_findings(record: LogRecord) -> Iterator[Finding]:
-    """Yield which features are available, and why others are not."""
     nvls = () if any(one.reason in NVLS_REFUSED for one in record.unavailable) else record.nvls
     for kind, title, lines in (
         ("nvls", "NVLS is available", nvls),
@@ -117,7 +115,6 @@ def _feature_findings(record: LogRecord) -> Iterator[Finding]:
 
 
 def _is_explained(warning: str, record: LogRecord) -> bool:
-    """Return whether a warning is the cause of a failure, or the reason why a feature was not used."""
     reasons = tuple(one.line for one in record.unavailable)
     return warning.endswith(reasons) or any(warning in one.cause for one in record.failures)
 

@@ -29,7 +29,6 @@ def measured_heading(groups: Sequence[ChartGroup]) -> str:
 
 
 def _counted(names: Sequence[str]) -> str:
-    """Return the number of collectives, and that there are training steps, too."""
     collectives = [name for name in names if name not in WORKLOADS]
     counted = f"{len(collectives)} collectives" if len(collectives) > 1 else collectives[0]
     return counted + (" and training steps" if len(collectives) < len(names) else "")
@@ -72,7 +71,6 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
 
 
 def _algorithms(points: Sequence[SeriesPoint]) -> str:
-    """Return the series of a single collective, the algorithms of many series, the number of several collectives'."""
     algorithms = dict.fromkeys(point.row.algorithm for point in points if not point.row.floor)
     if len({point.row.collective for point in points}) > 1:
         return format_count(len(algorithms), "algorithm")
@@ -85,7 +83,6 @@ def _rounds(rounds: Sequence[int]) -> str:
 
 
 def _libraries(points: Sequence[SeriesPoint]) -> str:
-    """Return the libraries with their versions, and those whose own call native is."""
     versions = dict.fromkeys([*(point.mpi for point in points), *(point.nccl for point in points)])
     versions.pop("", None)
     named = [name for name in versions if not any(other.startswith(f"{name}+") for other in versions)]  # + is a build

@@ -43,7 +43,6 @@ def model_lines(model: RunModel) -> Iterator[str]:
 
 
 def _error_lines(model: RunModel) -> Iterator[str]:
-    """Yield how far held-out measurements are from predictions: all, and by nodes and by algorithm."""
     held_out, measured = model.held_out, model.machine.measured if model.machine else None
     errors = Errors.of(held_out)
     if errors is None:
@@ -119,7 +118,6 @@ def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
 
 
 def _ratio_table(validated: Sequence[Validated]) -> Iterator[str]:
-    """Yield a table of measured over predicted time: a row for each size, a column for each algorithm of one work."""
     columns = curves_by_algorithm(validated)
     if not columns:
         return
@@ -157,7 +155,6 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
 
 
 def _crossing_text(crossing: Crossing) -> str:
-    """Return which of two overtakes, as text; if model and measurement differ, for each of them."""
     sides = {"modelled": crossing.modelled, "measured": crossing.measured}
     text = {side: (_overtaking_text(crossing, of), _sizes_text(of)) for side, of in sides.items()}
     if len({who for who, _ in text.values()}) > 1:

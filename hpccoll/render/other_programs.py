@@ -65,7 +65,6 @@ TITLE = "Times that other programs report"
 
 
 def _records(panel: str, pair: SideBySide, libraries: Mapping[str, str]) -> Iterator[ChartRecord]:
-    """Yield the points of their result and of ours."""
     theirs, ours = _series(pair.theirs, libraries.get(pair.theirs.run_id)), pair.ours
     yield _record(panel, theirs, pair.theirs, chart_base.OTHERS)
     if ours:
@@ -81,7 +80,6 @@ def _record(panel: str, series: str, row: Row, line: str) -> ChartRecord:
 
 
 def _series(row: Row, library: str | None) -> str:
-    """Return the name of the series of a result of another program, with its library if there are several."""
     call = call_label(row.params)
     placement = ", in place" if row.in_place and row.transport in ("nccl", "rccl") else ""
     of_library = f", {library}" if library else ""

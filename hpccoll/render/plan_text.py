@@ -60,13 +60,11 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _has_no_gpus(plan: Plan, job: Job) -> bool:
-    """Return whether a job with cases on GPUs requests none from Slurm."""
     options = str(plan.resources[job.name].get("slurm_extra"))
     return "--gpus-per-node" not in options and any(case.device == "cuda" for case in job.cases)
 
 
 def _launches(plan: Plan) -> Iterator[str]:
-    """Yield the shell setup and the command of every launch; they are the same in all jobs."""
     yield "launches, by nodes x ranks per node:"
     yield from (f"  {command}" for command in plan.launcher.setup)
     devices = {(job.shape(case), case.device) for job in plan.jobs for case in job.cases}
@@ -112,7 +110,6 @@ def _job_details(plan: Plan, job: Job) -> Iterator[str]:
 
 
 def _evidence(plan: Plan, job: Job) -> dict[str, Any]:
-    """Return the evidence that a job requires, and the job that is its negative control."""
     known = known_variant(job.variant, job.sets)
     control = known.control if known else None
     requested = sorted({algorithm for case in job.cases if (algorithm := requested_algorithm(job, case))})
@@ -137,7 +134,6 @@ def _evidence(plan: Plan, job: Job) -> dict[str, Any]:
 
 
 def _skips(skips: Iterable[Skip]) -> Iterator[str]:
-    """Yield each skip reason once, with its number of cases in each job."""
     counts: dict[str, Counter[str]] = {}
     for skip in skips:
         variant, _, own_reason = skip.reason.partition(": ")

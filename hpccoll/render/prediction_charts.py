@@ -55,7 +55,6 @@ def _series(row: Row) -> str:
 
 
 def _map(cells: Sequence[Row], colours: Mapping[str, str]) -> Chart:
-    """Return a cell for every size and number of nodes, in the colour of the best algorithm, with its lead."""
     data: list[ChartRecord] = [
         {
             "nodes": cell["nodes"], "size": format_size(cell["bytes"]), "series": _series(cell),
@@ -72,7 +71,6 @@ def _map(cells: Sequence[Row], colours: Mapping[str, str]) -> Chart:
 
 
 def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
-    """Return times over nodes with their intervals, dashed because they are not measured, in panels of a few sizes."""
     sizes = evenly_spaced(sorted({row["requested_bytes"] for row in rows}), MAX_SIZES)
     data: list[ChartRecord] = [
         {
@@ -134,7 +132,6 @@ def write_wall_chart(
 
 
 def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: int) -> Chart:
-    """Return a stacked bar of the parts of each step, with its total and its exposed share."""
     x = alt.X("name:N", title=title, sort=None, axis=alt.Axis(labelAngle=0, labelLimit=180))
     parts: list[ChartRecord] = [
         {"name": name, "part": part, "order": order, "value": value, "time": format_seconds(value)}
@@ -168,7 +165,6 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
 
 
 def _over_gpus(rows: Sequence[Row], keys: Mapping[str, str], text: str) -> list[ChartRecord]:
-    """Return the records of a curve over GPUs for each of ``keys``, dashed because they are not measured."""
     return [
         {
             "gpus": row["gpus"], "series": name, "value": row[key], "text": text.format(row[key]),

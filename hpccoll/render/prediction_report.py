@@ -67,13 +67,11 @@ def _layout(one: Prediction) -> str:
 
 
 def _distances(predictions: Iterable[Prediction]) -> str:
-    """Return how far predictions are from measurements: that of the first one, and of the last one."""
     words = list(dict.fromkeys(each.distance for each in predictions))
     return words[0] if len(words) == 1 else f"{words[0]}, to {words[-1]}"
 
 
 def _map_lines(predicted: Predictions) -> Iterator[str]:
-    """Yield the best algorithm for every size and number of nodes, as letters with the lead."""
     cells = {(choice.best.requested_bytes, choice.best.nodes): choice for choice in best_choices(predicted)}
     names = list(dict.fromkeys(choice.best.algorithm for choice in cells.values()))
     letters = dict(zip(names, ascii_uppercase, strict=False))
@@ -95,7 +93,6 @@ def _cell(choice: BestChoice | None, letters: Mapping[str, str]) -> str:
 
 
 def _table(label: str, rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
-    """Yield times of algorithms; the best of a row is marked, with its interval and its lead."""
     names = list(dict.fromkeys(one.algorithm for each in rows.values() for one in each))
     head = (label, *(f"{name} " for name in names), "its interval", "lead over the second")
     yield from table_lines(head, (_row(row, names, each) for row, each in rows.items()))
@@ -128,7 +125,6 @@ def _crossover_text(crossover: Crossover) -> str:
 
 
 def _notes(predicted: Predictions) -> Iterator[str]:
-    """Yield what the columns are, and what was left out."""
     predictions = predicted.predictions
     if any(choice.other for choice in best_choices(predicted)):
         yield "*: the fastest; ~: the fastest, but not in the whole interval"

@@ -137,7 +137,6 @@ def executed_lines(raw: RawResults) -> Iterator[str]:
 
 
 def _call_name(job: Job, history: CaseHistory) -> str:
-    """Return the name of a call: its collective, its element type and op if several were called, and the variant."""
     case = history.outcome.case
     several = {(each.dtype, each.op) for each in job.cases if each.collective == case.collective}
     words = (case.collective, *((case.dtype, case.op or "") if len(several) > 1 else ()), job.variant or "")
@@ -145,7 +144,6 @@ def _call_name(job: Job, history: CaseHistory) -> str:
 
 
 def _what_ran(history: CaseHistory, record: LogRecord) -> tuple[str, str]:
-    """Return the algorithm, with the protocol if the log names one, and without evidence why it is unknown."""
     case, outcome, attempt = history.outcome.case, history.outcome, history.attempt
     if outcome.executed in (None, UNKNOWN):
         return UNKNOWN, outcome.evidence or _WITHOUT_LOG

@@ -60,12 +60,10 @@ class _TableRow:
 
 
 def _us(seconds: float) -> str:
-    """Return a time in microseconds, with at least three significant digits."""
     return format_number(seconds * 1e6, 2 if seconds < 0.1 else 0)
 
 
 def _gigabytes(rate: float | None) -> str:
-    """Return a bandwidth in GB/s, with at least three significant digits."""
     if rate is None:
         return "-"
     return f"{rate / 1e9:.3f}" if rate >= 1e8 else f"{rate / 1e9:.3g}"
@@ -76,14 +74,12 @@ def _per_cent(part: float) -> str:
 
 
 def _half_interval(r: Row) -> str:
-    """Return half the 95 % interval, in per cent of the median."""
     if not r.median_s or r.ci_high_s is None or r.ci_low_s is None:
         return "-"
     return _per_cent((r.ci_high_s - r.ci_low_s) / 2 / r.median_s)
 
 
 def _round_spread(r: Row) -> str:
-    """Return the range of the medians of the rounds, in per cent of the median."""
     medians = [median for median in r.round_medians_s if median is not None]
     return _per_cent((max(medians) - min(medians)) / r.median_s) if r.median_s and len(medians) > 1 else "-"
 
@@ -139,7 +135,6 @@ _MAY_BE_EMPTY = "params", "timing"
 
 
 def _describe_ranks(attempt: Attempt) -> str:
-    """Return the number of ranks and nodes of an attempt, in words."""
     dedicated_aggregators = len({place.node for place in attempt.places}) > attempt.nodes
     return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).text
 
@@ -190,7 +185,6 @@ class PrintedTable:
         print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
     def _show_progress(self, position: int, count: int) -> None:
-        """Print how many measurements there are, and the time left, on a terminal or after a silence."""
         now, done = time.monotonic(), position - self._first
         left = f", about {format_wait((now - self._begun) / done * (count - position))} left" if done else ""
         text = f"# [{position}/{count}]{left}"
@@ -263,7 +257,6 @@ class PrintedTable:
         return [line.rstrip() + executed, *([f"{place} {row.remark}"] if row.remark else [])]
 
     def _headings(self, columns: Sequence[_Column]) -> list[str]:
-        """Return the line of headings and that of units; comments, as long as the rows."""
         lines = (
             " ".join([f"{'algorithm':>{self._width}}", *(f"{column.heading:>{column.width}}" for column in columns)]),
             " ".join([" " * self._width, *(f"{column.unit:>{column.width}}" for column in columns)]),
@@ -280,7 +273,6 @@ class PrintedTable:
         )  # fmt: skip
 
     def _name(self, case: Case) -> str:
-        """Return the algorithm, followed by the other coordinates that distinguish the case."""
         coordinates = _coordinates(case)
         return " ".join(filter(None, (case.algorithm, *(coordinates[name] for name in self._varying))))
 
@@ -304,7 +296,6 @@ class PrintedTable:
 
 
 def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
-    """Yield what is measured, on what machine and with which libraries, and what the columns mean."""
     launch = [f"job {job.name}"] if job.name != RUN_JOB else []
     launch += [f"attempt {attempt.number}"] if attempt.number > 1 else []
     where = f"{', '.join(launch)}: " if launch else ""

@@ -22,13 +22,11 @@ def _between_nodes(row: Row, nbytes: float | None) -> float | None:
 
 
 def _workload(row: Row) -> str:
-    """Return the requested keys of the workload of a training step; empty for other rows."""
     known = call_arguments(row) if row.collective in WORKLOADS else {}
     return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()) if name in known)
 
 
 def _port_shares(row: Row) -> str:
-    """Return the part of the bytes that each port carried; empty if there is one port."""
     return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
 
 

@@ -38,7 +38,6 @@ def step_answers(results: Results) -> list[Finding]:
 
 
 def _step_sentence(each: StepComparison) -> str:
-    """Return what the step takes with each algorithm, and how much of that is exposed."""
     best, *others = each.rows
     rest = "".join(f"; {algorithm_name(other)} {format_seconds(other.median_s or 0.0)}" for other in others)
     tie = " (a tie)" if others and not each.clear else ""

@@ -158,7 +158,6 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
 
 
 def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:
-    """Return the points of the foremost workload with a timeline: the fastest ones, and native."""
     by_row = {id(point.row): point for point in group.usable if point.step}
     compared = compare_steps((point.row for point in by_row.values()), group.machine_of_run)
     if not compared:
@@ -171,7 +170,6 @@ def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:
 
 
 def _shown_ranks(steps: Sequence[StepTimes]) -> list[int]:
-    """Return the ranks that are drawn: the first, the last, the slowest of each step, and some between them."""
     ranks = sorted(set.intersection(*(set(step.ranks.tolist()) for step in steps)))
     operations = sum(max(len(program.operations) for program in step.programs) for step in steps)
     room = max(2, min(MAX_RANKS, MAX_MARKS // max(1, operations)))
@@ -184,7 +182,6 @@ def _shown_ranks(steps: Sequence[StepTimes]) -> list[int]:
 
 
 def _title(group: ChartGroup, point: SeriesPoint) -> str:
-    """Return the algorithm, the workload, the time of the step and what of it is exposed."""
     row = point.row
     workload = workload_namer([other.row for other in group.usable])(row)
     where = f"{point.series} on {', '.join((group.shape_label(row), *workload))}"
@@ -204,7 +201,6 @@ def _records(point: SeriesPoint, panel: str, ranks: Sequence[int], longest: floa
 
 
 def _computed(step: StepTimes, position: int, row: int, longest: float) -> Iterator[ChartRecord]:
-    """Yield the passes of a rank, and when it computes nothing although the step goes on."""
     length, pause = float(step.step_s[0, position]), LEAST_PAUSE * float(step.step_s[0, position])
     passes: list[tuple[str, float, float]] = []
     computations = step.computations(position)[0].tolist()

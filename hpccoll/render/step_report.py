@@ -78,7 +78,6 @@ _STEP: Columns[StepPrediction] = (
 
 
 def _wall_lines(predicted: StepPredictions) -> Iterator[str]:
-    """Yield on how many nodes communication passes computation, and what would hide it."""
     wall, last = predicted.wall_nodes, predicted.predictions[-1]
     if wall:
         yield f"communication takes longer than computation from {format_count(wall, 'node')} on"

@@ -39,7 +39,7 @@ def bounds(count: Numbers, pieces: int, grain: int) -> NDArray[np.int64]:
 class Cut:
     """A buffer cut by lane and unit.
 
-    A lane is a slice of a channel (operation.py). Free units are cut by lane and then by unit, so that a lane is
+    A lane is a slice of a channel (lanes.py). Divisible units are cut by lane and then by unit, so that a lane is
     contiguous; per-rank units are blocks, each cut by lane.
     """
 

@@ -1,9 +1,6 @@
 """An operation: one collective call with its schedules, and where its contribution and its result lie in buffers.
 
-An algorithm has a schedule for each of its slices. A buffer is cut into channels, and each channel into slices: the
-pieces are the lanes, slices x channels of them. A lane runs the steps of its slice's schedule on its piece. As many
-lanes as there are slices in ``window`` channels are in flight at once. Executors run a sequence for each of them: its
-lanes, one after another. Sequences advance independently.
+The pieces of its buffer, channels and slices of them, are lanes, which run in sequences: see lanes.py.
 """
 
 from dataclasses import dataclass
@@ -15,6 +12,7 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule.collective import Collective, CollectiveCall
 from hpccoll.schedule.cut import Cut
+from hpccoll.schedule.lanes import lane_sequences
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.out_of_place import out_of_place
 from hpccoll.schedule.reduction import Reduction
@@ -56,7 +54,7 @@ class Operation:
 
     @property
     def lanes(self) -> int:
-        """The number of lanes; lane i is of slice i modulo the number of slices."""
+        """The number of lanes."""
         return len(self.schedules) * self.channels
 
     @cached_property
@@ -68,6 +66,11 @@ class Operation:
         """The cut of the collective's API: one unit, or one block for each rank."""
         units = 1 if self.collective.units == "divisible" else self.layout.workers
         return Cut(self.call, self.count, units, 1, self.dtype.itemsize)
+
+    @property
+    def sequences(self) -> list[range]:
+        """The lanes of each sequence, in the order in which they run."""
+        return lane_sequences(len(self.schedules), self.lanes, self.window)
 
     def lane_schedule(self, number: int) -> Schedule:
         """Return the schedule of a lane, in or out of place as the operation is."""

@@ -79,7 +79,7 @@ class Algorithm:
     needs: tuple[Requirement, ...] = ()
     floor: bool = False  # whether the schedule is empty and only measures the harness
     aggregates: bool = False  # whether aggregators take part; else they are idle
-    pipelined: bool = False  # whether channels are segments of the message that follow one another
+    pipelined: bool = False  # whether channels are segments of a pipeline, of which there are more by default
     # what reports print if ranks stand in for hardware; None for all other algorithms
     emulation: Emulation | None = None
     vectorised: bool = True  # whether its text, if it is a generator, takes an array of all ranks as ``me``

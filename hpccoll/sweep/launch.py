@@ -230,9 +230,6 @@ class JobLaunch:
         except (OSError, UnusableError) as error:  # the disk is full, or a log is larger than LOG_BYTES
             print(f"# no evidence: {error}", flush=True)
             return None
-        if result.failure:
-            state = "the evidence is incomplete" if result.record else "no evidence"
-            print(f"# {state}: the probe {result.failure}", flush=True)
         return file
 
     def measure(self, shape: Shape, job_file: Path, out: Path, evidence: Path | None = None) -> str | None:

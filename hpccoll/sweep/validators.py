@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from hpccoll.cases.catalogue import check_algorithm, known_parameters, measurable_names
+from hpccoll.cases.catalogue import RUN_PARAMETERS, check_algorithm, known_parameters, measurable_names
 from hpccoll.cases.keys import ALL
 from hpccoll.cases.product import expand_collectives
 from hpccoll.cases.transport_table import DEVICES, check_transport
@@ -54,7 +54,13 @@ def _named_collectives(info: ValidationInfo) -> list[str]:
 
 
 def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterLists":
-    if errors := [*_unknown_parameters(params, _named_collectives(info), info.data.get("algorithms", [ALL]))]:
+    errors = [*_unknown_parameters(params, _named_collectives(info), info.data.get("algorithms", [ALL]))]
+    errors += [
+        RUN_PARAMETERS[name].refusal(f"params.{algorithm}.{name}", value)
+        for algorithm, names in params.items() for name in RUN_PARAMETERS.keys() & names
+        for value in names[name] if not RUN_PARAMETERS[name].accepts(value)
+    ]  # fmt: skip
+    if errors:
         raise combine_errors(*errors)
     return params
 

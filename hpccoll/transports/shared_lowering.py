@@ -36,7 +36,6 @@ class Lowering:
 
     Attributes:
         slices: the steps of each slice.
-        sequence_count: the number of sequences; the lanes of a sequence run one after another.
         tmp_length: the length of tmp in elements.
     """
 
@@ -44,7 +43,6 @@ class Lowering:
         self.me, self.operation = me, operation
         slices = map(operation.lane_schedule, range(len(operation.schedules)))
         self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
-        self.sequence_count = max(1, min(operation.window * len(self.slices), operation.lanes))
         self.tmp_length = self._tmp_length()
         self._element_ranges = cache(operation.cut.spans)
 
@@ -54,10 +52,6 @@ class Lowering:
         blocks = max((int(r.last) for part in named for r in part.ranges), default=0)
         divisible = self.operation.collective.units == "divisible"
         return (1 if named and divisible else blocks) * self.operation.count
-
-    def lanes(self, sequence: int) -> range:
-        """Return the lanes of a sequence, in the order in which they run."""
-        return range(sequence, self.operation.lanes, self.sequence_count)
 
     def steps(self, lane: int) -> list[Step]:
         """Return the steps of a lane."""

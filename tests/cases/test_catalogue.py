@@ -37,14 +37,9 @@ def test_parameters_go_to_the_algorithms_that_have_them():
         (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3, "traffic: 'rush' is not valid"),
         (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving of reduce_scatter needs a power-of-two"),
         (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks of all_gather"),
-        (case(params={"channels": 513}), 2, "parameter channels: 513 is not valid: at most 512 lanes, it makes 513"),
-        (
-            case(params={"segment": 2}),
-            2,
-            "a larger one: 1024 channels follow from it (at most 512 lanes, it makes 1024)",
-        ),
+        (case(params={"segment": 2}), 2, "larger one: 1024 channels follow from it (at most 512 lanes, it makes 1024)"),
     ],
-)
+)  # fmt: skip
 def test_a_value_that_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):
     assert reason in unmet_needs(asked, Layout.of(p))
 
@@ -52,10 +47,7 @@ def test_a_value_that_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (
-            case(params={"chanels": 2}),
-            r"parameter of ring: 'chanels' is not valid: did you mean channels\? choose from",
-        ),
+        (case(params={"chanels": 2}), r"of ring: 'chanels' is not valid: did you mean channels\? choose from"),
         (case(params={"channels": 0}), "parameter channels: 0 is not valid"),
         (case(params={"segment": 64, "channels": 2}), "parameter segment: 64 is not valid"),
         (case(algorithm=NATIVE, params={"channels": 2}), "parameter of native: 'channels' is not valid"),
@@ -82,13 +74,11 @@ def test_an_invalid_parameter_of_an_algorithm_is_bad_input_before_it_runs():
 @pytest.mark.parametrize(
     ("layout", "where"),
     [
-        (Layout.of(4), "all on one node"),
-        (Layout((0, 1), (0, 1)), "one on each node in 2 racks"),
-        (Layout((0, 1, 1), (0, 0, 0)), "3 on 2 nodes"),
-        (Layout.of(4, 2), None),
+        (Layout.of(4), "all on one node"), (Layout((0, 1), (0, 1)), "one on each node in 2 racks"),
+        (Layout((0, 1, 1), (0, 0, 0)), "3 on 2 nodes"), (Layout.of(4, 2), None),
         (Layout((0, 1, 2, 3), (0, 0, 1, 1)), None),
     ],
-)
+)  # fmt: skip
 def test_of_equal_mappings_one_is_measured(layout, where):
     found = [redundant_mapping(case(mapping=mapping), layout) for mapping in (None, "block", "cyclic")]
     assert found == [None, None, where and f"mapping cyclic numbers these ranks as block does: {where}"]

@@ -78,13 +78,6 @@ def test_plans_are_the_same_only_if_all_that_decides_them_is(changes, equal):
     assert (skipped([first, other])[1] is not None) == equal
 
 
-def test_a_mapping_decides_the_plan():
-    """Racks make rings of a hierarchy: numbered round robin, ranks 0 and 1 are in different racks."""
-    plans = MeasuredPlans(Layout((0, 1, 2, 3), rack=(0, 0, 1, 1)), Shape(4, 4))
-    cases = [over_nccl(name, mapping=mapping) for mapping in ("block", "cyclic") for name in ("ring", "hierarchical")]
-    assert [plans.skip_reason(one) for one in cases] == [None] * 4
-
-
 @pytest.mark.parametrize(
     ("algorithm", "nbytes", "more", "expected"),
     [

@@ -9,8 +9,7 @@ from synthetic_timings import measured_table
 from hpccoll.cases.case import TIMINGS
 from hpccoll.cases.catalogue import algorithms_of, check_case, distinct_placements
 from hpccoll.cases.product import count_cases, expand_cases
-from hpccoll.cli.job_from_args import job_from_args
-from hpccoll.cli.run_options import build_train_parser
+from hpccoll.cli.run_options import build_train_parser, job_from_args
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.sweep.sweep_file import Sweep, load_sweep
@@ -110,13 +109,6 @@ def test_a_file_of_traffic_is_named_with_a_digest_of_its_content(tmp_path):
     found = swept(p=2, collectives="all_to_all_v", algorithms="native", traffic=traffic)
     assert [case.params["traffic"].partition("#")[0] for case in found] == traffic
     assert "#" in found[1].params["traffic"]
-
-
-def test_choices_without_a_transport_are_measured_once(table):
-    found = swept(algorithms=["ring", "native", "null", "auto"], transports=["shm", "mpi"], table=table)
-    assert {(case.algorithm, case.transport) for case in found} == {
-        ("native", "mpi"), ("null", "mpi"), ("auto", "mpi"), ("ring", "mpi"), ("ring", "shm"),
-    }  # fmt: skip
 
 
 def test_each_device_has_the_transports_that_move_its_buffers_and_timings_are_an_axis():

@@ -25,16 +25,6 @@ def test_every_need_of_a_variant_has_a_test():
     assert needs == set(requirements.REQUIREMENTS)
 
 
-def test_a_bare_machine_misses_all_requirements_but_those_of_mpi(tmp_path):
-    assert requirements.missing_requirements(OF_A_MACHINE, tmp_path) == [
-        "no CUDA device", "NCCL not found", "nccl4py not found: pip install 'hpccoll[nccl4py]'",
-        "no InfiniBand or RoCE port in use", "no NVSwitch",
-        "no SHARP plugin of NCCL where the loader looks",
-        "no libsharp_coll.so where the loader looks", "no libucc.so where the loader looks",
-        "no libhcoll.so where the loader looks",
-    ]  # fmt: skip
-
-
 def test_a_complete_machine_misses_nothing_but_cupy(tmp_path, installed):
     equip(tmp_path, GPUS, SWITCHES, RAILS)
     names = ("libnccl.so.2", "libsharp_coll.so.5", "libucc.so.1", "libhcoll.so.1")
@@ -76,10 +66,3 @@ def test_the_version_of_nccl_is_read_from_its_wheel(tmp_path, monkeypatch):
 def test_efa_ports_and_inactive_ports_are_not_infiniband(tmp_path):
     equip(tmp_path, EFA, {name: text for name, text in RAILS.items() if "mlx5_2" in name})
     assert requirements.missing_requirements(["infiniband"], tmp_path) == ["no InfiniBand or RoCE port in use"]
-
-
-@pytest.mark.mpi
-def test_the_version_of_mpi_comes_from_the_library(mpiexec):  # noqa: ARG001 - there is an MPI library
-    is_open = "Open MPI" in requirements.mpi_version()
-    reasons = requirements.missing_requirements(["openmpi"])
-    assert reasons == ([] if is_open else ["the MPI library is not Open MPI"])

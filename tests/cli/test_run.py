@@ -29,6 +29,15 @@ def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a
 
 
 SMALL = ["-a", "ring", "-b", "8", "-e", "8", "-n", "1"]
+
+
+@pytest.mark.mpi
+def test_a_directory_without_logs_is_said_to_be_no_evidence_and_does_not_cost_the_measurement(tmp_path):
+    result = spawn("run", *SMALL, "--evidence", tmp_path)
+    assert result.code == 0, result.err
+    assert f"# no evidence: the probe left no line in {tmp_path} that is known\n" in result.out
+
+
 BAD = {
     "-a ''": "algorithm|''|ring",
     "SMALL --variant nccl-ring": "2 cases|nccl-ring: its settings affect cases over nccl, not over mpi",

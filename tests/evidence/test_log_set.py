@@ -96,34 +96,27 @@ PLAIN, SPLIT = "a program's own output", "ncclCommSplit parent 0x5 "
 ONE, TWO, OTHER = begins(1, "abc"), begins(1, "def"), [SHARP.format(host, 1) for host in ("n1", "n2")]
 
 
+FIRST, EIGHTH, SECOND = (collective_line("n1", pid) for pid in (1, 8, 2))
+TWO_IN_ONE = [ONE, begins(2, "abc"), FIRST, begins(8, "def"), EIGHTH, SECOND]
+SPLITS = {"a": [ONE, begins(1, "0", parent=SPLIT)], "b": [begins(2, "def"), begins(2, "0", parent=SPLIT)]}
+
+
 @pytest.mark.parametrize(
     ("logs", "launches"),
     [
-        pytest.param({"a": [ONE], "b": [begins(1, "abc", "n2"), collective_line("n2", 1)]}, [{"a": 1, "b": 2}],
-                     id="a common communicator"),
-        pytest.param({"a": [ONE], "b": [TWO]}, [{"a": 1}, {"b": 1}], id="no common communicator"),
-        pytest.param({"a": [collective_line("n1", 1)], "b": [collective_line("n2", 2)]}, [{"a": 1}, {"b": 1}],
-                     id="no communicator at all"),
-        pytest.param(
-            {"a": [ONE, begins(2, "abc"), collective_line("n1", 1), begins(8, "def"), collective_line("n1", 8),
-                   collective_line("n1", 2)]},
-            [{"a": 4}, {"a": 2}], id="two launches in one log",
-        ),
-        pytest.param({"a": [ONE, TWO, begins(1, "def", "n2")]}, [{"a": 3}], id="two communicators of one process"),
-        pytest.param(
-            {"a": [ONE, begins(1, "0", parent=SPLIT)], "b": [begins(2, "def"), begins(2, "0", parent=SPLIT)]},
-            [{"a": 2}, {"b": 2}], id="a split has no id",
-        ),
-        pytest.param({"nccl": [ONE], "launch": OTHER}, [{"nccl": 1, "launch": 2}], id="lines in another log"),
-        pytest.param({"launch": OTHER[:1], "a": [ONE], "b": [begins(2, "def")]}, [{"launch": 1, "a": 1}, {"b": 1}],
-                     id="the launch of its process"),
-        pytest.param({"a/x": [ONE], "b/x": [TWO], "b/y": OTHER[:1]}, [{"a/x": 1}, {"b/x": 1, "b/y": 1}],
-                     id="an id of two launches, by directory"),
-        pytest.param({"a/x": [ONE], "a/z": [TWO], "a/y": OTHER[:1]}, [{"a/x": 1}, {"a/z": 1}, {"a/y": 1}],
-                     id="an id of two launches in a directory"),
-        pytest.param({"a": [ONE, PLAIN, collective_line("n9", 9)]}, [{"a": 3}], id="the only launch of a log"),
-        pytest.param({"a": [ONE, begins(2, "def"), PLAIN]}, [{"a": 1}, {"a": 1}], id="one of two launches of a log"),
-        pytest.param({"a": [PLAIN]}, [], id="no message"),
+        ({"a": [ONE], "b": [begins(1, "abc", "n2"), collective_line("n2", 1)]}, [{"a": 1, "b": 2}]),
+        ({"a": [ONE], "b": [TWO]}, [{"a": 1}, {"b": 1}]),  # no common communicator
+        ({"a": [collective_line("n1", 1)], "b": [collective_line("n2", 2)]}, [{"a": 1}, {"b": 1}]),
+        ({"a": TWO_IN_ONE}, [{"a": 4}, {"a": 2}]), ({"a": [ONE, TWO, begins(1, "def", "n2")]}, [{"a": 3}]),
+        (SPLITS, [{"a": 2}, {"b": 2}]),  # a split has no id
+        # lines of another library: in another log, in the launch of its process, or of one by directory, or of none
+        ({"nccl": [ONE], "launch": OTHER}, [{"nccl": 1, "launch": 2}]),
+        ({"launch": OTHER[:1], "a": [ONE], "b": [begins(2, "def")]}, [{"launch": 1, "a": 1}, {"b": 1}]),
+        ({"a/x": [ONE], "b/x": [TWO], "b/y": OTHER[:1]}, [{"a/x": 1}, {"b/x": 1, "b/y": 1}]),
+        ({"a/x": [ONE], "a/z": [TWO], "a/y": OTHER[:1]}, [{"a/x": 1}, {"a/z": 1}, {"a/y": 1}]),
+        # lines that name no process of a launch: of the only one of a log
+        ({"a": [ONE, PLAIN, collective_line("n9", 9)]}, [{"a": 3}]),
+        ({"a": [ONE, begins(2, "def"), PLAIN]}, [{"a": 1}, {"a": 1}]), ({"a": [PLAIN]}, []),
     ],
 )  # fmt: skip
 def test_processes_belong_to_one_launch_if_communicators_or_their_log_connect_them(logs, launches):

@@ -10,23 +10,19 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("ports", "significant", "proves", "contradicts"),
     [
-        pytest.param(PortBytes(MIB, 8, 8, None), False, False, False, id="not counted"),
-        pytest.param(PortBytes(MIN_BYTES - 1, 8, 8, 1e9), False, False, False, id="small"),
-        pytest.param(PortBytes(MIB, 8, 8, 1.02 * MIB), True, True, False, id="one vector"),
-        pytest.param(PortBytes(MIB, 8, 8, 1.75 * MIB), True, False, True, id="a ring"),
-        pytest.param(PortBytes(MIB, 8, 8, 0.85 * MIB), True, False, False, id="incomplete"),
-        pytest.param(PortBytes(MIB, 8, 2, 1.02 * MIB), True, False, False, id="two nodes"),
-        pytest.param(PortBytes(MIB, 2, 2, 1.0 * MIB), True, False, False, id="two ranks"),
-        pytest.param(PortBytes(512, 8, 8, 592, 2.0), False, True, False, id="a small vector in counted packets"),
-        pytest.param(PortBytes(512, 8, 8, 592), False, False, False, id="packets not counted"),
-        pytest.param(PortBytes(512, 8, 8, 1.75 * 512 + 96, 4.0), False, False, False, id="the least without SHARP"),
-        pytest.param(PortBytes(8, 8, 8, 88, 2.0), False, False, False, id="headers dominate"),
-        pytest.param(PortBytes(512, 8, 8, 400.0, 2.0), False, False, False, id="incomplete packets"),
-        pytest.param(PortBytes(512, 8, 2, 592, 2.0), False, False, False, id="a small vector on two nodes"),
-        pytest.param(PortBytes(512, 8, None, 592, 2.0), False, False, False, id="on an unknown number of nodes"),
+        ((MIB, 8, 8, None), False, False, False), ((MIN_BYTES - 1, 8, 8, 1e9), False, False, False),
+        ((MIB, 8, 8, 1.02 * MIB), True, True, False), ((MIB, 8, 8, 1.75 * MIB), True, False, True),  # a ring
+        ((MIB, 8, 8, 0.85 * MIB), True, False, False),  # counters that are incomplete
+        ((MIB, 8, 2, 1.02 * MIB), True, False, False), ((MIB, 2, 2, 1.0 * MIB), True, False, False),
+        # a small vector in packets, not counted, the least without SHARP, headers that dominate, incomplete counters
+        ((512, 8, 8, 592, 2.0), False, True, False), ((512, 8, 8, 592), False, False, False),
+        ((512, 8, 8, 1.75 * 512 + 96, 4.0), False, False, False), ((8, 8, 8, 88, 2.0), False, False, False),
+        ((512, 8, 8, 400.0, 2.0), False, False, False),
+        *(((512, 8, nodes, 592, 2.0), False, False, False) for nodes in (2, None)),
     ],
-)
+)  # fmt: skip
 def test_one_vector_on_three_nodes_proves_sharp_and_more_contradict_it(ports, significant, proves, contradicts):
+    ports = PortBytes(*ports)
     assert (ports.is_significant, ports.proves_sharp, ports.contradicts_sharp) == (significant, proves, contradicts)
 
 

@@ -62,7 +62,6 @@ def groups(membership, mounts, quotas):
 CPU = "cpu,cpuacct"
 SCOPE = "/system.slice/docker-4f2a.scope"
 IN_SCOPE = V2.replace("0:26 /", f"0:26 {SCOPE}")
-DOCKER_V1 = V1.replace("0:30 /", "0:30 /docker/4f2a")
 POD = {"kubepods": "800000 100000", "kubepods/pod1": "250000 100000", "kubepods/pod1/c1": "max 100000"}
 CASES = {
     "none": (groups("0::/\n", V2, {}), None),
@@ -71,9 +70,6 @@ CASES = {
     "the least of several groups": (groups("0::/kubepods/pod1/c1\n", V2, POD), 2.5),
     "version 1": (
         groups(f"4:{CPU}:/a/b\n", V1, {f"{CPU}/a": "50000,100000", f"{CPU}/a/b": "-1,100000"}), 0.5,
-    ),
-    "a group made in docker of version 1": (
-        groups(f"4:{CPU}:/docker/4f2a/x\n", DOCKER_V1, {CPU: "300000,100000", f"{CPU}/x": "100000,100000"}), 1.0,
     ),
     "both versions": (
         groups(f"4:{CPU}:/a\n0::/b\n", HYBRID, {f"{CPU}/a": "400000,100000", "unified/b": "200000 100000"}), 2.0,

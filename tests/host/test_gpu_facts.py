@@ -38,15 +38,13 @@ class FabricInfo(ctypes.Structure):
 
 
 @pytest.mark.parametrize(
-    ("cluster", "clique", "state", "domain"),
-    [
-        (b"\x01" * 16, 7, 3, f"{'01' * 16}.7"), (bytes(16), 7, 3, None), (b"\x01" * 16, 7, 2, None),
-    ],
+    ("cluster", "state", "domain"),
+    [(b"\x01" * 16, 3, f"{'01' * 16}.7"), (bytes(16), 3, None), (b"\x01" * 16, 2, None)],
     ids=["a domain", "one host", "not joined"],
-)  # fmt: skip
-def test_the_nvlink_domain_of_a_gpu_is_known_if_its_nvlink_reaches_other_hosts(cluster, clique, state, domain):
+)
+def test_the_nvlink_domain_of_a_gpu_is_known_if_its_nvlink_reaches_other_hosts(cluster, state, domain):
     def fill(_gpu, info):
-        info._obj.clusterUuid[:], info._obj.cliqueId, info._obj.state = cluster, clique, state
+        info._obj.clusterUuid[:], info._obj.cliqueId, info._obj.state = cluster, 7, state
 
     nvml = Nvml(GpuFabricInfoV=fill)
     nvml.c_nvmlGpuFabricInfoV_t = FabricInfo

@@ -11,23 +11,19 @@ from hpccoll.host.gpu_monitor import ALL_LINKS, GpuMonitor
 from hpccoll.store.schema import RANK_RESULT_MERGES
 
 
-@pytest.fixture
-def clock():
-    return SimpleNamespace(now=100.0)
+def monitor(nvml, bus=BUS):
+    return GpuMonitor(bus, nvml, lambda: 0.0)
 
 
-def monitor(nvml, clock=None, bus=BUS):
-    return GpuMonitor(bus, nvml, (lambda: clock.now) if clock else (lambda: 0.0))
-
-
-def test_states_are_read_after_blocks_and_counters_over_all_of_them(clock):
+def test_states_are_read_after_blocks_and_counters_over_all_of_them():
+    clock = SimpleNamespace(now=100.0)
     nvml = Nvml(
         {("NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS): 1000, ("NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS): 50,
          ("PCIE_COUNT_TX_BYTES", 0): 7_000, ("PCIE_COUNT_RX_BYTES", 0): 0},
         ClockInfo=0, Temperature=40, CurrentClocksEventReasons=0x1,
         TotalEnergyConsumption=5_000, ViolationStatus=SimpleNamespace(violationTime=10**9),
     )  # fmt: skip
-    watched = monitor(nvml, clock)
+    watched = GpuMonitor(BUS, nvml, lambda: clock.now)
     nvml.queries["TotalEnergyConsumption"] = 6_000  # before the measurement
     watched.begin()
     for iterations, sm, memory, events, temperature in (
@@ -51,19 +47,12 @@ def test_states_are_read_after_blocks_and_counters_over_all_of_them(clock):
     assert found.keys() == RANK_RESULT_MERGES.keys()
 
 
-def test_what_is_not_supported_is_unknown_and_never_0(clock):
-    for nvml, bus in ((Nvml(), BUS), (Nvml(ClockInfo=1980), "0000:2a:00.0")):
-        watched = monitor(nvml, clock, bus)
-        watched.after_block(3)
-        clock.now += 1
-        assert watched.activity() == {}
-
-
-def test_without_nvml_nothing_is_known(monkeypatch):
+def test_what_is_not_supported_is_unknown_and_never_0_and_without_nvml_is_everything(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    watched = GpuMonitor(BUS)
-    watched.after_block(3)
-    assert watched.activity() == {}
+    for nvml, bus in ((Nvml(), BUS), (Nvml(ClockInfo=1980), "0000:2a:00.0"), (None, BUS)):
+        watched = monitor(nvml, bus)
+        watched.after_block(3)
+        assert watched.activity() == {}
 
 
 def test_counters_that_wrap_decrease_or_disappear_are_unknown():

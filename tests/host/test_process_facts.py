@@ -13,30 +13,21 @@ def masks(*texts):
     return [frozenset(map(int, text.split())) for text in texts]
 
 
-@pytest.mark.parametrize(
-    ("ranks", "oversubscribed"),
-    [
-        (masks("0 1", "0 1"), False),
-        (masks("0 1", "0 1", "0 1"), True),
-        (masks("0", "0", "1 2 3"), True),  # two ranks on one core
-        (masks("0 1 2 3", "0", "1"), False),
-    ],
-)
-def test_a_node_is_oversubscribed_if_ranks_must_share_a_cpu(ranks, oversubscribed):
-    assert is_oversubscribed(ranks) is oversubscribed
+TWO = masks("0 1", "0 1")
 
 
 @pytest.mark.parametrize(
-    ("quotas", "oversubscribed"),
+    ("ranks", "quotas", "oversubscribed"),
     [
-        ([{"pod": 2.0}, {"pod": 2.0}], False),
-        ([{"pod": 0.5}, {}], True),  # a single rank on half a CPU
-        ([{"pod": 2.0, "a": 1.0}, {"pod": 2.0, "b": 1.0}], False),  # each rank has a quota of its own
-        ([{"slice": 1.0, "a": 1.0}, {"slice": 1.0, "b": 1.0}], True),
+        (TWO, [], False), (masks("0 1", "0 1", "0 1"), [], True), (masks("0 1 2 3", "0", "1"), [], False),
+        (masks("0", "0", "1 2 3"), [], True),  # two ranks on one core
+        (TWO, [{"pod": 2.0}, {"pod": 2.0}], False), (TWO, [{"pod": 0.5}, {}], True),  # a rank on half a CPU
+        (TWO, [{"pod": 2.0, "a": 1.0}, {"pod": 2.0, "b": 1.0}], False),  # each rank has a quota of its own
+        (TWO, [{"slice": 1.0, "a": 1.0}, {"slice": 1.0, "b": 1.0}], True),
     ],
-)
-def test_a_node_is_oversubscribed_if_ranks_exceed_a_quota_that_they_share(quotas, oversubscribed):
-    assert is_oversubscribed(masks("0 1", "0 1"), quotas) is oversubscribed
+)  # fmt: skip
+def test_a_node_is_oversubscribed_if_ranks_must_share_a_cpu_or_exceed_a_quota(ranks, quotas, oversubscribed):
+    assert is_oversubscribed(ranks, quotas) is oversubscribed
 
 
 @pytest.mark.parametrize(("address", "rack"), [(None, ""), ("n1", ""), ("spine.rack2.n7", "spine.rack2")])

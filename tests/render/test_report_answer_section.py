@@ -11,10 +11,10 @@ from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.common.units import format_size, parse_size
-from hpccoll.render.answer_section import answer_table
 from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.page_frame import keep_units
+from hpccoll.render.report_writer import answer_table
 
 SIZES = [KIB << 2 * i for i in range(6)]
 (MAP,) = (figure for figure in FIGURES if figure.name == "choice")

@@ -8,19 +8,14 @@ from hpccoll.store.host_names import canonical_hosts, host_ranges
 @pytest.mark.parametrize(
     ("names", "hosts"),
     [
-        (["n1", "n2"], [0, 1]),
-        (["node01", "node01.cluster.example"], [0, 0]),
-        (["node01.cluster.example", "node01"], [0, 0]),
-        (["node01.cluster", "node01", "node01.cluster.example."], [0, 0, 0]),
-        (["Node01", "NODE01.Cluster.Example", "node02"], [0, 0, 2]),
-        (["n1.a.example", "n1.b.example"], [0, 1]),
-        (["n1.a.example", "n1.b.example", "n1"], [0, 1, 2]),
-        (["n1", "n10", "n1-ib0"], [0, 1, 2]),
-        (["10.0.0.1", "10.0.0.12", "10"], [0, 1, 2]),
-        ([], []),
+        ("node01 node01.cluster.example", [0, 0]), ("node01.cluster.example node01", [0, 0]),
+        ("node01.cluster node01 node01.cluster.example.", [0, 0, 0]),
+        ("Node01 NODE01.Cluster.Example node02", [0, 0, 2]), ("n1.a.example n1.b.example n1", [0, 1, 2]),
+        ("n1 n10 n1-ib0", [0, 1, 2]), ("10.0.0.1 10.0.0.12 10", [0, 1, 2]), ("", []),
     ],
-)
+)  # fmt: skip
 def test_names_with_and_without_a_domain_are_of_one_host_if_no_other_host_is_meant(names, hosts):
+    names = names.split()
     assert canonical_hosts(names) == {name: names[host] for name, host in zip(names, hosts, strict=True)}
 
 

@@ -4,7 +4,7 @@ import errno
 import json
 import subprocess
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -79,21 +79,6 @@ def test_the_journal_of_another_job_is_refused_and_unchanged(out):
     with pytest.raises(BadInputError, match=r"holds another job \(sizes 8 B,16 B,32 B there, 8 B here\)"):
         Journal(out, raw_examples.job(raw_examples.case(8)))
     assert journal_path(out).read_bytes() == before
-
-
-@pytest.mark.parametrize("ending", [".journal", ".reserve", ".interrupted", ".failure-0"])
-def test_symbolic_links_are_not_followed(out, ending):
-    target = out.with_name("target")
-    target.write_text("mine")
-    out.with_name(f"F.h5{ending}").symlink_to(target)
-    with suppress(BadInputError):
-        journal = Journal(out, JOB)
-        journal.begin(raw_examples.attempt())
-        journal.end("stopped by SIGUSR1")
-        with suppress(OSError):
-            write_failure_note(out, note(0))
-        journal.close(remove=False)
-    assert target.read_text() == "mine"
 
 
 def test_a_case_that_ended_the_job_has_the_notes_of_its_ranks_as_its_reason(out):

@@ -52,45 +52,6 @@ def test_a_kill_between_or_within_records_is_no_damage(out, torn, counted):
         again.close(remove=False)
 
 
-EDITS = {
-    "deleted": lambda lines, at, _: lines[:at] + lines[at + 1 :],
-    "repeated": lambda lines, at, to: [*lines[:to], lines[at], *lines[to:]],
-    "swapped with the next": lambda lines, at, _: lines[:at] + lines[at : at + 2][::-1] + lines[at + 2 :],
-    "moved": lambda lines, at, to: [*(rest := lines[:at] + lines[at + 1 :])[:to], lines[at], *rest[to:]],
-    "of another journal": lambda lines, at, _: [*lines[:at], FOREIGN, *lines[at:]],
-}
-FOREIGN = ChainEnd("0123456789abcdef").encode([{"start": "another"}])[0][1:]
-
-
-@pytest.mark.parametrize("edit", EDITS)
-def test_lines_that_are_missing_repeated_or_moved_are_said_and_the_others_are_kept(out, edit):
-    begin(out, done=2).close(remove=False)
-    intact, before = journal_path(out).read_bytes(), plain_outcomes(read_journal(journal_path(out)))
-    lines = intact.split(b"\n")
-    for at in range(len(lines)):
-        for to in {0, 4, len(lines) - 1, len(lines)} if edit in ("repeated", "moved") else {0}:
-            edited = b"\n".join(EDITS[edit](lines, at, to))
-            if edited == intact:
-                continue
-            journal_path(out).write_bytes(edited)
-            read = read_journal(journal_path(out))
-            assert read.unrecovered_damage, (at, to)
-            left = plain_outcomes(read)
-            assert left.items() <= before.items(), (at, to)
-            assert len(before.keys() - left.keys()) <= (edit != "repeated"), (at, to)
-            journal = Journal(out, JOB)
-            journal.begin(raw_examples.attempt(2))
-            for case in CASES:
-                if case.id not in journal.raw.done:
-                    journal.record(raw_examples.outcome(case))
-            journal.close(remove=False)
-            assert read_journal(journal_path(out)).complete, (at, to)
-
-
-def plain_outcomes(raw):
-    return {outcome.case.id: raw_examples.comparable(outcome) for _, outcomes in raw.attempts for outcome in outcomes}
-
-
 def test_a_damaged_outcome_is_not_taken_for_the_end_of_the_job(out):
     begin(out, done=2).close(remove=False)
     lines = journal_path(out).read_bytes().split(b"\n")

@@ -58,13 +58,3 @@ def test_rounds_before_a_kill_are_kept_and_the_rest_is_measured_once(out, launch
     )  # fmt: skip
     assert (out.stat().st_mtime_ns, out.read_bytes()) == written
     assert sorted(path.name for path in out.parent.iterdir()) == ["F.h5", "job.json"]
-
-
-def test_a_partial_file_without_a_journal_is_resumed(out, launch):
-    raw = raw_examples.raw(*(raw_examples.outcome(case) for case in CASES[:-2]))
-    raw.job = JOB
-    hdf5.write_raw_file(raw, out)
-    assert launch().returncode == 0
-    read = hdf5.read_raw_file(out)
-    assert [len(outcomes) for _, outcomes in read.attempts] == [len(CASES) - 2, len(CASES)]
-    assert raw_examples.comparable(read.attempts[0]) == raw_examples.comparable(raw.attempts[0])

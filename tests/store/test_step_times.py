@@ -7,12 +7,10 @@ import pytest
 import step_examples
 from step_examples import stage, step_case, step_outcome, step_rows, step_times, steps, timeline_ms
 
-from hpccoll.cases.case import Case, Effort, Job
-from hpccoll.store.load_results import read_results, to_results
+from hpccoll.store.load_results import to_results
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck
 from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.step_times import StepTimes
-from hpccoll.training.workload import Workload
 
 
 def of(events_ms, end_ms=None, program=None):
@@ -82,32 +80,6 @@ def test_an_event_before_the_step_is_implausible():
     events = timeline_ms(12)
     with pytest.raises(ImplausibleError, match="before the step"):
         check(step_outcome(step_case(), step_times([events, [-1.0, *events[1:]]], [40, 40])))
-
-
-@pytest.mark.mpi
-def test_ranks_that_compute_by_waiting_take_as_long_as_the_workload_says(mpiexec, tmp_path):
-    """The harness adds time and takes none away, and what no pass hides is in the tail."""
-    workload = {"model": "resnet50", "scale": 1024, "compute_us": 6000}
-    cases = [
-        Case(collective="training_step", algorithm=name, bytes=Workload.of(workload).gradient_bytes("float32"),
-             in_place=True, params=workload | {"overlap": overlap})
-        for name in ("ring", "null")
-        for overlap in (0, 1)
-    ]  # fmt: skip
-    job = Job(name="steps", ranks=2, effort=Effort(min_iterations=6, max_iterations=6), cases=tuple(cases))
-    (tmp_path / "job.json").write_text(job.to_json())
-    ran = mpiexec(2, "-m", "hpccoll", "run", "--job", tmp_path / "job.json", "--out", tmp_path / "F.h5")
-    assert ran.returncode == 0, ran.stderr
-    assert "resnet50/1024 on 2 ranks" in ran.stdout
-    rows = read_results([tmp_path / "F.h5"]).rows
-    assert len(rows) == 4
-    for row in rows:
-        assert row.forward_s >= 0.002 - 1e-6
-        assert row.backward_s >= 0.004 - 1e-6
-        assert row.median_s >= row.tail_s + 0.006 - 1e-6
-        assert (row.exposed_s is None) is row.floor
-    ring = next(row for row in rows if not row.floor and not row.params["overlap"])
-    assert ring.tail_s >= ring.communication_s * 0.9
 
 
 def test_the_iteration_that_is_kept_is_the_closest_to_the_median_over_rounds():

@@ -81,19 +81,15 @@ def test_a_launch_that_fails_is_remembered_in_its_own_words_and_the_next_is_trie
         "import sys\nprint('noise', file=sys.stderr)\nprint('hpccoll: launcher: no good', file=sys.stderr)\n"
         "print('srun: error', file=sys.stderr)\nsys.exit(4)\n"
     )
+    raw, words = here / "raw" / "F.h5", "the launch of 1 rank on 1 node ended with exit code 4: launcher: no good"
+    raw.parent.mkdir()
+    for rank in (-1, 3):  # of an earlier launch
+        write_failure_note(raw, Failure(case_id="", rank=rank, message="old"))
     assert not start(here)
     assert len(calls(here)) == 3
-    assert read_failure_notes(here / "raw" / "F.h5")[0] == Failure(
-        case_id="", rank=-1, message="the launch of 1 rank on 1 node ended with exit code 4: launcher: no good"
-    )
-
-
-def test_the_words_of_an_earlier_launch_are_forgotten_and_those_of_ranks_are_not(here):
-    (here / "raw").mkdir()
-    for rank in (-1, 3):
-        write_failure_note(here / "raw" / "F.h5", Failure(case_id="", rank=rank, message="old"))
-    start(here)
-    assert [failure.rank for failure in read_failure_notes(here / "raw" / "F.h5")] == [3]
+    notes = [(note.rank, note.message) for note in read_failure_notes(raw)]
+    assert {(3, "old"), (-1, words)} < {*notes}
+    assert (-1, "old") not in notes
 
 
 def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(here, monkeypatch):
@@ -238,9 +234,9 @@ SUPPORTS = r"launcher: 'ends' .* ended with .*; srun --mpi supports none, pmi2, 
             r"launcher: 'waits' .* did not end within 0.3 s; the MPI library supports --mpi=pmi2$",
         ),
         ({"command": "ends -N {nodes}", "program": "apptainer exec i.sif hpccoll"}, SUPPORTS),
-        ({"command": "ends -N {nodes}", "setup": ("true",)}, SUPPORTS), ({"command": "ends -N {nodes}"}, SUPPORTS),
+        ({"command": "ends -N {nodes}"}, SUPPORTS),
     ],
-    ids=["modules", "it hangs", "a container", "another library", "the library hangs, too"],
+    ids=["modules", "it hangs", "a container", "the library hangs, too"],
 )  # fmt: skip
 def test_ranks_that_do_not_connect_are_reported_with_what_the_library_supports(programs, about, error, monkeypatch):
     programs("srun", slurm_outputs.MPI_TYPES)
@@ -295,8 +291,7 @@ def test_a_launch_names_the_hosts_that_it_is_for():
 @pytest.mark.parametrize(
     ("fails", "free", "named"),
     [
-        ("exit 7", 2 << 20, True), ("kill -BUS $$", 64 << 20, True), ("sh -c 'kill -SEGV $$'", 64 << 20, True),
-        ("echo 'mpirun noticed that process rank 0 exited on signal 7 (Bus error).' >&2; exit 1", 64 << 20, True),
+        ("kill -BUS $$", 64 << 20, True), ("sh -c 'kill -SEGV $$'", 64 << 20, True),
         ("echo '# shared memory: /dev/shm has 64 MiB' >&2; exit 15", 64 << 20, True),
         ("exit 7", 8 << 30, False), ("echo 'signal 17' >&2; exit 1", 2 << 20, False), ("exit 0", 2 << 20, False),
     ],

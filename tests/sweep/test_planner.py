@@ -41,12 +41,10 @@ def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_need
     file.write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
     plan = planned(TEXT + f"algorithms: [auto, native]\ntable: {file}")
     write_plan(plan, tmp_path / "out")
+    table = json.loads(file.read_text())
     file.unlink()
     assert Plan.load(tmp_path / "out" / "plan.json") == plan
-    assert load_job(tmp_path / "out" / "jobs" / "mpi.p2.json").table == measured_table(
-        {"ring": {8: 1e-6}}
-    ).to_json() | {"created": plan.jobs[0].table["created"]}
-    assert {case.algorithm for case in plan.jobs[0].cases} == {"auto", "native"}
+    assert load_job(tmp_path / "out" / "jobs" / "mpi.p2.json").table == table
 
 
 @pytest.mark.usefixtures("picky")
@@ -106,11 +104,10 @@ def test_plan_as_json_is_the_plan_and_the_evidence_of_its_jobs(planned, tmp_path
 
 
 @pytest.mark.parametrize("command", ["plan", "sweep"])
-@pytest.mark.parametrize("out", ["/proc/nowhere", "some.yaml/below"])
-def test_an_output_that_cannot_be_written_takes_one_line(command, out, planned, tmp_path, monkeypatch):
+def test_an_output_that_cannot_be_written_takes_one_line(command, planned, tmp_path):
     planned()
-    monkeypatch.chdir(tmp_path)
-    assert invoke(command, "some.yaml", "--out", out).is_bad_input("--out", out, "cannot be written")
+    out = tmp_path / "some.yaml" / "below"
+    assert invoke(command, tmp_path / "some.yaml", "--out", out).is_bad_input("--out", out, "cannot be written")
 
 
 def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, monkeypatch):

@@ -32,11 +32,8 @@ def test_aggregators_with_nodes_have_hosts_of_their_own(with_helpers):
     assert requested["constraint"] == "[worker*4&aggregator*2]"
     assert plan.launcher.aggregator == "aggregator"
     assert job.shapes[1].text == "4 ranks on 2 nodes and 2 aggregators on other hosts"
-    lost = (
-        "12 ranks on 6 nodes and 2 aggregators on other hosts: partition all has 6 nodes with feature worker, 2 of "
-        "them down"
-    )
-    assert {skip.reason for skip in plan.skips} == {f"{lost} or drained"}
+    (reason,) = {skip.reason for skip in plan.skips}
+    assert reason.endswith("on other hosts: partition all has 6 nodes with feature worker, 2 of them down or drained")
 
 
 @pytest.mark.parametrize("command", [["sweep"], ["plan", "--profile", "local"]], ids=lambda command: command[0])
@@ -49,16 +46,6 @@ def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path):
         "--site", "'hgx'", "profile local"
     )
     assert not out[1].exists()
-
-
-def test_a_sweep_on_one_node_is_planned_for_a_site_anywhere_and_not_run_from_that(programs, tmp_path):
-    (tmp_path / "some.yaml").write_text(TEXT)
-    result = invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--out", tmp_path / "out", "--json")
-    assert (result.code, result.err, programs.calls()) == (0, "", [])
-    plan = Plan.load(tmp_path / "out" / "plan.json")
-    assert (plan.offline, plan.profile, plan.launcher.slurm) == (True, "slurm", True)
-    with pytest.raises(BadInputError, match="--profile"):
-        launch(tmp_path / "out" / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
 
 CYCLIC = (
@@ -113,16 +100,13 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
         r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", result.out, re.MULTILINE
     )
     assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in result.out
-    plan = Plan.load(_written(invoke("plan", tmp_path / "some.yaml", "--json").out, tmp_path))
-    assert plan.offline
-    assert plan.launcher.command.startswith("srun -N")
-    assert not plan.skips
     assert invoke("plan", tmp_path / "some.yaml", "--site", "x").is_bad_input("--site", "'x'", "a file, or one of")
-
-
-def _written(text, place):
-    (place / "plan.json").write_text(text)
-    return place / "plan.json"
+    (tmp_path / "some.yaml").write_text(TEXT)  # on one node, for a site
+    (tmp_path / "plan.json").write_text(invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--json").out)
+    plan = Plan.load(tmp_path / "plan.json")
+    assert (plan.offline, plan.profile, plan.launcher.slurm, plan.skips) == (True, "slurm", True, ())
+    with pytest.raises(BadInputError, match="--profile"):
+        launch(tmp_path / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
 
 def test_what_is_begun_stays_as_it_was_planned_when_nodes_go_and_when_they_come(on_cluster, programs, tmp_path):

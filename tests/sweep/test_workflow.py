@@ -165,17 +165,11 @@ class Forgets:
         self.ended = reason
 
 
-def test_snakemake_is_not_started_again_where_slurm_does_not_say_that_its_jobs_have_ended(
-    tmp_path, capsys, monkeypatch
-):
-    def refuse(_):
-        raise BadInputError("Slurm", "squeue", "a controller that answers")
+class Refuses(Forgets):
+    """A monitor to whom Slurm does not say that the jobs have ended."""
 
-    monkeypatch.setattr(Forgets, "restart", refuse)
-    waits = ["sh", "-c", "echo on; exec sleep 1000"]
-    assert workflow.run_workflow(waits, tmp_path, lambda: None, Forgets(1, tmp_path)) == -signal.SIGINT
-    assert starts(tmp_path) == 1
-    assert "a controller that answers" in capsys.readouterr().err
+    def restart(self):
+        raise BadInputError("Slurm", "squeue", "a controller that answers")
 
 
 class Outages(Forgets):
@@ -209,8 +203,15 @@ SLEEPS = "touch {file}; exec sleep 1000"
         (SLEEPS, lambda file: Forgets(100, file), -signal.SIGINT, workflow.MAX_STARTS, "it is ended"),
         (FAILS % OUTAGES, lambda _: Outages(OUTAGES), 0, OUTAGES + 1, "it is started again"),
         (FAILS % 1, lambda file: Forgets(0, file), 1, 1, ""),
+        (SLEEPS, lambda file: Refuses(1, file), -signal.SIGINT, 1, "a controller that answers"),
     ],
-    ids=["it forgot its jobs", "again and again", "it failed in outages", "it failed without an outage"],
+    ids=[
+        "it forgot its jobs",
+        "again and again",
+        "it failed in outages",
+        "it failed without an outage",
+        "Slurm is gone",
+    ],
 )
 def test_snakemake_is_started_again_after_what_is_not_its_fault(
     tmp_path, capsys, script, monitor, code, started, words
@@ -232,10 +233,10 @@ def config_of(out, site=None, profile="local"):
     return first
 
 
-@pytest.mark.parametrize("name", ["{job}", "'q'", "a\nb", "a: b", "a #b", "\udcff"])
-def test_a_name_that_snakemake_would_change_is_refused(name):
+@pytest.mark.parametrize("name", ["{job}", "'q'", "a\nb", "a: b", "a #b", "\udcff", "a%j", "a\\b"])
+def test_a_name_that_snakemake_or_slurm_would_change_is_refused(name):
     with pytest.raises(BadInputError, match="--out"):
-        config_of(Path(name))
+        config_of(Path(name), profile="slurm")
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(lambda name: "/" not in name))
@@ -253,9 +254,3 @@ def test_a_site_file_reaches_the_rules_too_and_the_name_of_a_site_as_it_is(tmp_p
     (tmp_path / "2026").write_text("partition: work")
     assert config_of(Path("a"), "2026", "slurm")["site"] == str(tmp_path / "2026")
     assert config_of(Path("a"), "hgx", "slurm")["site"] == "hgx"
-
-
-def test_where_slurm_would_put_words_into_the_name_of_logs_it_is_refused():
-    for name in ("a%j", "a\\b"):
-        with pytest.raises(BadInputError, match=r"--out: .* Slurm"):
-            config_of(Path(name), profile="slurm")

@@ -1,5 +1,7 @@
 """What the lowerings share: the lanes and steps of a rank, and the spans of parts."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,9 +31,10 @@ def lowering(*, slices=1, channels=1, window=2):
     ("slices", "channels", "window", "sequences"), [(1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)]
 )
 def test_sequences_are_slices_times_window_and_share_the_lanes(slices, channels, window, sequences):
-    one = lowering(slices=slices, channels=channels, window=window)
-    assert one.sequence_count == sequences
-    assert sorted(lane for number in range(sequences) for lane in one.lanes(number)) == [*range(slices * channels)]
+    found = lowering(slices=slices, channels=channels, window=window).operation.sequences
+    assert len(found) == sequences
+    assert sorted(chain.from_iterable(found)) == [*range(slices * channels)]
+    assert all(len({lane % slices for lane in lanes}) == 1 for lanes in found), "a sequence is of one slice"
 
 
 PARTS = st.builds(

@@ -80,7 +80,6 @@ def rank_positions(graph: Graph, layout: Layout, root: int | None = None) -> Ran
 
 
 def _circle(order: Sequence[int]) -> dict[int, Point]:
-    """Place the ranks clockwise, the first one on top."""
     named = min(len(order), _MAX_NAMED)
     length = named * (_DISTANCE + 8) + (len(order) - named) * 12.0
     radius = 0.0 if len(order) == 1 else max(88.0, length / (2 * pi))

@@ -99,7 +99,6 @@ def _undirected(pairs: Iterable[Pair]) -> set[Pair]:
 
 
 def _components(neighbours: Mapping[int, Sequence[int]]) -> list[set[int]]:
-    """Return the ranks that are joined by links, group by group."""
     left, components = set(neighbours), []
     while left:
         reached: set[int] = set()

@@ -159,7 +159,6 @@ def _staggered(rounds: Iterable[Sequence[Message]], end: str, grid: Grid) -> dic
 
 
 def _loop(start: Point, end: Point, grid: Grid, line_style: LineStyle) -> Curve:
-    """Return the arc of a copy, which leaves its rank's line and comes back to it."""
     middle, high = start.towards(end, 0.5), min(13.0, grid.down / 4)
     bend = middle.moved(min(30.0, grid.across * 0.7), 0)
     return Curve(middle.moved(0, -high), bend, middle.moved(0, high), line_style)
@@ -205,7 +204,6 @@ def _needs_labels(trace: Trace) -> bool:
 
 
 def _label(m: Message, units: int) -> str:
-    """Return the units that a message carries, or nothing if the label would be too long."""
     if m.sent.buffer == "dst" and len(m.sent.units) == units > 1:
         return "all"
     text = spans(sorted(m.sent.units), ",").replace("..", "\N{EN DASH}")

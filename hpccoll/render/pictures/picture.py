@@ -42,7 +42,6 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
 
 
 def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgShape]:
-    """Yield the title and the lines under it, above the panels and, if possible, no wider than they are."""
     size, small = 18.0, 12.5
     width = max(420.0, below.right - below.left)
     titles = wrap(title, int(width / size / svg.CHARACTER))
@@ -57,7 +56,6 @@ def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgSha
 
 
 def _legend(traces: Sequence[Trace], style: Style) -> list[list[SvgShape]]:
-    """Return the legend: each line style that occurs, with its meaning; nothing if there are no lines."""
     messages = [m for trace in traces for m in trace.messages]
     by_arrival = style.by == "arrival"
     entries = [(LineStyle(colour, width=3.0), meaning) for colour, meaning in style.classes]
@@ -120,6 +118,5 @@ def cells(state: BufferState, time: Grid) -> list[SvgShape]:
 
 
 def _shade(share: float) -> str:
-    """Return the colour of a cell that holds ``share`` of everything."""
     mixed = (round(pale + (dark - pale) * share) for pale, dark in zip(_PALE, _DARK, strict=True))
     return "#" + "".join(f"{value:02x}" for value in mixed) if share else PAPER

@@ -187,7 +187,6 @@ def _rank_actions(trace: Trace, number: int) -> dict[int, list[_Action]]:
 
 
 def _text(actions: Sequence[_Action], units: int, verbs: Mapping[str, str] | None = None) -> str:
-    """Return the text of ``actions``, with verbs in the plural unless others are given."""
     return ", ".join(
         _sentence(
             action, (verbs or {}).get(action.verb, action.verb), peers=_runs(action.peers),

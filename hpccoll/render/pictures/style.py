@@ -55,7 +55,6 @@ class Style:
 
 
 def _tier(layout: Layout, m: Message) -> int:
-    """Return the tier that a message crosses, as an index of TIERS."""
     return int(layout.tier(np.array([m.source]), np.array([m.target]))[0])
 
 

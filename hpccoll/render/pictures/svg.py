@@ -180,7 +180,6 @@ class Curve(SvgShape):
 
 
 def _head(behind: Point, tip: Point, line: LineStyle) -> str:
-    """Return a triangle at ``tip`` that points away from ``behind``."""
     length, half = 4.0 + 2.5 * line.width, 1.2 + 1.4 * line.width
     away = dist(behind, tip) or 1.0
     x, y = (tip.x - behind.x) / away, (tip.y - behind.y) / away

@@ -71,7 +71,7 @@ class MpiLowering(Lowering):
 
     def sequences(self) -> list[list[LoweredStep]]:
         """Return the steps of each sequence, lane after lane; the caller later frees ``datatypes``."""
-        return [self._sequence(self.lanes(number)) for number in range(self.sequence_count)]
+        return [self._sequence(lanes) for lanes in self.operation.sequences]
 
     def _sequence(self, lanes: range) -> list[LoweredStep]:
         steps = [(lane, step) for lane in lanes for step in self.steps(lane)]

@@ -5,7 +5,7 @@ sequences share the groups, which are numbered by logical time (message_times.py
 channels start one group apart, so that a rank of a pipeline receives for one channel while it forwards for another.
 
 If an operation with a reduction has several channels in flight, each time has two groups, one for the even and one for
-the odd channels: while the messages of one are transferred, the arrivals of the other are folded (overlap.py).
+the odd channels: while the messages of one are transferred, the arrivals of the other are folded (two_stream_plan.py).
 
 A message is split into pieces that are contiguous on both ranks; the ranks exchange the lengths of their pieces.
 Arrivals that are folded, or that would overwrite data which their step still reads, are received into scratch.
@@ -71,9 +71,10 @@ class NcclLowering(Lowering):
 
     def __init__(self, me: int, operation: Operation) -> None:
         super().__init__(me, operation)
-        self.phases = 2 if self.sequence_count > len(self.slices) and operation.collective.has_op else 1
+        sequences = operation.sequences
+        self.phases = 2 if len(sequences) > len(self.slices) and operation.collective.has_op else 1
         """The number of groups of each logical time."""
-        self.sequences = [_Sequence(self, number) for number in range(self.sequence_count)]
+        self.sequences = [_Sequence(self, number, lanes) for number, lanes in enumerate(sequences)]
         self.lengths = {"tmp": self.tmp_length} | {each.scratch: each.scratch_length for each in self.sequences}
         messages = chain.from_iterable(sequence.messages for sequence in self.sequences)
         self.messages = sorted(messages, key=lambda message: message.time)  # stable: by sequence, then as listed
@@ -116,16 +117,15 @@ class NcclLowering(Lowering):
 class _Sequence:
     """The lanes of a sequence, which run one after another."""
 
-    def __init__(self, lowering: NcclLowering, number: int) -> None:
+    def __init__(self, lowering: NcclLowering, number: int, lanes: range) -> None:
         self.lowering, self.operation = lowering, lowering.operation
         self.scratch, self.scratch_length = f"scratch {number}", 0
         self.messages: list[_PendingMessage] = []
         self.folds: dict[int, list[Fold]] = defaultdict(list)
-        lanes = lowering.lanes(number)
         channel, slice_number = divmod(number, len(lowering.slices))
         self.phases, self.phase = lowering.phases, channel % lowering.phases
         self.times = message_times(self.operation.schedules[slice_number], len(lanes), lowering.me)
-        self.delay = channel if self.operation.lanes > lowering.sequence_count else 0
+        self.delay = channel if self.operation.channels > self.operation.window else 0
         now = self._group(-1)
         for lane in lanes:
             for step in lowering.steps(lane):

@@ -1,8 +1,8 @@
 """Schedules over NCCL: groups of ncclSend and ncclRecv, each followed by launches of the fold kernel.
 
-With several channels, the folds of a reduction are on a stream of their own (overlap.py). The host queues the whole
-operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the calls are prepared when
-the plan is made.
+With several channels, the folds of a reduction are on a stream of their own (two_stream_plan.py). The host queues the
+whole operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the calls are prepared
+when the plan is made.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.nccl.communicators import nccl_world
 from hpccoll.transports.nccl.cupy_device import CupyDevice, NamedBuffers, StreamCall
 from hpccoll.transports.nccl.lowering import NcclLowering, Stage
-from hpccoll.transports.nccl.overlap import NO_WAITS, fold_waits
 from hpccoll.transports.nccl.stream_plan import StreamPlan
+from hpccoll.transports.nccl.two_stream_plan import NO_WAITS, fold_waits
 from hpccoll.transports.transport_interface import check_agreement
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from job_from_command_line import job
 
 from hpccoll.cases.case import Effort, Shape
 from hpccoll.cases.catalogue import NATIVE
-from hpccoll.cli.job_from_args import parse_shape
+from hpccoll.cli.run_options import parse_shape
 from hpccoll.common.errors import BadInputError
 
 NCCL = "--device", "cuda", "-t", "nccl"

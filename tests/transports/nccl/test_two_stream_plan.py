@@ -10,7 +10,7 @@ from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.transports.nccl import transport
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.lowering import NcclLowering, NcclMessage, Stage
-from hpccoll.transports.nccl.overlap import FoldWaits, fold_waits
+from hpccoll.transports.nccl.two_stream_plan import FoldWaits, fold_waits
 from hpccoll.transports.shared_lowering import Span
 
 A, B, SCRATCH = Span("dst", 0, 4), Span("dst", 4, 8), Span("scratch 0", 0, 4)

@@ -105,7 +105,6 @@ _MODULES: Columns[tuple[str, Sequence[Module]]] = (
 
 
 def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dtype: str) -> Iterator[str]:
-    """Yield the buckets of a stage; of several stages only their numbers and bytes."""
     rule = "one for each block" if parallelism.by_block else f"rule {parallelism.buckets.framework}"
     yield f"buckets of gradients ({rule}), in the order of their collectives"
     if len(programs) == 1:

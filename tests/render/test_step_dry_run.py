@@ -3,7 +3,7 @@
 import pytest
 from golden_page import assert_golden
 
-from hpccoll.render.dry_run import MAX_ROWS, dry_run_json, dry_run_lines
+from hpccoll.render.step_dry_run import MAX_ROWS, dry_run_json, dry_run_lines
 from hpccoll.training.workload import Workload
 
 

@@ -1,0 +1,139 @@
+"""Charts of cells: what to use at each size and number of ranks, and heat maps of pairs of ranks."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import altair as alt
+
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.rank_pairs import map_points, series_without_tier, smallest_and_largest
+from hpccoll.analysis.recommendations import Recommendation, SizeVerdict
+from hpccoll.analysis.series_points import SeriesPoint, median_seconds
+from hpccoll.common.units import format_seconds, rate_unit
+from hpccoll.render.answers import Answers
+from hpccoll.render.chart_base import (
+    TIME_LABEL,
+    Chart,
+    ChartRecord,
+    choice_cells,
+    distinct,
+    facet_chart,
+    present,
+    tooltip,
+)
+from hpccoll.render.chart_panels import chart_record
+from hpccoll.render.colours import BLACK, INK, PAPER, WHITE, entry_colour, group_colours
+from hpccoll.store.call_key import rank_pair
+
+LIGHT_CELL, DARK_CELL = "#d5e6f5", "#123f6e"
+MAX_RANKS_WITH_TEXT = 8
+"""Maximum number of ranks whose cells have room for their value."""
+
+
+def choice_map(group: ChartGroup) -> Chart | None:
+    """Return the map; None if nothing was compared."""
+    compared = [each for each in group.recommendations if each.is_compared]
+    if not compared or group.many_pairs:
+        return None
+    data = [cell for each in compared for cell in _choice_cells(group, each, compared)]
+    sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
+    hollow = f"(indexof({group.oversubscribed_counts}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
+    x = alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow))
+    chart = choice_cells(
+        data, present(group_colours(group.legend), data), x, sizes, ("size", "on", "series", "time", "second")
+    )
+    panels = distinct(data, "panel")
+    return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
+
+
+def _choice_cells(
+    group: ChartGroup, recommendation: Recommendation, compared: Sequence[Recommendation]
+) -> Iterator[ChartRecord]:
+    """Yield a cell for each size; a choice for both placements is in the panels of both if others are separate."""
+    setting = recommendation.setting
+    placements = dict.fromkeys(each.setting.in_place for each in compared)
+    own = (setting.in_place,) if setting.in_place is not None or len(placements) == 1 else (False, True)
+    answers = Answers(replace(each, setting=replace(each.setting, in_place=None)) for each in compared)
+    details = answers.setting_details(replace(recommendation, setting=replace(setting, in_place=None)))
+    for in_place in own:
+        placement = "" if in_place is None else "in place" if in_place else "out of place"
+        for verdict in recommendation.verdicts.values():
+            yield {
+                "panel": ", ".join(filter(None, (*details, placement))),
+                "at": setting.ranks if group.ranks_per_node is None else setting.nodes,
+                "on": setting.shape_label,
+                "size": group.size_label(verdict.nbytes),
+                "series": group.series_of(verdict.choice, recommendation),
+                "time": format_seconds(verdict.seconds),
+            } | _verdict_fields(group, verdict, recommendation)
+
+
+def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
+    """Return the fields of a cell that say how sure it is; its text colour keeps its contrast in dark mode."""
+    if verdict.runner_up is None or verdict.lead is None:
+        return {"lead": "alone", "second": "none", "clear": False, "text_colour": INK}
+    clear = verdict.verdict == "clear"
+    on_ink = entry_colour(group.legend[group.series_of(verdict.choice, recommendation)]) == INK
+    return {
+        "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
+        "second": f"{group.series_of(verdict.runner_up, recommendation)}, {verdict.lead:.2f} times as long",
+        "clear": clear,
+        "text_colour": INK if not clear else PAPER if on_ink else WHITE,
+    }
+
+
+def pair_time_map(group: ChartGroup) -> Chart | None:
+    """Draw the time of each pair at the smallest size."""
+    points = smallest_and_largest(map_points(group))[0]
+    return _heatmap(group, points, median_seconds, TIME_LABEL, format_seconds)
+
+
+def pair_busbw_map(group: ChartGroup) -> Chart | None:
+    """Draw the busbw of each pair at the largest size."""
+    points = smallest_and_largest(map_points(group))[1]
+    scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
+    label = f"format(datum.value / {scale}, '.3~r') + ' {unit}'"
+    return _heatmap(group, points, lambda p: p.row.busbw_Bps or 0.0, label, lambda value: f"{value / scale:.3g}")
+
+
+def _heatmap(
+    group: ChartGroup, points: Sequence[SeriesPoint], value: Callable[[SeriesPoint], float], label: str,
+    format_value: Callable[[float], str],
+) -> Chart | None:  # fmt: skip
+    points = [point for point in points if value(point) > 0]
+    if not points:
+        return None
+    ranks, values = points[0].row.ranks, [value(point) for point in points]
+    middle = math.sqrt(min(values) * max(values))
+    data = [
+        chart_record(group, point, value(point))
+        | {"first": first, "second": second, "panel": series_without_tier(point), "text": format_value(value(point))}
+        for point in points
+        for first, second in [rank_pair(point.row) or (0, 0)]
+    ]
+    every = list(range(ranks))
+    named = f"{json.dumps([points[0].rank_label(rank) for rank in every])}[datum.value]"
+    scale = alt.Scale(domain=every)
+    base = alt.Chart().encode(
+        x=alt.X("second:O", title="second rank", scale=scale, axis=_axis("datum.label")),
+        y=alt.Y("first:O", title="first rank", scale=scale, axis=_axis(named)),
+    )
+    spread = alt.Scale(type="log", range=[LIGHT_CELL, DARK_CELL], domain=[min(values), max(values)], nice=False)
+    legend = alt.Legend(type="gradient", labelExpr=label, values=[min(values), middle, max(values)], gradientLength=220)
+    side = max(5, min(34, 480 // ranks))
+    cells = base.mark_rect(stroke=PAPER, strokeWidth=min(2, side / 10)).encode(
+        color=alt.Color("value:Q", scale=spread, legend=legend),
+        tooltip=tooltip("series", "pair", "size", "at", "time", "interval", "busbw", "machine", "run"),
+    )
+    shade = alt.condition(f"datum.value <= {middle}", alt.value(BLACK), alt.value(WHITE))  # dark text on light cells
+    text = base.mark_text(fontSize=12, fontWeight=600).encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade))
+    layers = [cells, *([text] if ranks <= MAX_RANKS_WITH_TEXT else ())]
+    chart = alt.layer(*layers).properties(width=max(240, side * ranks), height=side * ranks)
+    panels = sorted(distinct(data, "panel"), key=lambda panel: (panel != "native", panel))
+    return facet_chart(chart, data, panels, min(2, len(panels)))
+
+
+def _axis(label: str) -> alt.Axis:
+    return alt.Axis(labelAngle=0, labelExpr=label, labelOverlap="greedy")
