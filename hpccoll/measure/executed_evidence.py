@@ -9,12 +9,12 @@ from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.verdict import judge_collective, unavailable_reasons
 from hpccoll.host.network_ports import SENT_PACKETS
-from hpccoll.measure.port_traffic import PortTraffic
 from hpccoll.schedule import Algorithm, Cut, crossings, wire_bytes
 from hpccoll.schedule.operation import Operation
 
 if TYPE_CHECKING:
     from hpccoll.measure.case_factory import Prepared
+    from hpccoll.measure.port_traffic import PortTraffic
 
 REFUSAL_PREFIX = "NCCL refuses it"
 """The beginning of the reason of a case that NCCL refuses."""
@@ -36,7 +36,7 @@ cached_crossings = lru_cache(1024)(crossings)
 
 
 def judge(
-    job: Job, case: Case, probe_result: ProbeResult | None, prepared: "Prepared", traffic: PortTraffic | None
+    job: Job, case: Case, probe_result: ProbeResult | None, prepared: "Prepared", traffic: "PortTraffic | None"
 ) -> tuple[str, str | None]:
     """Return the algorithm that ran in a case of ``job``, and the evidence: by the logs of a probe if they mention it.
 
