@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,16 +33,9 @@ def missing(needs: str, *, besides: Sequence[str] = ()) -> str | None:
     return None
 
 
-def _gpu() -> str | None:
-    return _fitting_cupy(missing_for_gpu("staged"))
-
-
-def _nccl() -> str | None:
-    return _fitting_cupy(missing_for_gpu("nccl"))
-
-
-def _fitting_cupy(reason: str | None) -> str | None:
-    """Return a reason, with the CuPy that fits the driver if none is installed."""
+def _gpu(transport: str = "staged") -> str | None:
+    """Return what a transport lacks, with the CuPy that fits the driver if none is installed."""
+    reason = missing_for_gpu(transport)
     driver = gpu_stack.gpu_driver()
     fits = next((cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
     return f"{reason}; cupy-cuda{fits}x fits this driver" if reason and fits and "cupy" in reason else reason
@@ -61,16 +55,15 @@ def _ranks() -> str | None:
     return _not_installed("h5py")
 
 
-def _tests() -> str | None:
-    return _not_installed("pytest", "hypothesis")
-
-
 def _not_installed(*names: str) -> str | None:
     lacking = [name for name in names if find_spec(name) is None]
     return f"not installed: pip install {' '.join(lacking)}" if lacking else None
 
 
-_LACKS = {"cuda": _gpu, "gpu": _gpu, "nccl": _nccl, "mpi": _mpi, "ranks": _ranks, "tests": _tests}
+_LACKS = {
+    "cuda": _gpu, "gpu": _gpu, "nccl": partial(_gpu, "nccl"), "mpi": _mpi, "ranks": _ranks,
+    "tests": partial(_not_installed, "pytest", "hypothesis"),
+}  # fmt: skip
 NEEDS = (*_LACKS,)
 """What parts need, each with those before it."""
 

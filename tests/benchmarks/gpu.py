@@ -32,10 +32,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from bare import ROOT, environment, missing
-from here import TESTS, Here
+from here import TESTS, Here, last_words
 from mps import mps_server
 from verdicts import BEYOND, WRONG, Page, Verdict, not_run, recorded
 
@@ -91,7 +91,7 @@ TERM_S = 5
 def main() -> int:
     asked = arguments()
     if asked.part:
-        return run_part(asked)
+        return run_part(*asked.part)
     os.environ.update(environment(None))
     if asked.wheels:
         again = [word for word in sys.argv if word != str(asked.wheels) and not word.startswith("--wheels")]
@@ -119,11 +119,8 @@ def arguments() -> argparse.Namespace:
     parse.add_argument("--wheels", type=Path, help="a directory of wheels to install first, apart, for this call alone")
     # For tests/test_gpu_benchmark.py: the directory of the NCCL test library, which stands for GPUs and NCCL.
     parse.add_argument("--on-host", type=Path, help=argparse.SUPPRESS)
-    # A part in its own process, and the file descriptor for its verdicts.
-    parse.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
-    parse.add_argument("--verdicts", type=int, help=argparse.SUPPRESS)
-    parse.add_argument("--seconds", type=float, help=argparse.SUPPRESS)
-    parse.add_argument("--limit", type=float, help=argparse.SUPPRESS)
+    # A part in its own process: its name, the file descriptor for its verdicts, and the arguments of its Here, in JSON.
+    parse.add_argument("--part", type=json.loads, help=argparse.SUPPRESS)
     return parse.parse_args()
 
 
@@ -202,10 +199,11 @@ def in_own_process(
     """Yield the verdicts of a part as they come; a part that fails or takes too long has missed what it is for."""
     read, write = os.pipe()
     log = out / f"{name}.log"
-    words = [sys.executable, __file__, "--part", name, "--verdicts", str(write), "--out", str(out)]
-    words += ["--seconds", str(seconds), "--limit", str(limit)]
-    words += ["--shard", "{}/{}".format(*asked.shard), *(["-k", asked.keyword] if asked.keyword else [])]
-    words += ["--on-host", str(asked.on_host)] if asked.on_host else []
+    given = {
+        "out": str(out), "seconds": seconds, "limit": limit, "shard": asked.shard, "keyword": asked.keyword,
+        "on_host": asked.on_host and str(asked.on_host),
+    }  # fmt: skip
+    words = [sys.executable, __file__, "--part", json.dumps([name, write, given])]
     worst = ""
     with log.open("w") as said, os.fdopen(read) as lines:
         child = subprocess.Popen(
@@ -227,11 +225,8 @@ def in_own_process(
             end_group(child)
     if child.returncode or over.is_set():
         worst = "failed"
-        how = (
-            f"ended after {limit:.0f} s, its limit"
-            if over.is_set()
-            else f"exit code {child.returncode}: {last_line(log)}"
-        )
+        how = f"ended after {limit:.0f} s, its limit"
+        how = how if over.is_set() else f"exit code {child.returncode}: {last_words(log.read_text(errors='replace'))}"
         yield Verdict(f"{name} comes to its end", "missed", how, "yes")
     if not worst:
         log.unlink()
@@ -249,11 +244,6 @@ def end_group(child: "subprocess.Popen[bytes]") -> None:
                 time.sleep(0.05)
 
 
-def last_line(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it printed nothing"
-
-
 def device_name() -> str:
     """Return the name of the first GPU, by the driver and without a context."""
     driver, name, device = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(100), ctypes.c_int()
@@ -265,24 +255,25 @@ def device_name() -> str:
 # ---- a part, in its own process -------------------------------------------------------------------------------------
 
 
-def run_part(asked: argparse.Namespace) -> int:
+def run_part(name: str, descriptor: int, given: Mapping[str, Any]) -> NoReturn:
     """Run a part, and write its verdicts, each as soon as it is known."""
     sys.path.append(str(TESTS))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    part = PARTS[asked.part]
-    here = Here(asked.out, asked.seconds, asked.limit, asked.keyword, asked.shard, asked.on_host)
-    with os.fdopen(asked.verdicts, "w") as lines:
+    code = 0
+    with os.fdopen(descriptor, "w") as lines:
+
+        def tell(verdict: Verdict) -> None:
+            print(json.dumps(asdict(verdict), default=float), file=lines, flush=True)  # numbers of NumPy, too
+
         try:
-            for verdict in getattr(import_module(part.module), asked.part)(here):
-                print(json.dumps(asdict(verdict), default=float), file=lines, flush=True)  # numbers of NumPy, too
+            for verdict in getattr(import_module(PARTS[name].module), name)(Here(**given, tell=tell)):
+                tell(verdict)
         except Exception:  # noqa: BLE001  whatever it is, it is in the log
             traceback.print_exc()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)  # a context that failed may hang at the interpreter's end
+            code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)  # a context that failed may hang at the interpreter's end
 
 
 if __name__ == "__main__":

@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bare import ROOT
+from verdicts import Verdict
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
@@ -29,13 +30,16 @@ class Here:
         keyword: of the tests those whose names have this, None for all.
         shard: which part of the tests, of how many.
         on_host: the directory of the NCCL test library, which stands for GPUs and NCCL; None on real GPUs.
+        tell: writes a verdict that the function of the part does not yield.
     """
 
     def __init__(
         self, out: Path, seconds: float, limit: float | None = None, keyword: str | None = None,
-        shard: tuple[int, int] = (1, 1), on_host: Path | None = None,
+        shard: Sequence[int] = (1, 1), on_host: str | Path | None = None,
+        tell: Callable[[Verdict], object] = print,
     ) -> None:  # fmt: skip
-        self.out, self.keyword, self.shard, self.on_host = out, keyword, shard, on_host
+        self.out, self.keyword, self.shard, self.tell = Path(out), keyword, shard, tell
+        self.on_host = Path(on_host) if on_host else None
         now = time.monotonic()
         self._end, self._limit = now + seconds, now + (seconds if limit is None else limit)
 

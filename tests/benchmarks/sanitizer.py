@@ -32,16 +32,7 @@ def sanitizer(here: Here) -> Iterator[Verdict]:
         if not found:
             yield not_run(what, "there is no compute-sanitizer")
             continue
-        command = [
-            found,
-            "--tool",
-            tool,
-            *options,
-            "--error-exitcode",
-            str(FAILED),
-            sys.executable,
-            str(Path(__file__)),
-        ]
+        command = [found, "--tool", tool, *options, "--error-exitcode", str(FAILED), sys.executable, __file__]
         try:
             ran = subprocess.run(
                 command, capture_output=True, text=True, check=False, timeout=min(SECONDS, max(1, here.seconds_left)),

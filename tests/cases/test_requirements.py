@@ -25,16 +25,6 @@ def test_every_need_of_a_variant_has_a_test():
     assert needs == set(requirements.REQUIREMENTS)
 
 
-def test_a_bare_machine_misses_all_requirements_but_those_of_mpi(tmp_path):
-    assert requirements.missing_requirements(OF_A_MACHINE, tmp_path) == [
-        "no CUDA device", "NCCL not found", "nccl4py not found: pip install 'hpccoll[nccl4py]'",
-        "no InfiniBand or RoCE port in use", "no NVSwitch",
-        "no SHARP plugin of NCCL where the loader looks",
-        "no libsharp_coll.so where the loader looks", "no libucc.so where the loader looks",
-        "no libhcoll.so where the loader looks",
-    ]  # fmt: skip
-
-
 def test_a_complete_machine_misses_nothing_but_cupy(tmp_path, installed):
     equip(tmp_path, GPUS, SWITCHES, RAILS)
     names = ("libnccl.so.2", "libsharp_coll.so.5", "libucc.so.1", "libhcoll.so.1")

@@ -43,14 +43,6 @@ def test_every_algorithm_of_nccl_has_a_variant_and_those_with_offload_a_negative
         assert (control.requested, control.control) == (None, None)
 
 
-def test_sharp_by_mpi_and_its_controls_request_streaming_aggregation():
-    """NCCL's plugin does it by itself (ncclSharpInit in src/sharp_plugin.c)."""
-    by_mpi = {n: one for n, one in named_variants().items() if one.transport == "mpi" and one.requested == "sharp"}
-    assert by_mpi.keys() == {"ucc-sharp", "ucc-sharp-hier", "hcoll-sharp", "mvapich-sharp"}
-    for variant in (*by_mpi.values(), *(named_variants()[one.control] for one in by_mpi.values())):
-        assert variant.environment["SHARP_COLL_ENABLE_SAT"] == "1"
-
-
 def test_a_variant_stays_known_with_added_variables_and_site_values_but_not_with_overridden_ones():
     assert known_variant("nccl-ring", {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}) is named_variants()["nccl-ring"]
     assert known_variant("nccl-one-rail", {"NCCL_IB_HCA": "=mlx5_7:1"}) is named_variants()["nccl-one-rail"]

@@ -18,19 +18,6 @@ def test_a_file_holds_what_stdout_shows(tmp_path):
     assert shown.out.splitlines()[1:3] == ["num_ranks 4", "rank 0 {"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["ring", "-p", 4, "-b", 65537, "-c", "all_gather"], ["all_gather", "ring", "65536 bytes", "channels=1"]),
-        (["dissemination", "-p", 4, "-b", 8], ["barrier", "dissemination", "4 workers"]),
-        (["torus", "-p", 6, "-b", "1K", "--param", "rows=3"], ["torus", "rows=3"]),
-    ],
-)
-def test_the_first_line_describes_the_schedule(arguments, words):
-    first = invoke("export-schedule", *arguments).out.splitlines()[0]
-    assert [word for word in words if word not in first] == []
-
-
 def test_the_name_of_a_file_of_weights_stays_in_the_first_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a\nb.csv").write_text("1,1\n1,1\n")

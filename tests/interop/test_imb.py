@@ -76,22 +76,6 @@ def test_nodes_must_be_given_and_ranks_must_be_those_of_the_output(tmp_path):
     assert import_files(out, path, ranks=4).code == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "version", "vector"),
-    [
-        (" (R) MPI Benchmark Suite V3.2.2", "3.2.2", True), (" (R) MPI Benchmarks 4.1 Update 1", "4.1 Update 1", True),
-        (" (R) MPI Benchmark Suite V3.0v modified by Voltaire", "3.0v", True),
-        ("(R) MPI Benchmarks 2018", "2018", True), ("(R) MPI Benchmarks 2019", "2019", True),
-        ("(R) MPI Benchmarks 2019 Update 1", "2019 Update 1", False),
-        ("(R) MPI Benchmarks 2021.9.1", "2021.9.1", False),
-    ],
-)  # fmt: skip
-def test_the_version_says_whether_reduce_scatter_counts_the_vector_or_a_block(line, version, vector, tmp_path):
-    output = read(tmp_path, program(f"{line}, MPI-1") + section(), **NODES)
-    assert output.program == f"Intel MPI Benchmarks {version}"
-    assert [result.case.bytes for result in output.results] == [1024 if vector else 4096]
-
-
 @pytest.mark.parametrize(("line", "size"), [(" (R) MPI Benchmarks 2018", 1024), ("(R) MPI Benchmarks 2018", 4096)])
 def test_a_later_source_built_as_2018_counts_the_block_of_the_non_blocking_form(line, size, tmp_path):
     text = program(f"{line}, MPI-NBC") + section("Ireduce_scatter_pure")
@@ -122,12 +106,6 @@ def test_a_size_that_was_not_measured_becomes_a_remark(why, tmp_path):
     assert (len(output.results), len(output.remarks)) == (1, 1)
 
 
-@pytest.mark.parametrize(("count", "wrong"), [("0.00", False), ("0.01", True), ("12.00", True)])
-def test_defects_make_a_result_wrong(count, wrong, tmp_path):
-    text = ALLREDUCE.replace("t_avg[usec]", "t_avg[usec]      defects").replace("4.25\n", f"4.25         {count}\n")
-    assert bool(read(tmp_path, text, **NODES).results[0].failure) is wrong
-
-
 def test_what_a_build_that_checks_prints_of_a_defect_is_no_line_of_the_table(tmp_path):
     defect = "0: Error Allreduce, size = 2048, sample #0\nProcess 0: Got invalid buffer:\nBuffer entry: 8.1\npos: 0\n"
     row = "         2048         1000         4.10         4.30         4.25\n"
@@ -155,19 +133,3 @@ def test_sizes_that_the_user_chose_may_come_in_any_order(tmp_path):
     text = ALLREDUCE + "          512         1000         3.10         3.30         3.25\n"
     assert "line 5" in refused(tmp_path, text, **NODES)
     assert len(read(tmp_path, "# Message lengths were user defined\n" + text, **NODES).results) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (ALLREDUCE.replace("4.25", "4.52"), 4),
-        (ALLREDUCE.replace("avg[usec]", "avg[usec]   Mbytes/sec").replace("4.25\n", "4.25       328.00\n"), 4),
-        (ALLREDUCE + ALLREDUCE.replace("# Benchmarking Allreduce \n", ""), 5),
-        ("# Benchmarking Bcast \n" + ALLREDUCE, 2),
-        (ALLREDUCE + "         2048         1000         4.10         4.30          4.2\n"
-                     "         4096         1000         4.10         4.3         4.20\n", 6),
-    ],
-)  # fmt: skip
-def test_lines_that_contradict_each_other_are_refused(text, line, tmp_path):
-    assert re.search(rf"line {line}\b", refused(tmp_path, text, **NODES))
-    assert read(tmp_path, ALLREDUCE.replace("4.25", " 4.2"), **NODES).results  # one line: nothing to compare it with

@@ -11,7 +11,7 @@ from raw_examples import raw
 
 import hpccoll
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.import_results import READERS, raw_results, read_output
+from hpccoll.interop.import_results import raw_results, read_output
 from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.load_results import read_results
 
@@ -158,9 +158,3 @@ def test_an_output_that_is_cut_or_has_another_byte_or_word_is_imported_or_refuse
     except BadInputError:
         return
     assert (bool(made.job.cases), all(result.seconds > 0 for result in output.results)) == (True, True)
-
-
-def test_each_output_has_one_reader():
-    for name in ALL:
-        text = (OUTPUTS / name).read_text()
-        assert sum(sign.search(text) is not None for sign, _ in READERS) == 1

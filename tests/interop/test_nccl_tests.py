@@ -243,12 +243,6 @@ def json_with(**config):
     return {**JSON, "config": {**JSON["config"], **config}}
 
 
-def test_a_process_in_the_json_has_all_its_devices_though_it_lists_one(tmp_path):
-    assert read(tmp_path, json.dumps(JSON)).ranks == 2
-    text = json.dumps(json_with(nthreads=2, ngpus=4))
-    assert read(tmp_path, text.replace("0.041796", "0.073143").replace("0.042667", "0.074667")).ranks == 8
-
-
 def test_options_in_the_json_are_parameters(tmp_path):
     content = json_with(graph=5, aggregated_iterations=2, blocking_collectives=True)
     content["args"] = [*JSON["args"], "-R", "2", "-a3", "--unalign=1", "-z", "1"]

@@ -3,15 +3,9 @@
 import re
 
 import pytest
-from imported_outputs import OUTPUTS, import_example, import_files, read, refused
+from imported_outputs import OUTPUTS, import_files, read, refused
 
 MiB = 1 << 20
-BANDWIDTHS = {
-    "osu_bw.txt": ("send_recv", {1: 4.1e6, MiB: 12e9}),
-    "osu_bibw.txt": ("bidirectional", {1: 4e6, MiB: 8e9}),
-    "osu_mbw_mr.txt": ("multi_pair", {1: 10e6, MiB: 6e9}),
-}
-"""The bandwidths of one direction of a pair by size, in bytes per second."""
 HEAD = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n"
 PAIRS = (
     "# OSU MPI Multiple Bandwidth / Message Rate Test v7.4\n# [ pairs: 4 ] [ window size: 64 ]\n"
@@ -27,14 +21,6 @@ def text_of(name):
     return (OUTPUTS / name).read_text()
 
 
-@pytest.mark.parametrize("name", BANDWIDTHS)
-def test_a_bandwidth_stays_the_bandwidth_of_a_direction_of_a_pair(name, tmp_path):
-    rows = import_example(name, tmp_path / "osu.h5")
-    collective, expected = BANDWIDTHS[name]
-    assert {(row.collective, row.params["call"]) for row in rows} == {(collective, "window")}
-    assert {row.requested_bytes: row.busbw_Bps for row in rows} == pytest.approx(expected, rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("text", "other"),
     [
@@ -47,12 +33,6 @@ def test_persistent_messages_and_another_window_are_cases_of_their_own(text, oth
     assert len({result.case.id for result in results}) == len(results) == 2 * len(read(tmp_path, text, **GIVEN).results)
 
 
-def test_an_output_may_hold_several_programs(tmp_path):
-    output = read(tmp_path, "".join(map(text_of, ("osu_allreduce.txt", "osu_latency.txt", "osu_barrier.txt"))), **GIVEN)
-    assert [result.case.collective for result in output.results] == [*["all_reduce"] * 3, *["send_recv"] * 2, "barrier"]
-    assert output.ranks == 8
-
-
 @pytest.mark.parametrize("title", ["# OSU MPI_Put Latency Test v7.4", "# OSU OpenSHMEM Barrier Latency Test v7.4"])
 def test_another_program_is_left_out_and_its_lines_are_not_taken_for_those_of_the_one_before(title, tmp_path):
     other = f"{title}\n# Window creation: MPI_Win_create\n# Datatype: MPI_DOUBLE.\n# Size     Latency (us)\n8    9.50\n"
@@ -60,12 +40,6 @@ def test_another_program_is_left_out_and_its_lines_are_not_taken_for_those_of_th
     assert [each.case.bytes for each in output.results] == [8, 16]
     assert "line 5" in output.remarks[0]
     assert f"no result; {tmp_path}/out.txt: line 1: {title[2:]}" in refused(tmp_path, other, **GIVEN)
-
-
-@pytest.mark.parametrize(("end", "version"), [(" (Version 2.2)", " 2.2"), ("", "")])
-def test_a_title_may_say_the_version_in_several_forms(end, version, tmp_path):
-    output = read(tmp_path, f"{HEAD.replace(' v7.4', end)}8    1.50\n", **GIVEN)
-    assert (output.program, len(output.results)) == (f"OSU Micro-Benchmarks{version}", 1)
 
 
 def test_what_ours_has_not_is_left_out_with_remarks(tmp_path):
@@ -84,28 +58,13 @@ def test_ranks_and_nodes_must_be_given_unless_the_output_says_them(tmp_path):
         assert import_files(out, OUTPUTS / name, ranks=ranks, nodes=1).is_bad_input("--ranks", ranks, said)
 
 
-def test_columns_that_osu_prints_without_headings_are_read_in_the_order_in_which_it_prints_them(tmp_path):
-    full, tails = "   4.50   6.12   1000", "   5.00   6.00   6.10"
-    for added in (full, "   Pass", tails, f"{full}   Pass", full + tails, f"{full}   Pass{tails}"):
-        result = read(tmp_path, f"{HEAD}8   5.10{added}\n", **GIVEN).results[0]
-        assert (round(result.seconds * 1e6, 2), result.failure) == (5.1, None), added
-        assert result.reported.get("Max Latency(us)") == ("6.12" if full in added else None)
-    assert read(tmp_path, f"{HEAD}8   5.10{full}   Fail\n", **GIVEN).results[0].failure
-
-
-def test_the_pure_communication_is_found_below_the_headings_of_other_columns_and_without_a_sign(tmp_path):
-    allgather = (
-        "# OSU MPI Non-blocking Allgather Latency Test v7.3\n"
-        "# Size   Overall(us)   Compute(us)   Pure Comm.(us)   Overlap(%)\n"
-        "8   14.0   10.0   1.0   0.5   2.5   9.0   8.0   9.5   44.0\n"
-    )
-    barrier = (
+def test_the_headings_of_a_non_blocking_barrier_may_begin_without_a_sign(tmp_path):
+    head = (
         "# OSU MPI Non-blocking Barrier Latency Test v7.0\n# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait\n\n"
-        "         Overall(us)         Compute(us)      Pure Comm.(us)          Overlap(%)\n"
-        "               12.00                8.00                6.50               35.00\n"
     )
-    results = read(tmp_path, f"{allgather}\n{barrier}", **GIVEN).results
-    assert [round(result.seconds * 1e6, 2) for result in results] == [9, 6.5]
+    table = "   Overall(us)  Compute(us)  Pure Comm.(us)  Overlap(%)\n   12.00  8.00  6.50  35.00\n"
+    (result,) = read(tmp_path, head + table, **GIVEN).results
+    assert round(result.seconds * 1e6, 2) == 6.5
 
 
 @pytest.mark.parametrize(
@@ -114,7 +73,7 @@ def test_the_pure_communication_is_found_below_the_headings_of_other_columns_and
         (HEAD.replace("(us)", "(ms)") + "8   1.50\n", 3), (HEAD.replace("Size ", "Size (KB) ") + "8   1.50\n", 3),
         (HEAD.replace("MPI_CHAR", "MPI_LONG_DOUBLE") + "16  1.50\n", 2), (HEAD + "8   1.50\n16\n", 5),
         (HEAD + "8   1.50\n16  2.", 5), (HEAD + "8   1.50   2.50\n", 4), (HEAD + "8   nan\n", 4),
-        (HEAD + "8   1.5ms\n", 4), (HEAD + "8K  1.50\n", 4), (HEAD + f"{10**18}  1.50\n", 4), (HEAD + "8  1e300\n", 4),
+        (HEAD + "8K  1.50\n", 4), (HEAD + f"{10**18}  1.50\n", 4), (HEAD + "8  1e300\n", 4),
         (f"{HEAD}8    1.50\n# OSU MPI-ROCM Allreduce Latency Test v7.4\n# Size       Latency (us)\n8    9.50\n", 5),
         ("# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (GB/s)\n8   1.50\n", 2),
         (PAIRS.replace("pairs: 4", f"pairs: {10**9 - 1}") + "8   1.50   1.50\n", 4),
