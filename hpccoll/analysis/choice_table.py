@@ -66,6 +66,28 @@ class TableEntry:
     ranges: tuple[ChoiceRange, ...]  # the ranges of sizes, ascending; together they cover all sizes
     executor: Name  # the executor that measured them
 
+    def __post_init__(self) -> None:
+        """Check what no type of a field says: names, and that the ranges cover all sizes.
+
+        Raises:
+            BadInputError: names the first wrong value.
+        """
+        names: list[tuple[str, object, Collection[object]]] = [
+            ("executor", self.executor, EXECUTORS),
+            *((f"setting.{name}", getattr(self.setting, name), known) for name, known in _SETTING_NAMES.items()),
+            *(("ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)) for each in self.ranges),
+        ]
+        for name, value, known in names:
+            if value not in known:
+                raise BadInputError(name, value, known)
+        for each in self.ranges:
+            check_algorithm(each.choice.algorithm, [self.setting.collective])
+        ends = [0, *(r.below for r in self.ranges)]
+        if not self.ranges or ends[:-1] != [r.first for r in self.ranges] or ends[-1] is not None:
+            raise BadInputError("ranges", ends, "ranges of all sizes, each up to the next")
+        if not any(r.sizes for r in self.ranges):
+            raise BadInputError("ranges", [], "ranges with sizes")
+
     def range_of(self, nbytes: int) -> ChoiceRange:
         """Return the range of a size; the outer ranges extend beyond the measured sizes."""
         return next((r for r in self.ranges if r.below is None or nbytes < r.below), self.ranges[-1])
@@ -109,32 +131,7 @@ class TuneTable:
         Raises:
             BadInputError: names the first wrong value.
         """
-        table = from_builtins(read, cls)
-        table.check()
-        return table
-
-    def check(self) -> None:
-        """Check what no type of a field says: names, and that the ranges of a setting cover all sizes.
-
-        Raises:
-            BadInputError: names the first wrong value.
-        """
-        for number, entry in enumerate(self.entries):
-            names: list[tuple[str, object, Collection[object]]] = [
-                ("executor", entry.executor, EXECUTORS),
-                *((f"setting.{name}", getattr(entry.setting, name), known) for name, known in _SETTING_NAMES.items()),
-                *(("ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)) for each in entry.ranges),
-            ]
-            for name, value, known in names:
-                if value not in known:
-                    raise BadInputError(f"entries.{number}.{name}", value, known)
-            for each in entry.ranges:
-                check_algorithm(each.choice.algorithm, [entry.setting.collective])
-            ends = [0, *(r.below for r in entry.ranges)]
-            if not entry.ranges or ends[:-1] != [r.first for r in entry.ranges] or ends[-1] is not None:
-                raise BadInputError(f"entries.{number}.ranges", ends, "ranges of all sizes, each up to the next")
-            if not any(r.sizes for r in entry.ranges):
-                raise BadInputError(f"entries.{number}.ranges", [], "ranges with sizes")
+        return from_builtins(read, cls, "table")
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(json.dumps(to_builtins(self)))  # lists, as a reader has them
@@ -165,31 +162,13 @@ class TuneTable:
         raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
 
 
-def check_job_table(table: Mapping[str, Any] | None) -> None:
-    """Check the table in a job; None is no table.
-
-    Raises:
-        BadInputError: if it is no table.
-    """
-    try:
-        if table is not None:
-            TuneTable.from_json(table)
-    except BadInputError as error:
-        raise BadInputError("table of the job", type(table).__name__, f"{VALID_TABLE} ({error})") from None
-
-
 def load_table(path: Path, key: str) -> dict[str, Any]:
     """Return the JSON document of a table after checking it; ``key`` is the option or key that gave the path.
 
     Raises:
         BadInputError: if the file cannot be read, or is no table.
     """
-    table = load_record(path, key, TABLE_BYTES, TuneTable, VALID_TABLE)
-    try:
-        table.check()
-    except BadInputError as error:
-        raise BadInputError(key, str(path), f"{VALID_TABLE} ({error})") from None
-    return table.to_json()
+    return load_record(path, key, TABLE_BYTES, TuneTable, VALID_TABLE).to_json()
 
 
 def check_table_given(key: str, table: str | None, algorithms: Sequence[str]) -> None:

@@ -64,11 +64,11 @@ class ReferenceCase:
             coordinates={name: getattr(self, name) for name in COORDINATES}, seconds=self.seconds, samples=self.times_s,
         )  # fmt: skip
 
-    def check(self, runs: int) -> None:
-        """Check a case of a file of so many runs.
+    def __post_init__(self) -> None:
+        """Check that its values fit each other, and its identity.
 
         Raises:
-            BadInputError: if its values do not fit each other, or its identity.
+            BadInputError: if they do not.
         """
         try:
             identity: dict[str, Any] = from_builtins(parse_json(self.identity), dict[str, Any])
@@ -77,8 +77,6 @@ class ReferenceCase:
         for name in COORDINATES:
             if name not in identity or identity[name] != getattr(self, name):
                 raise BadInputError(name, getattr(self, name), f"{identity.get(name)}, as its identity says")
-        if len(self.times_s) != runs:
-            raise BadInputError("times_s", len(self.times_s), f"times of {runs} runs")
         if not self.low_s <= self.seconds <= self.high_s:
             raise BadInputError("seconds", self.seconds, f"from {self.low_s} to {self.high_s}, its bounds")
 
@@ -91,6 +89,11 @@ class Reference:
     runs: Sequence[str]  # where and when each of the runs was measured, in words
     cases: Sequence[ReferenceCase]
     facts: Facts  # what the runs were measured with
+
+    def __post_init__(self) -> None:
+        for number, case in enumerate(self.cases):
+            if len(case.times_s) != (runs := len(self.cases[0].times_s)):
+                raise BadInputError(f"cases.{number}.times_s", len(case.times_s), f"times of {runs} runs")
 
     @property
     def side(self) -> Side:
@@ -150,10 +153,4 @@ def read_reference(path: Path) -> Reference:
         BadInputError: if the file cannot be read, or is no reference.
     """
     what = "a file of 'hpccoll compare --make-reference'"
-    reference = load_record(path, "--reference", MAX_FILE_BYTES, Reference, what)
-    for number, case in enumerate(reference.cases):
-        try:
-            case.check(len(reference.cases[0].times_s))
-        except BadInputError as error:
-            raise BadInputError("--reference", str(path), f"{what} (cases.{number}.{error})") from None
-    return reference
+    return load_record(path, "--reference", MAX_FILE_BYTES, Reference, what)

@@ -125,11 +125,12 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     Raises:
         BadInputError: if a value is invalid, or a variable of this process overrides a setting of NCCL's communicators.
     """
-    from hpccoll.analysis.choice_table import check_job_table
+    from hpccoll.analysis.choice_table import TuneTable
     from hpccoll.cases.catalogue import load_job
 
     job = load_job(arguments.job) if arguments.job else _job_from_options(arguments, launched)
-    check_job_table(job.table)
+    if job.table is not None:
+        TuneTable.from_json(job.table)  # refuses what is no table
     if job.communicator:
         from hpccoll.cases.communicator_settings import overridden_settings
 

@@ -41,7 +41,7 @@ def of_rounds(seconds, *drift):
     return {("sum", "run-1", number): RoundStatistics(seconds * each, None) for number, each in enumerate(drift)}
 
 
-def test_settings_whose_fastest_choice_is_uncertain_have_a_warning():
+def test_settings_whose_fastest_choice_is_uncertain_and_partial_results_have_a_warning():
     curves = {"ring": LATE, "star": linear_curve(1.1e-4, 2.2e-10, SIZES)}
     assert list(table_warnings(measured_results(curves, spread=0.02))) == []
     loose = measured_results(curves, spread=0.4, number=2, in_place=True)
@@ -49,6 +49,9 @@ def test_settings_whose_fastest_choice_is_uncertain_have_a_warning():
     assert unsure.startswith("no advice: for 1 range of the table")
     assert warning.startswith("noise: in 1 of 2 settings the ratio of the two fastest may be off by 10 % or more")
     assert "in all_reduce in place, " in warning
+    gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
+    partial = replace(measured_results(curves), missing=(gap,), planned=9)
+    assert next(table_warnings(partial)) == "partial: 1 of 9 cases are missing, and the table does not consider them"
 
 
 def test_a_choice_without_another_one_has_a_warning_and_no_advice():
@@ -58,12 +61,6 @@ def test_a_choice_without_another_one_has_a_warning_and_no_advice():
     assert [[r.advice for entry in build_table(of).entries for r in entry.ranges] for of in (lone, compared)] == [
         [False], [True, True],
     ]  # fmt: skip
-
-
-def test_partial_results_have_a_warning():
-    gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
-    partial = replace(measured_results({"ring": LATE}), missing=(gap,), planned=9)
-    assert next(table_warnings(partial)) == "partial: 1 of 9 cases are missing, and the table does not consider them"
 
 
 def test_a_choice_without_a_slow_round_is_not_faster_for_it():

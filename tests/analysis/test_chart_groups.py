@@ -26,6 +26,8 @@ def test_every_setting_is_a_group_with_a_file_name_of_what_differs(make_row, of_
 
 
 NATIVE, COMPILED, PYTHON = {"algorithm": "native"}, {"executor": "compiled"}, {"executor": "python"}
+SHM = {"transport": "shm"}
+DIRECT = {"algorithm": "direct", **SHM}
 
 
 @pytest.mark.parametrize(
@@ -37,8 +39,11 @@ NATIVE, COMPILED, PYTHON = {"algorithm": "native"}, {"executor": "compiled"}, {"
         ([{"algorithm": "tree"} | PYTHON, NATIVE | COMPILED], ["tree (python)", "native"]),
         ([COMPILED, PYTHON | {"mapping": "cyclic"}], ["ring block", "ring (python) cyclic"]),
         ([COMPILED, PYTHON | {"device": "cuda"}], ["ring", "ring"]),  # executors differ in one kind of memory only
+        ([{}, SHM, DIRECT, NATIVE, {"algorithm": "auto"}, {"algorithm": "null"}],
+         ["ring mpi", "ring shm", "direct shm", "native", "auto", "null (floor)"]),
+        ([{}, DIRECT], ["ring mpi", "direct shm"]),
     ],
-)
+)  # fmt: skip
 def test_a_series_is_named_by_the_algorithm_and_only_by_what_differs(make_row, of_rows, changes, series):
     groups = chart_groups(of_rows(*(make_row(**each) for each in changes)))
     assert [point.series for group in groups for point in group.points] == series
@@ -59,17 +64,6 @@ def test_timings_are_different_groups_and_those_of_single_operations_come_first(
     assert [group.distinguishing_setting(groups) for group in groups] == [
         "single timing", "aggregated timing",
     ]  # fmt: skip
-
-
-def test_series_are_named_with_their_transport_if_there_are_several(make_row, of_rows):
-    rows = [make_row("ring"), make_row("ring", transport="shm"), make_row("direct", transport="shm")]
-    rows += [make_row("native"), make_row("auto"), make_row("null")]
-    (group,) = chart_groups(of_rows(*rows))
-    assert [point.series for point in group.points] == [
-        "ring mpi", "ring shm", "direct shm", "native", "auto", "null (floor)",
-    ]  # fmt: skip
-    (separate,) = chart_groups(of_rows(make_row("ring"), make_row("direct", transport="shm")))
-    assert [point.series for point in separate.points] == ["ring mpi", "direct shm"]
 
 
 def test_the_setting_names_the_ranks_per_node_if_all_nodes_have_the_same(

@@ -121,9 +121,9 @@ def test_a_missing_library_names_the_extra(monkeypatch, library):
         hpccoll.open(".")
 
 
-def test_a_timeline_has_each_part_of_a_step_on_each_rank(tmp_path):
-    hdf5.write_raw_file(step_examples.steps({"ring": 12, "null": 0}), tmp_path / "F.h5")
-    results = hpccoll.open(tmp_path / "F.h5")
+def test_a_timeline_has_each_part_of_a_single_training_step_on_each_rank(tmp_path, file):
+    hdf5.write_raw_file(step_examples.steps({"ring": 12, "null": 0}), tmp_path / "S.h5")
+    results = hpccoll.open(tmp_path / "S.h5")
     (case,) = results.rows.case_id[results.rows.algorithm == "ring"]
     timeline = results.timeline(case)
     buckets = timeline[(timeline["rank"] == 1) & (timeline.operation == "bucket 3")]
@@ -133,15 +133,11 @@ def test_a_timeline_has_each_part_of_a_step_on_each_rank(tmp_path):
     assert computed.groupby("phase").size().to_dict() == {"forward": 2, "backward": 6}
     assert computed.end_s.max() == pytest.approx(0.030)
     assert results.timeline(results.rows.set_index("case_id", drop=False).loc[case]).equals(timeline)
-
-
-def test_only_a_single_training_step_has_a_timeline(tmp_path, file):
+    for wrong, words in ((results.rows, "2 are selected"), (results.rows[:0], "selected")):
+        with pytest.raises(BadInputError, match=words):
+            results.timeline(wrong)
     with pytest.raises(BadInputError, match="no measured training step"):
         hpccoll.open(file).timeline(hpccoll.open(file).rows.iloc[0])
-    hdf5.write_raw_file(step_examples.steps({"ring": 12, "null": 0}), tmp_path / "S.h5")
-    results = hpccoll.open(tmp_path / "S.h5")
-    with pytest.raises(BadInputError, match="2 are selected"):
-        results.timeline(results.rows)
 
 
 def test_a_comparison_is_a_frame_with_the_worst_case_first(tmp_path):
@@ -159,12 +155,6 @@ def test_a_comparison_is_a_frame_with_the_worst_case_first(tmp_path):
     assert worst.low < 1.3 < worst.high
     assert new.times(worst.case_id).sizes["case"] == 1
     assert old.compare(new).iloc[0].case_id == frame.iloc[2].case_id
-
-
-def test_a_comparison_takes_its_tolerance(tmp_path):
-    old = hpccoll.open(write_run(tmp_path / "old.h5", noise=0.001))
-    new = hpccoll.open(write_run(tmp_path / "new.h5", {("ring", 4096): 1.04}, noise=0.001, seed=2))
-    assert set(new.compare(old).verdict) == {"unchanged"}
-    assert new.compare(old, tolerance=0.02).verdict.tolist().count("regression") == 1
+    assert "regression" not in new.compare(old, tolerance=0.5).verdict.tolist()
     with pytest.raises(BadInputError, match=r"^tolerance: 0 "):
         new.compare(old, tolerance=0)

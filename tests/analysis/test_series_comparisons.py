@@ -1,4 +1,7 @@
+"""Comparisons of series: for each rule the rows that show it, and which factors follow."""
+
 import pytest
+from row_examples import make_row
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.series_comparisons import (
@@ -21,64 +24,48 @@ def points(of_rows):
     return make
 
 
-def test_the_faster_placement_stands_for_its_series(make_row, points):
+def test_the_faster_placement_stands_for_its_series(points):
     rows = make_row(seconds=2e-5), make_row(in_place=True, seconds=1e-5), make_row("native", seconds=3e-5)
     assert [(p.series, p.row.in_place) for p in best_placements(points(*rows))] == [("ring", True), ("native", False)]
 
 
-def test_the_floor_and_auto_are_in_no_comparison(results, make_row, points):
+def test_the_floor_and_auto_are_in_no_comparison(results, points):
     found = points(*results.rows, *(make_row("auto", seconds=1e-6, executed="ring", nbytes=n) for n in (8, 32)))
     assert any(point.row.floor for point in found)
     compared = [*best_placements(found), *(e.point for e in efficiencies(found)), *(s.point for s in speedups(found))]
     assert {point.series for point in compared} == {"native", "recursive_doubling", "ring"}
 
 
-@pytest.fixture
-def factors(points):
-    """``factors(*rows, runs=None)`` returns the speed-up of each series, placement and variant."""
-
-    def make(*rows, runs=None):
-        found = speedups(points(*rows, runs=runs))
-        return {(each.point.series, each.point.row.in_place): pytest.approx(each.value) for each in found}
-
-    return make
+BROADCAST = {"collective": "broadcast", "op": None}
+BOTH = [make_row(in_place=in_place) for in_place in (False, True)]
+CHAINS = [make_row("chain", in_place=in_place, **BROADCAST) for in_place in (False, True)]
+ONE_RANK = [make_row(name, 1, seconds=s, **BROADCAST) for name, s in (("ring", 1e-5), ("native", 2e-5))]
 
 
-def test_a_speedup_is_over_native_in_the_same_placement_and_launch(make_row, make_run, factors):
-    rows = (
-        make_row(seconds=1e-5), make_row(in_place=True, seconds=1e-5),
-        make_row("native", seconds=2e-5), make_row("native", in_place=True, seconds=3e-5),
-        make_row("native", seconds=1e-6, run_id="run-2"),
-    )  # fmt: skip
-    assert factors(*rows, runs=(make_run(), make_run(run_id="run-2"))) == {("ring", False): 2.0, ("ring", True): 3.0}
+@pytest.mark.parametrize(
+    ("rows", "factors"),
+    [
+        ([*BOTH, make_row("native", seconds=2e-5), make_row("native", in_place=True, seconds=3e-5),
+          make_row("native", seconds=1e-6, run_id="run-2")], {("ring", False): 2, ("ring", True): 3}),
+        # a call with one buffer is compared with both placements
+        ([*CHAINS, make_row("native", in_place=True, seconds=2e-5, **BROADCAST)],
+         {("chain", False): 2, ("chain", True): 2}),
+        ([make_row(), make_row("native", run_id="run-2")], {}),
+        ([make_row(), make_row("native", status="wrong", wrong=1)], {}),
+        (ONE_RANK, {}),
+    ],
+)  # fmt: skip
+def test_a_speedup_is_over_a_correct_result_of_native_in_the_same_placement_and_launch(rows, factors, points, make_run):
+    found = speedups(points(*rows, runs=(make_run(), make_run(run_id="run-2"))))
+    assert {(each.point.series, each.point.row.in_place): each.value for each in found} == pytest.approx(factors)
 
 
-def test_a_call_of_the_library_with_one_buffer_is_compared_with_both_placements(make_row, factors):
-    shape = {"collective": "broadcast", "op": None}
-    rows = [make_row("chain", in_place=in_place, seconds=1e-5, **shape) for in_place in (False, True)]
-    native = make_row("native", in_place=True, seconds=2e-5, **shape)
-    assert factors(*rows, native) == {("chain", False): 2.0, ("chain", True): 2.0}
-
-
-@pytest.mark.parametrize("changes", [{"run_id": "run-2"}, {"status": "wrong", "wrong": 1}])
-def test_a_call_of_another_launch_or_without_a_correct_result_is_not_the_base_of_a_speedup(
-    make_row, make_run, factors, changes
-):
-    assert factors(make_row(), make_row("native", **changes), runs=(make_run(), make_run(run_id="run-2"))) == {}
-
-
-def test_efficiency_is_busbw_over_that_on_the_fewest_ranks(make_row, points):
+def test_efficiency_is_busbw_over_that_on_the_fewest_ranks_but_one(points):
     rows = make_row(ranks=4, busbw_Bps=3e9), make_row(ranks=2, busbw_Bps=4e9), make_row("native", 4, busbw_Bps=1e9)
     found = {(e.point.series, e.point.row.ranks): e.value for e in efficiencies(points(*rows))}
     assert found == {("ring", 4): 0.75, ("ring", 2): 1.0, ("native", 4): 1.0}
-
-
-def test_a_single_rank_has_no_speedup_and_is_no_base_of_an_efficiency(make_row, points):
-    alone = make_row(ranks=1, collective="broadcast"), make_row("native", 1, collective="broadcast", seconds=2e-5)
-    assert speedups(points(*alone)) == ()
-    both = points(*alone, make_row(collective="broadcast"), make_row("native", collective="broadcast", seconds=2e-5))
-    assert {e.point.row.ranks for e in speedups(both)} == {2}
-    assert {(e.base.row.ranks, e.value) for e in efficiencies(both)} == {(2, 1.0)}
+    of_two = efficiencies(points(*ONE_RANK, make_row(**BROADCAST)))
+    assert {(e.base.row.ranks, e.value) for e in of_two} == {(2, 1.0)}
 
 
 def test_launches_are_mixed_if_a_line_joins_them_and_not_all_are_among_the_hosts_of_the_largest(
@@ -95,14 +82,11 @@ def test_launches_are_mixed_if_a_line_joins_them_and_not_all_are_among_the_hosts
     assert mixed(first=["n1", "n2"], again=["n3", "n4"]) == ()  # a repeated measurement is another line
 
 
-def test_only_what_several_runs_measured_is_a_repeat(make_row, make_run, points):
-    rows = make_row(), make_row(seconds=1.2e-5, run_id="run-2"), make_row(in_place=True)
+@pytest.mark.parametrize(("seconds", "disagrees"), [(1.2e-5, True), (1.01e-5, False)])
+def test_only_what_several_runs_measured_is_a_repeat(seconds, disagrees, make_run, points):
+    rows = make_row(), make_row(seconds=seconds, run_id="run-2"), make_row(in_place=True)
     (repeat,) = repeated_points(points(*rows, runs=(make_run(), make_run(run_id="run-2"))))
-    assert (repeat.time_ratio, repeat.disagrees) == (pytest.approx(1.2), True)
-    (close,) = repeated_points(
-        points(make_row(), make_row(seconds=1.01e-5, run_id="run-2"), runs=(make_run(), make_run(run_id="run-2")))
-    )
-    assert not close.disagrees
+    assert (repeat.time_ratio, repeat.disagrees) == (pytest.approx(seconds / 1e-5), disagrees)
 
 
 def test_evenly_spaced_values_include_the_ends_and_respect_the_maximum():

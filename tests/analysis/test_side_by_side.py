@@ -2,13 +2,14 @@
 
 import pytest
 from cli_runner import invoke
+from compared_runs import run
 from imported_outputs import import_example
 from row_examples import make_row
 
 from hpccoll.analysis.run_comparison import compare
 from hpccoll.analysis.side_by_side import side_by_side
 from hpccoll.render.comparison_tables import comparison_lines
-from hpccoll.store.rows import Results, Run
+from hpccoll.store.rows import Results
 from hpccoll.store.sources import SOURCES
 
 VERDICTS = "regressions", "improvements", "unchanged", "undecided", "missing", "wrong", "new"
@@ -23,12 +24,7 @@ def theirs(seconds=2e-5, **changes):
 
 
 def results(*rows):
-    kind = "imported" if rows[0].imported else "measured"
-    run = Run(
-        run_id="run-1", job="local", attempt=1, created="2026-11-01T00:00:00+00:00", status="complete", kind=kind,
-        machine="here", path="a.h5", provenance={},
-    )  # fmt: skip
-    return Results(rows=rows, runs=(run,), planned=len(rows), missing=())
+    return Results(rows=rows, runs=(run(),), planned=len(rows))
 
 
 def test_a_result_stands_next_to_ours_of_the_same_operation():

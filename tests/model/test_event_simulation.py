@@ -22,14 +22,6 @@ def exactly(seconds):
     return pytest.approx(seconds, rel=1e-9)
 
 
-@pytest.mark.parametrize("p", [2, 5])
-def test_a_ring_takes_2_p_minus_1_messages_of_its_pth_and_half_as_many_folds(p):
-    ring = first_case("all_reduce", "ring", Layout.of(p, 1))
-    piece = size_of(equal_cut(ring)) / p
-    message = 2 * OVERHEAD + LATENCY + piece * BYTE
-    assert simulated(ring, LOGGP) == exactly(2 * (p - 1) * message + (p - 1) * piece * FOLD)
-
-
 @pytest.mark.parametrize("p", [8, 13])
 def test_a_binomial_broadcast_takes_what_its_longest_path_does(p):
     tree = first_case("broadcast", "binomial", Layout.of(p, 1))
@@ -120,20 +112,6 @@ def test_rails_are_ports_of_their_own_and_nodes_of_a_rack_share_its_uplink():
         layout = Layout(tuple(range(2 * pairs)), rack=(0,) * pairs + (1,) * pairs)
         exchange = first_case("multi_pair", "exchange", layout)
         assert simulated(exchange, machine) == exactly(size_of(equal_cut(exchange)) * max(1, 0.7 * pairs))
-
-
-def test_a_message_that_is_slowed_down_elsewhere_leaves_its_share_to_others():
-    """Ranks 0 and 1 share a port of 1 byte a second; the uplink of rank 1 lets pass a quarter of that."""
-
-    def steps(me):
-        yield Step(Send(me + 2, me) if me < 2 else Recv(me - 2, me - 2))
-
-    layout = Layout((0, 0, 1, 2), rack=(0, 0, 0, 1))
-    machine = uniform_machine(MessageCosts(), port_byte_s=1.0, uplink_byte_s=4.0)
-    alone = 0.75  # what rank 0 sends a second while rank 1 sends a quarter of a byte
-    assert simulated_steps(layout, steps, machine, 12) == exactly(12 * 4)
-    fast = replace(machine, tiers={**machine.tiers, "rack": Tier((MessageCosts(latency_s=100.0),))})
-    assert simulated_steps(layout, steps, fast, 12) == exactly(12 / alone + 100)
 
 
 def test_when_a_message_ends_the_others_go_on_faster():
@@ -231,13 +209,6 @@ def declared(collective, algorithm, **parameters):
     """Return the first case of an algorithm on 8 ranks, and its declared cost."""
     costs = COLLECTIVES[collective].algorithm(algorithm).declared(8, **parameters)
     return first_case(collective, algorithm, Layout.of(8, 1)), costs
-
-
-def test_channels_of_a_ring_share_the_bytes_and_their_latencies_pass_together():
-    ring, one = declared("all_reduce", "ring")
-    cost = found(ring, 4, window=4)
-    assert (cost.rounds, cost.sent) == pytest.approx((one.rounds, one.sent))
-    assert found(ring, 4, window=1).rounds == 4 * one.rounds
 
 
 def test_a_chain_is_faster_in_segments_as_it_declares():

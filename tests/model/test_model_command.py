@@ -26,7 +26,6 @@ def measured(tmp_path):
     [
         ("cpus: {cores: 3, bytes_per_s: 3.0e+8}", "3 CPUs shared by the ranks of a node, which move 300 MB/s each"),
         ("uplink: {oversubscription: 3}", "uplink.oversubscription: 3.0 is not valid: with port.bytes_per_s"),
-        ("port: {bytes_per_s: 3}", "no such key, choose from layout, uplink, memory, cpus, aggregators"),
     ],
 )
 def test_declared_sections_are_those_of_the_machine_or_are_refused_in_one_line(measured, sections, said):

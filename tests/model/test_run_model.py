@@ -6,7 +6,7 @@ from modelled_runs import SIZES, TRIPS, modelled, slower, whole_model
 from raw_examples import case, outcome, raw
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.machine_file import DeclaredSections, MachineFile
+from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.run_model import models_of
 
 
@@ -52,15 +52,6 @@ def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
     (alone,) = models_of([raw_trips("python", 5)])
     assert alone.over == "mpi"
     assert alone.to_json()["executor"] == "python"
-
-
-def test_declared_sections_replace_fitted_ones_and_count_in_predictions():
-    declared = DeclaredSections.model_validate({"cpus": {"cores": 1, "bytes_per_s": 1e3, "of": "machine"}})
-    (fitted,), (changed,) = models_of([raw_trips()]), models_of([raw_trips()], declared)
-    assert changed.machine.cpus == declared.cpus
-    assert changed.machine.tiers == fitted.machine.tiers
-    pairs = zip(changed.validated, fitted.validated, strict=True)
-    assert all(one.seconds > 10 * other.seconds for one, other in pairs)
 
 
 def test_files_of_one_machine_have_one_model_and_without_ping_pongs_there_is_none():

@@ -4,14 +4,9 @@ import pytest
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import WORKLOADS
-from hpccoll.training.buckets import bucket_bytes
 from hpccoll.training.model_file import model_from_json
 from hpccoll.training.step_keys import BYTES, WORKLOAD
 from hpccoll.training.workload import TRAINING_STEP, Workload
-
-
-def buckets(workload, workers=4):
-    return [bucket_bytes(bucket.tensors, 4) for bucket in workload.programs(workers, "float32")[0].buckets]
 
 
 def test_parameters_and_workloads_are_made_of_each_other():
@@ -21,14 +16,6 @@ def test_parameters_and_workloads_are_made_of_each_other():
     workload = Workload.of({"scale": 16, "sharding": "zero1", "overlap": 0})
     assert workload.params == {"model": "resnet50", "scale": 16, "sharding": "zero1", "overlap": 0}
     assert Workload.of(workload.params) == workload
-
-
-def test_the_limits_of_buckets_shrink_with_the_model():
-    def buckets(workload):
-        return [bucket_bytes(bucket.tensors, 4) for bucket in workload.programs(4, "float32")[0].buckets]
-
-    whole, small = buckets(Workload.of({})), buckets(Workload.of({"scale": 16}))
-    assert [16 * nbytes for nbytes in small] == pytest.approx(whole, rel=0.001)
 
 
 def test_gradient_bytes_are_those_of_all_parameters_and_a_model_of_the_user_precedes_one_of_the_same_name():
