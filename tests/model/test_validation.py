@@ -41,8 +41,10 @@ UNPREDICTED = Validated(observation("all_reduce", "native", 1024, 0.1), None, "u
 def test_errors_are_medians_and_percentiles_of_relative_differences():
     ratios = [Validated(observation("all_reduce", "ring", 1024, each), 1.0) for each in (0.5, 0.9, 1.0, 1.1, 1.4)]
     errors = Errors.of([UNPREDICTED, *ratios])
-    assert (errors.cases, errors.center) == (5, 1.0)
-    assert (errors.typical, errors.large, errors.low, errors.high) == pytest.approx((0.1, 0.46, 0.58, 1.34))
+    assert (errors.cases, errors.ratio_median) == (5, 1.0)
+    assert (errors.error_median, errors.error_p90, errors.ratio_p5, errors.ratio_p95) == pytest.approx(
+        (0.1, 0.46, 0.58, 1.34)
+    )
     assert Errors.of([UNPREDICTED]) is None
 
 
