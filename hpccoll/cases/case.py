@@ -102,19 +102,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long a case is measured, summed over its rounds."""
+    """How long a case is measured, summed over its rounds; ``keys.EFFORT`` and ``keys.SWEEP`` explain the keys."""
 
-    warmup: Annotated[int, WARMUP.meta] = 5  # the number of iterations before the timed ones, in each round
-    min_iterations: Annotated[int, ITERATIONS.meta] = 20  # the smallest number of timed iterations
-    max_iterations: Annotated[int, ITERATIONS.meta] = 1000  # the largest number of timed iterations
-    # the wall time after which no iterations are added to the smallest number
+    warmup: Annotated[int, WARMUP.meta] = 5
+    min_iterations: Annotated[int, ITERATIONS.meta] = 20
+    max_iterations: Annotated[int, ITERATIONS.meta] = 1000
     seconds: Annotated[float, SECONDS.meta] = 1.0
-    # the half width of the 95 % confidence interval, relative to the median, at which a round converged
     precision: Annotated[float, PRECISION.meta] = 0.02
-    timeout: Annotated[float, SECONDS.meta] = 120.0  # the seconds without progress after which a rank counts as stuck
-    # how often a launch goes through all of its cases, each time in another order
+    timeout: Annotated[float, SECONDS.meta] = 120.0
     rounds: Annotated[int, ROUNDS.meta] = 1
-    # the number of operations of an iteration of an aggregated case
     operations: Annotated[int, OPERATIONS.meta] = DEFAULT_OPERATIONS
 
     def __post_init__(self) -> None:

@@ -14,7 +14,6 @@ from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.common.errors import BadInputError, did_you_mean
-from hpccoll.common.units import format_count
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.training.models import MODELS
@@ -167,15 +166,6 @@ def _setting(row: Mapping[str, Any]) -> str:
 
 def _limits(limits: Mapping[str, Any]) -> Iterator[str]:
     """Yield the limits of a variant on collectives, nodes and ranks; those on dtypes and ops are in the JSON only."""
-    least, most, each = (limits[name] for name in ("least_nodes", "most_nodes", "most_per_node"))
-    least_each = limits["least_per_node"]
     if limits["collectives"]:
         yield f"for {', '.join(limits['collectives'])}"
-    if least > 1:
-        yield f"at least {least} nodes"
-    if most:
-        yield f"at most {format_count(most, 'node')}"
-    if least_each > 1:
-        yield f"at least {least_each} ranks per node"
-    if each:
-        yield f"at most {format_count(each, 'rank')} per node"
+    yield from (text for text, _ in VariantLimit(**limits).shape_limits())

@@ -81,9 +81,7 @@ def smallest_message(case: Case, layout: Layout) -> int | None:
     )
 
 
-@lru_cache
-def _smallest_message_units(schedule: Schedule) -> int:
-    return smallest_message_units(schedule)
+_smallest_message_units = lru_cache(smallest_message_units)
 
 
 CHANNEL_UNIT = 1 << 20

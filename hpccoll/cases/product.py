@@ -33,28 +33,29 @@ from hpccoll.training.workload import TRAINING_STEP, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Lists whose combinations are cases; no list has an entry twice."""
+    """Lists whose combinations are cases; no list has an entry twice. ``keys.SWEEP`` explains them.
 
-    collectives: Sequence[str] = ()  # the names of collectives, or ``all``
+    Each collective has those of the algorithms that exist for it, and each device those of the transports that move its
+    buffers. A barrier has the first of the sizes, in bytes; a training step has its own.
+    """
+
+    collectives: Sequence[str] = ()
     # training steps: lists of values by the keys of ``training.workload.WORKLOAD``
     workloads: Sequence[Mapping[str, Sequence[Parameter]]] = ()
     models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, as JSON by name
-    # the names of algorithms, of which each collective has those that exist for it, or ``all``
     algorithms: Sequence[str]
-    devices: Sequence[str] = ("cpu",)  # the devices of the buffers
-    transports: Sequence[str] = ("mpi",)  # the transports, of which each device has those that move its buffers
-    dtypes: Sequence[str] = ("float32",)  # the types of the elements
-    ops: Sequence[str] = ("sum",)  # the reductions, for collectives that reduce
-    sizes: Sequence[int] = ()  # the sizes S in bytes, of which a barrier has the first; a training step has its own
-    in_place: Sequence[bool] = (False, True)  # whether contribution and result share a buffer
-    mappings: Sequence[str | None] = (None,)  # the orders of ranks; None for the launcher's
-    timings: Sequence[str] = (SINGLE,)  # how operations are timed
-    roots: Sequence[int] = (0,)  # the roots of rooted collectives
-    # the pairs of ranks for point to point: ``ends``, ``all``, or a list
+    devices: Sequence[str] = ("cpu",)
+    transports: Sequence[str] = ("mpi",)
+    dtypes: Sequence[str] = ("float32",)
+    ops: Sequence[str] = ("sum",)
+    sizes: Sequence[int] = ()
+    in_place: Sequence[bool] = (False, True)
+    mappings: Sequence[str | None] = (None,)
+    timings: Sequence[str] = (SINGLE,)
+    roots: Sequence[int] = (0,)
     pairs: str | Sequence[tuple[int, int]] = "ends"
-    concurrent: Sequence[Parameter] = (0,)  # numbers of pairs of ranks at once; 0 for all
-    traffic: Sequence[Parameter] = ("zipf",)  # patterns of unequal blocks
-    # by algorithm, the values of each parameter
+    concurrent: Sequence[Parameter] = (0,)
+    traffic: Sequence[Parameter] = ("zipf",)
     params: Mapping[str, Mapping[str, Sequence[Parameter]]] = field(default_factory=dict)
 
 

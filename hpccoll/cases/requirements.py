@@ -29,10 +29,6 @@ def _cuda(root: Path) -> str | None:
     return gpu_stack.old_cupy_reason()
 
 
-def _nccl(root: Path) -> str | None:
-    return None if gpu_stack.nccl_libraries(root) else "NCCL not found"
-
-
 def _older_nccl(root: Path) -> str | None:
     """Return a reason if the NCCL that CuPy loads is too old; an unknown version is checked in the job."""
     libraries = gpu_stack.nccl_libraries(root)
@@ -40,36 +36,35 @@ def _older_nccl(root: Path) -> str | None:
     return None if known is None or known >= (2, 27) else f"NCCL {'.'.join(map(str, known))} is older than 2.27"
 
 
-def _installed(package: str) -> bool:
-    return bool(find_spec(package.partition(".")[0]) and find_spec(package))
-
-
-def _infiniband(root: Path) -> str | None:
-    known = any(port.active and port.driver != "efa" for port in gpu_stack.rdma_ports(root))
-    return None if known else "no InfiniBand or RoCE port in use"
-
-
-def _sharp_plugin(root: Path) -> str | None:
-    available = any(kind == "SHARP" for _, kind in gpu_stack.nccl_plugins(root))
-    return None if available else "no SHARP plugin of NCCL where the loader looks"
+def _needs(found: Callable[[Path], object], reason: str) -> Callable[[Path], str | None]:
+    return lambda root: None if found(root) else reason
 
 
 def _library(name: str) -> Callable[[Path], str | None]:
-    return lambda root: None if gpu_stack.find_libraries(f"{name}*", root=root) else f"no {name} where the loader looks"
+    return _needs(lambda root: gpu_stack.find_libraries(f"{name}*", root=root), f"no {name} where the loader looks")
 
 
 def _mpi(vendor: str) -> Callable[[Path], str | None]:
-    return lambda _: None if vendor in mpi_version() else f"the MPI library is not {vendor}"
+    return _needs(lambda _: vendor in mpi_version(), f"the MPI library is not {vendor}")
 
 
 REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
     "cuda": _cuda,
-    "nccl": _nccl,
-    "nccl4py": lambda _: None if _installed("nccl.bindings") else "nccl4py not found: pip install 'hpccoll[nccl4py]'",
+    "nccl": _needs(gpu_stack.nccl_libraries, "NCCL not found"),
+    "nccl4py": _needs(
+        lambda _: find_spec("nccl") and find_spec("nccl.bindings"),
+        "nccl4py not found: pip install 'hpccoll[nccl4py]'",
+    ),
     "nccl-2.27": _older_nccl,
-    "infiniband": _infiniband,
-    "nvswitch": lambda root: None if gpu_stack.nvswitch_count(root) else "no NVSwitch",
-    "sharp-plugin": _sharp_plugin,
+    "infiniband": _needs(
+        lambda root: any(port.active and port.driver != "efa" for port in gpu_stack.rdma_ports(root)),
+        "no InfiniBand or RoCE port in use",
+    ),
+    "nvswitch": _needs(gpu_stack.nvswitch_count, "no NVSwitch"),
+    "sharp-plugin": _needs(
+        lambda root: any(kind == "SHARP" for _, kind in gpu_stack.nccl_plugins(root)),
+        "no SHARP plugin of NCCL where the loader looks",
+    ),
     "sharp-fabric": _library("libsharp_coll.so"),  # only a job can test whether the switches take part
     "ucc": _library("libucc.so"),
     "hcoll": _library("libhcoll.so"),

@@ -194,6 +194,4 @@ class MeasuredPlans:
         return None
 
 
-@lru_cache(4096)
-def _have_same_steps(one: Schedule, other: Schedule) -> bool:
-    return have_same_steps(one, other)
+_have_same_steps = lru_cache(4096)(have_same_steps)

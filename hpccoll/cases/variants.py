@@ -3,7 +3,7 @@
 The table of the named variants is ``variants.toml``; ``evidence.expected_evidence`` tests logs for the evidence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -63,6 +63,23 @@ class VariantLimit:
     # sweep adds variables, which may affect them
     unaffected: bool = False
 
+    def shape_limits(self) -> Iterator[tuple[str, Callable[[NodeView], bool]]]:
+        """Yield the limits on nodes and ranks in words, each with a function that returns whether nodes exceed it."""
+        least_nodes, most_nodes, least, most = (
+            self.least_nodes,
+            self.most_nodes,
+            self.least_per_node,
+            self.most_per_node,
+        )
+        if least_nodes > 1:
+            yield f"at least {least_nodes} nodes", lambda view: view.nodes[1] < least_nodes
+        if most_nodes is not None:
+            yield f"at most {format_count(most_nodes, 'node')}", lambda view: view.nodes[0] > most_nodes
+        if least > 1:
+            yield f"at least {least} ranks per node", lambda view: view.ranks_per_node[1] < least
+        if most is not None:
+            yield f"at most {format_count(most, 'rank')} per node", lambda view: view.ranks_per_node[0] > most
+
     def violation(self, call: Call | None, view: NodeView, message: int | None = None) -> str | None:
         """Return how a case exceeds the limit, as a sentence; None if it does not; see ``Variant.violation``."""
         scope = self.for_collectives or self.for_dtypes or ()
@@ -86,15 +103,7 @@ class VariantLimit:
         for (key, valid), value in zip(valid_choices, call or (None, None, None), strict=True):
             if value is not None and valid is not None and value not in valid:
                 yield f"{key} {', '.join(valid)}, not {value}"
-        (fewest, most), (fewest_ranks, most_ranks) = view.nodes, view.ranks_per_node
-        if most < self.least_nodes:
-            yield f"at least {self.least_nodes} nodes"
-        if self.most_nodes is not None and fewest > self.most_nodes:
-            yield f"at most {format_count(self.most_nodes, 'node')}"
-        if most_ranks < self.least_per_node:
-            yield f"at least {self.least_per_node} ranks per node"
-        if self.most_per_node is not None and fewest_ranks > self.most_per_node:
-            yield f"at most {format_count(self.most_per_node, 'rank')} per node"
+        yield from (text for text, exceeds in self.shape_limits() if exceeds(view))
         if self.most_message is not None and message is not None and message > self.most_message:
             yield f"messages of at most {format_size(self.most_message)}"
 

@@ -66,15 +66,6 @@ def is_process_running(program: str, root: Path = ROOT) -> bool:
     return any(read_fact(path) == program[:15] for path in (root / "proc").glob("[0-9]*/comm"))
 
 
-def kernel_release(root: Path = ROOT) -> str:
-    """Return the kernel release, such as 6.8.0-40-generic."""
-    return read_fact(root / "proc/sys/kernel/osrelease")
-
-
-def is_module_loaded(name: str, root: Path = ROOT) -> bool:
-    return (root / "sys/module" / name).exists()
-
-
 @dataclass(frozen=True, slots=True)
 class RdmaPort:
     """A port of an RDMA adapter, in the kernel's terms.

@@ -35,9 +35,7 @@ NETDEV_COUNTERS = {
     RECEIVED: "statistics/rx_bytes",
     SENT_PACKETS: "statistics/tx_packets",
     RECEIVED_PACKETS: "statistics/rx_packets",
-    "tx_dropped": "statistics/tx_dropped",
-    "rx_dropped": "statistics/rx_dropped",
-    "rx_missed_errors": "statistics/rx_missed_errors",
+    **{name: f"statistics/{name}" for name in ("tx_dropped", "rx_dropped", "rx_missed_errors")},
 }
 """The files of an Ethernet device's counters."""
 
@@ -51,8 +49,7 @@ INFINIBAND_COUNTERS = {
     RECEIVED: "counters/port_rcv_data",
     SENT_PACKETS: "counters/port_xmit_packets",
     RECEIVED_PACKETS: "counters/port_rcv_packets",
-    "port_xmit_wait": "counters/port_xmit_wait",
-    "port_xmit_discards": "counters/port_xmit_discards",
+    **{name: f"counters/{name}" for name in ("port_xmit_wait", "port_xmit_discards")},
     **{name: f"hw_counters/{name}" for name in HW_COUNTERS},
 }
 """The files of an InfiniBand or RoCE port's counters."""

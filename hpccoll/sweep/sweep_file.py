@@ -10,7 +10,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, PrivateAttr, Tag, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    Tag,
+    create_model,
+    model_validator,
+)
 
 from hpccoll.analysis.choice_table import check_table_given, load_table
 from hpccoll.cases.case import Effort, Shape
@@ -85,22 +94,12 @@ Sizes = Annotated[
 ]
 
 
-class EffortSection(YamlSection):
-    """How long each case is measured, over all of its rounds."""
-
-    warmup: Annotated[int, _bounded(EFFORT["warmup"])] = field(EFFORT["warmup"])
-    min_iterations: Annotated[int, _bounded(EFFORT["min_iterations"])] = field(EFFORT["min_iterations"])
-    max_iterations: Annotated[int, _bounded(EFFORT["max_iterations"])] = field(EFFORT["max_iterations"])
-    seconds: Annotated[float, _bounded(EFFORT["seconds"])] = field(EFFORT["seconds"])
-    precision: Annotated[float, _bounded(EFFORT["precision"])] = field(EFFORT["precision"])
-    timeout: Annotated[float, _bounded(EFFORT["timeout"])] = field(EFFORT["timeout"])
-    operations: Annotated[int, _bounded(EFFORT["operations"])] = field(EFFORT["operations"])
-
-    @model_validator(mode="after")
-    def _iterations_are_ordered(self) -> "EffortSection":
-        if self.max_iterations < self.min_iterations:
-            raise ValueError("'max_iterations' must be at least 'min_iterations'")
-        return self
+_EFFORT: dict[str, Any] = {
+    name: (Annotated[type(key.default), _bounded(key)], field(key)) for name, key in EFFORT.items()
+}
+EffortSection: Any = create_model(
+    "EffortSection", __base__=YamlSection, __doc__="How long each case is measured, over all of its rounds.", **_EFFORT
+)
 
 
 class Sweep(YamlSection):
@@ -151,6 +150,7 @@ class Sweep(YamlSection):
             self.collectives = []
         if self.collectives and self.bytes is None:
             raise BadInputError("bytes", None, "sizes, such as [8, 64K] or {from: 8, to: 4M, factor: 2}")
+        self.case_effort()  # checks that its values fit each other
         names = (name for section in self.workloads for name in section.model)
         self._models = load_models(names, "model", load_plain_yaml)
         return self

@@ -6,7 +6,6 @@ Slurm counts GPUs that the nodes of the testbed do not have. The files are short
 
 import html
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -38,10 +37,6 @@ def sandbox(testbed, nccl_library, mpiexec, tmp_path):  # noqa: ARG001 - there i
     return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
 
 
-def flat_text(picture):
-    return re.sub(r"<[^>]*>|\s", "", picture.read_text())
-
-
 def test_the_first_sweep_on_a_node_of_gpus_says_what_ran(sandbox):
     box, arguments = sandbox
     ended = box.hpccoll("sweep", *arguments)
@@ -60,11 +55,6 @@ def test_the_first_sweep_on_a_node_of_gpus_says_what_ran(sandbox):
     assert {(row.timing, row.params["graph"]) for row in rows} == {
         (timing, graph) for timing in ("single", "aggregated") for graph in (0, 1)
     }
-    # The terminal, the top of the page, and every picture name the stand-ins for GPU and NCCL.
     (line,) = {line for line in ended.out.splitlines() if GPU in line and "measured on a testbed" in line}
     assert line.endswith(f"; {NCCL}")
-    (lede,) = re.findall(r'<p class="lede">(.*?)</p>', box.page)
-    assert f"and {NCCL} (native: NCCL's own)" in html.unescape(lede)
-    pictures = [*(box.out / "report" / "charts").glob("*.svg")]
-    assert len(pictures) > 3
-    assert all(GPU.replace(" ", "") in flat_text(picture) for picture in pictures)
+    assert f"and {NCCL} (native: NCCL's own)" in html.unescape(box.page)

@@ -154,14 +154,6 @@ def test_a_killed_controller_is_reported_and_awaited_and_nothing_is_lost(no_cont
     assert (len({case for case, _ in now}), len(now)) == (CASES, CASES)
 
 
-def test_ranks_count_each_other_before_anything_is_measured(testbed):
-    result = testbed.run("srun", "-N2", "-n2", "--mpi=pmi2", sys.executable, "-m", "hpccoll", "run", "--shape", "4x1")
-    assert result.code != 0  # 2, unless srun had to end a rank that took its time
-    (line,) = [line for line in result.err.splitlines() if line.startswith("hpccoll: ")]
-    assert "2 ranks: 1 on n1, 1 on n2" in line
-    assert "requested: 4 ranks on 4 nodes, 1 on each" in line
-
-
 CPUS = f"""
 import os
 from hpccoll.sweep.slurm.squeue import cpus_of_node
@@ -179,15 +171,6 @@ def test_the_cpus_that_ranks_of_gpus_divide_are_those_of_slurm_and_srun_takes_th
     number = submitted.out.strip()
     assert testbed.end_of(number) == 0, submitted.err
     assert (tmp_path / f"{number}.log").read_text().split("\n") == ["2 of 2", *["1"] * 4, ""]
-
-
-def test_lists_of_nodes_of_any_form_are_expanded_by_slurm(testbed):
-    names = "node[001-003,010],gpu-[1-2]-[3-4],login"
-    program = f"from hpccoll.sweep.slurm.squeue import _hostnames; print(*_hostnames('{names}'))"
-    expanded = testbed.slurm(sys.executable, "-c", program).split()
-    assert expanded == [
-        "node001", "node002", "node003", "node010", "gpu-1-3", "gpu-1-4", "gpu-2-3", "gpu-2-4", "login",
-    ]  # fmt: skip
 
 
 def test_a_sweep_with_blanks_in_its_names_runs_inside_an_allocation(testbed, tmp_path):

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -88,10 +89,6 @@ def test_a_signalled_job_is_resumed_by_the_same_sbatch(testbed, submit, end, tmp
     assert code == 0, log
     rows = complete(raw)
     assert (len(rows), {row.attempt for row in rows}) == (3, {1, 2})
-    code, log = end(submit("allreduce", *SMALL, HPCCOLL_OUT=str(raw)))
-    assert "this one holds another job" in log
-    assert code not in (0, 3), log  # 2, unless srun had to end a rank that took its time
-    assert complete(raw) == rows
 
 
 def test_scaling_measures_the_first_nodes_of_one_allocation(submit, end, tmp_path):
@@ -102,7 +99,6 @@ def test_scaling_measures_the_first_nodes_of_one_allocation(submit, end, tmp_pat
     assert {(row.nodes, row.ranks) for row in complete(place)} == {(2, 2), (3, 3)}
     two, three = (run.provenance["hosts"] for run in read_results([place]).runs)
     assert (len(two), three[:2]) == (2, two)
-    assert log.endswith("hpccoll report results/scaling\n")
 
 
 @pytest.fixture
@@ -209,14 +205,6 @@ def test_a_probe_begins_anew_costs_no_measurement_if_it_fails_and_ends_the_job_i
     assert "--probe" in launch
 
 
-def test_on_one_node_nvls_has_its_single_node_form_and_hierarchical_whose_plan_is_that_of_the_ring_is_left_out(lines):
-    launches = lines("nccl", nodes=1)
-    assert {words[words.index("-a") + 1] for words in launches} == {"native,ring,double_binary_tree,direct"}
-    assert {words[words.index("--variant") + 1] for words in launches if "--variant" in words} == {
-        "nccl-ring", "nccl-tree", "nccl-nvls", "nccl-nvls-off",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("name", GPUS)
 def test_variants_can_be_named_and_are_known_and_the_cpus_of_a_rank_are_those_that_are_asked_for(name, lines):
     asked = {"HPCCOLL_VARIANTS": "ucx-one-rail nccl-gdr-off", "HPCCOLL_OUT": "mine", "SLURM_CPUS_PER_TASK": "7"}
@@ -238,22 +226,7 @@ def test_scripts_for_nccl_run_with_its_test_library(name, submit, end, tmp_path,
     assert {(row.ranks, row.nodes, row.ranks_per_node, row.transport) for row in rows} == {(4, 2, 2, "nccl")}
     native = [row for row in rows if row.algorithm == "native"]
     assert {(row.variant, row.executed) for row in native} == {(None, "ring"), ("nccl-gdr-off", "ring")}
-    assert {(row.timing, row.params["graph"]) for row in native} == {
-        ("single", 0), ("single", 1), ("aggregated", 0), ("aggregated", 1),
-    }  # fmt: skip
-    assert log.endswith(f"hpccoll report results/{name}\n")
-
-
-@pytest.mark.long
-def test_the_script_for_mpi_on_gpus_runs_with_ranks_on_the_host_in_their_place(submit, end, tmp_path):
-    here = {"HPCCOLL_DEVICE": "cpu", "HPCCOLL_TRANSPORT": "mpi", "HPCCOLL_VARIANTS": "ucx-one-rail"}
-    options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=2"]
-    code, log = end(submit("gpu-mpi", *SMALL, "-f", 2, options=options, **here))
-    assert code == 0, log
-    rows = complete(tmp_path / "results" / "gpu-mpi")
-    assert {(row.ranks, row.nodes, row.ranks_per_node) for row in rows} == {(4, 2, 2)}
-    assert {row.variant for row in rows} == {None, "ucx-one-rail"}
-    assert log.endswith("hpccoll report results/gpu-mpi\n")
+    assert {(row.timing, row.params["graph"]) for row in native} == {*product(("single", "aggregated"), (0, 1))}
 
 
 @pytest.mark.parametrize("name", GPUS)

@@ -4,12 +4,10 @@ import json
 import subprocess
 import sys
 
-import h5py
 import pytest
 from cli_runner import ENVIRONMENT, invoke, spawn
 
 from hpccoll.store import hdf5
-from hpccoll.store.hdf5 import seal
 from hpccoll.store.journal import Journal
 from hpccoll.sweep.paths import workflow_directory
 
@@ -55,6 +53,9 @@ def test_every_planned_case_has_a_row_and_status_and_validate_say_so(swept):
 
 def test_a_second_sweep_measures_nothing(copy):
     before = raw_files(copy.out)
+    ended = snakemake("--configfile", "tiny.yaml", "--dry-run", "raw", cwd=copy.home)
+    assert ended.returncode == 0, ended.stderr
+    assert "Nothing to be done" in ended.stdout
     result = spawn("sweep", "tiny.yaml", cwd=copy.home)
     assert result.code == 0, result.err
     assert raw_files(copy.out) == before
@@ -93,13 +94,6 @@ def test_plain_snakemake_gives_the_same_cases_and_a_report(swept, tmp_path):
     assert (tmp_path / "results" / "tiny" / "report" / "index.html").exists()
 
 
-def test_what_a_sweep_measured_is_nothing_to_do_for_plain_snakemake(copy):
-    (copy.out / "report" / "index.html").touch()
-    ended = snakemake("--configfile", "tiny.yaml", "--dry-run", "raw", cwd=copy.home)
-    assert ended.returncode == 0, ended.stderr
-    assert "Nothing to be done" in ended.stdout
-
-
 def test_a_dry_run_is_shown_and_leaves_nothing(swept, tmp_path):
     (tmp_path / "tiny.yaml").write_bytes((swept.home / "tiny.yaml").read_bytes())
     result = spawn("sweep", "tiny.yaml", "--", "--dry-run", cwd=tmp_path)
@@ -123,25 +117,15 @@ def test_another_workflow_imports_this_one_as_a_module(swept, tmp_path):
         f"use rule * from hpccoll as hpccoll_*\n"
     )
     (tmp_path / "theirs.yaml").write_text("hpccoll: {sweep: tiny.yaml, out: theirs}\nmore: 1\n")
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", "--nolock"]
-    ended = subprocess.run(
-        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
-    )
+    ended = snakemake("-s", "Snakefile", "--cores", "1", "--nolock", cwd=tmp_path, profile=False)
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "theirs" / "report" / "index.html").exists()
 
 
-def another_schema(path):
-    with h5py.File(path, "a") as file:
-        file.attrs["schema_version"] = "99.0"
-    seal(path)
-
-
-@pytest.mark.parametrize("spoil", [another_schema, lambda path: path.write_bytes(path.read_bytes()[:9000])])
-def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(spoil, copy):
+def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(copy):
     path = copy.out / "raw" / "mpi.p2.h5"
-    spoil(path)
-    before = path.read_bytes()
+    before = path.read_bytes()[:9000]
+    path.write_bytes(before)
     for command in ("report", "export", "validate", "status"):
         assert invoke(command, path).is_bad_input("mpi.p2.h5")
     job = copy.out / "jobs" / "mpi.p2.json"

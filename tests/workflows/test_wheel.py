@@ -40,17 +40,14 @@ def test_the_wheel_carries_the_whole_workflow_and_all_data_of_the_package(instal
     assert {Path(name).suffix for name in own} == {*DATA}
 
 
-def test_an_installed_package_finds_its_own_workflow(installed, tmp_path):
-    code = "from hpccoll.sweep.paths import workflow_directory; print(workflow_directory())"
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(installed)}, capture_output=True, text=True,
-        check=True, timeout=300,
-    )  # fmt: skip
-    assert ended.stdout.strip() == str(installed / "hpccoll" / "_workflows")
-
-
-def test_an_installed_package_plans_its_default_sweep_from_an_empty_directory(installed, tmp_path):
-    sweep = installed / "hpccoll" / "_workflows" / "config" / "default.yaml"
-    result = spawn("plan", sweep, cwd=tmp_path, PYTHONPATH=str(installed))
+def test_an_installed_package_finds_and_plans_its_default_sweep_from_an_empty_directory(installed, tmp_path):
+    code, variables = (
+        "from hpccoll.sweep.paths import *; print(default_sweep(), end='')",
+        {"PYTHONPATH": str(installed)},
+    )
+    sweep = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True,
+                           check=True).stdout  # fmt: skip
+    assert sweep == str(installed / "hpccoll" / "_workflows" / "config" / "default.yaml")
+    result = spawn("plan", sweep, cwd=tmp_path, **variables)
     assert result.code == 0, result.err
     assert result.out.startswith("default: ")

@@ -4,6 +4,7 @@ import re
 import resource
 from itertools import groupby
 
+from hpccoll.common.files import read_fact
 from hpccoll.common.text import Finding, absent, info, warning
 from hpccoll.common.units import format_size
 from hpccoll.host import gpu_stack
@@ -67,10 +68,10 @@ DMA_BUF = (5, 12)
 def direct(machine: MachineFacts) -> Finding | None:
     """Check that adapters can access the memory of GPUs (GPUDirect RDMA); EFA's driver needs no module for it."""
     ports = [port for port in machine.rdma_ports if port.driver != "efa"]
-    driver, release = gpu_stack.gpu_driver(machine.root), gpu_stack.kernel_release(machine.root)
+    driver, release = gpu_stack.gpu_driver(machine.root), read_fact(machine.root / "proc/sys/kernel/osrelease")
     if not (ports and driver and machine.gpus):
         return None
-    if loaded := next((name for name in PEER if gpu_stack.is_module_loaded(name, machine.root)), None):
+    if loaded := next((name for name in PEER if (machine.root / "sys/module" / name).exists()), None):
         return info("gpudirect_module", f"{loaded} is loaded")
     if driver.open_modules and tuple(map(int, re.findall(r"\d+", release)[:2])) >= DMA_BUF:
         return info("gpudirect_dma_buf", f"by DMA-BUF: open kernel modules of the driver, Linux {release}")
