@@ -148,16 +148,17 @@ ACTIVATIONS = 32 * 64 * 4
 """Bytes of a sample of the small model between its blocks: tokens, hidden, and four bytes."""
 SUM, SCATTER, GATHER = "all_reduce", "reduce_scatter", "all_gather"
 TWO, STAGES = {"mesh": Mesh(tp=2)}, {"mesh": Mesh(tp=2, pp=2)}
+WHOLE = {FORWARD: 2 * 6 + 1, BACKWARD: 2 * 6 + 1}
 FIRST, LAST = {FORWARD: 2 * 3 + 1, BACKWARD: 2 * 3}, {FORWARD: 2 * 3, BACKWARD: 2 * 3 + 1}
-"""Sums of a stage of three blocks: the first adds up the embedding forward, the last the output layer backward."""
+"""Sums of six blocks, and of a stage of three: the first adds up the embedding forward, the last the output layer backward."""
 
 
 @pytest.mark.parametrize(
     ("parallelism", "stage", "calls"),
     [
-        (TWO, 0, {SUM: {FORWARD: 2 * 6 + 1, BACKWARD: 2 * 6 + 1}}),
+        (TWO, 0, {SUM: WHOLE}),
         (TWO | {"recompute": True}, 0, {SUM: {FORWARD: 2 * 6 + 1, BACKWARD: 2 * 6 + 1 + 2 * 6}}),
-        (TWO | {"sequence": True}, 0, dict.fromkeys((SCATTER, GATHER), {FORWARD: 2 * 6 + 1, BACKWARD: 2 * 6 + 1})),
+        (TWO | {"sequence": True}, 0, {SCATTER: WHOLE, GATHER: WHOLE}),
         (STAGES, 0, {SUM: FIRST}), (STAGES, 1, {SUM: LAST}),
         # gathered before the output layer forward, and before the embedding backward
         (STAGES | {"sequence": True}, 0, {SCATTER: FIRST, GATHER: LAST}),
