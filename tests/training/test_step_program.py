@@ -150,7 +150,7 @@ SUM, SCATTER, GATHER = "all_reduce", "reduce_scatter", "all_gather"
 TWO, STAGES = {"mesh": Mesh(tp=2)}, {"mesh": Mesh(tp=2, pp=2)}
 WHOLE = {FORWARD: 2 * 6 + 1, BACKWARD: 2 * 6 + 1}
 FIRST, LAST = {FORWARD: 2 * 3 + 1, BACKWARD: 2 * 3}, {FORWARD: 2 * 3, BACKWARD: 2 * 3 + 1}
-"""Sums of six blocks, and of three on a stage: the first adds up the embedding forward, the last the output backward."""
+"""Sums of six blocks, and of three: the first stage adds up the embedding forward, the last the output backward."""
 
 
 @pytest.mark.parametrize(
