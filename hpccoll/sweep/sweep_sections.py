@@ -1,4 +1,4 @@
-"""Sections of a sweep file: its variants, completed with the known ones of the same names, effort and training steps."""
+"""Sections of a sweep file: variants, completed with the known ones of the same names, effort and training steps."""
 
 import re
 from pathlib import Path
