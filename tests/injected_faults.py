@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -75,26 +75,6 @@ class Setting:
             yield self.folded([*others, faulty.astype(self.right.dtype)])
 
 
-def missing(s: Setting) -> Iterator[np.ndarray]:
-    yield from (s.counted(origin, 0) for origin in range(s.payload.p))
-
-
-def doubled(s: Setting) -> Iterator[np.ndarray]:
-    yield from (s.counted(origin, 2) for origin in range(s.payload.p))
-
-
-def never_written(s: Setting) -> Iterator[np.ndarray]:
-    yield np.resize(s.payload.sentinel(), len(s.right))
-
-
-def zeroed(s: Setting) -> Iterator[np.ndarray]:
-    yield np.zeros_like(s.right)
-
-
-def swapped(s: Setting) -> Iterator[np.ndarray]:
-    yield s.right.reshape(-1, 2, s.grain)[:, ::-1].ravel()
-
-
 def bit_flipped(s: Setting) -> Iterator[np.ndarray]:
     """Flip one bit of every element, at random."""
     flipped = bits(s.right.copy())
@@ -108,35 +88,24 @@ def one_ulp_off(s: Setting) -> Iterator[np.ndarray]:
     yield s.right + s.right.dtype.type(1) if integer else np.nextafter(s.right, s.right.dtype.type(np.inf))
 
 
-def stale(s: Setting) -> Iterator[np.ndarray]:
-    yield concatenated(replace(s.payload, generation=0).expected(in_place=False), s.payload.dtype)
+def right_of(s: Setting, **other: int) -> Iterator[np.ndarray]:
+    """Yield the right result of another operation."""
+    yield concatenated(replace(s.payload, **other).expected(in_place=False), s.payload.dtype)
 
 
-def another_seed(s: Setting) -> Iterator[np.ndarray]:
-    yield concatenated(replace(s.payload, seed=2).expected(in_place=False), s.payload.dtype)
-
-
-def displaced_one(s: Setting) -> Iterator[np.ndarray]:
-    yield np.roll(s.right, 1)
-
-
-def displaced_grain(s: Setting) -> Iterator[np.ndarray]:
-    yield np.roll(s.right, s.grain)
-
-
-Fault = Callable[[Setting], Iterator[np.ndarray]]
+Fault = Callable[[Setting], Iterable[np.ndarray]]
 FAULTS: dict[str, Fault] = {
-    "one rank's contribution missing": missing,
-    "one rank's contribution counted twice": doubled,
-    "never written": never_written,
-    "zeroed": zeroed,
-    "two parts swapped": swapped,
+    "one rank's contribution missing": lambda s: (s.counted(origin, 0) for origin in range(s.payload.p)),
+    "one rank's contribution counted twice": lambda s: (s.counted(origin, 2) for origin in range(s.payload.p)),
+    "never written": lambda s: [np.resize(s.payload.sentinel(), len(s.right))],
+    "zeroed": lambda s: [np.zeros_like(s.right)],
+    "two parts swapped": lambda s: [s.right.reshape(-1, 2, s.grain)[:, ::-1].ravel()],
     "one bit flipped": bit_flipped,
     "one unit in the last place off": one_ulp_off,
-    "left by the last operation": stale,
-    "of another seed": another_seed,
-    "displaced by one element": displaced_one,
-    f"displaced by {GRAIN} bytes": displaced_grain,
+    "left by the last operation": partial(right_of, generation=0),
+    "of another seed": partial(right_of, seed=2),
+    "displaced by one element": lambda s: [np.roll(s.right, 1)],
+    f"displaced by {GRAIN} bytes": lambda s: [np.roll(s.right, s.grain)],
 }
 
 
@@ -164,13 +133,10 @@ SIZES: dict[str, Callable[[int], Iterable[int]]] = {
 """Elements that a plan may say its result has, of so many that the case promises."""
 
 
-@dataclass(frozen=True)
-class Write:
-    """A write to where nothing may be written: ``values``, from element ``begin`` of src or dst on."""
-
-    buffer: str
-    begin: int
-    values: np.ndarray
+WRITES = AFTER, BEFORE, IN_SRC = (
+    "written after the end of a buffer", "written before the beginning of a buffer", "src overwritten",
+)  # fmt: skip
+"""Writes outside the buffers, with a correct result."""
 
 
 def _intruders(s: Setting) -> Iterator[np.ndarray]:
@@ -185,40 +151,23 @@ def _lengths(s: Setting) -> dict[str, int]:
     return {"src": s.contributed, "dst": len(s.right)}
 
 
-def _outside(s: Setting, begin: Callable[[int, int], int]) -> Iterator[Write]:
-    """Yield writes outside src and dst, whose ``begin`` follows from the lengths of the buffer and of the write."""
+def writes(s: Setting) -> Iterator[tuple[str, str, int, np.ndarray]]:
+    """Yield each write to where nothing may be written: its fault, src or dst, the first element, and the values.
+
+    To every part of src poison, zeros, the result, and one other bit are written.
+    """
     for name, length in _lengths(s).items():
-        if length:  # an empty buffer has no memory
-            yield from (Write(name, begin(length, len(values)), values) for values in _intruders(s))
-
-
-def after_the_end(s: Setting) -> Iterator[Write]:
-    yield from _outside(s, lambda length, _: length)
-
-
-def before_the_beginning(s: Setting) -> Iterator[Write]:
-    yield from _outside(s, lambda _, written: -written)
-
-
-def in_src(s: Setting) -> Iterator[Write]:
-    """Write poison, zeros, the result, and one other bit to every part of src."""
+        for values in _intruders(s) if length else ():  # an empty buffer has no memory
+            yield AFTER, name, length, values
+            yield BEFORE, name, -len(values), values
     own = bits(concatenated(s.payload.source(), s.right.dtype))
     flipped = own ^ own.dtype.type(1)
     for begin in range(0, len(own), s.grain):
-        part = slice(begin, begin + s.grain)
-        yield Write("src", begin, flipped[part])
-        yield Write("src", begin, bits(np.resize(s.payload.sentinel(), s.grain)))
-        yield Write("src", begin, flipped[begin : begin + 1])
+        poison = bits(np.resize(s.payload.sentinel(), s.grain))
+        for values in (flipped[begin : begin + s.grain], poison, flipped[begin : begin + 1]):
+            yield IN_SRC, "src", begin, values
     if len(own):
-        yield Write("src", 0, bits(np.resize(s.right, len(own))))
-
-
-WRITES: dict[str, Callable[[Setting], Iterator[Write]]] = {
-    "written after the end of a buffer": after_the_end,
-    "written before the beginning of a buffer": before_the_beginning,
-    "src overwritten": in_src,
-}
-"""Writes outside the buffers, with a correct result."""
+        yield IN_SRC, "src", 0, bits(np.resize(s.right, len(own)))
 
 
 class Buffers:
@@ -251,24 +200,24 @@ class Buffers:
         else:
             check = Check(*buffers, in_place=False, guards=guards)
         check.reset()
-        self.put(Write("dst", 0, bits(self.setting.right)))
+        self.put("dst", 0, bits(self.setting.right))
         return check
 
-    def put(self, write: Write) -> np.ndarray:
+    def put(self, buffer: str, begin: int, values: np.ndarray) -> np.ndarray:
         """Write, and return what was there."""
-        made = self.made[write.buffer]
-        at = slice(made.start + write.begin, made.start + write.begin + len(write.values))
+        made = self.made[buffer]
+        at = slice(made.start + begin, made.start + begin + len(values))
         found = made.memory[at]
         before = self.gpu.download(found) if self.gpu else found.copy()
-        made.memory[at] = self.gpu.upload(write.values) if self.gpu else write.values
+        made.memory[at] = self.gpu.upload(values) if self.gpu else values
         return before
 
-    def seen(self, write: Write) -> tuple[bool, float]:
+    def seen(self, buffer: str, begin: int, values: np.ndarray) -> tuple[bool, float]:
         """Return whether the check sees a write, and the share of its elements that differ from what was there."""
-        before = self.put(write)
+        before = self.put(buffer, begin, values)
         wrong = self.check.wrong()
-        self.put(replace(write, values=before))
-        assert wrong == np.count_nonzero(write.values != before)
+        self.put(buffer, begin, before)
+        assert wrong == np.count_nonzero(values != before)
         return wrong > 0, wrong / len(before)
 
     def size_seen(self, length: int) -> tuple[bool, float]:
@@ -281,8 +230,7 @@ class Buffers:
         assert self.check.wrong() == 0
         for fault, lengths in SIZES.items():
             yield from ((fault, self.size_seen(length)) for length in lengths(len(self.setting.right)))
-        for fault, writes in WRITES.items():
-            yield from ((fault, self.seen(write)) for write in writes(self.setting))
+        yield from ((fault, self.seen(*write)) for fault, *write in writes(self.setting))
         assert self.check.wrong() == 0
 
 

@@ -19,31 +19,26 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cli_runner import ENVIRONMENT
 from slurm_testbed import Testbed
-from sweep_sandbox import logs_of, processes_of_sweep, start_times
+from sweep_sandbox import LONG_S, SweepSandbox, processes_of_sweep
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.store import hdf5
-from hpccoll.store.journal import read_journal
 
 SWEEP = """
 algorithms: [ring, native]
 bytes: {{from: 8, to: 64}}
 in_place: false
-{where}
 rounds: 1
 effort: {{warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.25, precision: 0.000001, timeout: 4}}
 """
 CASES = 8
 MEASURING_S = 4.0
 """How long that takes, about."""
-SITE = '{"partition": "work", "launcher": "srun --mpi=pmi2", "minutes": 30}'
-LONG_S = 400
-"""How long a sweep may take after whatever was done to it."""
 SETTLES_S = 30.0
 """How long a service may take that has come back until it knows what its jobs and nodes are."""
 OURS = "Traceback (most recent call last)"
@@ -53,55 +48,49 @@ class FailedError(Exception):
     """A round has failed, and why."""
 
 
-@dataclass
-class Scene:
-    """A sweep in a directory that is a small file system of its own."""
+class Local:
+    """Stands for the testbed where the ranks of a sweep run on this host, without Slurm."""
 
-    home: Path
-    testbed: Testbed | None
-    random: random.Random
-    notes: list[str] = field(default_factory=list)
-    hit: bool = False
-
-    def __post_init__(self) -> None:
-        self.out = self.home / "results" / "s"
-        (self.home / "s.yaml").write_text(SWEEP.format(where="nodes: [2]" if self.testbed else "ranks: 2"))
-        (self.home / "site.yaml").write_text(SITE)
-        slurm = ["--profile", "testbed", "--site", "site.yaml"] if self.testbed else []
-        self.command = [sys.executable, "-m", "hpccoll", "sweep", "s.yaml", *slurm]
-
-    def start(self) -> subprocess.Popen[str]:
-        if self.testbed:
-            return self.testbed.start(*self.command, cwd=self.home)
+    def start(self, *command: object, cwd: Path) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.command, cwd=self.home, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [*map(str, command)], cwd=cwd, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
         )  # fmt: skip
+
+    def slurm(self, *_command: str) -> str:
+        return ""
+
+
+class Scene(SweepSandbox):
+    """A sweep in a directory that is a small file system of its own."""
+
+    def __init__(self, home: Path, testbed: Testbed | None, draw: random.Random) -> None:
+        super().__init__(testbed or Local(), home, "s", ["n1", "n2"])
+        self.random, self.notes, self.hit = draw, list[str](), False
+        self.job = "mpi.n2x1" if testbed else "mpi.p2"
+        arguments = self.plant(SWEEP, more="nodes: [2]\n" if testbed else "ranks: 2\n")
+        self.arguments = arguments if testbed else arguments[:1]
+
+    def sweep(self) -> subprocess.Popen[str]:
+        return self.start(*self.arguments)
 
     def ended(self, sweep: subprocess.Popen[str], codes: set[int]) -> str:
         """Return what a sweep that ends with one of ``codes`` has printed."""
         try:
-            out, err = sweep.communicate(timeout=LONG_S)
+            ended = self.end(sweep)
         except subprocess.TimeoutExpired:
-            raise FailedError(f"does not end: {self.left()}\n{logs_of(self.out)}") from None
-        if sweep.returncode not in codes or OURS in out + err:
-            raise FailedError(f"ended with {sweep.returncode}\n{out}\n{err}\n{logs_of(self.out)}")
-        self.notes.append(str(sweep.returncode))
-        return out + err
+            raise FailedError(f"does not end: {self.left()}\n{self.logs()}") from None
+        printed = f"{ended.out}\n{ended.err}"
+        if ended.code not in codes or OURS in printed:
+            raise FailedError(f"ended with {ended.code}\n{printed}\n{self.logs()}")
+        self.notes.append(str(ended.code))
+        return printed
 
-    def left(self) -> list[str]:
-        """Return the command lines of the processes of sweeps here."""
-        return [f"{about['command']} (process {pid})" for pid, about in processes_of_sweep(self.out).items()]
-
-    def measured(self) -> dict[tuple[str, int], bytes]:
+    def kept(self) -> dict[tuple[str, int], bytes]:
         """Return the start times of what was measured, by case and attempt."""
-        found: dict[tuple[str, int], bytes] = {}
-        for file in sorted((self.out / "raw").glob("*.h5*")):
-            read = hdf5.read_raw_file if file.suffix == ".h5" else read_journal
-            if file.suffix == ".h5" or ".journal" in file.name:
-                with suppress(BadInputError, OSError):
-                    found |= start_times(read(file))
-        return found
+        with suppress(BadInputError, OSError):
+            return self.measured(self.job)
+        return {}
 
     def find(self, part: str, sweep: subprocess.Popen[str]) -> int | None:
         """Return the process that is a part of the sweep, as soon as there is one; None where the sweep has ended.
@@ -127,37 +116,30 @@ PARTS: dict[str, Callable[[dict[str, str]], object]] = {
 }
 
 
-def killed(part: str) -> Callable[[Scene, subprocess.Popen[str]], None]:
-    def hit(scene: Scene, sweep: subprocess.Popen[str]) -> None:
-        scene.hit = False
-        with suppress(ProcessLookupError):
-            if pid := scene.find(part, sweep):
-                os.kill(pid, signal.SIGKILL)
-                scene.hit = True
-
-    return hit
+def kill(part: str, scene: Scene, sweep: subprocess.Popen[str]) -> None:
+    scene.hit = False
+    with suppress(ProcessLookupError):
+        if pid := scene.find(part, sweep):
+            os.kill(pid, signal.SIGKILL)
+            scene.hit = True
 
 
-def stopped(part: str) -> Callable[[Scene, subprocess.Popen[str]], None]:
+def stop(part: str, scene: Scene, sweep: subprocess.Popen[str]) -> None:
     """Stop a part; it goes on after seconds, or never does: a watchdog ends the job, or Ctrl-C the sweep."""
-
-    def hit(scene: Scene, sweep: subprocess.Popen[str]) -> None:
-        pid = scene.find(part, sweep)
-        scene.hit = bool(pid)
-        if not pid:
-            return
-        for_ever = scene.random.random() < 0.5 if part == "rank" else scene.random.random() < 0.2
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-            scene.notes.append("stopped for ever" if for_ever else "stopped")
-            time.sleep(scene.random.uniform(0.5, 6))
-            if not for_ever:
-                os.kill(pid, signal.SIGCONT)
-            elif part != "rank" and sweep.poll() is None:
-                scene.notes.append("Ctrl-C")
-                os.kill(sweep.pid, signal.SIGINT)
-
-    return hit
+    pid = scene.find(part, sweep)
+    scene.hit = bool(pid)
+    if not pid:
+        return
+    for_ever = scene.random.random() < (0.5 if part == "rank" else 0.2)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        scene.notes.append("stopped for ever" if for_ever else "stopped")
+        time.sleep(scene.random.uniform(0.5, 6))
+        if not for_ever:
+            os.kill(pid, signal.SIGCONT)
+        elif part != "rank" and sweep.poll() is None:
+            scene.notes.append("Ctrl-C")
+            os.kill(sweep.pid, signal.SIGINT)
 
 
 def full_disk(scene: Scene, sweep: subprocess.Popen[str]) -> None:
@@ -180,30 +162,27 @@ def read_only(scene: Scene, sweep: subprocess.Popen[str]) -> None:
     subprocess.run(["chattr", "-R", "-i", scene.home], check=False, capture_output=True)
 
 
-def restarted(host: str, service: str, least_s: float, most_s: float) -> Callable[[Scene, subprocess.Popen[str]], None]:
+def restart(
+    host: str, service: str, least_s: float, most_s: float, scene: Scene, _sweep: subprocess.Popen[str]
+) -> None:
     """Kill a service of Slurm's, and start it again after some seconds; then look after nodes, as operators have to.
 
     A controller that has not written that a job runs starts it again when it is back; the node refuses the second copy,
     and is drained for it, until somebody resumes it.
     """
-
-    def hit(scene: Scene, _sweep: subprocess.Popen[str]) -> None:
-        assert scene.testbed
-        scene.testbed.kill(host, service)
-        away_s = scene.random.uniform(least_s, most_s)
-        scene.notes.append(f"away {away_s:.0f} s")
-        time.sleep(away_s)
-        scene.testbed.restart(host, service)
-        until = time.monotonic() + SETTLES_S
-        while time.monotonic() < until:
-            for line in scene.testbed.run("sinfo", "--noheader", "--Node", "--format=%N %T").out.splitlines():
-                node, state = line.split()
-                if state.startswith("drain"):
-                    scene.testbed.run("scontrol", "update", f"nodename={node}", "state=resume")
-                    scene.notes.append(f"{node} resumed")
-            time.sleep(2)
-
-    return hit
+    scene.testbed.kill(host, service)
+    away_s = scene.random.uniform(least_s, most_s)
+    scene.notes.append(f"away {away_s:.0f} s")
+    time.sleep(away_s)
+    scene.testbed.restart(host, service)
+    until = time.monotonic() + SETTLES_S
+    while time.monotonic() < until:
+        for line in scene.testbed.run("sinfo", "--noheader", "--Node", "--format=%N %T").out.splitlines():
+            node, state = line.split()
+            if state.startswith("drain"):
+                scene.testbed.run("scontrol", "update", f"nodename={node}", "state=resume")
+                scene.notes.append(f"{node} resumed")
+        time.sleep(2)
 
 
 @dataclass(frozen=True)
@@ -218,17 +197,17 @@ class Drill:
 
 INPUT = frozenset({0, 2, 3})  # 2 where it was so early that the directory could not be had at all
 DRILLS = {
-    "kill-rank": Drill(killed("rank"), measuring=True),
-    "kill-mpiexec": Drill(killed("mpiexec"), measuring=True),
-    "kill-snakemake": Drill(killed("snakemake")),
-    "kill-sweep": Drill(killed("sweep"), frozenset({0, 3, -signal.SIGKILL})),
-    "stop-rank": Drill(stopped("rank"), measuring=True),
-    "stop-mpiexec": Drill(stopped("mpiexec"), measuring=True),
-    "stop-snakemake": Drill(stopped("snakemake")),
+    "kill-rank": Drill(partial(kill, "rank"), measuring=True),
+    "kill-mpiexec": Drill(partial(kill, "mpiexec"), measuring=True),
+    "kill-snakemake": Drill(partial(kill, "snakemake")),
+    "kill-sweep": Drill(partial(kill, "sweep"), frozenset({0, 3, -signal.SIGKILL})),
+    "stop-rank": Drill(partial(stop, "rank"), measuring=True),
+    "stop-mpiexec": Drill(partial(stop, "mpiexec"), measuring=True),
+    "stop-snakemake": Drill(partial(stop, "snakemake")),
     "full-disk": Drill(full_disk, INPUT),
     "read-only": Drill(read_only, INPUT),
-    "slurmd": Drill(restarted("n2", "slurmd", 0, 30), slurm=True),
-    "slurmctld": Drill(restarted("head", "slurmctld", 15, 40), frozenset({0, 2}), slurm=True),
+    "slurmd": Drill(partial(restart, "n2", "slurmd", 0, 30), slurm=True),
+    "slurmctld": Drill(partial(restart, "head", "slurmctld", 15, 40), frozenset({0, 2}), slurm=True),
 }
 
 
@@ -238,7 +217,7 @@ def held(drill: Drill, scene: Scene, after_s: float) -> None:
     Raises:
         FailedError: with what is wrong.
     """
-    sweep = scene.start()
+    sweep = scene.sweep()
     try:
         with suppress(subprocess.TimeoutExpired):
             sweep.wait(0 if drill.measuring else after_s)
@@ -246,21 +225,20 @@ def held(drill: Drill, scene: Scene, after_s: float) -> None:
         if scene.hit:
             drill.hit(scene, sweep)
         scene.ended(sweep, set(drill.codes))
-        kept = scene.measured()
+        kept = scene.kept()
         scene.notes.append(f"{len(kept)} kept")
-        sweep = scene.start()
+        sweep = scene.sweep()
         output = scene.ended(sweep, {0})
     finally:
         with suppress(ProcessLookupError):
             sweep.kill()
             sweep.communicate()
-    now = scene.measured()
+    now = scene.kept()
     if f"{CASES} of {CASES} cases" not in output or len(now) != CASES or len({case for case, _ in now}) != CASES:
         raise FailedError(f"not complete, or measured twice: {sorted(now)}\n{output}")
     if not kept.items() <= now.items():
         raise FailedError(f"lost: {sorted(kept.keys() - now.keys())}")
-    left = scene.left() or (scene.testbed and scene.testbed.slurm("squeue", "--noheader"))
-    if left:
+    if left := scene.left():
         raise FailedError(f"left: {left}")
 
 
@@ -293,7 +271,7 @@ def rounds(name: str, count: int, seed: int) -> int:
             scene = Scene(home, testbed, draw)
             if not number:
                 begun = time.monotonic()
-                scene.ended(scene.start(), {0})
+                scene.ended(scene.sweep(), {0})
                 life_s = time.monotonic() - begun
                 continue
             after_s = draw.uniform(0.1, life_s)

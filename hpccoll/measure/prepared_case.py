@@ -19,11 +19,11 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
+from hpccoll.measure.executed_evidence import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.guards import guards_of
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
-from hpccoll.measure.schedule_bytes import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.stream_timing import StreamTiming, Wait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import REDUCTIONS, Layout, dtype_of, unequal_wire_bytes, wire_bytes

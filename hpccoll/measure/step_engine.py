@@ -17,15 +17,14 @@ from hpccoll.measure.step_computations import (
     BEGIN,
     END,
     READY,
-    Nanoseconds,
     Products,
-    instructions_of,
+    ProgramRunner,
     matrix_products,
     phase_seconds,
 )
 from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.training.step_keys import GEMM
-from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
+from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.workload import Workload
 
 if TYPE_CHECKING:
@@ -85,59 +84,39 @@ class Gemm:
         self._thread.shutdown()
 
 
-class StepEngine:
-    """Runs a program; each run records when every computation and operation began and ended.
-
-    ``operations`` and ``streams`` are of every Start of the program of this rank, in its order; an aggregator has no
-    program, and only runs ``operations``.
-    """
+class StepEngine(ProgramRunner[Drivable]):
+    """Runs a program in host memory; ``streams`` are those of its operations."""
 
     def __init__(
         self, program: StepProgram | None, workload: Workload, operations: Sequence[Drivable], streams: Sequence[str]
     ) -> None:
-        self.operations, self.streams = operations, streams
+        super().__init__(program, operations)
+        self.streams = streams
         self._compiled = [each for each in operations if isinstance(each, CompiledExecutor)]
         self._gemm = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
-        self.instructions = instructions_of(program, len(operations))
         self._seconds = phase_seconds(program, workload) if program else {}
-        self.computations = sum(isinstance(each, Compute) for each in self.instructions)
         self.times = np.zeros(self.events, np.int64)
-        self.runs: list[Nanoseconds] = []
+        self._begun_ns = self._computed_ns = 0  # when what follows may begin, by waits and by computations
         self._queues: dict[str, deque[int]] = {stream: deque() for stream in streams}
         self._after: list[int | None] = [None] * len(operations)
         self._begun, self._ended = [False] * len(operations), [False] * len(operations)
         self.current = "the start of the step"
 
-    @property
-    def events(self) -> int:
-        """The number of times of a run: three of each operation, then two of each computation."""
-        return 3 * len(self.operations) + 2 * self.computations
-
     def run(self) -> None:
-        self.times = times = np.zeros(self.events, np.int64)
+        self.times = np.zeros(self.events, np.int64)
         self._begun[:] = self._ended[:] = [False] * len(self.operations)
         if self._gemm:
             self._gemm.begin_step()
-        begun = device = time.perf_counter_ns()
-        started, at = 0, 3 * len(self.operations)
-        for instruction in self.instructions:
-            match instruction:
-                case Compute():
-                    now = max(device, begun)
-                    device = self._compute(instruction, now)
-                    times[at], times[at + 1] = now, device
-                    at += 2
-                case Start():
-                    self._queue(started, max(device, begun), instruction.after)
-                    started += 1
-                case Wait():
-                    self._await(instruction.number)
-                    begun = time.perf_counter_ns()
-        for number in range(started):
-            self._await(number)
-        self.runs.append(times)
+        self._begun_ns = self._computed_ns = time.perf_counter_ns()
+        self.walk()
+        self.runs.append(self.times)
 
-    def _compute(self, instruction: Compute, begin: int) -> int:
+    def compute(self, instruction: Compute, event: int) -> None:
+        begin = max(self._computed_ns, self._begun_ns)
+        self._computed_ns = self._end_of_computation(instruction, begin)
+        self.times[event : event + 2] = begin, self._computed_ns
+
+    def _end_of_computation(self, instruction: Compute, begin: int) -> int:
         self.current = f"the {instruction.phase} pass"
         if self._gemm:
             products = self._gemm.start()
@@ -150,9 +129,8 @@ class StepEngine:
             self._drive(end)
         return end
 
-    def _queue(self, number: int, now: int, after: int | None) -> None:
-        """Queue an operation on its stream; it begins after those before it there, and after its predecessor."""
-        self.times[3 * number + READY] = now
+    def start(self, number: int, after: int | None) -> None:
+        self.times[3 * number + READY] = max(self._computed_ns, self._begun_ns)
         self._after[number] = after
         self._queues[self.streams[number]].append(number)
         self._begin_next()
@@ -180,10 +158,11 @@ class StepEngine:
         self._queues[self.streams[number]].popleft()
         self._begin_next()
 
-    def _await(self, number: int) -> None:
+    def await_end(self, number: int) -> None:
         self.current = f"a wait for operation {number}"
         while not self._ended[number]:
             self._drive(FOREVER_NS, number)
+        self._begun_ns = time.perf_counter_ns()
 
     def _running(self) -> list[int]:
         return [queue[0] for queue in self._queues.values() if queue and self._begun[queue[0]]]

@@ -16,15 +16,13 @@ from hpccoll.measure.step_computations import (
     BEGIN,
     END,
     READY,
-    Nanoseconds,
-    instructions_of,
+    ProgramRunner,
     matrix_products,
     phase_seconds,
 )
 from hpccoll.measure.stream_timing import Wait
 from hpccoll.training.step_keys import GEMM
-from hpccoll.training.step_program import Compute, Start, StepProgram
-from hpccoll.training.step_program import Wait as WaitFor
+from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.pause import pause
@@ -39,56 +37,41 @@ host queues it. The smallest has 4 million: its kernel is as short as kernels ge
 """
 
 
-class StreamStepEngine:
+class StreamStepEngine(ProgramRunner[StreamPlan]):
     """Runs a program like ``StepEngine``: each operation on the stream of its GPU, computations on that of ``gpu``."""
 
     def __init__(
         self, program: StepProgram | None, workload: Workload, operations: Sequence[StreamPlan], gpus: Sequence[Gpu],
         gpu: Gpu,
     ) -> None:  # fmt: skip
-        self.operations, self._gpus, self._gpu = operations, gpus, gpu
-        self.instructions = instructions_of(program, len(operations))
-        self.computations = sum(isinstance(each, Compute) for each in self.instructions)
-        self._events = [gpu.event() for _ in range(3 * len(operations) + 2 * self.computations)]
+        super().__init__(program, operations)
+        self._gpus, self._gpu = gpus, gpu
+        self._events = [gpu.event() for _ in range(self.events)]
         self._first, self._last = gpu.event(), gpu.event()
         self._computations = _computations(gpu, program, workload) if program else iter(())
         self._wait: Callable[[], object] = gpu.synchronize  # its last work waits for that of the other streams
         self._unread: int | None = None  # the time at which the last run began, until its events are read
-        self.runs: list[Nanoseconds] = []
         self.current = "the step on the GPU"
-
-    @property
-    def events(self) -> int:
-        """The number of times of a run: three of each operation, then two of each computation."""
-        return len(self._events)
 
     def run(self) -> None:
         """Run the program once; ``read_events`` follows, outside of the time that is measured."""
-        gpu, events = self._gpu, self._events
         began = time.perf_counter_ns()
-        gpu.record(self._first)
-        started, at = 0, 3 * len(self.operations)
-        for instruction in self.instructions:
-            match instruction:
-                case Compute():
-                    gpu.record(events[at])
-                    for queue in next(self._computations):
-                        queue()
-                    gpu.record(events[at + 1])
-                    at += 2
-                case Start():
-                    self._start(started, instruction.after)
-                    started += 1
-                case WaitFor():
-                    gpu.wait_event(events[3 * instruction.number + END])
-        for number in range(started):
-            gpu.wait_event(events[3 * number + END])
-        gpu.record(self._last)
+        self._gpu.record(self._first)
+        self.walk()
+        self._gpu.record(self._last)
         self._wait()
         self._unread = began
 
-    def _start(self, number: int, after: int | None) -> None:
-        """Queue an operation on its stream: after what has been computed, and after its predecessor."""
+    def compute(self, _instruction: Compute, event: int) -> None:
+        self._gpu.record(self._events[event])
+        for queue in next(self._computations):
+            queue()
+        self._gpu.record(self._events[event + 1])
+
+    def await_end(self, number: int) -> None:
+        self._gpu.wait_event(self._events[3 * number + END])
+
+    def start(self, number: int, after: int | None) -> None:
         events = self._events[3 * number : 3 * number + 3]
         own = self._gpus[number]
         self._gpu.record(events[READY])

@@ -38,7 +38,7 @@ def test_collectives_of_one_stream_follow_one_another_and_others_do_not_wait_for
     slow, second, other = Collective(10**9), Collective(1), Collective(1)
     program = [Start(operation("dp")), Start(operation("dp")), Start(operation("tp")), Wait(2)]
     made = engine(program, [slow, second, other])
-    made._await = lambda number, wait=made._await: wait(number) if number == 2 else None
+    made.await_end = lambda number, wait=made.await_end: wait(number) if number == 2 else None
     made.run()
     assert (slow.starts, second.starts, other.starts) == (1, 0, 1)
     assert made.times[3 * 2 + END] > 0
