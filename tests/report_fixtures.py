@@ -171,9 +171,3 @@ def results(make_row, of_rows):
         for seconds in [modelled_seconds(algorithm, ranks, nbytes, in_place, noise)]
     ]
     return of_rows(*rows, missing=MISSING, skipped=SKIPPED)
-
-
-@pytest.fixture(scope="session")
-def rounds_row():
-    """A row of several rounds by their medians."""
-    return row_examples.rounds_row

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hpccoll.cli.common import (
-    PICTURES,
-    check_suffix,
-    parse_counts,
-    progress_counter,
-    read_machine_or_cluster,
-    show_found,
-)
+from hpccoll.cli import common
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import FLAG
 from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, NumberWithUnit, StepKey, option
@@ -81,7 +74,7 @@ def predict_step(
     """
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
-    check_suffix(out, *PICTURES)
+    common.check_suffix(out, *common.PICTURES)
     _check_form({**texts, "machine": machine, "cluster": cluster, "scenarios": scenarios})
     keys = {name: _read(name, key, texts[name]) for name, key in {**PREDICTED, **WALL}.items()}
     if scenarios:
@@ -89,11 +82,11 @@ def predict_step(
     elif keys["params"] is not None:
         answer = _closed_form(keys)
     else:
-        answer = _simulated(keys, nodes, param or [], read_machine_or_cluster(machine, cluster), as_json=as_json)
+        answer = _simulated(keys, nodes, param or [], common.read_machine_or_cluster(machine, cluster), as_json=as_json)
     if out:
         with writing(out):
             answer.write(out)
-    show_found(answer.rows, answer.lines, as_json=as_json)
+    common.show_found(answer.rows, answer.lines, as_json=as_json)
     if out and not as_json:
         typer.echo(f"picture: {out}")
     return 0
@@ -127,8 +120,8 @@ def _simulated(
     from hpccoll.model.step_scenarios import step_request
     from hpccoll.render import prediction_report, step_report
 
-    request = step_request(keys, parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
-    with progress_counter("numbers of nodes") as progress:
+    request = step_request(keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
+    with common.progress_counter("numbers of nodes") as progress:
         predicted = predict_steps(described, request, progress)
     rows = [one.to_json() for one in predicted.predictions]
 
@@ -148,7 +141,7 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
     from hpccoll.model.communication_wall import Wall, bubble_rows, wall_points
     from hpccoll.render.step_report import closed_form_lines
 
-    counts = parse_counts("8" if keys["gpus"] is None else keys["gpus"], "--gpus")
+    counts = common.parse_counts("8" if keys["gpus"] is None else keys["gpus"], "--gpus")
     if counts[0] < 2:
         raise BadInputError("--gpus", counts[0], "at least 2: one GPU synchronises nothing")
     if keys["rate"] is None:
@@ -178,7 +171,7 @@ def _scenarios(path: Path) -> _Answer:
     from hpccoll.model.step_scenarios import predict_scenarios
     from hpccoll.render.step_report import scenario_lines, scenario_titles
 
-    with progress_counter("scenarios") as progress:
+    with common.progress_counter("scenarios") as progress:
         predicted = predict_scenarios(path, progress)
     rows = [one.to_json() for one in predicted]
 

@@ -5,15 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import (
-    PICTURES,
-    check_suffix,
-    parse_counts,
-    progress_counter,
-    read_machine_or_cluster,
-    report_damaged,
-    show_found,
-)
+from hpccoll.cli import common
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 
@@ -89,26 +81,26 @@ def predict(
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    model = read_machine_or_cluster(machine, cluster)
+    model = common.read_machine_or_cluster(machine, cluster)
     if against:
         if question or out:
             raise UnusableError("--against", "neither --question nor --out: they belong to predictions")
         return _compare(against, model, as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
-        nodes=parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=names,
+        nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=names,
         ranks_per_node=ranks_per_node, dtype=dtype, aggregators=aggregators, mapping=mapping,
         parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
     _check_out(out, model, request)
-    with progress_counter("predictions") as progress:
+    with common.progress_counter("predictions") as progress:
         predicted = predict_all(model, request, progress)
     if out:
         _write(predicted, out)
     if question:
-        show_found(question_rows(predicted), prediction_report.question_lines(predicted), as_json=as_json)
+        common.show_found(question_rows(predicted), prediction_report.question_lines(predicted), as_json=as_json)
     else:
-        show_found(predicted.predictions, prediction_report.prediction_lines(predicted), as_json=as_json)
+        common.show_found(predicted.predictions, prediction_report.prediction_lines(predicted), as_json=as_json)
     if as_json or question:
         for line in prediction_report.left_out_lines(predicted.left_out):
             typer.echo(f"hpccoll: {line}", err=True)
@@ -130,11 +122,11 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
-    with progress_counter("predictions") as progress:
+    with common.progress_counter("predictions") as progress:
         compared = expectations(files.raw_results, model, progress)
     rows = [row for each in compared for row in each.rows()]
-    show_found(rows, (line for each in compared for line in expectation_lines(each)), as_json=as_json)
-    return report_damaged(files)
+    common.show_found(rows, (line for each in compared for line in expectation_lines(each)), as_json=as_json)
+    return common.report_damaged(files)
 
 
 def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:
@@ -142,7 +134,7 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 
     if out is None:
         return
-    check_suffix(out, *PICTURES, RAW_FILE)
+    common.check_suffix(out, *common.PICTURES, RAW_FILE)
     if out.suffix == RAW_FILE:
         check_file(out, machine, request)
 

@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job, Shape
-from hpccoll.cli.run_options import (
-    build_parser,
-    build_train_parser,
-    job_from_args,
-    parse_shape,
-    train_request,
-    variant_settings,
-)
+from hpccoll.cli import run_options
 from hpccoll.common.errors import (
     BadInputError,
     GpuFailedError,
@@ -30,25 +23,8 @@ from hpccoll.common.errors import (
 from hpccoll.common.limits import RANKS
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_size
-from hpccoll.evidence.log_settings import (
-    INTERRUPTED_FILE,
-    copy_nccl_settings,
-    enable_logging,
-    log_variables_of_user,
-    quiet_nccl,
-    remove_old_logs,
-)
-from hpccoll.measure.mpi_startup import (
-    StopSignal,
-    cancel_deadline,
-    check_launch,
-    deadline,
-    finalize_mpi,
-    is_connected,
-    launcher_rank,
-    start_deadline,
-    start_mpi,
-)
+from hpccoll.evidence import log_settings
+from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import ProbeResult
@@ -71,26 +47,28 @@ def main(argv: Sequence[str], command: str = "run") -> int:
     try:
         code = _run(argv, command)
         sys.stdout.flush()  # the MPI standard leaves open what happens to output after MPI_Finalize
-        return finalize_mpi(code) if code and is_connected() else code
+        return mpi_startup.finalize_mpi(code) if code and mpi_startup.is_connected() else code
     finally:
-        cancel_deadline()
+        mpi_startup.cancel_deadline()
 
 
 def _run(argv: Sequence[str], command: str) -> int:
-    first = launcher_rank() == 0
+    first = mpi_startup.launcher_rank() == 0
     try:
         check_arguments(argv)
-        arguments = (build_train_parser() if command == TRAIN else build_parser()).parse_args(argv)
+        arguments = (run_options.build_train_parser() if command == TRAIN else run_options.build_parser()).parse_args(
+            argv
+        )
         if command != TRAIN and not arguments.job:
             # Only training steps multiply matrices; NumPy would start a useless thread per core in every rank.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if arguments.dry_run:
             return print_dry_run(arguments) if first else 0
         if arguments.probe:
-            enable_logging(arguments.probe)  # before any library reads its variables
+            log_settings.enable_logging(arguments.probe)  # before any library reads its variables
         shape = _read_shape(arguments)
         # Libraries read the variables when they start, and MPI_Init starts some of them.
-        os.environ.update(variant_settings(arguments)["environment"])
+        os.environ.update(run_options.variant_settings(arguments)["environment"])
     except BadInputError as error:
         if first:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
@@ -101,7 +79,7 @@ def _run(argv: Sequence[str], command: str) -> int:
     except BadInputError as error:
         if first:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
-        elif not is_connected():
+        elif not mpi_startup.is_connected():
             time.sleep(ROOT_FIRST_S)
         return error.exit_code
 
@@ -109,14 +87,14 @@ def _run(argv: Sequence[str], command: str) -> int:
 def _read_shape(arguments: argparse.Namespace) -> Shape | None:
     if arguments.hosts and not arguments.shape:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
-    return parse_shape(arguments.shape) if arguments.shape else None
+    return run_options.parse_shape(arguments.shape) if arguments.shape else None
 
 
 def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     check_resources("MPI", files=16, threads=4)
-    stop = StopSignal()
-    start_deadline()
-    comm = start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
+    stop = mpi_startup.StopSignal()
+    mpi_startup.start_deadline()
+    comm = mpi_startup.start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
     from hpccoll.measure.case_factory import preflight
     from hpccoll.measure.job_runner import JobRunner, Launch
     from hpccoll.measure.ranks import Ranks, abort_job, check_shape
@@ -126,21 +104,22 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     program: JobRunner | None = None
     code = 1
     try:
-        check_launch(comm)
+        mpi_startup.check_launch(comm)
         ranks = Ranks(comm)
         if shape:
             check_shape(ranks, shape, arguments.hosts.split(",") if arguments.hosts else ())
         if arguments.check:
             return print_ranks(ranks)
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
-        job = ranks.run_at_root(lambda: job_from_args(arguments, ranks.layout(0)))
+        job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
         if not arguments.job:
             preflight(ranks, job)
         if arguments.probe:
             return _probe(ranks, job, stop, arguments.probe)
         launch = Launch(
-            show=table.show, pending_signal=lambda: stop.signal, exit_limit=deadline, network=arguments.network,
-            probe=_probe_in_launch(arguments, ranks, job), probe_result=_load_evidence(arguments, ranks, job),
+            show=table.show, pending_signal=lambda: stop.signal, exit_limit=mpi_startup.deadline,
+            network=arguments.network, probe=_probe_in_launch(arguments, ranks, job),
+            probe_result=_load_evidence(arguments, ranks, job),
         )  # fmt: skip
         program = JobRunner(ranks, job, arguments.out, launch)
         with stop.measuring():
@@ -177,23 +156,23 @@ def _report_failure(program: "JobRunner | None", error: BaseException, *, alone:
     if program:
         program.report_failure(f"{reason} (case {program.progress.case})")
     elif in_one_line:  # such as in a probe
-        print(f"r{launcher_rank()} | {reason}", file=sys.stderr, flush=True)
+        print(f"r{mpi_startup.launcher_rank()} | {reason}", file=sys.stderr, flush=True)
     if not in_one_line:
         traceback.print_exc()
     return False
 
 
-def _probe(ranks: "Ranks", job: Job, stop: StopSignal, logs: Path) -> int:
+def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, logs: Path) -> int:
     from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.log_probe import probe
 
-    ranks.run_at_root(lambda: remove_old_logs(logs))  # before NCCL opens its files
-    copy_nccl_settings(logs)
+    ranks.run_at_root(lambda: log_settings.remove_old_logs(logs))  # before NCCL opens its files
+    log_settings.copy_nccl_settings(logs)
     with stop.measuring():
         probe(ranks, job, lambda: stop.signal, RankGpus(ranks))
     if not ranks.max_over_ranks(stop.signal):
         return 0
-    ranks.run_at_root((logs / INTERRUPTED_FILE).touch)
+    ranks.run_at_root((logs / log_settings.INTERRUPTED_FILE).touch)
     return 3
 
 
@@ -205,7 +184,7 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
     elsewhere = arguments.job or arguments.workload or arguments.evidence
     if elsewhere or not any(case.transport == "nccl" for case in job.cases):
         return None
-    if any(ranks.comm.allgather(log_variables_of_user())):
+    if any(ranks.comm.allgather(log_settings.log_variables_of_user())):
         return None
     from hpccoll.measure.log_probe import probe_in_launch
 
@@ -220,7 +199,7 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "
     from hpccoll.evidence.probe_result import ProbeResult
 
     if any(case.transport == "nccl" for case in job.cases):
-        quiet_nccl()
+        log_settings.quiet_nccl()
     found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
     if found and found.failure and ranks.comm.rank == 0:
         state = "the evidence is incomplete" if found.record else "no evidence"
@@ -300,7 +279,7 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
     from hpccoll.training.model_file import models_from_json
 
-    request = train_request(arguments)
+    request = run_options.train_request(arguments)
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
     if arguments.json:
         made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in workloads(request)]

@@ -5,18 +5,7 @@ from pathlib import Path
 
 import altair as alt
 
-from hpccoll.analysis.run_comparison import (
-    IMPROVEMENT,
-    MISSING,
-    NEW,
-    REGRESSION,
-    UNCHANGED,
-    UNDECIDED,
-    VERDICTS,
-    WRONG,
-    CaseComparison,
-    Comparison,
-)
+from hpccoll.analysis.run_comparison import CaseComparison, Comparison
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
@@ -27,6 +16,7 @@ from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.colours import GREY, INK
 from hpccoll.render.comparison_tables import (
     SIDE_BY_SIDE_COLUMNS,
+    VERDICT_STYLES,
     case_table,
     change_label,
     shift_interval_label,
@@ -37,18 +27,7 @@ from hpccoll.render.comparison_tables import (
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.store.durable_files import replacing_file
 
-COLOURS = {REGRESSION: "#c8443f", IMPROVEMENT: "#2f9467", UNDECIDED: "#a9811a", UNCHANGED: GREY}
-"""The colours of the verdicts on cases with a shift."""
-
-MEANINGS = {
-    REGRESSION: "the shift is no chance, and at least the tolerance",
-    WRONG: "the new result is wrong, or failed",
-    MISSING: "the old run has a result, the new one has none",
-    IMPROVEMENT: "likewise, and faster",
-    UNDECIDED: "neither a change nor its absence is known: more rounds would tell",
-    UNCHANGED: "the whole 95 % interval of the shift is within the tolerance",
-    NEW: "only the new run has a result",
-}
+COLOURS = {verdict: style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
 
 FINE_TICKS = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2
 COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
@@ -92,8 +71,8 @@ def comparison_page(comparison: Comparison, title: str, chart: Mapping[str, obje
         "chart": chart,
         "caption": CAPTION[comparison.unit],
         "verdicts": [
-            (verdict_count(verdict, comparison), MEANINGS[verdict], verdict in (UNCHANGED, NEW), case_table(cases))
-            for verdict in VERDICTS
+            (verdict_count(verdict, comparison), style.meaning, style.folded, case_table(cases))
+            for verdict, style in VERDICT_STYLES.items()
             if (cases := comparison.of(verdict))
         ],
         "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,

@@ -1,28 +1,41 @@
 """A comparison of two runs in sentences and tables, which a terminal and the page share."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from hpccoll.analysis.run_comparison import (
-    IMPROVEMENT,
-    MISSING,
-    NEW,
-    PLURALS,
-    REGRESSION,
-    UNCHANGED,
-    UNDECIDED,
-    VERDICTS,
-    WRONG,
-    CaseComparison,
-    Comparison,
-)
+from hpccoll.analysis import run_comparison
+from hpccoll.analysis.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.analysis.shift import Shift
 from hpccoll.analysis.side_by_side import SideBySide, operation_label
 from hpccoll.common.text import Columns, table_lines, table_of
 from hpccoll.common.units import format_count, format_seconds
+from hpccoll.render.colours import GREY
 from hpccoll.store.sources import SOURCES
 
-LISTED = {REGRESSION: None, WRONG: None, MISSING: 20, IMPROVEMENT: 20, UNDECIDED: 10, UNCHANGED: 0, NEW: 0}
-"""How many cases of each verdict a terminal lists; None for all."""
+
+class VerdictStyle(NamedTuple):
+    """How the cases of a verdict are shown."""
+
+    listed: int | None  # how many a terminal lists; None for all
+    meaning: str
+    colour: str = ""  # in the chart; empty for cases without a shift
+    folded: bool = False  # on the page
+
+
+VERDICT_STYLES = {
+    run_comparison.REGRESSION: VerdictStyle(None, "the shift is no chance, and at least the tolerance", "#c8443f"),
+    run_comparison.WRONG: VerdictStyle(None, "the new result is wrong, or failed"),
+    run_comparison.MISSING: VerdictStyle(20, "the old run has a result, the new one has none"),
+    run_comparison.IMPROVEMENT: VerdictStyle(20, "likewise, and faster", "#2f9467"),
+    run_comparison.UNDECIDED: VerdictStyle(
+        10, "neither a change nor its absence is known: more rounds would tell", "#a9811a"
+    ),
+    run_comparison.UNCHANGED: VerdictStyle(
+        0, "the whole 95 % interval of the shift is within the tolerance", GREY, folded=True
+    ),
+    run_comparison.NEW: VerdictStyle(0, "only the new run has a result", folded=True),
+}
+"""The verdicts, in the order in which they are reported."""
 
 CASE_COLUMNS: Columns[CaseComparison] = (
     ("case", lambda case: case.label),
@@ -65,8 +78,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     for which, load in zip(("old", "new"), comparison.loads, strict=True):
         if load:
             yield f"the {which} run was disturbed: {load}"
-    for verdict, most in LISTED.items():
-        cases = comparison.of(verdict)
+    for verdict, style in VERDICT_STYLES.items():
+        cases, most = comparison.of(verdict), style.listed
         shown = cases if most is None or (most and len(cases) == most + 1) else cases[:most]
         if shown:
             yield f"{verdict}:"
@@ -85,7 +98,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
 
 def summary(comparison: Comparison) -> str:
     """Return the numbers of cases by verdict in one sentence."""
-    counts = [verdict_count(verdict, comparison) for verdict in VERDICTS if comparison.of(verdict)]
+    counts = [verdict_count(verdict, comparison) for verdict in PLURALS if comparison.of(verdict)]
     cases = format_count(len(comparison.cases), "case")
     together = comparison.common_factor
     median = f"; the median of all changes is {change_label(together)}" if together else ""

@@ -6,20 +6,12 @@ from statistics import median
 
 from hpccoll.common.text import Columns, table_lines, table_of
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
+from hpccoll.model import validation
 from hpccoll.model.expectations import Expectation
 from hpccoll.model.fit import MIN_SIZES
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile, MessageCostsSection, Quantity
 from hpccoll.model.run_model import RunModel
-from hpccoll.model.validation import (
-    Crossing,
-    Errors,
-    Overtaking,
-    Regret,
-    Validated,
-    curves_by_algorithm,
-    find_crossings,
-)
 
 
 def model_lines(model: RunModel) -> Iterator[str]:
@@ -36,7 +28,7 @@ def model_lines(model: RunModel) -> Iterator[str]:
     for work, validated in model.groups.items():
         yield f"{work.text}, measured over predicted time"
         yield from _ratio_table(validated)
-        for crossing in find_crossings(validated):
+        for crossing in validation.find_crossings(validated):
             yield f"  {_crossing_text(crossing)}"
         unpredicted = {f"{one.observation.name}: {one.reason}" for one in validated if one.reason}
         yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
@@ -44,31 +36,31 @@ def model_lines(model: RunModel) -> Iterator[str]:
 
 def _error_lines(model: RunModel) -> Iterator[str]:
     held_out, measured = model.held_out, model.machine.measured if model.machine else None
-    errors = Errors.of(held_out)
+    errors = validation.Errors.of(held_out)
     if errors is None:
         yield "no held-out measurement: nothing but what the model was fitted to; its predictions are not tested"
         return
     nodes = ", ".join(map(str, measured.nodes)) if measured else ""
     yield f"held out: {errors.cases} cases that the fit has not seen (it has seen patterns on {nodes} nodes)"
-    groups: dict[str, list[Validated]] = defaultdict(list, all=held_out)
+    groups: dict[str, list[validation.Validated]] = defaultdict(list, all=held_out)
     for one in held_out:
         layout = one.observation.layout
         groups[f"{layout.nodes} x {layout.ranks_per_node or 'mixed'} ranks"].append(one)
     for one in held_out:
         algorithm = one.observation.algorithm.name if one.observation.algorithm else ""
         groups[f"{one.observation.collective} {algorithm}"].append(one)
-    of_groups = ((name, of) for name, each in groups.items() if (of := Errors.of(each)))
+    of_groups = ((name, of) for name, each in groups.items() if (of := validation.Errors.of(each)))
     yield from table_lines(*table_of(_ERRORS, of_groups))
-    if regret := Regret.of(held_out):
+    if regret := validation.Regret.of(held_out):
         yield regret.text
 
 
-_ERRORS: Columns[tuple[str, Errors]] = (
+_ERRORS: Columns[tuple[str, validation.Errors]] = (
     ("", lambda of: of[0]),
     ("cases", lambda of: of[1].cases),
-    ("measured/predicted", lambda of: f"{of[1].center:.2f}"),
-    ("error", lambda of: f"{of[1].typical:.1%}"),
-    ("90th %", lambda of: f"{of[1].large:.1%}"),
+    ("measured/predicted", lambda of: f"{of[1].ratio_median:.2f}"),
+    ("error", lambda of: f"{of[1].error_median:.1%}"),
+    ("90th %", lambda of: f"{of[1].error_p90:.1%}"),
 )
 
 
@@ -117,8 +109,8 @@ def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
     return value if value == low == high else f"{value} ({low} to {high})"
 
 
-def _ratio_table(validated: Sequence[Validated]) -> Iterator[str]:
-    columns = curves_by_algorithm(validated)
+def _ratio_table(validated: Sequence[validation.Validated]) -> Iterator[str]:
+    columns = validation.curves_by_algorithm(validated)
     if not columns:
         return
     rows = [
@@ -133,15 +125,15 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
     """Yield the fraction of a promise that measurements reach, and measured over expected times."""
     run, machine = expectation.run, expectation.machine
     measured_kind, name = run.measured_on
-    errors, where = Errors.of(run.validated), f"{name} ({measured_kind}) over {run.over}"
+    errors, where = validation.Errors.of(run.validated), f"{name} ({measured_kind}) over {run.over}"
     if errors is None:
         yield f"{where}: no case that {machine.name} can predict"
     else:
         basis = "the description" if machine.kind == "described" else "the fitted machine"
-        fractions = f"{1 / errors.high:.2g} to {1 / errors.low:.2g}, 5th to 95th percentile"
+        fractions = f"{1 / errors.ratio_p95:.2g} to {1 / errors.ratio_p5:.2g}, 5th to 95th percentile"
         yield (
-            f"this machine gives {1 / errors.center:.2g} of what {basis} promises (median of {errors.cases} cases; "
-            f"{fractions})"
+            f"this machine gives {1 / errors.ratio_median:.2g} of what {basis} promises (median of {errors.cases} "
+            f"cases; {fractions})"
         )
         yield f"  {where}, against {machine.name}; {expectation.within} of {errors.cases} cases in its intervals"
     for work, validated in run.groups.items():
@@ -154,7 +146,7 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
     yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
 
 
-def _crossing_text(crossing: Crossing) -> str:
+def _crossing_text(crossing: validation.Crossing) -> str:
     sides = {"modelled": crossing.modelled, "measured": crossing.measured}
     text = {side: (_overtaking_text(crossing, of), _sizes_text(of)) for side, of in sides.items()}
     if len({who for who, _ in text.values()}) > 1:
@@ -163,7 +155,7 @@ def _crossing_text(crossing: Crossing) -> str:
     return f"{who}: {', '.join(f'{side} {sizes}' for side, (_, sizes) in text.items())}"
 
 
-def _overtaking_text(crossing: Crossing, side: Overtaking) -> str:
+def _overtaking_text(crossing: validation.Crossing, side: validation.Overtaking) -> str:
     one, other = crossing.pair
     if side.overtaker is None:
         return f"{one} and {other} take the same"
@@ -171,7 +163,7 @@ def _overtaking_text(crossing: Crossing, side: Overtaking) -> str:
     return f"{side.overtaker} {'overtakes' if side.sizes else 'is always ahead of'} {slower}"
 
 
-def _sizes_text(side: Overtaking) -> str:
+def _sizes_text(side: validation.Overtaking) -> str:
     again = f" (back and forth since {format_rounded_size(side.sizes[0])})" if len(side.sizes) > 1 else ""
     end = f" to {format_size(side.largest)}"
     return f"from {format_rounded_size(side.sizes[-1])}{end}{again}" if side.sizes else ""

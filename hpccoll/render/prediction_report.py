@@ -11,6 +11,7 @@ from hpccoll.common.units import format_count, format_interval, format_rounded_s
 from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, best_choices, crossovers
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions
+from hpccoll.model.step_prediction import StepPrediction
 from hpccoll.store.schema import MODELLED
 
 WIDTH = 100
@@ -27,12 +28,12 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
     if len(request.sizes) == 1:
         yield ""
         every = predicted.predictions
-        yield f"{_setting(every[0])}, {format_size(request.sizes[0])}, by nodes; {_distances(every)}"
+        yield f"{_setting(every[0])}, {format_size(request.sizes[0])}, by nodes; {distances(every)}"
         yield from _table("nodes", {str(nodes): each for nodes, each in by_nodes.items()})
     else:
         for each in by_nodes.values():
             yield ""
-            yield f"{_setting(each[0])} on {_layout(each[0])}; {_distances(each)}"
+            yield f"{_setting(each[0])} on {_layout(each[0])}; {distances(each)}"
             by_size: dict[str, list[Prediction]] = defaultdict(list)
             for one in sorted(each, key=lambda one: one.requested_bytes):
                 by_size[format_size(one.requested_bytes)].append(one)
@@ -66,9 +67,10 @@ def _layout(one: Prediction) -> str:
     return f"{format_count(one.nodes, 'node')} x {one.ranks_per_node}{racks}"
 
 
-def _distances(predictions: Iterable[Prediction]) -> str:
-    words = list(dict.fromkeys(each.distance for each in predictions))
-    return words[0] if len(words) == 1 else f"{words[0]}, to {words[-1]}"
+def distances(predictions: Iterable[Prediction | StepPrediction]) -> str:
+    """Return how far predictions are from measurements: that of the first one, and of the last one."""
+    first, *others = dict.fromkeys(each.distance for each in predictions)
+    return f"{first}, to {others[-1]}" if others else first
 
 
 def _map_lines(predicted: Predictions) -> Iterator[str]:

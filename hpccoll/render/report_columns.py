@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import pos
 from typing import Any, TypeAlias
 
 from hpccoll.analysis.chart_groups import ChartGroup
@@ -103,35 +104,24 @@ REPORT_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnFormat:
-    """How the values of a column that are not None are written and sorted; without a number, by their text."""
-
-    text: Callable[[Any], str]
-    sort_key: Callable[[Any], float] | None = None
-
-
 def _yes_no_or_text(value: object) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _number(text: Callable[[float], str]) -> ColumnFormat:
-    return ColumnFormat(text, lambda value: value)
-
-
-FORMATS: Mapping[str, ColumnFormat] = {
-    "text": ColumnFormat(_yes_no_or_text),
-    "count": _number(str),
-    "size": _number(lambda nbytes: format_size(int(nbytes))),
-    "us": _number(lambda seconds: format_number(seconds / 1e-6, 2)),
-    "interval_us": ColumnFormat(lambda ends: " to ".join(f"{end * 1e6:.2f}" for end in ends), lambda ends: ends[0]),
-    "list_us": ColumnFormat(lambda times: ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times)),
-    "rate": _number(lambda rate: format_number(rate, 3)),  # in the unit of the table
-    "percent": _number(lambda share: f"{share:.1%}"),
-    "whole": _number(lambda number: f"{number:.0f}"),
-    "mega": _number(lambda number: f"{number / 1e6:.0f}"),
-    "ratio": _number(lambda ratio: f"{ratio:.3f}"),
+FORMATS: Mapping[str, tuple[Callable[[Any], str], Callable[[Any], float] | None]] = {
+    "text": (_yes_no_or_text, None),
+    "count": (str, pos),
+    "size": (lambda nbytes: format_size(int(nbytes)), pos),
+    "us": (lambda seconds: format_number(seconds / 1e-6, 2), pos),
+    "interval_us": (lambda ends: " to ".join(f"{end * 1e6:.2f}" for end in ends), lambda ends: ends[0]),
+    "list_us": (lambda times: ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times), None),
+    "rate": (lambda rate: format_number(rate, 3), pos),  # in the unit of the table
+    "percent": (lambda share: f"{share:.1%}", pos),
+    "whole": (lambda number: f"{number:.0f}", pos),
+    "mega": (lambda number: f"{number / 1e6:.0f}", pos),
+    "ratio": (lambda ratio: f"{ratio:.3f}", pos),
 }
+"""How the values of a column that are not None are written, and by what they are sorted; None: by their text."""
 
 
 Cell: TypeAlias = tuple[float | str | None, str]
@@ -169,9 +159,8 @@ def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
 
 def _cell(column: ReportColumn, point: SeriesPoint, scale: float) -> Cell:
     """Return a cell of a column; ``scale`` is the unit of bandwidths in bytes per second."""
-    form = FORMATS[column.format]
+    text, sort_key = FORMATS[column.format]
     value = column.value(point) if callable(column.value) else getattr(point.row, column.value)
     if value is None:
-        return "" if form.sort_key else None, ""
-    key = form.sort_key(value) if form.sort_key else None
-    return key, form.text(value / scale if column.format == "rate" else value)
+        return "" if sort_key else None, ""
+    return sort_key(value) if sort_key else None, text(value / scale if column.format == "rate" else value)

@@ -8,7 +8,7 @@ from hpccoll.common.units import format_bit_rate, format_count, format_decimal_b
 from hpccoll.model.communication_wall import WallPoint, bubble_share
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions
 from hpccoll.model.step_scenarios import ScenarioPrediction
-from hpccoll.render.prediction_report import WIDTH, left_out_lines, machine_lines
+from hpccoll.render.prediction_report import WIDTH, distances, left_out_lines, machine_lines
 
 BUBBLES = (4, 8, 16), (8, 32, 128)
 """The stages and the micro-batches of pipelines whose bubble is printed."""
@@ -33,8 +33,7 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
         used.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
     yield from (f"  {work}: {', '.join(names)}" for work, names in used.items())
-    distances = dict.fromkeys(one.distance for one in predicted.predictions)
-    yield f"distance: {', to '.join(dict.fromkeys((next(iter(distances)), next(reversed(distances)))))}"
+    yield f"distance: {distances(predicted.predictions)}"
     for assumed in dict.fromkeys(each for one in predicted.predictions for each in one.assumptions):
         yield from textwrap.wrap(f"assumed: {assumed}", WIDTH)
     yield from left_out_lines(predicted.left_out)

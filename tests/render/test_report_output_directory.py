@@ -1,7 +1,5 @@
 """The directory that ``hpccoll report`` writes to: it replaces no report of other inputs unnoticed."""
 
-import shutil
-
 import pytest
 import raw_examples
 from cli_runner import invoke
@@ -31,14 +29,6 @@ def test_the_report_of_a_file_is_next_to_it_and_that_of_a_directory_in_it(here):
     assert last("b.h5") == "report: b.report/index.html; --out DIR chooses another directory"
     assert last(".") == "report: report/index.html"
     assert " - a</title>" in (here / "a.report" / "index.html").read_text()
-
-
-def test_a_directory_that_was_moved_with_its_report_is_the_same_input(here):
-    (here / "old").mkdir()
-    (here / "a.h5").rename(here / "old" / "a.h5")
-    last("old")
-    shutil.move(here / "old", here / "new")
-    assert last("new") == "report: new/report/index.html"
 
 
 def test_the_report_of_other_inputs_is_replaced_only_with_out_and_a_message(here):

@@ -92,28 +92,26 @@ def test_predictions_alone_have_charts_and_no_answer(paths, tmp_path):
     assert "No usable result" not in page
 
 
-@pytest.mark.parametrize(
-    ("more", "algorithm", "series"),
-    [
-        ({"nccl": NCCL}, "ring", {"ring (simulated)", "nccl_ring (modelled)", "nccl_tree (modelled)"}),
-        ({"aggregators": {"kind": "switches"}}, "sharp_emulated", {"sharp_emulated (simulated, assumed)"}),
-    ],
-)
-def test_predictions_of_other_kinds_are_series_of_their_own_in_one_chart(tmp_path, more, algorithm, series):
-    (group,) = chart_groups(read_results([foresee(tmp_path / "a.h5", cluster(**more), algorithms=(algorithm,))]))
-    assert {point.series for point in group.predictions} == series
-
-
-def test_predictions_join_the_machine_that_they_were_fitted_to(tmp_path):
-    other = measure(tmp_path / "other.h5", machine="others", run_id="run-2", kind="measured on a testbed")
+def test_predictions_join_the_rows_of_their_machine_and_setting_and_other_kinds_are_series_of_their_own(tmp_path):
     own = measure(tmp_path / "own.h5")
-    groups = chart_groups(read_results([other, own, foresee(tmp_path / "predicted.h5")]))
-    assert {group.machines: bool(group.predictions) for group in groups} == {("others",): False, (MACHINE,): True}
-
-
-@pytest.mark.parametrize("other", [{"dtype": "float64"}, {"ranks_per_node": 2}])
-def test_predictions_of_another_setting_have_a_chart_of_their_own(tmp_path, other):
-    machine = in_racks(layout={"ranks_per_node": 2})
-    predicted = foresee(tmp_path / "predicted.h5", machine, **{"ranks_per_node": 1, **other})
-    groups = chart_groups(read_results([measure(tmp_path / "measured.h5"), predicted]))
-    assert [(bool(group.points), bool(group.predictions)) for group in groups] == [(True, False), (False, True)]
+    other = measure(tmp_path / "other.h5", machine="others", run_id="run-2", kind="measured on a testbed")
+    idle = raw_examples.raw(raw_examples.outcome(times=raw_examples.times(8, ranks=3, workers=2)))
+    idle.attempts = [(raw_examples.attempt(ranks=3, aggregators=1, nodes=2), idle.attempts[0][1])]
+    write_raw_file(idle, tmp_path / "idle.h5")
+    in_pairs, predicted = in_racks(layout={"ranks_per_node": 2}), [foresee(tmp_path / "predicted.h5")]
+    with_switches = cluster(aggregators={"kind": "switches"})
+    scenarios = {
+        "two machines, of which one was fitted": [other, own, *predicted],
+        "aggregators are idle": [tmp_path / "idle.h5", *predicted],
+        "another element type": [own, foresee(tmp_path / "b.h5", in_pairs, dtype="float64", ranks_per_node=1)],
+        "more ranks on a node": [own, foresee(tmp_path / "c.h5", in_pairs, ranks_per_node=2)],
+        "NCCL's own model": [foresee(tmp_path / "d.h5", cluster(nccl=NCCL), algorithms=("ring",))],
+        "assumed switches": [foresee(tmp_path / "e.h5", with_switches, algorithms=("sharp_emulated",))],
+    }
+    lines = []
+    for title, files in scenarios.items():
+        lines.append(f"# {title}")
+        for group in chart_groups(read_results(files)):
+            series = sorted({point.series for point in group.drawn if point.row.predicted})
+            lines.append(f"{', '.join(group.machines)}: {len(group.points)} points, {', '.join(series)}")
+    assert_golden("prediction_groups", lines)

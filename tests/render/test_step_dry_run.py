@@ -15,15 +15,6 @@ def text(workers=4, dtype="float32", models=None, **keys):
     return "\n".join(dry_run_lines(Workload.of(keys), workers, dtype, models))
 
 
-def test_every_pipeline_stage_has_its_buckets_and_operations():
-    found = dry(8, model="gpt2", parallel="pp=4,tp=2", dtype="bfloat16")
-    assert [each["stage"] for each in found["stages"]] == [0, 1, 2, 3]
-    assert {each["stage"] for each in found["operations"]} == {0, 1, 2, 3}
-    assert len(found["buckets"]) == sum(each["buckets"] for each in found["stages"])
-    messages = [each for each in found["operations"] if each["group"] == "pp"]
-    assert {each["group_ranks"] for each in messages} == {2}
-
-
 def test_the_flops_of_all_ranks_are_those_of_the_samples():
     found = dry(8, model="llama2-7b", parallel="pp=2,tp=2", micro_batches=3, samples=2, dtype="bfloat16")
     of_ranks = 4 * sum(each["forward_flops"] for each in found["stages"])  # each stage has four ranks
@@ -31,7 +22,9 @@ def test_the_flops_of_all_ranks_are_those_of_the_samples():
 
 
 def test_the_text_has_each_table_and_stages_that_are_alike_once():
-    assert_golden("dry_run", f"{text()}\n\n{text(8, model='gpt3-175b', parallel='pp=8')}")
+    found = dry(8, model="gpt2", parallel="pp=4,tp=2", dtype="bfloat16")
+    parts = (str(each) for name in ("stages", "operations") for each in found[name] if each.get("group") != "tp")
+    assert_golden("dry_run", "\n".join((text(), "", text(8, model="gpt3-175b", parallel="pp=8"), "", *parts)))
 
 
 def test_the_text_of_a_long_table_is_shortened():

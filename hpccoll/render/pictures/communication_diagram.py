@@ -97,12 +97,13 @@ def _levels(trees: Sequence[Tree]) -> dict[int, Point]:
 
     def put(tree: Tree, level: int) -> float:
         nonlocal leaves, widest
-        xs = [put(child, level + 1) for child in tree.below]
+        me, children = tree
+        xs = [put(child, level + 1) for child in children]
         if not xs:
             leaves += 1
         x = (xs[0] + xs[-1]) / 2 if xs else (leaves - 1) * _DISTANCE
         widest = max([widest, *(abs(x - below) for below in xs)])
-        at[tree.rank] = Point(x, float(level))
+        at[me] = Point(x, float(level))
         return x
 
     for tree in trees:

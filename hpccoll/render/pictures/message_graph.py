@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Message, Trace
@@ -9,12 +10,8 @@ from hpccoll.schedule.walk import Message, Trace
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """A rank and the trees below it."""
-
-    rank: int
-    below: tuple["Tree", ...]
+Tree: TypeAlias = tuple[int, list["Tree"]]
+"""A rank and the trees below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +109,7 @@ def _components(neighbours: Mapping[int, Sequence[int]]) -> list[set[int]]:
 
 
 def _tree(neighbours: Mapping[int, Sequence[int]], me: int, parent: int | None) -> Tree:
-    below = [_tree(neighbours, child, me) for child in neighbours[me] if child != parent]
-    return Tree(me, tuple(below))
+    return me, [_tree(neighbours, child, me) for child in neighbours[me] if child != parent]
 
 
 def levels(graph: Graph, layout: Layout) -> list[list[int]] | None:

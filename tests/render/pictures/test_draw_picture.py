@@ -10,7 +10,7 @@ from drawing_examples import NAMES, view, views
 
 from hpccoll.render.pictures.picture import draw, picture
 from hpccoll.render.pictures.schedule_view import view_of
-from hpccoll.schedule import Copy, Layout, Schedule, Step, dst, tmp
+from hpccoll.schedule import Copy, Step, dst, tmp
 
 SVG = "{http://www.w3.org/2000/svg}"
 SHAPES = {"title", "desc", "rect", "circle", "path", "text"}
@@ -83,21 +83,6 @@ def test_a_screen_reader_gets_a_description_that_cannot_break_the_file():
 
 def copying(me):
     yield Step(Copy(dst[me], tmp[0]))
-
-
-@pytest.mark.parametrize(
-    ("one", "legend"),
-    [
-        (view("all_reduce-ring", 4), {"the arrival is reduced", "the arrival replaces"}),
-        (view("all_gather-bruck", 4), {"the arrival replaces"}), (view("all_reduce-null", 4), set()),
-        (replace(view("all_gather-ring", 1), slices=(Schedule(Layout.of(1), 1, copying),)), {"a loop is a copy"}),
-        (view("all_reduce-bidirectional_ring", 4), {"the arrival is reduced", "the arrival replaces", "slice 1"}),
-        (view("racks", 8), {"the arrival is reduced", "the arrival replaces", "inside a node"}),
-    ],
-)  # fmt: skip
-def test_the_legend_only_names_what_there_is(one, legend):
-    entries = {"the arrival is reduced", "the arrival replaces", "a loop is a copy", "inside a node", "slice 1"}
-    assert texts(one) & entries == legend
 
 
 def test_a_file_is_what_its_ending_says_and_a_png_has_two_pixels_for_one(tmp_path):

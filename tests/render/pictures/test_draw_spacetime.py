@@ -5,8 +5,7 @@ from drawing_examples import NAMES, view, views
 
 from hpccoll.render.pictures.message_timeline import Grid, arrows
 from hpccoll.render.pictures.schedule_view import view_of
-from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
-from hpccoll.render.pictures.svg import LineStyle
+from hpccoll.render.pictures.style import Style
 from hpccoll.schedule.walk import trace_schedule
 
 
@@ -37,16 +36,3 @@ def test_only_a_rotation_goes_round_the_back():
     ]
     straight.append(view_of("ring", "all_reduce", 4, aggregators=1))  # aggregators stand between
     assert {len(arrow.pieces) for one in straight for arrow in drawn(one)[1]} == {1}
-
-
-def test_arrivals_slices_and_tiers_look_different():
-    def styles(name, ranks):
-        return {arrow.pieces[0].line_style for arrow in drawn(view(name, ranks))[1]}
-
-    assert styles("all_reduce-ring", 4) == {LineStyle(FOLDS), LineStyle(REPLACES, hollow=True)}
-    slices = styles("all_reduce-bidirectional_ring", 4)
-    assert {(line.dashed, line.hollow) for line in slices} == {(False, False), (True, True)}
-    several = (slices, styles("nodes", 8), styles("racks", 8))
-    assert [len({line.colour for line in each}) for each in several] == [2, 2, 3]
-    ends = [arrow.pieces[-1].end for arrow in drawn(view("one_switch", 9))[1] if arrow.message.target == 8]
-    assert len({round(end.y) for end in ends}) == 8  # messages that arrive together have ends of their own

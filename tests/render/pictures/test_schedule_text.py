@@ -32,31 +32,28 @@ def test_the_texts_of_some_schedules_are_the_golden_page():
         view("all_reduce-null", 4),
         replace(view_of("ring", "all_reduce", 2), declared=Cost(rounds=1, sent=1, reduced=0.5)),
     ]
-    assert_golden("schedules", "\n\n".join(map(describe, shown)) + "\n")
+    rounds = [
+        line
+        for steps in (folds_in_order, wraps, uses_other_buffers)
+        for trace in [trace_schedule(Schedule(Layout.of(3), 4, steps))]
+        for number in range(trace.rounds)
+        for line in round_lines(trace, number)
+    ]
+    assert_golden("schedules", "\n\n".join([*map(describe, shown), "\n".join(rounds)]) + "\n")
 
 
-def first_round(steps, ranks=2, units=1, number=0):
-    return round_lines(trace_schedule(Schedule(Layout.of(ranks), units, steps)), number)
+def folds_in_order(me):
+    yield Step(RecvReduce(2, 0), RecvReduce(1, 0)) if me == 0 else Step(Send(0, 0))
 
 
-def test_arrivals_are_named_in_the_order_in_which_they_are_folded_and_units_in_that_of_the_message():
-    def folds(me):
-        yield Step(RecvReduce(2, 0), RecvReduce(1, 0)) if me == 0 else Step(Send(0, 0))
-
-    def wraps(me):
-        yield Step(Send(1, dst[3] + dst[0:2])) if me == 0 else Step(Recv(0, dst[3] + dst[0:2]))
-
-    assert first_round(folds, ranks=3)[0] == "rank 0 folds everything of 2, 1"
-    assert first_round(wraps, units=4)[0] == "rank 0 sends units 3, 0..1 to 1"
+def wraps(me):
+    part = dst[3] + dst[0:2]
+    yield Step(*([Send(1, part)] if me == 0 else [Recv(0, part)] if me == 1 else []))
 
 
-def test_other_buffers_and_folds_into_a_third_place_are_named():
-    def steps(me):
-        yield Step(Copy(dst[1], tmp[3]))
-        yield Step(Send(0, src[0:2])) if me else Step(RecvReduce(1, tmp[0:2], src[0:2]))
-
-    assert first_round(steps, units=4) == ["ranks 0..1 copy unit 1 to unit 3 of tmp"]
-    assert first_round(steps, units=4, number=1)[0] == "rank 0 folds units 0..1 of tmp of 1 with units 0..1 of src"
+def uses_other_buffers(me):
+    yield Step(Copy(dst[1], tmp[3]))
+    yield Step(*([RecvReduce(1, tmp[0:2], src[0:2])] if me == 0 else [Send(0, src[0:2])] if me == 1 else []))
 
 
 @pytest.mark.parametrize("name", NAMES)
