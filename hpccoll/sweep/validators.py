@@ -67,8 +67,8 @@ def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterL
 
 
 def _invalid_run_parameters(params: "ParameterLists") -> Iterator[BadInputError]:
-    for algorithm, names in params.items():
-        for name, value in ((name, value) for name in RUN_PARAMETERS.keys() & names for value in names[name]):
+    for algorithm, lists in params.items():
+        for name, value in ((name, value) for name in RUN_PARAMETERS for value in lists.get(name, ())):
             try:
                 RUN_PARAMETERS[name].check(f"params.{algorithm}.{name}", exact_parameters({name: value})[name])
             except BadInputError as error:
