@@ -68,11 +68,12 @@ def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterL
 
 def _invalid_run_parameters(params: "ParameterLists") -> Iterator[BadInputError]:
     for algorithm, lists in params.items():
-        for name, value in ((name, value) for name in RUN_PARAMETERS for value in lists.get(name, ())):
-            try:
-                RUN_PARAMETERS[name].check(f"params.{algorithm}.{name}", exact_parameters({name: value})[name])
-            except BadInputError as error:
-                yield error
+        for name, valid in RUN_PARAMETERS.items():
+            for value in lists.get(name, ()):
+                try:
+                    valid.check(f"params.{algorithm}.{name}", exact_parameters({name: value})[name])
+                except BadInputError as error:
+                    yield error
 
 
 def _unknown_parameters(
