@@ -3,9 +3,6 @@
 The faults are injected by fault_drills.py, whose fixtures hold the outcome of each drill.
 """
 
-import re
-import sys
-
 import pytest
 from cli_runner import ENVIRONMENT
 from sweep_sandbox import CASES
@@ -14,7 +11,6 @@ from hpccoll.analysis.wire_bandwidth import add_headers
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.scheduler_log import read_scheduled
-from hpccoll.sweep.site_file import CPUS_ON_NODE, Site
 
 pytest_plugins = ("fault_drills",)
 pytestmark = [pytest.mark.slurm, pytest.mark.sweep]
@@ -124,25 +120,6 @@ def test_a_killed_controller_is_reported_and_awaited_and_nothing_is_lost(no_cont
     now = sandbox.measured()
     assert kept.items() <= now.items()
     assert (len({case for case, _ in now}), len(now)) == (CASES, CASES)
-
-
-CPUS = f"""
-import os
-from hpccoll.sweep.slurm.squeue import cpus_of_node
-print(cpus_of_node(os.environ["SLURM_JOB_ID"]), "of", os.environ["{CPUS_ON_NODE}"], flush=True)
-"""
-
-
-def test_the_cpus_that_ranks_of_gpus_divide_are_those_of_slurm_and_srun_takes_them(testbed, tmp_path):
-    (option,) = re.findall(r"--cpus-per-task=.*?\)\)", Site(gpus_per_node="2").rank_launcher().command)
-    (tmp_path / "cpus.py").write_text(CPUS)
-    srun = f"srun --ntasks-per-node=2 {option.format(ranks_per_node=2)} printenv SLURM_CPUS_PER_TASK"
-    script = f"#!/bin/bash\n{sys.executable} cpus.py\n{srun}\n"
-    options = "--parsable", "--output=%j.log", "--nodes=2", "--ntasks-per-node=2", "--exclusive"
-    submitted = testbed.run("sbatch", *options, cwd=tmp_path, stdin=script)
-    number = submitted.out.strip()
-    assert testbed.end_of(number) == 0, submitted.err
-    assert (tmp_path / f"{number}.log").read_text().split("\n") == ["2 of 2", *["1"] * 4, ""]
 
 
 def test_a_sweep_with_blanks_in_its_names_runs_inside_an_allocation(testbed, tmp_path):
