@@ -31,19 +31,16 @@ def has_library_logs(job: Job, case: Case) -> bool:
     return case.transport == "nccl" or expects_evidence or requested_algorithm(job, case) is not None
 
 
-def _probed_placement(case: Case) -> bool:
-    """Return whether a case is logged in place: only if its call knows nothing else, such as one with one buffer."""
-    return all(distinct_placements(case.collective, case.algorithm, (False, True)))
-
-
 def probe_cases(job: Job, shape: Shape) -> list[Case]:
     """Return the cases of ``shape`` to be logged, each once: no library chooses by the placement or by how it is timed.
 
     If only our own schedules run over NCCL, return one of them: the log names the network that all of them use.
-    Training steps are left out: a log tells nothing of a step as a whole.
+    Training steps are left out: a log tells nothing of a step as a whole. A case is logged in place only if its call
+    knows nothing else, such as one with one buffer.
     """
     calls = (case for case in job.cases if job.shape(case) == shape and case.collective not in WORKLOADS)
-    alike = (replace(case, in_place=_probed_placement(case), timing=SINGLE) for case in calls)
+    placed = ((case, distinct_placements(case.collective, case.algorithm, (False, True))) for case in calls)
+    alike = (replace(case, in_place=all(placements), timing=SINGLE) for case, placements in placed)
     cases = {case.id: case for case in alike}
     with_logs = [case for case in cases.values() if has_library_logs(job, case)]
     return with_logs or [case for case in cases.values() if case.transport == "nccl"][:1]

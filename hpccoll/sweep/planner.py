@@ -194,14 +194,13 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
                 jobs.append(job)
                 skips += job_skips
                 left = [shape for shape in left if shape not in job.shapes]
-        available = [shape for shape in left if not execution_site.why_unavailable(shape)]
         if not left:
             continue
-        job, job_skips = allocation.job(available, left)
+        reasons = {shape: why for shape in left if (why := execution_site.why_unavailable(shape))}
+        job, job_skips = allocation.job([shape for shape in left if shape not in reasons], left)
         skips += job_skips
-        for shape in left:
-            if reason := execution_site.why_unavailable(shape):
-                skips += [Skip(case=case.id, job=job.name, reason=reason) for case in allocation.cases(shape)]
+        for shape, reason in reasons.items():
+            skips += [Skip(case=case.id, job=job.name, reason=reason) for case in allocation.cases(shape)]
         if job.cases:
             execution_site.check_memory(job)
             jobs.append(job)

@@ -22,8 +22,8 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
-from hpccoll.sweep import validators
-from hpccoll.sweep.sweep_sections import EffortSection, Variants, WorkloadSection
+from hpccoll.sweep import sweep_values as values
+from hpccoll.sweep.sweep_values import EffortSection, Variants, WorkloadSection
 from hpccoll.training.model_file import load_models
 from hpccoll.training.step_keys import WORKLOAD
 
@@ -89,12 +89,12 @@ class Sweep(YamlSection):
     """A sweep: every combination of the entries of its lists is a case."""
 
     workloads: list[WorkloadSection] = Field([], max_length=MAX_LIST_ENTRIES, description=SWEEP["workloads"].help)
-    collectives: OneOrMore[validators.CollectiveName] = field(SWEEP["collectives"])
-    algorithms: OneOrMore[validators.AlgorithmName] = field(SWEEP["algorithms"])
+    collectives: OneOrMore[values.CollectiveName] = field(SWEEP["collectives"])
+    algorithms: OneOrMore[values.AlgorithmName] = field(SWEEP["algorithms"])
     devices: OneOrMore[Literal["cpu", "cuda"]] = field(SWEEP["devices"])
-    transports: OneOrMore[validators.TransportName] = field(SWEEP["transports"])
-    dtypes: OneOrMore[validators.DtypeName] = field(SWEEP["dtypes"])
-    ops: OneOrMore[validators.OpName] = field(SWEEP["ops"])
+    transports: OneOrMore[values.TransportName] = field(SWEEP["transports"])
+    dtypes: OneOrMore[values.DtypeName] = field(SWEEP["dtypes"])
+    ops: OneOrMore[values.OpName] = field(SWEEP["ops"])
     bytes: Sizes | None = field(SWEEP["bytes"])
     in_place: OneOrMore[bool] = field(SWEEP["in_place"])
     ranks: OneOrMore[Annotated[int, _bounded(SWEEP["ranks"])]] | None = field(SWEEP["ranks"])
@@ -105,9 +105,9 @@ class Sweep(YamlSection):
     roots: OneOrMore[Rank] = field(SWEEP["roots"])
     pairs: Pairs = field(SWEEP["pairs"])
     concurrent: OneOrMore[Rank] = field(SWEEP["concurrent"])
-    traffic: OneOrMore[validators.TrafficName] = field(SWEEP["traffic"])
+    traffic: OneOrMore[values.TrafficName] = field(SWEEP["traffic"])
     aggregators: Annotated[int, _bounded(SWEEP["aggregators"])] = field(SWEEP["aggregators"])
-    params: validators.ParameterLists = Field({}, description=SWEEP["params"].help)
+    params: values.ParameterLists = Field({}, description=SWEEP["params"].help)
     table: Annotated[dict[str, Any] | None, BeforeValidator(_load_table, json_schema_input_type=str | None)] = field(
         SWEEP["table"]
     )

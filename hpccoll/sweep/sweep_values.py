@@ -1,0 +1,182 @@
+"""Values and sections of a sweep file, which are checked while it is read, so that all errors are reported at once."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
+
+from hpccoll.cases import catalogue
+from hpccoll.cases.catalogue import RUN_PARAMETERS, check_algorithm, measurable_names
+from hpccoll.cases.communicator_settings import overridden_settings
+from hpccoll.cases.keys import ALL, EFFORT
+from hpccoll.cases.product import expand_collectives
+from hpccoll.cases.transport_table import DEVICES, check_transport
+from hpccoll.cases.variants import variant_communicator, variant_environment
+from hpccoll.common import yaml_model
+from hpccoll.common.errors import BadInputError, combine_errors
+from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, OneOfWords
+from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
+from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, unequal_blocks
+from hpccoll.training.models import MODELS
+from hpccoll.training.step_keys import WORKLOAD
+from hpccoll.training.workload import TRAINING_STEP
+
+
+def _null_to_name(value: object) -> object:
+    """Return the name of the algorithm null, which YAML reads as None."""
+    return "null" if value is None else value
+
+
+def _check_algorithm(name: str, info: ValidationInfo) -> str:
+    if name != ALL:
+        check_algorithm(name, _named_collectives(info))
+    return name
+
+
+def _check_transport(name: str, info: ValidationInfo) -> str:
+    check_transport(name, info.data.get("devices", DEVICES))
+    return name
+
+
+def _check_traffic(name: str) -> str:
+    unequal_blocks.named(name)
+    return name
+
+
+def _named_collectives(info: ValidationInfo) -> list[str]:
+    """Return the collectives of the file; all collectives if the list is invalid."""
+    names = expand_collectives(info.data.get("collectives", [ALL]))
+    return [*names, TRAINING_STEP] if info.data.get("workloads") else names
+
+
+def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterLists":
+    unknown = _unknown_parameters(params, _named_collectives(info), info.data.get("algorithms", [ALL]))
+    if errors := [*unknown, *_invalid_run_parameters(params)]:
+        raise combine_errors(*errors)
+    return params
+
+
+def _invalid_run_parameters(params: "ParameterLists") -> Iterator[BadInputError]:
+    for algorithm, lists in params.items():
+        for name, valid in RUN_PARAMETERS.items():
+            for value in lists.get(name, ()):
+                try:
+                    valid.check(f"params.{algorithm}.{name}", catalogue.exact_parameters({name: value})[name])
+                except BadInputError as error:
+                    yield error
+
+
+def _unknown_parameters(
+    params: "ParameterLists", collectives: Sequence[str], measured: Collection[str]
+) -> Iterator[BadInputError]:
+    for algorithm, names in params.items():
+        matching = [name for name in collectives if algorithm in measurable_names(name)]
+        if not matching or not {algorithm, ALL} & {*measured}:
+            valid = chain.from_iterable(map(measurable_names, collectives)) if ALL in measured else measured
+            yield BadInputError("params", algorithm, dict.fromkeys(valid))
+            continue
+        known = dict.fromkeys(chain.from_iterable(catalogue.known_parameters(name, algorithm) for name in matching))
+        yield from (BadInputError(f"params.{algorithm}", name, known) for name in names if name not in known)
+
+
+CollectiveName: Any = annotation_of(OneOfWords((*COLLECTIVES, ALL)))
+AlgorithmName = Annotated[
+    Text, BeforeValidator(_null_to_name, json_schema_input_type=str | None), AfterValidator(_check_algorithm)
+]
+TransportName = Annotated[str, AfterValidator(_check_transport)]
+DtypeName: Any = annotation_of(OneOfWords((*DTYPES, BFLOAT16)))
+OpName: Any = annotation_of(OneOfWords(tuple(REDUCTIONS)))
+TrafficName = Annotated[Text, AfterValidator(_check_traffic)]
+ParameterValue = Annotated[int, Bounded(NUMBER)] | Text
+ParameterLists = Annotated[
+    dict[Annotated[str, BeforeValidator(_null_to_name)], dict[str, OneOrMore[ParameterValue]]],
+    AfterValidator(_check_params),
+]
+
+
+class VariantSection(YamlSection):
+    """The variables of a variant, and its settings of NCCL's communicators."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, VariableValue] = Field(init=False)
+    communicator: dict[Text, Annotated[int, Bounded(NUMBER)] | Text] = Field(
+        {}, description="settings of NCCL's communicators, by nccl4py: {traffic_class: 106, buffers: symmetric}"
+    )
+
+    @model_validator(mode="after")
+    def _have_names(self) -> "VariantSection":
+        yaml_model.check_variable_names(self.environment)
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.__pydantic_extra__
+
+
+def _complete_variants(sections: dict[str, VariantSection | None]) -> dict[str, VariantSection]:
+    """Add the settings of known variants, so that none is None; a variant without settings must be a known one."""
+    completed, errors = {}, []
+    for name, section in sections.items():
+        try:
+            completed[name] = _complete(name, section)
+        except BadInputError as error:
+            errors.append(error)
+    if errors:
+        raise combine_errors(*errors)
+    return completed
+
+
+def _complete(name: str, section: VariantSection | None) -> VariantSection:
+    if len(name) > MAX_NAME_LETTERS or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        expected = f"at most {MAX_NAME_LETTERS} letters (A to Z), digits, - and _: it becomes part of file names"
+        raise BadInputError("variants", name, expected)
+    settings = section.communicator if section else {}
+    environment = dict(variant_environment(name, section.environment if section else None, settings))
+    communicator = variant_communicator(name, settings, f"variants.{name}.communicator")
+    for setting, variable in overridden_settings(environment, communicator):
+        expected = f"left out: it would override {setting} of communicator"
+        raise BadInputError(f"variants.{name}.{variable}", environment[variable], expected)
+    return VariantSection.model_validate({**environment, "communicator": communicator})
+
+
+Variants = Annotated[
+    dict[str, VariantSection | None], Field(max_length=MAX_LIST_ENTRIES), AfterValidator(_complete_variants)
+]
+
+
+MODEL_FILES = (".yaml", ".yml", ".json")
+
+
+def _check_model(name: str) -> str:
+    if name not in MODELS and Path(name).suffix not in MODEL_FILES:
+        raise BadInputError("model", name, sorted(MODELS))
+    return name
+
+
+_TYPES = {name: annotation_of(key.kind) for name, key in WORKLOAD.items()} | {
+    "model": Annotated[Text, AfterValidator(_check_model)]
+}
+
+_EFFORT: dict[str, Any] = {
+    name: (Annotated[type(key.default), Bounded(key.bound)], yaml_model.field(key))
+    for name, key in EFFORT.items()
+    if key.bound
+}
+EffortSection: Any = create_model(
+    "EffortSection", __base__=YamlSection, __doc__="How long each case is measured, over all of its rounds.", **_EFFORT
+)
+
+_LIST: Any = OneOrMore  # subscripted at run time
+_FIELDS: dict[str, Any] = {
+    name: (_LIST[_TYPES[name]], Field([key.default], description=key.help)) for name, key in WORKLOAD.items()
+}
+WorkloadSection: Any = create_model(
+    "WorkloadSection",
+    __base__=YamlSection,
+    __doc__="A training step to measure; every combination of the entries of its lists is a case.",
+    **_FIELDS,
+)
+"""A training step; its keys are those of ``training.step_keys.WORKLOAD``."""
