@@ -108,28 +108,3 @@ def test_a_bad_file_of_scenarios_is_bad_input(tmp_path, scenarios, named):
     path = tmp_path / "bad.yaml"
     path.write_text(f"scenarios: [{scenarios}]")
     assert invoke(*STEP, "--scenarios", path).is_bad_input(*named.split())
-
-
-MODEL = (*STEP, "--model", "resnet50", "--cluster", "8xh100-400g", "--nodes", "2")
-ONE_S = (*MODEL, "--compute", "1s")
-
-
-@pytest.mark.parametrize(
-    ("words", "changed", "named"),
-    [
-        (WALL, "--params many", "--params number"), (WALL, "--gpus 1", "--gpus at least 2"),
-        (WALL, "--rate fast", "--rate 400gbit"), (WALL, "--compute=-1s", "--compute 3.5ms"),
-        (WALL, "--algorithm swing", "--algorithm in_network"), (WALL, "--algorithm hierarchical", "--node-rate"),
-        (WALL, "--flops-rate 1e12", "--compute exactly one"), (WALL, "--model gpt2", "exactly one --model"),
-        (WALL, "--out a.pdf", "--out .svg"), (WALL, "--cluster 8xh100-400g", "--cluster --model only"),
-        (ONE_S, "--model gpt9", "model gpt2"), (ONE_S, "--parallel tp=3", "parallel tp=3"),
-        (ONE_S, "--bucket 0", "--bucket from 1 to"), (ONE_S, "--sharding some", "zero3"),
-        (ONE_S, "--flops-rate 1e12", "exactly one --mfu"), (ONE_S, "--nodes 0", "--nodes from 1"),
-        (ONE_S, "--machine m.json", "--machine --cluster"), (ONE_S, "--rate 400gbit", "--rate --params only"),
-        (MODEL, "--mfu 0.4", "--gpu"), (MODEL, "--mfu 1.4 --gpu h100", "--mfu at most 1"),
-        (MODEL, "--mfu 0.4 --gpu z80", "--gpu h100"),
-        (("predict", "--nodes", "4", "step", "--model", "gpt2"), "", "nodes after the word step"),
-    ],
-)  # fmt: skip
-def test_a_step_that_cannot_be_is_refused_by_the_option(words, changed, named):
-    assert invoke(*words, *changed.split()).is_bad_input(*named.split())

@@ -95,26 +95,3 @@ def test_results_are_compared_with_what_is_expected(tmp_path):
     (tmp_path / "damaged.h5").write_bytes((tmp_path / "whole.h5").read_bytes()[:-99])
     damaged = invoke(*words)
     assert (damaged.code, damaged.out, "damaged.h5" in damaged.err) == (3, result.out, True)
-
-
-KNOWN = "--cluster 1x25g-tcp"
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("", "--machine --cluster"), (f"--machine m.json {KNOWN}", "exactly one --machine --cluster"),
-        ("--machine nowhere.json", "--machine 'nowhere.json'"), ("--cluster 1x25g-tpc", "did you mean 1x25g-tcp"),
-        ("--cluster sweep.yaml", "schema hpccoll-machine"), (f"{KNOWN} --question worst", "--question 'worst' best"),
-        (f"{KNOWN} --nodes 8-2", "--nodes '8-2'"),
-        (f"{KNOWN} --nodes 2-9999999", "--nodes 262144"), (f"{KNOWN} -b 2K -e 1K", "-e at least the first size"),
-        (f"{KNOWN} -a rung", "algorithm did you mean ring"), (f"{KNOWN} --ranks-per-node 2", "--ranks-per-node 1 to 1"),
-        (f"{KNOWN} --out picture.gif", "--out .svg"), (f"{KNOWN} -b 8 --out no/a.svg", "--out cannot be written"),
-        (f"{KNOWN} --against nowhere", "path 'nowhere'"), (f"{KNOWN} --against . --out a.svg", "--against --out"),
-    ],
-)  # fmt: skip
-def test_bad_input_takes_one_line(words, named, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sweep.yaml").write_text("algorithms: [ring]\n")
-    assert invoke("predict", *words.split()).is_bad_input(*named.split())
-    assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
