@@ -101,10 +101,8 @@ def mutated(random: Random, suite: str) -> tuple[str, Output]:
         while second.given != first.given:  # what the user says must be true of both
             second = output(random, suite, like=first)
         name, lines, results = (
-            "two outputs, ",
-            lines + second.text.splitlines(keepends=True),
-            (*results, *second.results),
-        )
+            "two outputs, ", lines + second.text.splitlines(keepends=True), (*results, *second.results),
+        )  # fmt: skip
     possible = {each: at for each, (_, find) in MUTATIONS.items() if (at := find(lines))}
     chosen = random.choice(list(possible))
     MUTATIONS[chosen][0](random, lines, possible[chosen])

@@ -210,12 +210,10 @@ def test_a_server_of_mps_has_directories_of_its_own_and_is_ended_by_quit(command
 @pytest.mark.parametrize(
     ("text", "statuses"),
     [
-        ("exit 0", ["reached", "reached"]),
-        ("echo '========= Invalid __global__ write error'; exit 9", [WRONG, WRONG]),
-        ("exit 1", [NOT_RUN, NOT_RUN]),
-        (None, [NOT_RUN, NOT_RUN]),
+        ("exit 0", ["reached", "reached"]), ("echo '========= Invalid __global__ write error'; exit 9", [WRONG, WRONG]),
+        ("exit 1", [NOT_RUN, NOT_RUN]), (None, [NOT_RUN, NOT_RUN]),
     ],
-)
+)  # fmt: skip
 def test_what_compute_sanitizer_finds_is_a_wrong_result(command, tmp_path, monkeypatch, text, statuses):
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)

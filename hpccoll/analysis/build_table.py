@@ -68,7 +68,11 @@ def write_table(table: TuneTable, out: Path) -> None:
     Raises:
         BadInputError: if ``out`` cannot be written, or holds something other than a table.
     """
-    _check_replaceable(out)
+    try:
+        if out.is_file() and out.stat().st_size:  # it may be a raw file, even one from which the table is made
+            load_table(out, "--out")
+    except BadInputError:
+        raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None
     try:
         with replacing_file(out.resolve()) as unfinished:
             unfinished.write_text(json.dumps(table.to_json(), indent=1) + "\n")
@@ -96,13 +100,3 @@ def table_warnings(results: Results) -> Iterator[str]:
             f"{NOISE_WARNING_PERCENT} % or more (median over sizes; {noise[worst]:.0f} % in {worst.label}): either may "
             "be the faster. More time for each case helps, and so does a machine without other load."
         )
-
-
-def _check_replaceable(out: Path) -> None:
-    """Refuse to overwrite anything but a table: the file may be a raw file, even one from which the table is made."""
-    if not out.is_file() or not out.stat().st_size:
-        return
-    try:
-        load_table(out, "--out")
-    except BadInputError:
-        raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None

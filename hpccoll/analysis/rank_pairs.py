@@ -27,11 +27,8 @@ class MedianPair:
     @property
     def range(self) -> Interval:
         """The times of the fastest and of the slowest pair; of one pair, the interval of its median."""
-        return (
-            (median_seconds(self.points[0]), median_seconds(self.points[-1]))
-            if len(self.points) > 1
-            else self.point.row.interval
-        )
+        fastest, *others = map(median_seconds, self.points)
+        return (fastest, others[-1]) if others else self.point.row.interval
 
 
 def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
@@ -105,10 +102,8 @@ def _extremes(
         if len(of_series) > 1:
             fastest, slowest, median = of_series[0], of_series[-1], MedianPair(tuple(of_series)).point
             best, worst = form(value(fastest)), form(value(slowest))
-            ratio, clear = (
-                median_seconds(slowest) / median_seconds(fastest),
-                clearly_faster_anywhere(fastest.row, slowest.row),
-            )
+            ratio = median_seconds(slowest) / median_seconds(fastest)
+            clear = clearly_faster_anywhere(fastest.row, slowest.row)
             range_text = (
                 f"the fastest pair is {fastest.pair_label} with {best}; the slowest pair is {slowest.pair_label} with "
                 f"{worst}, {ratio:.2f} times as long" if clear else f"no pair is clearly slower ({best} to {worst})"

@@ -1,7 +1,6 @@
 """Labels of a row: the pattern, pair and placement of its call, and what ran, which may not be what was requested."""
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import OFFLOADED, UNKNOWN
 from hpccoll.schedule.collective import NATIVE
@@ -9,11 +8,6 @@ from hpccoll.store.call_key import call_arguments, rank_pair
 from hpccoll.store.rows import Row
 
 ON_ONE_NODE, BETWEEN_NODES = "on one node", "between nodes"
-
-
-def algorithm_params(row: Row) -> dict[str, int | str]:
-    """Return the parameters of the algorithm: no arguments of the call, and no ``graph=0``, the default."""
-    return choice_parameters(row.collective, row.params)
 
 
 def traffic_pattern(row: Row) -> str | None:

@@ -138,11 +138,9 @@ class CaseComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON has it; absent values are None."""
-        shift = self.shift
         return {
             "case_id": self.case_id, "case": self.label, **self.coordinates, "old_s": self.old_s, "new_s": self.new_s,
-            "factor": shift.factor if shift else None, "low": shift.low if shift else None,
-            "high": shift.high if shift else None, "p_value": shift.p_value if shift else None,
+            **{name: getattr(self.shift, name, None) for name in ("factor", "low", "high", "p_value")},
             "reason": self.reason,
         }  # fmt: skip
 
@@ -209,8 +207,12 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
     Raises:
         UnusableError: if the runs have no case in common.
     """
-    beside = [*side_by_side(_imported(old), new.ours.rows), *side_by_side(_imported(new), old.ours.rows)]
-    beside = [pair for pair in beside if pair.ours]
+    beside = [
+        pair
+        for theirs, ours in ((old, new), (new, old))
+        for pair in side_by_side((row for row in theirs.rows if row.imported), ours.ours.rows)
+        if pair.ours
+    ]
     programs = [{row.source for row in results.rows} for results in (old, new)]
     sources = programs[0] & programs[1]
     sides = Side.of(old, sources), Side.of(new, sources)
@@ -231,10 +233,6 @@ def _nearest_cases(old: Mapping[str, ComparedCase], new: Mapping[str, ComparedCa
     nearest = min(new.values(), key=lambda case: len(first.differences(case)))
     differences = ", ".join(f"{name} {before}, now {now}" for name, before, now in first.differences(nearest))
     return f"{first.label} is nearest to {nearest.label}; they differ in {differences}"
-
-
-def _imported(results: Results) -> list[Row]:
-    return [row for row in results.rows if row.imported]
 
 
 def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:

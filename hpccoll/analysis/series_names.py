@@ -5,13 +5,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hpccoll.analysis.row_labels import (
-    algorithm_params,
     concurrent_label,
     has_size,
     requested_note,
     tier_label,
     traffic_pattern,
 )
+from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import COMPILED, PYTHON
 from hpccoll.common.units import format_count
@@ -26,7 +26,7 @@ _SERIES_DETAILS: Mapping[str, Callable[[Row], str | None]] = {
     "executor": lambda row: _EXECUTOR_MARKS.get(row.executor or ""),
     "transport": lambda row: row.transport,
     "variant": lambda row: row.variant or "",
-    "params": lambda row: " ".join(f"{name}={value}" for name, value in sorted(algorithm_params(row).items())),
+    "params": lambda row: " ".join(f"{name}={value}" for name, value in Choice.of(row).params),
     "mapping": lambda row: row.mapping,
     "tier": tier_label,
 }

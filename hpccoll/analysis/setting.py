@@ -126,10 +126,14 @@ class Choice:
         return self.algorithm == NATIVE and not self.params
 
     @property
+    def name(self) -> str:
+        """The algorithm with its parameters: ``ring channels=4``."""
+        return " ".join((self.algorithm, *(f"{name}={value}" for name, value in self.params)))
+
+    @property
     def label(self) -> str:
-        """The choice for people: ``ring channels=4``, with the transport unless it is ``mpi``."""
-        over = f" over {self.transport}" if self.transport != "mpi" else ""
-        return " ".join((self.algorithm, *(f"{name}={value}" for name, value in self.params))) + over
+        """Its name, with the transport unless that is ``mpi``."""
+        return self.name + (f" over {self.transport}" if self.transport != "mpi" else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.analysis.round_comparison import clearly_faster
-from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.cases.algorithm_registry import WORKLOADS
-from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.text import Finding, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
@@ -69,12 +68,6 @@ class StepComparison:
         return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
 
 
-def algorithm_name(row: Row) -> str:
-    """Return the algorithm of a row with its parameters."""
-    params = choice_parameters(row.collective, row.params)
-    return " ".join((row.algorithm, *(f"{name}={value}" for name, value in sorted(params.items()))))
-
-
 _PLACE = "mapping", "dtype", "variant", "device"
 """The fields of rows that distinguish where and with what elements a workload ran."""
 
@@ -123,7 +116,7 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
         best: dict[str, Row] = {}
         for row in sorted(members, key=lambda row: row.median_s or 0.0):
             if not row.floor:
-                best.setdefault(algorithm_name(row), row)
+                best.setdefault(Choice.of(row).name, row)
         if best:
             null = next((row for row in members if row.floor), None)
             words = (*details(first), *[machines.get(first.run_id, "unknown machine")] * several_machines)

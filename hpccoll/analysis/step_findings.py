@@ -8,9 +8,9 @@ import numpy as np
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import clearly_faster
+from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import (
     StepComparison,
-    algorithm_name,
     bucket_of,
     compare_steps,
     product_findings,
@@ -57,7 +57,7 @@ def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
         interval = format_interval(row.interval) if row.interval else ""
         share = "" if row.exposed_share is None else format_per_cent(row.exposed_share)
         times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share, _time(row.communication_s)
-        yield (*about, algorithm_name(row), mark, *times)
+        yield (*about, Choice.of(row).name, mark, *times)
         about, mark = ("", "", ""), ""
 
 
@@ -89,12 +89,12 @@ def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
         other = sequential.get(_without(each, "overlap"))
         if not each.workload["overlap"] or not each.has_collectives or other is None:
             continue
-        without = {algorithm_name(row): row for row in other.rows}
+        without = {Choice.of(row).name: row for row in other.rows}
         clauses = tuple(
             {"algorithm": name, "hidden": (before.median_s or 0.0) - (row.median_s or 0.0), "of": before.exposed_s,
              "clear": clearly_faster(row, before)}
             for row in each.rows
-            for name in [algorithm_name(row)]
+            for name in [Choice.of(row).name]
             if (before := without.get(name)) and before.exposed_s and before.exposed_s > 0
         )  # fmt: skip
         if clauses:
@@ -126,9 +126,9 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
             by_rest.setdefault(_without(each, "bucket"), []).append(each)
     for several in by_rest.values():
         best = min(several, key=lambda each: each.rows[0].median_s or 0.0).rows[0]
-        name = algorithm_name(best)
+        name = Choice.of(best).name
         rows = sorted(
-            (row for each in several for row in each.rows if algorithm_name(row) == name and row is not best),
+            (row for each in several for row in each.rows if Choice.of(row).name == name and row is not best),
             key=bucket_of,
         )
         costs = tuple(
@@ -169,7 +169,7 @@ def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, Ste
                 f"{each.model} on {each.shape}: the last of {values['buckets']} buckets, "
                 f"{format_rounded_size(values['nbytes'])}, is never hidden: it is ready when the backward pass has "
                 f"ended, and takes {format_seconds(values['seconds'])} ({100 * values['share']:.0f} % of the step) "
-                f"with {algorithm_name(each.rows[0])}."
+                f"with {Choice.of(each.rows[0]).name}."
             )
             yield info("last_bucket", text, title="Last bucket", **values)
             return
@@ -223,7 +223,7 @@ def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
         seconds = -(row.exposed_s or 0.0)
         others = f", and {format_count(len(below) - 1, 'other step')} likewise" if len(below) > 1 else ""
         text = (
-            f"{each.title}: with {algorithm_name(row)} the step takes {format_seconds(seconds)} less than "
+            f"{each.title}: with {Choice.of(row).name} the step takes {format_seconds(seconds)} less than "
             f"without communication{others}: something else slowed the null step down."
         )
         yield warning("below_null", text, title="Below null", rows=len(below), seconds=seconds)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import starmap
 from typing import Any
@@ -61,10 +61,7 @@ class RunModel:
             raise _no_ping_pongs(self.raw_results)
         numbers: dict[str, float] = {}
         if errors := Errors.of(self.held_out):
-            numbers |= {
-                "cases": errors.cases, "ratio_median": errors.center, "error_median": errors.typical,
-                "error_p90": errors.large, "ratio_p5": errors.low, "ratio_p95": errors.high,
-            }  # fmt: skip
+            numbers |= asdict(errors)
         if regret := Regret.of(self.held_out):
             numbers |= {"regret_mean": regret.mean, "regret_most": regret.most, "regret_held_out": regret.held_out}
         return self.machine.model_copy(update={"validation": numbers})

@@ -39,11 +39,11 @@ class Errors:
     """How far measured times are from predicted ones."""
 
     cases: int
-    center: float  # the median of measured over predicted
-    typical: float  # the median of the relative errors
-    large: float  # their 90th percentile
-    low: float  # the 5th percentile of measured over predicted
-    high: float  # the 95th percentile of measured over predicted
+    ratio_median: float  # the median of measured over predicted
+    error_median: float  # the median of the relative errors
+    error_p90: float  # their 90th percentile
+    ratio_p5: float  # the 5th percentile of measured over predicted
+    ratio_p95: float  # the 95th percentile
 
     @classmethod
     def of(cls, validated: Iterable[Validated]) -> "Errors | None":
@@ -51,12 +51,8 @@ class Errors:
         ratios = np.array([one.ratio for one in validated if one.ratio], float)
         if not len(ratios):
             return None
-        errors = np.abs(ratios - 1)
-        low, high = np.percentile(ratios, (5, 95))
-        return cls(
-            len(ratios), float(np.median(ratios)), float(np.median(errors)), float(np.percentile(errors, 90)),
-            float(low), float(high),
-        )  # fmt: skip
+        (low, middle, high), errors = np.percentile(ratios, (5, 50, 95)), np.percentile(np.abs(ratios - 1), (50, 90))
+        return cls(len(ratios), *map(float, (middle, *errors, low, high)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
-from hpccoll.analysis.row_labels import algorithm_params, concurrent_label, traffic_pattern
+from hpccoll.analysis.row_labels import concurrent_label, traffic_pattern
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import AGGREGATED, SINGLE
 from hpccoll.common.errors import BadInputError
@@ -129,7 +129,7 @@ def _without_timing(row: Row) -> object:
 def _call_text(row: Row) -> str:
     two, pattern = rank_pair(row), traffic_pattern(row)
     between = f"between ranks {two[0]} and {two[1]}" if two else ""
-    parameters = (f"{name}={value}" for name, value in sorted(algorithm_params(row).items()))
+    parameters = (f"{name}={value}" for name, value in Choice.of(row).params)
     traffic = f"traffic {pattern}" if pattern else ""
     return " ".join(filter(None, (between, concurrent_label(row), traffic, *parameters)))
 

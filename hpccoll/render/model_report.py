@@ -58,9 +58,9 @@ def _error_lines(model: RunModel) -> Iterator[str]:
 _ERRORS: Columns[tuple[str, validation.Errors]] = (
     ("", lambda of: of[0]),
     ("cases", lambda of: of[1].cases),
-    ("measured/predicted", lambda of: f"{of[1].center:.2f}"),
-    ("error", lambda of: f"{of[1].typical:.1%}"),
-    ("90th %", lambda of: f"{of[1].large:.1%}"),
+    ("measured/predicted", lambda of: f"{of[1].ratio_median:.2f}"),
+    ("error", lambda of: f"{of[1].error_median:.1%}"),
+    ("90th %", lambda of: f"{of[1].error_p90:.1%}"),
 )
 
 
@@ -130,10 +130,10 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
         yield f"{where}: no case that {machine.name} can predict"
     else:
         basis = "the description" if machine.kind == "described" else "the fitted machine"
-        fractions = f"{1 / errors.high:.2g} to {1 / errors.low:.2g}, 5th to 95th percentile"
+        fractions = f"{1 / errors.ratio_p95:.2g} to {1 / errors.ratio_p5:.2g}, 5th to 95th percentile"
         yield (
-            f"this machine gives {1 / errors.center:.2g} of what {basis} promises (median of {errors.cases} cases; "
-            f"{fractions})"
+            f"this machine gives {1 / errors.ratio_median:.2g} of what {basis} promises (median of {errors.cases} "
+            f"cases; {fractions})"
         )
         yield f"  {where}, against {machine.name}; {expectation.within} of {errors.cases} cases in its intervals"
     for work, validated in run.groups.items():

@@ -5,9 +5,9 @@
 
 from collections import defaultdict
 
+from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import (
     StepComparison,
-    algorithm_name,
     compare_steps,
     pipeline_stages,
 )
@@ -39,11 +39,11 @@ def step_answers(results: Results) -> list[Finding]:
 
 def _step_sentence(each: StepComparison) -> str:
     best, *others = each.rows
-    rest = "".join(f"; {algorithm_name(other)} {format_seconds(other.median_s or 0.0)}" for other in others)
+    rest = "".join(f"; {Choice.of(other).name} {format_seconds(other.median_s or 0.0)}" for other in others)
     tie = " (a tie)" if others and not each.clear else ""
     if not each.has_collectives:
         tie = "; no advice: ranks that only exchange messages between stages run no collective"
-    fastest = f"{format_seconds(best.median_s or 0.0)} with {algorithm_name(best)}{exposed_words(best)}"
+    fastest = f"{format_seconds(best.median_s or 0.0)} with {Choice.of(best).name}{exposed_words(best)}"
     return f"the step takes {fastest}{rest}{tie}"
 
 

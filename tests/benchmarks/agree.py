@@ -72,11 +72,9 @@ DOUBLING, PIPELINED = Way("recursive_doubling"), Way("ring")
 SHARED = tuple(Way(name, "shm") for name in ("direct", "ring", "recursive_doubling"))
 RING_CASES = cases("all_reduce", PIPELINED, RING_SIZES)
 OUR_CASES = (
-    *NATIVE_CASES,
-    *RING_CASES,
-    *cases("all_reduce", DOUBLING, (8, KIB)),
+    *NATIVE_CASES, *RING_CASES, *cases("all_reduce", DOUBLING, (8, KIB)),
     *(case for way in SHARED for case in cases("all_reduce", way, (KIB, 64 * KIB))),
-)
+)  # fmt: skip
 C_CASES = {LOOP: NATIVE_CASES, RING: RING_CASES}
 
 

@@ -16,11 +16,9 @@ INPUTS = 5
 TAILS = 34
 DIVISORS = 2, 3, 5, 7
 ALIGNMENTS: Mapping[str, Callable[[int, int], int]] = {
-    "aligned": lambda _turn, _buffer: 0,
-    "equal": lambda turn, _buffer: turn,
-    "unequal": lambda turn, buffer: turn + buffer,
-    "in place": lambda turn, _buffer: turn,
-}
+    "aligned": lambda _turn, _buffer: 0, "equal": lambda turn, _buffer: turn,
+    "unequal": lambda turn, buffer: turn + buffer, "in place": lambda turn, _buffer: turn,
+}  # fmt: skip
 """By how many elements each range of a buffer is off a vector; the first buffer is ``out``."""
 
 SPECIAL = (

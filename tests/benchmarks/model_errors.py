@@ -147,7 +147,9 @@ def print_table(tested: Sequence[Validated]) -> None:
     for nodes in sorted({one.observation.layout.nodes for one in tested}):
         errors = Errors.of(one for one in tested if one.observation.layout.nodes == nodes)
         if errors:
-            print(f"- {nodes} nodes: error {errors.typical:.1%} (median), {errors.large:.1%} (90th percentile)")
+            print(
+                f"- {nodes} nodes: error {errors.error_median:.1%} (median), {errors.error_p90:.1%} (90th percentile)"
+            )
 
 
 def cell(one: Validated) -> str:
@@ -162,8 +164,8 @@ def verdicts(asked: Setting, tested: Sequence[Validated]) -> Iterator[bool]:
         raise SystemExit("nothing was measured")
     worst = max(abs((one.ratio or 1) - 1) for one in tested)
     for what, got, most in (
-        (f"median error of {errors.cases} cases", errors.typical, asked.median),
-        ("90th percentile", errors.large, asked.tail),
+        (f"median error of {errors.cases} cases", errors.error_median, asked.median),
+        ("90th percentile", errors.error_p90, asked.tail),
         ("largest error", worst, asked.each),
     ):
         if most is not None:

@@ -1,9 +1,11 @@
 """The catalogue: valid requests, and the reasons why some cannot run on a layout."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from catalogue_cases import case
+from golden_page import assert_golden
 
 from hpccoll.cases.catalogue import (
     NATIVE,
@@ -27,43 +29,30 @@ def test_parameters_go_to_the_algorithms_that_have_them():
         exact_parameters({"segment": "short"})
 
 
-@pytest.mark.parametrize(
-    ("asked", "p", "reason"),
-    [
-        (case("broadcast", "binomial", root=4), 4, "root: 4 is not valid: a rank from 0 to 3"),
-        (case("send_recv", NATIVE, params={"peer": 2}), 2, "peer: 2 is not valid: another rank of 2 than the root, 0"),
-        (case("send_recv", NATIVE, params={"peer": "last"}), 3, "peer: 'last' is not valid"),
-        (case("multi_pair", NATIVE, params={"concurrent": 2}), 3, "concurrent: 2 is not valid: a number of pairs from"),
-        (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3, "traffic: 'rush' is not valid"),
-        (case("reduce_scatter", "recursive_halving"), 6, "recursive_halving of reduce_scatter needs a power-of-two"),
-        (case("all_gather", NATIVE, bytes=64), 17, "64 B is less than one float32 for each of 17 ranks of all_gather"),
-        (case(params={"segment": 2}), 2, "larger one: 1024 channels follow from it (at most 512 lanes, it makes 1024)"),
-    ],
-)  # fmt: skip
-def test_a_value_that_does_not_fit_the_ranks_is_a_reason_and_no_error(asked, p, reason):
-    assert reason in unmet_needs(asked, Layout.of(p))
+MISFITS = [
+    (case("broadcast", "binomial", root=4), 4), (case("send_recv", NATIVE, params={"peer": 2}), 2),
+    (case("send_recv", NATIVE, params={"peer": "last"}), 3), (case("multi_pair", NATIVE, params={"concurrent": 2}), 3),
+    (case("all_to_all_v", "pairwise", params={"traffic": "rush"}), 3),
+    (case("reduce_scatter", "recursive_halving"), 6), (case("all_gather", NATIVE, bytes=64), 17),
+    (case(params={"channels": 513}), 2), (case(params={"segment": 2}), 2),
+]  # fmt: skip
+"""Cases whose values do not fit the ranks: a reason, and no error."""
+INVALID = [
+    case(params={"chanels": 2}), case(params={"channels": 0}), case(params={"segment": 64, "channels": 2}),
+    case(algorithm=NATIVE, params={"channels": 2}), case(params={"traffic": "zipf"}), case(root=0),
+    case(algorithm="rinf"), case(op="xor"), case("all_gather", op="sum"), case(mapping="plane"),
+    case("all_to_all_v", NATIVE, in_place=True), case("send_recv", NATIVE, mapping="block"),
+    case(timing="averaged"), case(transport="staged"), case(device="tpu"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        (case(params={"chanels": 2}), r"of ring: 'chanels' is not valid: did you mean channels\? choose from"),
-        (case(params={"channels": 0}), "parameter channels: 0 is not valid"),
-        (case(params={"segment": 64, "channels": 2}), "parameter segment: 64 is not valid"),
-        (case(algorithm=NATIVE, params={"channels": 2}), "parameter of native: 'channels' is not valid"),
-        (case(params={"traffic": "zipf"}), "parameter of ring: 'traffic' is not valid"),
-        (case(root=0), "root: 0 is not valid: none: all_reduce has no root"),
-        (case(algorithm="rinf"), r"algorithm: 'rinf' is not valid: did you mean ring\? choose from"),
-        (case(op="xor"), "op: 'xor' is not valid"),
-        (case("all_gather", op="sum"), "op: 'sum' is not valid"),
-        (case(mapping="plane"), "mapping: 'plane' is not valid: choose from block, cyclic"),
-        (case("all_to_all_v", NATIVE, in_place=True), "in_place: True is not valid: False: the only placement of nat"),
-        (case("send_recv", NATIVE, mapping="block"), "mapping: 'block' is not valid: none: send_recv"),
-    ],
-)
-def test_an_invalid_value_is_bad_input(asked, words):
-    with pytest.raises(BadInputError, match=words):
-        check_case(asked)
+def test_a_value_that_does_not_fit_the_ranks_is_a_reason_and_an_invalid_one_bad_input():
+    page = [f"{asked.id}, {p} ranks: {unmet_needs(asked, Layout.of(p))}" for asked, p in MISFITS]
+    for asked in INVALID:
+        with pytest.raises(BadInputError) as refused:
+            check_case(asked)
+        page.append(f"{asked.id}: {refused.value}")
+    assert_golden("refusals", page, Path(__file__).parent / "golden")
 
 
 def test_an_invalid_parameter_of_an_algorithm_is_bad_input_before_it_runs():
@@ -96,9 +85,7 @@ def test_the_graph_that_is_not_there_distinguishes_no_choice():
 
 
 def test_a_timing_is_one_of_two_and_only_queued_operations_have_the_other():
-    requested = replace(case("all_reduce", "ring"), timing="averaged")
-    with pytest.raises(BadInputError, match="timing: 'averaged' is not valid: choose from single, aggregated"):
-        check_case(requested)
+    requested = case("all_reduce", "ring")
     aggregated = replace(requested, timing="aggregated")
     check_case(aggregated)
     assert unmet_needs(aggregated, Layout.of(2)) == (

@@ -10,38 +10,27 @@ from hpccoll.evidence.log_set import read_logs
 ANCHOR = re.compile("# nccl-tests version")
 ROW = "2048           256     float    12.50    0.08  12:00:11\n"
 """It begins with a number that may be a year."""
-PREFIXES = {
-    "Open MPI --timestamp-output": ("Thu Jul 18 15:41:05 2024<stdout>:", "Fri Jul  5 01:00:09 2024<stdout>:"),
-    "Open MPI, both": ("Thu Jul 18 15:41:05 2024[1,0]<stdout>:", "Thu Jul 18 15:41:06 2024[1,0]<stdout>:"),
-    "kubectl --timestamps": ("2026-03-04T05:06:00.123456789Z ", "2026-03-04T05:07:00.5Z "),
-    "kubectl, both": ("[pod/launcher-x/mpi] 2026-03-04T05:06:00.12Z ", "[pod/launcher-x/mpi] 2026-03-04T05:06:01Z "),
-    "container runtime": ("2026-03-04T05:06:00.123Z stdout F ", "2026-03-04T05:06:01.123Z stdout F "),
-    "ts": ("Jul 18 15:41:05 ", "Jul  8 15:41:06 "),
-    "ts -s": ("00:00:05 ", "01:00:00 "),
-    "ts %.s": ("1712345678.123456 ", "1712345679.000001 "),
-    "milliseconds": ("1712345678123,", "1712345679001,"),
-    "journald": ("Jul 18 15:41:05 node1 slurmd[77]: ", "Jul 18 15:41:06 node1 slurmd[77]: "),
-    "journald short-iso": ("2024-07-18T15:41:05+0200 node1 job[7]: ", "2024-07-18T15:41:06+0200 node1 job[7]: "),
-    "dmesg": ("[   12.345678] ", "[  113.345678] "),
-    "Python logging": ("2024-07-18 15:41:05,123 INFO ", "2024-07-18 15:41:06,456 INFO "),
-    "date": ("Thu 18 Jul 2024 03:41:05 PM UTC: ", "Thu 18 Jul 2024 11:41:05 AM UTC: "),
-    "CloudWatch": ("  | 2025-05-16T16:39:51.208-07:00", "  | 2025-05-16T16:39:52.001-07:00"),
-    "colours": ("\x1b[1;36mrank0-1  | \x1b[0m", "\x1b[36mrank0-1  | \x1b[0m\x1b[K"),
-    "a byte order mark": ("\ufeff", ""),
-    "none": ("", ""),
-    **{
-        prefix: (prefix, prefix)  # without a time: of Open MPI, PRRTE, srun, Hydra, pdsh, stern, compose, torchrun, Ray
-        for prefix in (
-            "[1,0]<stdout>:", "[prterun-node1-4711@1,0]<stdout>: ", " 3: ", "<0 of node1> ", "10.0.0.17: ",
-            "launcher-x mpi ", "rank0-1  | ", "[default0]:", "(RayWorkerWrapper pid=285, ip=192.168.7.12) ",
-        )
-    },
-}  # fmt: skip
+PREFIXES = [
+    ("Thu Jul 18 15:41:05 2024[1,0]<stdout>:", "Fri Jul  5 01:00:09 2024[1,0]<stdout>:"),  # Open MPI, both options
+    ("[pod/launcher-x/mpi] 2026-03-04T05:06:00.12Z ", "[pod/launcher-x/mpi] 2026-03-04T05:06:01Z "),  # kubectl, both
+    ("2026-03-04T05:06:00.123Z stdout F ", "2026-03-04T05:06:01.123Z stdout F "),  # a container runtime
+    ("Jul 18 15:41:05 ", "Jul  8 15:41:06 "), ("00:00:05 ", "01:00:00 "),  # ts, ts -s
+    ("1712345678.123456 ", "1712345679.000001 "), ("1712345678123,", "1712345679001,"),  # ts %.s, milliseconds
+    ("Jul 18 15:41:05 node1 slurmd[77]: ", "Jul 18 15:41:06 node1 slurmd[77]: "),  # journald, short and short-iso
+    ("2024-07-18T15:41:05+0200 node1 job[7]: ", "2024-07-18T15:41:06+0200 node1 job[7]: "),
+    ("[   12.345678] ", "[  113.345678] "), ("2024-07-18 15:41:05,123 INFO ", "2024-07-18 15:41:06,456 INFO "),
+    ("Thu 18 Jul 2024 03:41:05 PM UTC: ", "Thu 18 Jul 2024 11:41:05 AM UTC: "), ("\ufeff", ""),
+    ("\x1b[1;36mrank0-1  | \x1b[0m", "\x1b[36mrank0-1  | \x1b[0m\x1b[K"),
+    *((prefix, prefix) for prefix in (  # without a time: PRRTE, Hydra, pdsh, stern, compose, torchrun, Ray
+        "[prterun-node1-4711@1,0]<stdout>: ", "<0 of node1> ", "10.0.0.17: ", "launcher-x mpi ", "rank0-1  | ",
+        "[default0]:", "(RayWorkerWrapper pid=285, ip=192.168.7.12) ",
+    )),
+]  # fmt: skip
+"""The prefixes of two lines of a writer; tests/inputs has other ones."""
 
 
-@pytest.mark.parametrize("name", PREFIXES)
-def test_the_text_after_a_prefix_is_that_of_the_program(name):
-    first, later = PREFIXES[name]
+@pytest.mark.parametrize(("first", "later"), PREFIXES)
+def test_the_text_after_a_prefix_is_that_of_the_program(first, later):
     reader = PrefixReader(ANCHOR)
     writer, title = reader.split(f"{first}# nccl-tests version 2.18.3\n")
     assert title == "# nccl-tests version 2.18.3\n"

@@ -1,6 +1,5 @@
 """The verdict on what ran, by logs and port counters, and the evidence that variants must show."""
 
-import pytest
 from golden_page import assert_golden
 from library_logs import GOLDEN, TEXTS, read_log
 
@@ -36,6 +35,7 @@ RING = "n1:1:1 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE 
 GENERAL = "n1:1:1 [0] transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead"
 SPECIAL = "n1:1:1 [0] sharp_plugin.c:365 NCCL WARN NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"
 OLD_SWITCHES = "n1:1:1 [0] sharp_plugin.c:382 NCCL WARN SHARP int8,uint8,bfloat16 Datatypes not supported"
+TREE_LOCKED = "[n1:0:700 - comm.c:1][x] ERROR Failed to lock SAT tree(ID:0x208 ret:0x4)"
 SHARP_LINES = ("SHARP rank", "[group#")
 
 
@@ -83,6 +83,15 @@ CASES = {
         ("hcoll", "sharp", "broadcast", MIB, 8, {"nodes": 8, "port_bytes": 1.1 * MIB}),
         ("hcoll", "sharp", "all_reduce", 512, 8, {"nodes": 8, "port_bytes": 620.0, "port_packets": 2.0}),
     ],
+    "UCC above 16 KiB only with a streaming aggregation tree, and why there is none": [
+        (record_of("ucc-sharp", without=lost, more=[ucc_line(function, count), *why]), "sharp", collective, nbytes, 4)
+        for function, collective, count, nbytes in (
+            ("Allreduce sum", "all_reduce", 4096, 16384), ("Allreduce sum", "all_reduce", 4097, 16388),
+            ("Bcast root 0", "broadcast", 4096, 16384), ("Bcast root 0", "broadcast", 8192, 32768),
+            ("Reduce_scatter sum", "reduce_scatter", 1024, 4096), ("Allgather", "all_gather", 1024, 16384),
+        )
+        for lost, why in (((), ()), (["tree_type:SAT"], ()), (["tree_type:SAT"], [TREE_LOCKED]))
+    ],
     "a log that names nothing": [
         (read_logs({"a": "n1:9:9 [0] NCCL INFO Bootstrap: Using eth0"}), requested, "all_reduce", MIB, 4,
          {"nodes": 4, "port_bytes": MIB}) for requested in (None, "ring", "sharp", "symmetric", "nvls")
@@ -100,27 +109,6 @@ def test_a_case_is_labelled_by_what_its_evidence_shows():
             name = log if isinstance(log, str) else "a changed log"
             page += [f"{name}: {requested} {case} {more}", f"  {found.executed} <- {found.evidence}"]
     assert_golden("evidence", page, GOLDEN)
-
-
-@pytest.mark.parametrize(
-    ("function", "collective", "count", "needs_it"),
-    [
-        ("Allreduce sum", "all_reduce", 4096, False), ("Allreduce sum", "all_reduce", 4097, True),
-        ("Bcast root 0", "broadcast", 4096, False), ("Bcast root 0", "broadcast", 8192, True),
-        ("Reduce_scatter sum", "reduce_scatter", 1024, True), ("Allgather", "all_gather", 1024, True),
-    ],
-)  # fmt: skip
-def test_ucc_is_sharp_above_16_kib_only_with_a_streaming_aggregation_tree(function, collective, count, needs_it):
-    size = 4 * count * (4 if collective == "all_gather" else 1)
-    refused = "[n1:0:700 - comm.c:1][x] ERROR Failed to lock SAT tree(ID:0x208 ret:0x4)"
-    lines, tree = [ucc_line(function, count)], ["tree_type:SAT"]
-    with_tree, without, with_reason = (
-        judge_collective("sharp", collective, size, 4, record_of("ucc-sharp", without=left_out, more=more))
-        for left_out, more in (((), lines), (tree, lines), (tree, [*lines, refused]))
-    )
-    assert (with_tree.executed, without.executed) == ("sharp", "unknown" if needs_it else "sharp")
-    assert ("SHARP_COLL_ENABLE_SAT" in without.evidence) == needs_it
-    assert with_reason.evidence.endswith("; Failed to lock SAT tree(ID:0x208 ret:0x4)") == needs_it
 
 
 def test_an_empty_record_meets_only_the_expectations_of_negative_controls():

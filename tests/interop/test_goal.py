@@ -9,7 +9,7 @@ from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.goal import goal_texts
-from hpccoll.schedule import COLLECTIVES, Cut, Layout, Recv, Schedule, Send, Step, count, dst, out_of_place
+from hpccoll.schedule import COLLECTIVES, Cut, Layout, count, out_of_place
 
 HEAD = re.compile(r"// (?P<comment>.*)\nnum_ranks (?P<ranks>\d+)\n")
 RANK = re.compile(r"rank (?P<rank>\d+) \{\n(?P<lines>(?:.+\n)+?)\}\n")
@@ -134,25 +134,6 @@ def test_in_one_lane_it_takes_as_many_rounds_as_are_counted(name):
         case = case_of(name, p)
         if case and len(case.slices) == 1:
             assert rounds(parse(text_of(case))) == count(placed(case), cut_of(case, 1000)).rounds
-
-
-def one_way(lengths):
-    """Return the schedule of rank 0, which sends, and rank 1, from the units of their messages, [rank][step]."""
-
-    def steps(me):
-        verb = Send if me == 0 else Recv
-        for messages_of_step in lengths[me]:
-            yield Step(*(verb(1 - me, dst[0:units]) for units in messages_of_step))
-
-    return Schedule(Layout.of(2), 8, steps)
-
-
-def test_the_kth_message_of_a_step_meets_the_kth_one_also_where_the_ranks_differ_in_their_steps():
-    schedules = [one_way([[(1, 2), (3,), (4, 5)], [(1,), (3, 2), (4, 5)]])]
-    cut = Cut(COLLECTIVES["all_reduce"].call(2), 8, 8, 1, 1)
-    ranks = parse("".join(goal_texts(schedules, cut)))
-    assert sorted(send.nbytes for send, _ in messages(ranks)) == [1, 2, 3, 4, 5]
-    assert rounds(ranks) == count(schedules, cut).rounds
 
 
 def test_the_messages_of_a_step_start_in_listed_order_receives_first_and_none_waits_for_the_end_of_another():

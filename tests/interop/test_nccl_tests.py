@@ -6,7 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from golden_page import assert_golden
 from imported_outputs import OUTPUTS, read, read_example, refused
+
+from hpccoll.common.errors import BadInputError
 
 INPUTS = Path(__file__).parents[1] / "inputs"
 PLAIN = (INPUTS / "nccl-plain-for-comparison.txt").read_text()
@@ -73,80 +76,6 @@ def test_what_a_page_a_launcher_or_a_build_changed_has_the_same_results(text, tm
     assert results(read(tmp_path, text)) == results(read(tmp_path, PLAIN))
 
 
-@pytest.mark.parametrize(
-    ("text", "given", "expected"),
-    [
-        (SINGLES[0], {}, {("all_reduce", 1, 1, 1)}),
-        (f"{PLAIN}[job 7] again, after # nThread 1:\n{PLAIN}", {}, {("all_reduce", 4, 2, 2)}),
-        (UNEVEN, {"ranks": 3}, {("broadcast", 3, 2, 1)}),
-        (LOST, {"ranks": 4, "nodes": 2}, {("all_reduce", 4, 2, 1)}),
-        (plain(("#  Rank  [123].*\n", ""), ("#  Rank  0 ", "#  Rank  0 .. Rank  3 ")), {"ranks": 4, "nodes": 2},
-         {("all_reduce", 4, 2, 1)}),
-        (PLAIN + plain(("node0", "nodeX"), ("node1", "node0"), ("nodeX", "node1")), {}, {("all_reduce", 4, 2, 2)}),
-        (plain(("node1", "node0")), {"nodes": 2}, {("all_reduce", 4, 2, 1)}),
-        (f"2 nodes:\n{TWO}4 ranks:\n{PLAIN}", {}, {("all_reduce", 2, 2, 1), ("all_reduce", 4, 2, 1)}),
-        (PLAIN + plain(("graph: 0", "graph: 8")), {}, {("all_reduce", 4, 2, 1)}),
-        (OLD, {"program": "all_reduce"}, {("all_reduce", 16, 2, 1)}),
-        (changed(TABLE, ("Group  0 Pid  52", "Group  1 Pid  52"), ("0.06", "0.04"), ("15.73", "10.49"),
-                 ("15.97", "10.65")), {}, {("all_reduce", 2, 1, 1)}),
-    ],
-)  # fmt: skip
-def test_ranks_nodes_and_rounds_are_those_of_the_runs(text, given, expected, tmp_path):
-    assert rounds(read(tmp_path, text, **given)) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "given", "words"),
-    [
-        ("".join(SINGLES), {}, ["MPI=1"]),
-        ("".join("".join(pair) for pair in zip(*map(str.splitlines, SINGLES, [True] * 2), strict=True)), {}, ["MPI=1"]),
-        (each_line(PLAIN, "{number:6d}\t{line}"), {}, ["line 1:", "sed"]),
-        (plain((r"^( +\d{7} .{67}).*", r"\1"), ("# +out-of-place.*\n", ""), ("  time   algbw   busbw  #wrong $", "")),
-         {}, ["out-of-place, in-place"]),
-        (LOST, {}, ["--ranks and --nodes"]), (LOST, {"ranks": 6, "nodes": 2}, ["6"]),
-        (PLAIN, {"ranks": 8, "nodes": 2}, ["--ranks", "8", "4"]), (PLAIN, {"nodes": 1}, ["--nodes", "1", "2"]),
-        *((above + OLD, {}, ["--program", "all_reduce"]) for above in
-          ("./all_gather_perf\n", "make all_reduce_perf sendrecv_perf\n", "./other_perf\n")),
-        (OLD.replace("#  Rank 15", "# "), {"program": "all_reduce"}, ["15 ranks", "16"]),
-        (UNEVEN, {}, ["--ranks", "3"]), (PLAIN + plain(("node1", "node2")), {}, ["node0, node1", "node0, node2"]),
-        (plain(("node1", "node0")), {}, ["--nodes", "node0"]), (SENDRECV, {}, ["sendrecv_perf is left out"]),
-        (PLAIN + plain(("22904", "22807")), {}, ["NCCL 2.28.7", "NCCL 2.29.4"]), (PLAIN + RCCL, {}, ["RCCL 2.28.3"]),
-        (PLAIN, {"program": "all_gather"}, ["--program", "all_reduce"]),
-        (OLD, {"program": "allreduce"}, ["--program", "all_reduce_perf"]),
-        *((plain(change), {}, [""]) for change in (
-            ("#  Rank  1.*\n", ""), ("#  Rank  3.*\n", ""), ("(#  Rank  3.*\n)", r"\1\1"), ("Rank  3", "Rank  7"),
-            ("Rank  3", "Rank 3x"), (" 15.57 ", " 14.01 "), (" 101.00 ", " 201.00 "), (" 1048576 ", " 2097152 "),
-            ("all_reduce_perf", "all_gather_perf"), ("sum", "none"), ("nGpus 1", "nGpus 2"), ("   busbw", ""),
-            ("(#       size.*\n)", r"\1\1"),
-        )),
-        *((changed(TABLE, change), {}, ["line "]) for change in (
-            (r"\(us\)", "(ms)"), (r" \(B\)", "(KB)"), ("   time", "cputime"), ("100.00", "nan"), ("100.00", "1e300"),
-            ("1048576  ", f"{10**16} "), ("     N/A\n", "\n"), ("all_reduce_perf", "allreduce_perf"),
-            (r"(?s)(     N/)A\n.*", r"\1"), ("100.00 ", "100.00 7 "),
-        )),
-    ],
-)  # fmt: skip
-def test_an_output_that_contradicts_itself_or_could_be_misread_is_refused(text, given, words, tmp_path):
-    message = refused(tmp_path, text, **given)
-    assert not [word for word in words if word not in message], message
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ('{"identifier": "x", "benchmark": [{"8": {"oop_time": 1, "oop_busbw": 2.5}}]}\n', "nccl_version"),
-        ("# OMB Python MPI Latency Test\n# Size (B)      Latency (us)\n1     397.10\n", "calls of Python"),
-        ("  #bytes #repetitions      t[usec]   Mbytes/sec\n    1024    1000     3.09    331.39\n", "# Benchmarking"),
-        ("# Size       Avg Latency(us)\n4                       1.12\n", "# OSU ... Test"),
-        ("".join(line for line in PLAIN.splitlines(keepends=True) if "float" in line), "# size count"),
-        (PLAIN[PLAIN.index("# Out of bounds"):], "the table"),
-        (f'{{"data": {{"stdout":\n{json.dumps(PLAIN)}}}}}', "jq -r"),
-    ],
-)  # fmt: skip
-def test_a_part_of_an_output_is_refused_with_what_it_lacks(text, hint, tmp_path):
-    assert hint in refused(tmp_path, text, nodes=2, ranks=4)
-
-
 def test_remarks_name_what_is_left_out_and_what_was_assumed(tmp_path):
     text = f"+ srun ./all_reduce_perf_mpi -g 1\n{OLD}== broadcast_perf ==\n{BROADCAST}+ ./sendrecv_perf\n{BROADCAST}"
     output = read(tmp_path, text)
@@ -161,33 +90,6 @@ def test_remarks_name_what_is_left_out_and_what_was_assumed(tmp_path):
         assert said in remarks
     cut = PLAIN[: PLAIN.index("# Out of bounds")]
     assert (read(tmp_path, cut + PLAIN).truncated, read(tmp_path, PLAIN).truncated) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("change", "params"),
-    [
-        (("graph: 0", "graph: 20"), {"graph": 1}), (("agg iters: 1", "agg iters: 4"), {"agg_iters": 4}),
-        (("graph: 0", "graph: 0 local_reg: 2"), {"local_reg": 2}), (("iters: 20", "iters: 50"), {}),
-        (("#\n# Using", "# Blocking Enabled: wait after each, no barrier\n#\n# Using"), {"blocking": 2}),
-    ],
-)  # fmt: skip
-def test_an_option_that_changes_what_is_measured_is_a_parameter(change, params, tmp_path):
-    assert {(*one.case.params.items(),) for one in read(tmp_path, plain(change)).results} == {(*params.items(),)}
-
-
-@pytest.mark.parametrize(
-    ("line", "program", "library"),
-    [
-        ("# nccl-tests version 2.19.6 nccl-headers=22707 nccl-library=22707", "nccl-tests 2.19.6", "NCCL 2.27.7"),
-        ("# nccl-tests version 2.20 (0a1b) nccl-headers=23102 nccl-library=23101", "nccl-tests 2.20", "NCCL 2.31.1"),
-        ("# nccl-tests version 2.20-x nccl-headers=2.28.3 nccl-library=2.28.9", "nccl-tests 2.20-x", "NCCL 2.28.9"),
-        ("n0:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4", "nccl-tests", "NCCL 2.21.5"),
-        ("", "nccl-tests", None),
-    ],
-)  # fmt: skip
-def test_versions_are_read_in_every_form(line, program, library, tmp_path):
-    output = read(tmp_path, plain((r"\A.*", line)))
-    assert (output.program, output.library) == (program, library)
 
 
 OLDEST = """# nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
@@ -252,24 +154,6 @@ def test_options_in_the_json_are_parameters(tmp_path):
     )  # fmt: skip
 
 
-FIRST = JSON["results"][0]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *({**JSON, "results": [{**FIRST, "out_of_place": {**FIRST["out_of_place"], **each}}]}
-          for each in ({"time": "nan"}, {"time": -1.0}, {"nwrong": "x"})),
-        *({**JSON, "results": [each]} for each in
-          ({**FIRST, "out_of_place": {"cpu_time": 1.0}}, {**FIRST, "size": "1K"}, None)),
-        {**JSON, "config": None}, {**JSON, "args": ["sendrecv_perf"]},
-        json_with(devices={}, ngpus=10**9), json_with(ngpus=10**9),
-    ],
-)  # fmt: skip
-def test_json_of_another_content_is_refused(content, tmp_path):
-    assert refused(tmp_path, json.dumps(content))
-
-
 def test_all_columns_are_kept_as_they_were_printed():
     reported = read_example("nccl_all_gather.json").results[0].reported
     assert (reported["time"], reported["p99_us"]) == ("12.25", "13.5")
@@ -287,22 +171,6 @@ ERRORS = "# Errors with asterisks indicate errors that have exceeded the maximum
 RECORDS = "rccl_all_gather.json", "rccl_all_reduce_lines.json", "rccl_broadcast.csv"
 
 
-@pytest.mark.parametrize(
-    ("text", "given", "library"),
-    [
-        (BANNER, {}, "RCCL 2.28.3"),
-        (BY_GPU, {"library": "of ROCm 6.2"}, "of ROCm 6.2"),
-        (json.dumps(JSON).replace("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"), {}, "RCCL 2.27.7"),
-        (OLD_ALL_REDUCE.replace(" Out of", f"{ERRORS}# Out of"), {"program": "all_reduce"}, None),
-        (OLD_ALL_REDUCE.replace("Tesla V100-SXM2-16GB", "Vega 20"), {"program": "all_reduce"}, None),
-    ],
-)
-def test_a_banner_the_gpus_or_a_line_of_its_own_show_rccl_where_nothing_else_names_it(text, given, library, tmp_path):
-    output = read(tmp_path, text, **given)
-    assert (output.source, output.library) == ("rccl-tests", library)
-    assert {(one.case.transport, one.case.device) for one in output.results} == {("rccl", "rocm")}
-
-
 RECORD = json.loads((OUTPUTS / RECORDS[0]).read_text())
 
 
@@ -313,19 +181,6 @@ def test_ranks_are_those_of_a_group_with_all_gpus_of_its_processes_and_nodes_are
     assert "--ranks" in refused(tmp_path, json.dumps(RECORD), ranks=8, nodes=2)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"time": "nan"}, {"time": -1}, {"size": "1K"}, {"name": "SendRecv"}, {"inPlace": 2}, {"wrong": "x"},
-        {"ranksPerNode": 0}, {"ranksPerNode": 10**12}, {"busBw": None}, {"type": ""}, {"gpusPerRank": "4.0"},
-        {"ranksPerNode": 8},
-    ],
-)  # fmt: skip
-def test_a_record_that_could_be_misread_is_refused_with_its_place(change, tmp_path):
-    first, second, *others = RECORD
-    assert "result 2" in refused(tmp_path, json.dumps([first, second | change, *others]), nodes=2)
-
-
 @pytest.mark.parametrize("name", RECORDS)
 def test_records_have_headings_of_older_versions_too_and_none_is_cut(name, tmp_path):
     text = (OUTPUTS / name).read_text()
@@ -334,3 +189,109 @@ def test_records_have_headings_of_older_versions_too_and_none_is_cut(name, tmp_p
     assert read(tmp_path, older, **given).results
     for cut in (2, 8, 30):
         assert refused(tmp_path, text.rstrip()[:-cut], **given)
+
+
+def out_of_place(**changes):
+    return {**JSON, "results": [{**FIRST, "out_of_place": {**FIRST["out_of_place"], **changes}}]}
+
+
+FIRST = JSON["results"][0]
+ONE_LINE = {"program": "all_reduce"}
+CASES = {
+    "ranks, nodes and rounds are those of the runs": [
+        (SINGLES[0], {}), (f"{PLAIN}[job 7] again, after # nThread 1:\n{PLAIN}", {}), (UNEVEN, {"ranks": 3}),
+        (LOST, {"ranks": 4, "nodes": 2}),
+        (plain(("#  Rank  [123].*\n", ""), ("#  Rank  0 ", "#  Rank  0 .. Rank  3 ")), {"ranks": 4, "nodes": 2}),
+        (PLAIN + plain(("node0", "nodeX"), ("node1", "node0"), ("nodeX", "node1")), {}),
+        (plain(("node1", "node0")), {"nodes": 2}), (f"2 nodes:\n{TWO}4 ranks:\n{PLAIN}", {}),
+        (PLAIN + plain(("graph: 0", "graph: 8")), {}), (OLD, ONE_LINE),
+        (changed(TABLE, ("Group  0 Pid  52", "Group  1 Pid  52"), ("0.06", "0.04"), ("15.73", "10.49"),
+                 ("15.97", "10.65")), {}),
+    ],
+    "an option that changes what is measured is a parameter": [
+        (plain(change), {}) for change in (
+            ("graph: 0", "graph: 20"), ("agg iters: 1", "agg iters: 4"), ("graph: 0", "graph: 0 local_reg: 2"),
+            ("iters: 20", "iters: 50"),
+            ("#\n# Using", "# Blocking Enabled: wait after each, no barrier\n#\n# Using"),
+        )
+    ],
+    "versions are read in every form": [
+        (plain((r"\A.*", line)), {}) for line in (
+            "# nccl-tests version 2.19.6 nccl-headers=22707 nccl-library=22707",
+            "# nccl-tests version 2.20 (0a1b) nccl-headers=23102 nccl-library=23101",
+            "# nccl-tests version 2.20-x nccl-headers=2.28.3 nccl-library=2.28.9",
+            "n0:7:7 [0] NCCL INFO NCCL version 2.21.5+cuda12.4", "",
+        )
+    ],
+    "a banner, the GPUs, or a line of its own show RCCL where nothing else names it": [
+        (BANNER, {}), (BY_GPU, {"library": "of ROCm 6.2"}),
+        (json.dumps(JSON).replace("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"), {}),
+        (OLD_ALL_REDUCE.replace(" Out of", f"{ERRORS}# Out of"), ONE_LINE),
+        (OLD_ALL_REDUCE.replace("Tesla V100-SXM2-16GB", "Vega 20"), ONE_LINE),
+    ],
+    "what contradicts itself or the user": [
+        ("".join(SINGLES), {}),
+        ("".join("".join(pair) for pair in zip(*map(str.splitlines, SINGLES, [True] * 2), strict=True)), {}),
+        (each_line(PLAIN, "{number:6d}\t{line}"), {}),
+        (plain((r"^( +\d{7} .{67}).*", r"\1"), ("# +out-of-place.*\n", ""), ("  time   algbw   busbw  #wrong $", "")),
+         {}),
+        (LOST, {}), (LOST, {"ranks": 6, "nodes": 2}), (PLAIN, {"ranks": 8, "nodes": 2}), (PLAIN, {"nodes": 1}),
+        *((above + OLD, {}) for above in
+          ("./all_gather_perf\n", "make all_reduce_perf sendrecv_perf\n", "./other_perf\n")),
+        (OLD.replace("#  Rank 15", "# "), ONE_LINE), (UNEVEN, {}), (PLAIN + plain(("node1", "node2")), {}),
+        (plain(("node1", "node0")), {}), (SENDRECV, {}), (PLAIN + plain(("22904", "22807")), {}), (PLAIN + RCCL, {}),
+        (PLAIN, {"program": "all_gather"}), (OLD, {"program": "allreduce"}),
+        *((plain(change), {}) for change in (
+            ("#  Rank  1.*\n", ""), ("#  Rank  3.*\n", ""), ("(#  Rank  3.*\n)", r"\1\1"), ("Rank  3", "Rank  7"),
+            ("Rank  3", "Rank 3x"), (" 15.57 ", " 14.01 "), (" 101.00 ", " 201.00 "), (" 1048576 ", " 2097152 "),
+            ("all_reduce_perf", "all_gather_perf"), ("sum", "none"), ("nGpus 1", "nGpus 2"), ("   busbw", ""),
+            ("(#       size.*\n)", r"\1\1"),
+        )),
+    ],
+    "what could be misread": [
+        *((changed(TABLE, change), {}) for change in (
+            (r"\(us\)", "(ms)"), (r" \(B\)", "(KB)"), ("   time", "cputime"), ("100.00", "nan"), ("100.00", "1e300"),
+            ("1048576  ", f"{10**16} "), ("     N/A\n", "\n"), ("all_reduce_perf", "allreduce_perf"),
+            (r"(?s)(     N/)A\n.*", r"\1"), ("100.00 ", "100.00 7 "),
+        )),
+        *((json.dumps(each), {}) for each in (
+            out_of_place(time="nan"), out_of_place(time=-1.0), out_of_place(nwrong="x"),
+            *({**JSON, "results": [each]} for each in
+              ({**FIRST, "out_of_place": {"cpu_time": 1.0}}, {**FIRST, "size": "1K"}, None)),
+            {**JSON, "config": None}, {**JSON, "args": ["sendrecv_perf"]}, json_with(devices={}, ngpus=10**9),
+            json_with(ngpus=10**9),
+        )),
+        *((json.dumps([RECORD[0], RECORD[1] | change, *RECORD[2:]]), {"nodes": 2}) for change in (
+            {"time": "nan"}, {"time": -1}, {"size": "1K"}, {"name": "SendRecv"}, {"inPlace": 2}, {"wrong": "x"},
+            {"ranksPerNode": 0}, {"ranksPerNode": 10**12}, {"busBw": None}, {"type": ""}, {"gpusPerRank": "4.0"},
+            {"ranksPerNode": 8},
+        )),
+    ],
+    "a part of an output": [
+        (text, {"nodes": 2, "ranks": 4}) for text in (
+            '{"identifier": "x", "benchmark": [{"8": {"oop_time": 1, "oop_busbw": 2.5}}]}\n',
+            "# OMB Python MPI Latency Test\n# Size (B)      Latency (us)\n1     397.10\n",
+            "  #bytes #repetitions      t[usec]   Mbytes/sec\n    1024    1000     3.09    331.39\n",
+            "# Size       Avg Latency(us)\n4                       1.12\n",
+            "".join(line for line in PLAIN.splitlines(keepends=True) if "float" in line),
+            PLAIN[PLAIN.index("# Out of bounds"):], f'{{"data": {{"stdout":\n{json.dumps(PLAIN)}}}}}',
+        )
+    ],
+}  # fmt: skip
+"""Texts, and what the user says of them."""
+
+
+def test_the_ranks_rounds_parameters_and_versions_that_outputs_have_or_why_they_are_refused(tmp_path):
+    page = []
+    for title, cases in CASES.items():
+        page.append(f"== {title}")
+        for text, given in cases:
+            try:
+                output = read(tmp_path, text, **given)
+            except BadInputError as refusal:
+                page.append(f"{given} refused: {refusal}".replace(f"{tmp_path}/", ""))
+                continue
+            (case, *_) = (one.case for one in output.results)
+            found = f"{output.source}, {output.program}, {output.library}: {sorted(rounds(output))}"
+            page.append(f"{given} {found}, {case.transport}, {case.device}, {dict(case.params)}")
+    assert_golden("nccl_tests", page, Path(__file__).parent / "golden")

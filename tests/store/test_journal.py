@@ -90,10 +90,8 @@ def test_a_case_that_ended_the_job_has_the_notes_of_its_ranks_as_its_reason(out)
     for rank in (0, 1, 1, LAUNCHER_RANK):
         write_failure_note(out, note(rank, "no" if rank >= 0 else "lost"))
     assert sorted(path.name[5:] for path in out.parent.glob("*failure*")) == [
-        "failure-0",
-        "failure-1",
-        "failure-launch",
-    ]
+        "failure-0", "failure-1", "failure-launch",
+    ]  # fmt: skip
     assert journal_path(out).read_bytes() == content
     assert read_journal(journal_path(out)).failure_reason(CASES[1].id) == "ranks 0, 1: no; rank -1: lost"
     remove_failure_notes(out, "launch")

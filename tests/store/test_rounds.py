@@ -11,7 +11,6 @@ from raw_examples import round_outcome
 
 from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
-from hpccoll.store.journal import Journal, journal_path, read_journal
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import COUNTED_FIELDS, Outcome, RawResults
 from hpccoll.store.statistics import RoundStatistics, combine_rounds, make_row
@@ -91,21 +90,6 @@ def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
     whole, partial = results.rows
     assert (whole.status, partial.status, partial.rounds, partial.round_medians_s[2]) == ("ok", "partial", 2, None)
     assert partial.round_run_ids == ("run-1", "run-2", None)
-
-
-def test_a_journal_keeps_every_round_and_why_later_ones_are_missing(out):
-    journal = Journal(out, JOB)
-    journal.begin(raw_examples.attempt())
-    for number in (1, 2):
-        journal.start(FIRST)
-        journal.record(round_outcome(number, FIRST))
-    journal.start(FIRST)
-    journal.close(remove=False)
-    read = read_journal(journal_path(out))
-    assert raw_examples.comparable(read.attempts) == raw_examples.comparable(journal.raw.attempts)
-    assert (read.measured, read.started) == ({FIRST.id: {1, 2}}, [FIRST.id])
-    (found,) = read_results([out]).rows
-    assert found.reason == "2 of 3 rounds; the job ended while it ran, and no rank left a message"
 
 
 def test_a_skipped_case_is_done_and_one_skipped_in_a_later_round_is_partial():

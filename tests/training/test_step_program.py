@@ -144,37 +144,36 @@ def test_megatron_has_buckets_only_where_they_are_overlapped_and_on_the_first_st
     assert buckets(1, overlap=True) == buckets(0, overlap=False) == buckets(1, overlap=False) == 1
 
 
-def test_a_sequence_that_is_divided_turns_each_all_reduce_into_a_reduce_scatter_and_an_all_gather():
-    whole, divided = (totals(operations(SMALL, mesh=Mesh(tp=2), sequence=sequence)) for sequence in (False, True))
-    calls = {phase: whole[("all_reduce", "tp", phase)] for phase in (FORWARD, BACKWARD)}
-    assert calls[FORWARD] == (2 * 6 + 1, (2 * 6 + 1) * 32 * 64 * 4)
-    assert divided == {
-        (collective, "tp", phase): calls[phase] for phase in calls for collective in ("reduce_scatter", "all_gather")
+ACTIVATIONS = 32 * 64 * 4
+"""Bytes of a sample of the small model between its blocks: tokens, hidden, and four bytes."""
+SUM, SCATTER, GATHER = "all_reduce", "reduce_scatter", "all_gather"
+TWO, STAGES = {"mesh": Mesh(tp=2)}, {"mesh": Mesh(tp=2, pp=2)}
+WHOLE = {FORWARD: 2 * 6 + 1, BACKWARD: 2 * 6 + 1}
+FIRST, LAST = {FORWARD: 2 * 3 + 1, BACKWARD: 2 * 3}, {FORWARD: 2 * 3, BACKWARD: 2 * 3 + 1}
+"""Sums of six blocks, and of three: the first stage adds up the embedding forward, the last the output backward."""
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "stage", "calls"),
+    [
+        (TWO, 0, {SUM: WHOLE}),
+        (TWO | {"recompute": True}, 0, {SUM: {FORWARD: 2 * 6 + 1, BACKWARD: 2 * 6 + 1 + 2 * 6}}),
+        (TWO | {"sequence": True}, 0, {SCATTER: WHOLE, GATHER: WHOLE}),
+        (STAGES, 0, {SUM: FIRST}), (STAGES, 1, {SUM: LAST}),
+        # gathered before the output layer forward, and before the embedding backward
+        (STAGES | {"sequence": True}, 0, {SCATTER: FIRST, GATHER: LAST}),
+        (STAGES | {"sequence": True}, 1, {SCATTER: LAST, GATHER: FIRST}),
+    ],
+)  # fmt: skip
+def test_each_block_exchanges_activations_twice_a_pass_and_stages_send_their_part(parallelism, stage, calls):
+    found = totals(operations(SMALL, stage, **parallelism))
+    assert {key: of for key, of in found.items() if key[1] == "tp"} == {
+        (name, "tp", phase): (count, count * ACTIVATIONS)
+        for name, of_phases in calls.items()
+        for phase, count in of_phases.items()
     }
-    sent = [
-        totals(operations(SMALL, mesh=Mesh(tp=4, pp=2), sequence=sequence))[("send_recv", "pp", FORWARD)]
-        for sequence in (False, True)
-    ]
-    assert sent == [(1, 32 * 64 * 4), (1, 32 * 64 * 4 / 4)], "stages send their part of the sequence"
-
-
-@pytest.mark.parametrize("sequence", [False, True])
-def test_the_first_stage_adds_up_the_embedding_forward_and_the_last_the_output_backward(sequence):
-    collective = "reduce_scatter" if sequence else "all_reduce"
-    first, last = (
-        totals(operations(SMALL, stage, mesh=Mesh(tp=2, pp=2), sequence=sequence)) for stage in (0, 1)
-    )  # fmt: skip
-    calls = [stage[(collective, "tp", phase)][0] for stage in (first, last) for phase in (FORWARD, BACKWARD)]
-    assert calls == [2 * 3 + 1, 2 * 3, 2 * 3, 2 * 3 + 1]
-    if sequence:  # gathered before the output layer forward, and before the embedding backward
-        gathers = [stage[("all_gather", "tp", phase)][0] for stage in (first, last) for phase in (FORWARD, BACKWARD)]
-        assert gathers == [2 * 3, 2 * 3 + 1, 2 * 3 + 1, 2 * 3]
-
-
-def test_recomputation_repeats_the_collectives_of_the_blocks():
-    plain, again = (operations(SMALL, mesh=Mesh(tp=2), recompute=recompute) for recompute in (False, True))
-    assert totals(again)[("all_reduce", "tp", FORWARD)] == totals(plain)[("all_reduce", "tp", FORWARD)]
-    assert totals(again)[("all_reduce", "tp", BACKWARD)][0] == totals(plain)[("all_reduce", "tp", BACKWARD)][0] + 2 * 6
+    sent = ACTIVATIONS / 2 if "sequence" in parallelism else ACTIVATIONS
+    assert {of for key, of in found.items() if key[1] == "pp"} <= {(1, sent)}
 
 
 def test_experts_have_two_exchanges_a_block_and_pass_and_their_gradients_are_summed_over_their_replicas():
