@@ -74,8 +74,8 @@ def expand_cases(request: CaseRequest, p: int) -> Iterator[Case]:
     """
     models = models_from_json(request.models)
     for family, device, algorithm, axes in _blocks(request, p):
-        for values in product(*(axis.values for axis in axes)):
-            case = _case(request, family, device, algorithm, values, models)
+        for values in product(*(axis.values for axis in axes.values())):
+            case = _case(request, family, device, algorithm, dict(zip(axes, values, strict=True)), models)
             if case:
                 check_case(case)
                 yield case
@@ -87,40 +87,47 @@ def count_cases(request: CaseRequest, p: int) -> int:
     Raises:
         BadInputError: if a name is unknown, or a collective has none of the algorithms.
     """
-    return sum(prod(axis.length for axis in axes) for *_, axes in _blocks(request, p))
+    return sum(prod(axis.length for axis in axes.values()) for *_, axes in _blocks(request, p))
 
 
 def _case(
-    request: CaseRequest, family: Collective, device: str, algorithm: str, values: tuple[Any, ...],
+    request: CaseRequest, family: Collective, device: str, algorithm: str, values: Mapping[str, Any],
     models: Mapping[str, ModelShape],
 ) -> Case | None:  # fmt: skip
-    dtype, op, size, transport, in_place, (root, arguments), params, mapping, timing = values
-    if params.get(GRAPH) and transport != "nccl" and "nccl" in request.transports:
+    dtype, size, params, (root, arguments) = (values[axis] for axis in ("dtype", "size", "params", "call"))
+    if params.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
         return None  # only NCCL plans are captured as CUDA graphs
     return Case(
-        collective=family.name, algorithm=algorithm, transport=transport, device=device, dtype=dtype, op=op,
+        collective=family.name, algorithm=algorithm, device=device, dtype=dtype,
         bytes=Workload.of(arguments).gradient_bytes(dtype, models) if size is None else size,
-        in_place=in_place, root=root, params={**arguments, **params}, mapping=mapping, timing=timing,
+        root=root, params={**arguments, **params},
+        **{axis: values[axis] for axis in ("transport", "op", "in_place", "mapping", "timing")},
     )  # fmt: skip
 
 
-def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str, list[_Axis]]]:
+def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str, dict[str, _Axis]]]:
     """Yield the axes of each collective, device and algorithm; the cases are the product of their values."""
     transports = transports_by_device(request.devices, request.transports)
     for name, algorithms in _algorithms_by_collective(request).items():
         family = collective(name)
         limit = 1 if family.token else None  # a barrier has one size and no elements
         for device, algorithm in product(request.devices, algorithms):
-            lists: list[Sequence[Any]] = [
-                request.dtypes[:limit],
-                request.ops if family.has_op else [None],
-                [None] if name in WORKLOADS else request.sizes[:limit],
-                distinct_transports(name, algorithm, transports[device], device),
-                distinct_placements(name, algorithm, request.in_place),
-            ]
-            of_case = [distinct_mappings(name, algorithm, request.mappings), request.timings]
-            axes = [*map(_listed, lists), _calls(request, family, p), _parameters(request, algorithm)]
-            yield family, device, algorithm, [*axes, *map(_listed, of_case)]
+            yield (
+                family,
+                device,
+                algorithm,
+                {
+                    "dtype": _listed(request.dtypes[:limit]),
+                    "op": _listed(request.ops if family.has_op else [None]),
+                    "size": _listed([None] if name in WORKLOADS else request.sizes[:limit]),
+                    "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
+                    "in_place": _listed(distinct_placements(name, algorithm, request.in_place)),
+                    "call": _calls(request, family, p),
+                    "params": _parameters(request, algorithm),
+                    "mapping": _listed(distinct_mappings(name, algorithm, request.mappings)),
+                    "timing": _listed(request.timings),
+                },
+            )
 
 
 def _listed(values: Sequence[Any]) -> _Axis:

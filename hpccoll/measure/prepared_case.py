@@ -77,8 +77,8 @@ class PreparedCase:
         self.params = {**case.params}
         if self.algorithm and not self.floor:
             graph = {GRAPH: 0} if case.transport == "nccl" else {}
-            plan = {"channels": of.channels, "window": of.window, **graph}
-            self.params = {**plan, **self.algorithm.parameters, **case.params}
+            of_any = {"channels": of.channels, "window": of.window, **graph}
+            self.params = {**of_any, **self.algorithm.parameters, **case.params}
         self.checked = not (of.collective.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
@@ -217,8 +217,8 @@ class PreparedCase:
     def _crossing(self, tier: str, end: str | None = None) -> int:
         of = self.operation
         if of.call.traffic:
-            return unequal_wire_bytes(of.schedules, of.cut, tier)
-        return wire_bytes([cached_crossings(each, tier, end) for each in of.schedules], of.cut)
+            return unequal_wire_bytes(of.slices, of.cut, tier)
+        return wire_bytes([cached_crossings(each, tier, end) for each in of.slices], of.cut)
 
     def progress(self) -> str:
         """Return the progress of the current run, with the rank of this process if a mapping renumbered it."""

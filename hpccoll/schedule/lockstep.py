@@ -18,7 +18,7 @@ def run_lockstep(operation: "Operation", src: "Sequence[Array]", dst: "Sequence[
 
     ``src`` and ``dst`` have the buffer of each rank, ``operation.elements`` long; src is unused in place.
     """
-    traces = [trace_schedule(operation.lane_schedule(number)) for number in range(len(operation.schedules))]
+    traces = [trace_schedule(operation.lane_schedule(number)) for number in range(len(operation.slices))]
     for lane in range(operation.lanes):
         walk(traces[lane % len(traces)], _Elements(operation, lane, src, dst))
     for me in range(operation.layout.workers):

@@ -29,7 +29,7 @@ class Operation:
     call: CollectiveCall
     layout: Layout  # the layout of all ranks
     # the schedules of an algorithm's slices, in their in-place form; empty for a vendor's own call
-    schedules: tuple[Schedule, ...]
+    slices: tuple[Schedule, ...]
     count: int  # the elements of the whole buffer (divisible units), or of the mean block (per-rank units)
     dtype: np.dtype[np.generic]  # the dtype of the elements
     reduction: Reduction  # the reduction, which folds two arrays
@@ -38,7 +38,7 @@ class Operation:
     window: int = 1  # the number of channels in flight at once
 
     def __post_init__(self) -> None:
-        if len({schedule.units for schedule in self.schedules}) > 1:
+        if len({schedule.units for schedule in self.slices}) > 1:
             raise ValueError("all slices of an algorithm must have the same number of units")
         if self.collective.token and self.lanes > 1:
             raise ValueError(f"{self.collective.name} moves one byte a unit, which cannot be cut into lanes")
@@ -55,11 +55,11 @@ class Operation:
     @property
     def lanes(self) -> int:
         """The number of lanes."""
-        return len(self.schedules) * self.channels
+        return len(self.slices) * self.channels
 
     @cached_property
     def cut(self) -> Cut:
-        return Cut(self.call, self.count, self.schedules[0].units, self.lanes, self.dtype.itemsize)
+        return Cut(self.call, self.count, self.slices[0].units, self.lanes, self.dtype.itemsize)
 
     @cached_property
     def api_cut(self) -> Cut:
@@ -70,11 +70,11 @@ class Operation:
     @property
     def sequences(self) -> list[range]:
         """The lanes of each sequence, in the order in which they run."""
-        return lane_sequences(len(self.schedules), self.lanes, self.window)
+        return lane_sequences(len(self.slices), self.lanes, self.window)
 
     def lane_schedule(self, number: int) -> Schedule:
         """Return the schedule of a lane, in or out of place as the operation is."""
-        schedule = self.schedules[number % len(self.schedules)]
+        schedule = self.slices[number % len(self.slices)]
         return schedule if self.in_place else out_of_place(self.call, schedule)
 
     def elements(self, buffer: str, me: int) -> int:

@@ -35,19 +35,19 @@ class Lowering:
     """The steps of a rank on named buffers: src, dst, and the algorithm's own, tmp.
 
     Attributes:
-        slices: the steps of each slice.
+        slice_steps: the steps of each slice.
         tmp_length: the length of tmp in elements.
     """
 
     def __init__(self, me: int, operation: Operation) -> None:
         self.me, self.operation = me, operation
-        slices = map(operation.lane_schedule, range(len(operation.schedules)))
-        self.slices = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
+        slices = map(operation.lane_schedule, range(len(operation.slices)))
+        self.slice_steps = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
         self.tmp_length = self._tmp_length()
         self._element_ranges = cache(operation.cut.spans)
 
     def _tmp_length(self) -> int:
-        actions = (action for step in chain.from_iterable(self.slices) for action in step.actions)
+        actions = (action for step in chain.from_iterable(self.slice_steps) for action in step.actions)
         named = [part for action in actions for part in parts_of(action) if part.buffer == "tmp"]
         blocks = max((int(r.last) for part in named for r in part.ranges), default=0)
         divisible = self.operation.collective.units == "divisible"
@@ -55,7 +55,7 @@ class Lowering:
 
     def steps(self, lane: int) -> list[Step]:
         """Return the steps of a lane."""
-        return self.slices[lane % len(self.slices)]
+        return self.slice_steps[lane % len(self.slice_steps)]
 
     def spans(self, lane: int, *parts: Part) -> list[Span]:
         """Return the spans of parts at this rank, one part after the other."""

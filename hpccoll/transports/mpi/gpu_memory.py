@@ -71,7 +71,7 @@ class StagedMpiTransport(_GpuTransport):
     """Schedules over messages of host memory, between copies of the contribution to the host and of the result back."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
-        lanes = map(operation.lane_schedule, range(len(operation.schedules)))
+        lanes = map(operation.lane_schedule, range(len(operation.slices)))
         moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
         return StagedPlan(self, operation, (src, dst), MpiPlan, moves=moves)
 

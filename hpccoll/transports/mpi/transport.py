@@ -105,7 +105,7 @@ class MpiPlan:
         sequences, self._datatypes = lowering.sequences(), lowering.datatypes
         _check_plans_match(comm, operation, sequences)
         staggered = comm.allreduce(_starts_inside_node(sequences, operation.layout, comm.rank), MPI.LAND)
-        initial = len(operation.schedules) if staggered else len(sequences)
+        initial = len(operation.slices) if staggered else len(sequences)
         messages = [message for steps in sequences for step in steps for message in step.messages]
         persistent = len(messages) <= MAX_PERSISTENT_REQUESTS
         self.executor: PythonExecutor | CompiledExecutor

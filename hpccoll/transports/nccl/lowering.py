@@ -72,7 +72,7 @@ class NcclLowering(Lowering):
     def __init__(self, me: int, operation: Operation) -> None:
         super().__init__(me, operation)
         sequences = operation.sequences
-        self.phases = 2 if len(sequences) > len(self.slices) and operation.collective.has_op else 1
+        self.phases = 2 if len(sequences) > len(self.slice_steps) and operation.collective.has_op else 1
         """The number of groups of each logical time."""
         self.sequences = [_Sequence(self, number, lanes) for number, lanes in enumerate(sequences)]
         self.lengths = {"tmp": self.tmp_length} | {each.scratch: each.scratch_length for each in self.sequences}
@@ -122,9 +122,9 @@ class _Sequence:
         self.scratch, self.scratch_length = f"scratch {number}", 0
         self.messages: list[_PendingMessage] = []
         self.folds: dict[int, list[Fold]] = defaultdict(list)
-        channel, slice_number = divmod(number, len(lowering.slices))
+        channel, slice_number = divmod(number, len(lowering.slice_steps))
         self.phases, self.phase = lowering.phases, channel % lowering.phases
-        self.times = message_times(self.operation.schedules[slice_number], len(lanes), lowering.me)
+        self.times = message_times(self.operation.slices[slice_number], len(lanes), lowering.me)
         self.delay = channel if self.operation.channels > self.operation.window else 0
         now = self._group(-1)
         for lane in lanes:

@@ -113,7 +113,7 @@ def a_run_waits_only_for_work_that_it_has_queued() -> None:
     """Every other wait would be timed, and a benchmark of the library has none."""
     if OPTIONS:
         return
-    library = replace(operation(RING, 1000), schedules=())
+    library = replace(operation(RING, 1000), slices=())
     for asked, way, waits in (
         (library, GpuVendorTransport, 0),
         (replace(library, reduction=REDUCTIONS["avg"]), GpuVendorTransport, 1),
