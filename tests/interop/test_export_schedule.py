@@ -1,6 +1,5 @@
 """``hpccoll export-schedule``: a schedule on stdout or in a file, and bad input."""
 
-
 import pytest
 from cli_runner import invoke
 
