@@ -70,9 +70,3 @@ def merged_results(*several):
 def measured_table(curves, **more):
     """Return the tune table of ``measured_results``."""
     return build_table(measured_results(curves, **more))
-
-
-def choices_by_first_size(made):
-    """Return the choices of a table with one setting, each with the first size of its range: [(first, label)]."""
-    (entry,) = made.entries
-    return [(r.first, r.choice.label) for r in entry.ranges]

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from golden_page import assert_golden
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_timings import (
     KIB,
     MIB,
-    choices_by_first_size,
     linear_curve,
     measured_results,
     measured_table,
@@ -30,37 +30,68 @@ SIZES = [KIB << 2 * i for i in range(8)]
 EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
 
 
-def test_a_cut_between_two_sizes_is_where_the_logarithms_cross():
-    assert choices_by_first_size(measured_table({"ring": {1024: 1.0, 4096: 4.0}, "star": {1024: 2.0, 4096: 2.0}}))[
-        1
-    ] == (2048, "star")
+SLOW, FAST = {size: 9 * seconds for size, seconds in EARLY.items()}, dict.fromkeys(SIZES, 1e-9)
+UNSURE = {"ring": LATE, "star": linear_curve(1.1e-4, 2.2e-10, SIZES)}
+LOOSE = measured_results(UNSURE, spread=0.4, number=2, in_place=True)
+GAP = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
+
+
+def results(number=1, **curves):
+    return measured_results(curves, number=number)
+
+
+def next_to_ring(name, **more):
+    return merged_results(results(ring=LATE), measured_results({name: FAST}, **more))
+
+
+SCENARIOS = {
+    "a cut is where the logarithms cross": results(ring={1024: 1.0, 4096: 4.0}, star={1024: 2.0, 4096: 2.0}),
+    "what lies beyond the measured sizes of a choice is another's": results(
+        ring={KIB: 1.0, 4 * KIB: 1.0}, star={16 * KIB: 9.0, 64 * KIB: 9.0}),
+    "even if it was measured next to it": results(
+        ring={KIB: 1.0, 4 * KIB: 1.0}, star={KIB: 9.0, 4 * KIB: 9.0, MIB: 9.0}),
+    "the ratio to native is given": results(ring={KIB: 1.0, 4 * KIB: 2.0}, native={KIB: 2.0, 4 * KIB: 8.0}),
+    "a lone choice has none, and no advice": results(ring=LATE),
+    "compared choices are advice": results(ring=LATE, native=EARLY),
+    "choices that no launch measured together": merged_results(
+        results(ring=LATE, star=EARLY), results(native=SLOW, number=2)),
+    "choices of which each was measured with the ring": merged_results(
+        results(ring=LATE, native=SLOW), results(star=EARLY, ring=LATE, number=2)),
+    "a floor is never chosen": next_to_ring("null"), "nor is auto": next_to_ring("auto"),
+    "nor a wrong result": next_to_ring("star", status="wrong", wrong=3),
+    "nor one without all rounds": next_to_ring("star", status="partial"),
+    "the fastest choice is certain": measured_results(UNSURE, spread=0.02),
+    "in one of two settings it is not": merged_results(measured_results(UNSURE, spread=0.02), LOOSE),
+    "cases are missing": replace(measured_results(UNSURE), missing=(GAP,), planned=9),
+}  # fmt: skip
+
+
+def test_each_rule_of_tables_and_their_warnings_shows_in_its_times():
+    lines = []
+    for rule, found in SCENARIOS.items():
+        lines.append(f"-- {rule}")
+        lines += [
+            f"from {each.first}: {each.choice.label}, over native {each.over_native}, unpaired {[*each.unpaired]}, "
+            f"{'advice' if each.advice else 'no advice'}"
+            for entry in build_table(found).entries
+            for each in entry.ranges
+        ]
+        lines += table_warnings(found)
+    assert_golden("tables", lines)
+
+
+def test_without_a_complete_and_correct_result_of_several_ranks_there_is_no_table():
+    both = measured_results({"ring": LATE})
+    alone = replace(both, rows=tuple(replace(row, ranks=1, nodes=1, ranks_per_node=1) for row in both.rows))
+    with pytest.raises(BadInputError, match=r"PATHS: one rank exchanges nothing.*mpiexec -n 2"):
+        build_table(alone)
+    with pytest.raises(BadInputError, match=r"PATHS: no complete and correct result .*: 1 ok"):
+        build_table(measured_results({"null": {8: 1e-6}}))
 
 
 def of_rounds(seconds, *drift):
     """Return the rounds of a choice in one launch: ``seconds`` times the drift of each."""
     return {("sum", "run-1", number): RoundStatistics(seconds * each, None) for number, each in enumerate(drift)}
-
-
-def test_settings_whose_fastest_choice_is_uncertain_and_partial_results_have_a_warning():
-    curves = {"ring": LATE, "star": linear_curve(1.1e-4, 2.2e-10, SIZES)}
-    assert list(table_warnings(measured_results(curves, spread=0.02))) == []
-    loose = measured_results(curves, spread=0.4, number=2, in_place=True)
-    unsure, warning = table_warnings(merged_results(measured_results(curves, spread=0.02), loose))
-    assert unsure.startswith("no advice: for 1 range of the table")
-    assert warning.startswith("noise: in 1 of 2 settings the ratio of the two fastest may be off by 10 % or more")
-    assert "in all_reduce in place, " in warning
-    gap = Gap(case="all_reduce.star", job="mpi.p2", status="not run", reason="no time")
-    partial = replace(measured_results(curves), missing=(gap,), planned=9)
-    assert next(table_warnings(partial)) == "partial: 1 of 9 cases are missing, and the table does not consider them"
-
-
-def test_a_choice_without_another_one_has_a_warning_and_no_advice():
-    lone, compared = measured_results({"ring": LATE}), measured_results({"ring": LATE, "native": EARLY})
-    (warning,) = table_warnings(lone)
-    assert warning.startswith("no advice: for 1 range of the table")
-    assert [[r.advice for entry in build_table(of).entries for r in entry.ranges] for of in (lone, compared)] == [
-        [False], [True, True],
-    ]  # fmt: skip
 
 
 def test_a_choice_without_a_slow_round_is_not_faster_for_it():
@@ -89,19 +120,6 @@ def test_rounds_of_different_launches_are_not_paired():
     )
 
 
-def test_choices_that_no_launch_measured_together_are_named():
-    slow = {size: 9 * seconds for size, seconds in EARLY.items()}
-    unpaired = build_table(
-        merged_results(measured_results({"ring": LATE, "star": EARLY}), measured_results({"native": slow}, number=2))
-    )
-    assert [r.unpaired for r in unpaired.entries[0].ranges] == [("native",), ("native",)]
-    joined = merged_results(
-        measured_results({"ring": LATE, "native": slow}), measured_results({"star": EARLY, "ring": LATE}, number=2)
-    )
-    ring = next(r for r in build_table(joined).entries[0].ranges if r.choice.algorithm == "ring")
-    assert ring.unpaired == ()
-
-
 @given(
     st.lists(st.lists(st.floats(1e-6, 1e-2), min_size=5, max_size=5), min_size=1, max_size=4),
     st.floats(0, 0.5),
@@ -127,29 +145,6 @@ def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_ev
     single = ((logs - logs.min(axis=0)).sum(axis=1) + entry).min()
     every_cut = price * changes + entry[logs[:, 0].argmin()]
     assert total <= min(single, every_cut) + 1e-3
-
-
-def test_floors_policies_and_wrong_or_failed_results_are_never_chosen():
-    fast = dict.fromkeys(SIZES, 1e-9)
-    bad = {"status": "wrong", "wrong": 3}, {"status": "partial"}
-    for name, more in (("null", {}), ("auto", {}), *(("star", how) for how in bad)):
-        found = merged_results(measured_results({"ring": LATE}), measured_results({name: fast}, **more))
-        assert choices_by_first_size(build_table(found)) == [(0, "ring")]
-    with pytest.raises(BadInputError, match=r"PATHS: no complete and correct result .*: 1 ok"):
-        build_table(measured_results({"null": {8: 1e-6}}))
-
-
-def test_a_choice_is_never_extrapolated():
-    made = measured_table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {16 * KIB: 9.0, 64 * KIB: 9.0}})
-    assert choices_by_first_size(made) == [(0, "ring"), (8 * KIB, "star")]
-    made = measured_table({"ring": {KIB: 1.0, 4 * KIB: 1.0}, "star": {KIB: 9.0, 4 * KIB: 9.0, MIB: 9.0}})
-    assert choices_by_first_size(made) == [(0, "ring"), (4 * KIB + 1, "star")]
-
-
-def test_the_ratio_to_native_is_given_if_that_was_measured():
-    (entry,) = measured_table({"ring": {KIB: 1.0, 4 * KIB: 2.0}, "native": {KIB: 2.0, 4 * KIB: 8.0}}).entries
-    assert entry.ranges[0].over_native == pytest.approx(8**-0.5, abs=1e-4)
-    assert measured_table({"ring": LATE}).entries[0].ranges[0].over_native is None
 
 
 def test_several_runs_are_one_number_and_their_spread_is_noise():

@@ -1,112 +1,78 @@
-"""Verdicts on two runs: what became slower, what is gone or wrong, what stayed, and what else changed."""
+"""Verdicts on two runs: for each rule the runs that show it, and on a golden page what follows from them."""
+
+from dataclasses import replace
 
 import pytest
 from compared_runs import SIZES, results
+from golden_page import assert_golden
 from row_examples import make_row
 
-from hpccoll.analysis.run_comparison import (
-    IMPROVEMENT,
-    MISSING,
-    NEW,
-    REGRESSION,
-    UNCHANGED,
-    UNDECIDED,
-    WRONG,
-    check_tolerance,
-    compare,
-)
+from hpccoll.analysis.run_comparison import TOLERANCE, UNCHANGED, check_tolerance, compare
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.render.comparison_tables import change_label, shift_interval_label
-from hpccoll.store.rows import Gap, Results
+from hpccoll.store.rows import Gap
+
+HARNESS, SLOWER_HARNESS = (make_row(algorithm="null", seconds=seconds) for seconds in (2e-7, 5e-7))
+SKIPPED = make_row(nbytes=1 << 30, status="skipped", reason="needs a GPU", algbw_Bps=None, median_s=None)
+WRONG = make_row(nbytes=1024, seconds=1e-9, status="wrong", reason="3 elements differ")
+DIED = Gap(case="ring-2-1024-0", job="local", status="failed", reason="rank 1 died")
 
 
-def verdicts(old, new, **options):
-    return {int(case.case_id.split("-")[2]): case.verdict for case in compare(old, new, **options).cases}
+def again(factors=None, **more):
+    return results(factors, seed=2, **more)
 
 
-def test_a_slower_and_a_faster_case_are_found_among_unchanged_ones():
-    found = verdicts(results(), results({1024: 1.2, 2048: 0.8}, seed=2))
-    assert found == dict.fromkeys(SIZES, UNCHANGED) | {1024: REGRESSION, 2048: IMPROVEMENT}
-    assert compare(results(), results({1024: 1.2}, seed=2)).worse
-    assert not compare(results(), results({1024: 0.8}, seed=2)).worse
+def having(of, *rows, without=0):
+    return replace(of, rows=(*rows, *of.rows[without:]))
 
 
-def test_a_change_below_the_tolerance_is_no_regression():
-    found = verdicts(results(noise=0.001), results(dict.fromkeys(SIZES, 1.03), seed=2, noise=0.001))
-    assert set(found.values()) == {UNCHANGED}
-    strict = verdicts(results(noise=0.001), results(dict.fromkeys(SIZES, 1.03), seed=2, noise=0.001), tolerance=0.02)
-    assert set(strict.values()) == {REGRESSION}
+def on_hosts(*names):
+    return results(provenance={"hosts": ["n1", "n2"]}), again(provenance={"hosts": names})
 
 
-def test_noise_is_undecided_and_says_how_many_rounds_would_decide():
-    compared = compare(results(rounds=3, noise=0.1), results(rounds=3, noise=0.1, seed=2))
-    assert {case.verdict for case in compared.cases} <= {UNDECIDED}
-    assert all("rounds of each run would decide" in case.reason for case in compared.cases)
+A_LITTLE = results(noise=0.001), again(dict.fromkeys(SIZES, 1.03), noise=0.001)
+BEFORE = {"versions": {"numpy": "2.4"}, "variables": {"SLURM_JOB_ID": "1"}, "host_load": [], "kernel": "6.1"}
+NOW = {"versions": {"numpy": "2.5"}, "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"}, "kernel": "6.1"}
+SCENARIOS = {
+    "a slower and a faster case among unchanged ones": (results(), again({1024: 1.2, 2048: 0.8})),
+    "a faster case alone is not worse": (results(), again({1024: 0.8})),
+    "a change below the tolerance is none": A_LITTLE,
+    "it is one with a smaller tolerance": (*A_LITTLE, 0.02),
+    "noise is undecided, and more rounds would decide": (results(rounds=3, noise=0.1), again(rounds=3, noise=0.1)),
+    "what is gone is missing with its reason": (results(), results({1024: None}, missing=[DIED])),
+    "what is there now is new": (results({1024: None}), results()),
+    "a wrong result is worse however fast it is": (results(), having(again({1024: 0.5}), WRONG, without=1)),
+    "what the harness takes is not compared": (having(results(), HARNESS), having(again(), SLOWER_HARNESS)),
+    "nor missed": (having(results(), HARNESS), again()),
+    "what neither could measure is no case": (having(results(), SKIPPED), having(again(), SKIPPED)),
+    "what the old run could is missing": (having(results(), make_row(nbytes=1 << 30)), having(again(), SKIPPED)),
+    "hosts with domains are the same": on_hosts("n1.cluster.example", "N2"),
+    "in any order": on_hosts("n2", "n1"),
+    "another host is a change": on_hosts("n1", "n3"),
+    "so is a host less": on_hosts("n1"),
+    "changes are named but for those of every run": (results(provenance=BEFORE), again(provenance=NOW)),
+}
 
 
-def test_what_is_gone_is_missing_with_its_reason_and_what_is_there_now_is_new():
-    gone = results(
-        {1024: None}, missing=[Gap(case="ring-2-1024-0", job="local", status="failed", reason="rank 1 died")]
-    )
-    (missing,) = compare(results(), gone).of(MISSING)
-    assert missing.reason == "rank 1 died"
-    assert compare(results(), gone).worse
-    assert [case.verdict for case in compare(gone, results()).cases].count(NEW) == 1
-    assert not compare(gone, results()).worse
-
-
-def test_a_wrong_result_is_worse_however_fast_it_is():
-    wrong = results({1024: 0.5}, seed=2)
-    broken = make_row(nbytes=1024, seconds=1e-9, status="wrong", reason="3 elements differ")
-    compared = compare(results(), Results(rows=(broken, *wrong.rows[1:]), runs=wrong.runs, planned=8))
-    assert (compared.cases[0].verdict, compared.cases[0].reason) == (WRONG, "3 elements differ")
-
-
-def test_what_the_harness_itself_takes_is_not_compared():
-    slower = make_row(algorithm="null", seconds=5e-7)
-    old, new = (Results(rows=(*each.rows, floor), runs=each.runs, planned=9) for each, floor in [
-        (results(), make_row(algorithm="null", seconds=2e-7)), (results(seed=2), slower),
-    ])  # fmt: skip
-    assert {case.verdict for case in compare(old, new).cases} == {UNCHANGED}
-    assert not compare(old, results(seed=2)).of(MISSING)
-
-
-def test_what_neither_run_could_measure_is_no_case_of_the_comparison():
-    skipped = make_row(nbytes=1 << 30, status="skipped", reason="needs a GPU", algbw_Bps=None, median_s=None)
-    runs = [results(), results(seed=2)]
-    old, new = (Results(rows=(*each.rows, skipped), runs=each.runs, planned=9) for each in runs)
-    assert len(compare(old, new).cases) == len(SIZES)
-    (gone,) = compare(Results(rows=(*runs[0].rows, make_row(nbytes=1 << 30)), runs=runs[0].runs, planned=9), new).of(
-        MISSING
-    )
-    assert gone.reason == "needs a GPU"
+def test_each_rule_of_comparisons_shows_in_its_runs():
+    lines = []
+    for rule, (old, new, *tolerance) in SCENARIOS.items():
+        compared = compare(old, new, *tolerance or [TOLERANCE])
+        lines.append(f"-- {rule}{': worse' * compared.worse}")
+        lines += [
+            f"{case.verdict} {case.case_id}, {case.reason or 'sure'}"
+            for case in compared.cases
+            if case.verdict != UNCHANGED
+        ]
+        lines.append(f"{len(compared.of(UNCHANGED))} unchanged; changes: {dict(compared.changes)}")
+    assert_golden("run_comparison", lines)
 
 
 def test_cases_are_matched_by_what_was_asked_and_where():
-    elsewhere = results(ranks=4)
-    with pytest.raises(UnusableError, match="no case in common"):
-        compare(results(), elsewhere)
-    other = results(dtype="float64")
-    with pytest.raises(UnusableError, match="float64"):
-        compare(results(), other)
-
-
-@pytest.mark.parametrize(
-    ("now", "changed"),
-    [(["n1.cluster.example", "N2"], False), (["n2", "n1"], False), (["n1", "n3"], True), (["n1"], True)],
-)
-def test_hosts_change_if_they_are_others_and_not_if_their_names_have_domains(now, changed):
-    old = results(provenance={"hosts": ["n1", "n2"]})
-    compared = compare(old, results(provenance={"hosts": now}, seed=2))
-    assert ("hosts" in compared.changes) is changed
-
-
-def test_changes_of_the_provenance_are_named_and_those_of_every_run_are_not():
-    before = {"versions": {"numpy": "2.4"}, "variables": {"SLURM_JOB_ID": "1"}, "host_load": [], "kernel": "6.1"}
-    now = {"versions": {"numpy": "2.5"}, "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"}, "kernel": "6.1"}
-    compared = compare(results(provenance=before), results(provenance=now, seed=2))
-    assert compared.changes == {"variables.UCX_TLS": ("none", "tcp"), "versions.numpy": ("2.4", "2.5")}
+    for changes, words in (({"ranks": 4}, "no case in common"), ({"dtype": "float64"}, "float64")):
+        with pytest.raises(UnusableError, match=words):
+            compare(results(), results(**changes))
 
 
 @pytest.mark.parametrize(

@@ -71,29 +71,19 @@ def test_auto_is_listed_with_its_requirement():
     assert (policy["name"], policy["needs"]) == ("auto", ["a table of hpccoll tune"])
 
 
-NO_ADVICE = {
-    "one rank": (1, ["-n", "6", "-a", "ring,native"], "one rank exchanges nothing, and no advice follows"),
-    "one candidate": (2, ["-n", "6", "-a", "ring"], "only ring was measured, and no advice follows"),
-    "no intervals": (2, ["-n", "5", "-a", "ring,native"], "fewer than 6 iterations have no 95 % interval"),
-}
-
-
-@pytest.mark.parametrize(("ranks", "arguments", "why"), NO_ADVICE.values(), ids=NO_ADVICE)
-def test_without_a_comparison_one_line_says_why_there_is_no_advice(ranks, arguments, why, tmp_path):
-    out, page = tmp_path / "a.h5", tmp_path / "page"
-    sizes = ["--in-place", "-w", "1", "-b", "64", "-e", "512", "-f", "8", "--rounds", "1"]
-    run = spawn("run", *arguments, *sizes, "--out", out, launcher=["mpiexec", "-n", str(ranks)])
+def test_without_a_comparison_one_line_says_why_there_is_no_advice(tmp_path):
+    """Golden pages of answers have the other reasons."""
+    out, page, why = tmp_path / "a.h5", tmp_path / "page", "fewer than 6 iterations have no 95 % interval"
+    arguments = ["-n", "5", "-a", "ring,native", "--in-place", "-b", "64", "-e", "512", "-f", "8", "--rounds", "1"]
+    run = spawn("run", *arguments, "--out", out, launcher=["mpiexec", "-n", "2"])
     report, tune = invoke("report", out, "--out", page), invoke("tune", out, "--out", tmp_path / "t.json")
-    assert (report.code in (0, 3), tune.code) == (True, 2 if ranks == 1 else 0)
+    assert (report.code in (0, 3), tune.code) == (True, 0)
     for printed in (run.out, report.out):
-        assert sum("no advice" in line for line in printed.splitlines()) == 1
-        assert why in printed
+        assert [why in line for line in printed.splitlines() if "no advice" in line] == [True]
     for printed in (run.out, report.out, tune.out):
         assert not re.search(r": use\b|[*]$", printed, re.MULTILINE)
     assert "no advice" in tune.out + tune.err
     text = re.sub("<[^>]+>", "", (page / "index.html").read_text()).replace("\N{NO-BREAK SPACE}", " ")
-    assert why in text
-    assert ": use " not in text
-    if ranks > 1:
-        ranges = [each for entry in load_table(tmp_path / "t.json", "table")["entries"] for each in entry["ranges"]]
-        assert {each["advice"] for each in ranges} == {False}
+    assert (why in text, ": use " in text) == (True, False)
+    ranges = [each for entry in load_table(tmp_path / "t.json", "table")["entries"] for each in entry["ranges"]]
+    assert {each["advice"] for each in ranges} == {False}

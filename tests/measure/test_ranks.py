@@ -164,17 +164,17 @@ def test_ranks_import_no_heavy_library_only_rank_0_imports_h5py_and_no_secret_ge
     assert not [name for name in SECRETS if name.encode() in content]
 
 
+ONE_JOB = """
+import os, sys
+from hpccoll.cli.rank_program import main
+sys.exit(main(["--job", sys.argv[1] if os.environ["PMI_RANK"] == "0" else "/nowhere"]))
+"""
+
+
 def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
-    job = raw_examples.job(
-        raw_examples.case(8, in_place=True), effort=Effort(warmup=0, min_iterations=6, max_iterations=6)
-    )
-    (tmp_path / "job.json").write_text(job.to_json())
-    (tmp_path / "one.py").write_text(
-        "import os, sys; from hpccoll.cli.rank_program import main\n"
-        "job = sys.argv[1] if os.environ['PMI_RANK'] == '0' else '/nowhere'\n"
-        "sys.exit(main(['--job', job]))\n"
-    )
-    ended = mpiexec(2, tmp_path / "one.py", tmp_path / "job.json")
+    effort = Effort(warmup=0, min_iterations=6, max_iterations=6)
+    (tmp_path / "job.json").write_text(raw_examples.job(raw_examples.case(8), effort=effort).to_json())
+    ended = mpiexec(2, "-c", ONE_JOB, tmp_path / "job.json")
     assert ended.returncode == 0, ended.stderr
 
 

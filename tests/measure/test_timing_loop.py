@@ -100,28 +100,6 @@ def test_convergence_is_judged_by_the_slowest_rank():
     assert max(durations(samples)) == 510 * US
 
 
-class OtherRank(World):
-    """A rank that is not the first: it follows rank 0, and gets no times."""
-
-    def __init__(self, told):
-        super().__init__(lambda i: (1 + i) * US)
-        self.told = list(told)
-
-    def gather(self, _local):
-        return None
-
-    def agree(self, _more):
-        return self.told.pop(0)
-
-
-def test_rank_0_decides_for_all():
-    world = OtherRank([1, 2, 6, 7, 2, 0])
-    samples = run(world)
-    assert world.iteration == 3 + 6 + 7 + 2
-    assert samples.start_ns.size == 0
-    assert not world.told
-
-
 efforts = st.builds(
     Effort,
     warmup=st.integers(0, 5),
