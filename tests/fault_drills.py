@@ -6,9 +6,7 @@ partition of its own, and a test sees what came of one: each drill is a fixture.
 
 import itertools
 import os
-import shlex
 import signal
-import sys
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +16,6 @@ from functools import partial
 
 import pytest
 from sweep_sandbox import SLOW, SweepSandbox, wait
-
-from hpccoll.sweep.slurm.squeue import job_prefix
 
 AT_ONCE = 6
 """Drills that run at the same time: one or two of them keep a core busy, and one that is in a hurry ends sooner."""
@@ -236,41 +232,3 @@ def separate(sandbox):
     sandbox.testbed.slurm("scontrol", "update", f"nodename={sandbox.nodes[-1]}", "state=drain", "reason=drill")
     arguments = sandbox.plant(nodes="1, 2, 4, 8", more="scaling: separate\n")
     return sandbox, sandbox.hpccoll("sweep", *arguments, "--", "--jobs", "2")
-
-
-@drill(nodes=2)
-def no_pmi(sandbox):
-    """Ranks that Slurm does not introduce to each other, in a job like a sweep's."""
-    sandbox.hpccoll("plan", *sandbox.plant(launcher="srun --mpi=none"), "--out", "none")
-    words = shlex.join([sys.executable, "-m", "hpccoll", "launch", "none/plan.json", "mpi.n2x1"])
-    job = sandbox.run(
-        "sbatch", "--parsable", f"--partition={sandbox.name}", "--nodes=2", "--ntasks-per-node=1", "--exclusive",
-        "--output=/dev/null", f"--wrap={words} --out none/raw/mpi.n2x1.h5",
-    )  # fmt: skip
-    assert job.code == 0, job.err
-    code = sandbox.testbed.end_of(job.out.strip())
-    return code, sandbox.status("none"), list((sandbox.home / "none" / "raw").glob("*.journal"))
-
-
-@drill(nodes=2)
-def job_without_a_node(sandbox):
-    """One of the nodes that a job needs is gone before it starts; the monitor has little patience."""
-    prefix = job_prefix(sandbox.out)
-    sandbox.testbed.slurm("scontrol", "update", f"nodename={sandbox.nodes[1]}", "state=drain", "reason=drill")
-    sandbox.testbed.run(
-        "sbatch", f"--partition={sandbox.name}", "--nodes=2", f"--job-name={prefix}-x", "--output=/dev/null",
-        "--comment=rule_measure_wildcards_mpi.n2x1", "--wrap=true",
-    )  # fmt: skip
-    sandbox.out.mkdir(parents=True)
-    return sandbox, sandbox.run(sys.executable, "-c", WATCH_JOBS, sandbox.out), sandbox.queue()
-
-
-WATCH_JOBS = """
-import sys, time
-from pathlib import Path
-from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
-monitor, until = SlurmMonitor(Path(sys.argv[1]), every_s=0.2, pending_limit_s=1.0), time.monotonic() + 120
-while not any(job.state == "CANCELLED" for job in monitor._known.values()) and time.monotonic() < until:
-    monitor.poll()
-    time.sleep(0.2)
-"""

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -251,19 +250,7 @@ def pairs() -> Iterator[tuple[str, str]]:
             yield from ((situation, name) for name in expected.commands)
 
 
-def main() -> int:
-    tried = [*pairs()]
-    failed = 0
-    for name in {name for _, name in tried}:
-        prepared(name)
-    with ThreadPoolExecutor(2) as pool:
-        for (situation, name), found in zip(tried, pool.map(lambda pair: faults(*pair), tried), strict=True):
-            if found:
-                failed += 1
-                print(f"{situation}: {name}: {'; '.join(found)}", flush=True)
-    print(f"{len(tried)} situations, {failed} failed")
-    return min(failed, 1)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    found = {pair: what for pair in pairs() if (what := faults(*pair))}
+    print(*(f"{': '.join(pair)}: {'; '.join(what)}" for pair, what in found.items()), sep="\n")
+    sys.exit(bool(found))

@@ -8,27 +8,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from hpccoll.cases.keys import DEFAULT_OPERATIONS
+from hpccoll.common import limits
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import parse_json
-from hpccoll.common.limits import (
-    FILE_NAME,
-    ITERATIONS,
-    MAX_CASES,
-    MAX_NAMES,
-    OPERATIONS,
-    PRECISION,
-    RANK,
-    ROUNDS,
-    SECONDS,
-    SEED,
-    WARMUP,
-    Aggregators,
-    LongLine,
-    Name,
-    Ranks,
-    Size,
-    Values,
-)
 from hpccoll.common.records import from_builtins, json_text
 from hpccoll.common.units import format_count
 
@@ -45,7 +27,7 @@ TIMINGS = SINGLE, AGGREGATED
 RUN_JOB = "run"
 """The name of the job that a command line of ``hpccoll run`` describes."""
 
-MAX_ROUNDS = ROUNDS.maximum
+MAX_ROUNDS = limits.ROUNDS.maximum
 LEAST_ITERATIONS = 6
 """With fewer samples not even the extremes enclose the median with 95 % confidence."""
 
@@ -62,27 +44,29 @@ hw_counters are read from the device again when they are older than their ``life
 class Case:
     """One point of a sweep."""
 
-    collective: Name  # the name of the collective, such as ``all_reduce``
+    collective: limits.Name  # the name of the collective, such as ``all_reduce``
     # the registered name of the algorithm, ``native`` for the library's own collective, or ``auto`` for the choice of
     # the job's table
-    algorithm: Name
+    algorithm: limits.Name
     # how bytes move: ``mpi``, ``shm`` or ``tiered``; between GPUs ``nccl``, ``mpi`` or ``staged``
-    transport: Name = "mpi"
-    device: Name = "cpu"  # where the buffers are: ``cpu`` or ``cuda``
-    dtype: Name = "float32"  # the type of the elements, a name of NumPy or ``bfloat16``
-    op: Name | None = "sum"  # the reduction; None if the collective does not reduce
-    bytes: Size  # the requested size S in bytes, as nccl-tests counts it; the case moves as many whole elements as fit
+    transport: limits.Name = "mpi"
+    device: limits.Name = "cpu"  # where the buffers are: ``cpu`` or ``cuda``
+    dtype: limits.Name = "float32"  # the type of the elements, a name of NumPy or ``bfloat16``
+    op: limits.Name | None = "sum"  # the reduction; None if the collective does not reduce
+    bytes: (
+        limits.Size
+    )  # the requested size S in bytes, as nccl-tests counts it; the case moves as many whole elements as fit
     in_place: bool = False  # whether the contribution and the result share a buffer
     # the root of a rooted collective, or the first of two ranks; None for other collectives
-    root: Annotated[int, RANK.meta] | None = None
+    root: Annotated[int, limits.RANK.meta] | None = None
     # the requested parameters of the algorithm, of any schedule (``channels``, ``window``, ``segment``) and of the
     # transport (``graph``), and the arguments of the collective (``peer``, ``traffic``, ``concurrent``)
-    params: Values = field(default_factory=dict)
-    ranks: Ranks | None = None  # the number of workers; None for all workers of the job
-    nodes: Ranks | None = None  # the number of nodes with workers; None for all nodes of the job
+    params: limits.Values = field(default_factory=dict)
+    ranks: limits.Ranks | None = None  # the number of workers; None for all workers of the job
+    nodes: limits.Ranks | None = None  # the number of nodes with workers; None for all nodes of the job
     # how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's order
-    mapping: Name | None = None
-    timing: Name = SINGLE  # how operations are timed, one of TIMINGS
+    mapping: limits.Name | None = None
+    timing: limits.Name = SINGLE  # how operations are timed, one of TIMINGS
 
     @property
     def id(self) -> str:
@@ -104,14 +88,14 @@ class Case:
 class Effort:
     """How long a case is measured, summed over its rounds; ``keys.EFFORT`` and ``keys.SWEEP`` explain the keys."""
 
-    warmup: Annotated[int, WARMUP.meta] = 5
-    min_iterations: Annotated[int, ITERATIONS.meta] = 20
-    max_iterations: Annotated[int, ITERATIONS.meta] = 1000
-    seconds: Annotated[float, SECONDS.meta] = 1.0
-    precision: Annotated[float, PRECISION.meta] = 0.02
-    timeout: Annotated[float, SECONDS.meta] = 120.0
-    rounds: Annotated[int, ROUNDS.meta] = 1
-    operations: Annotated[int, OPERATIONS.meta] = DEFAULT_OPERATIONS
+    warmup: Annotated[int, limits.WARMUP.meta] = 5
+    min_iterations: Annotated[int, limits.ITERATIONS.meta] = 20
+    max_iterations: Annotated[int, limits.ITERATIONS.meta] = 1000
+    seconds: Annotated[float, limits.SECONDS.meta] = 1.0
+    precision: Annotated[float, limits.PRECISION.meta] = 0.02
+    timeout: Annotated[float, limits.SECONDS.meta] = 120.0
+    rounds: Annotated[int, limits.ROUNDS.meta] = 1
+    operations: Annotated[int, limits.OPERATIONS.meta] = DEFAULT_OPERATIONS
 
     def __post_init__(self) -> None:
         if self.max_iterations < self.min_iterations:
@@ -181,21 +165,23 @@ class Job:
     """
 
     schema: Literal["hpccoll-job 2.0"] = "hpccoll-job 2.0"
-    name: Annotated[str, FILE_NAME.meta]
-    ranks: Ranks
-    nodes: Ranks = 1
-    aggregators: Aggregators = 0  # ranks after the workers
+    name: Annotated[str, limits.FILE_NAME.meta]
+    ranks: limits.Ranks
+    nodes: limits.Ranks = 1
+    aggregators: limits.Aggregators = 0  # ranks after the workers
     dedicated_aggregators: bool = False  # whether each aggregator has a host of its own
-    variant: Name | None = None
-    environment: Annotated[Mapping[Name, LongLine], Meta(max_length=MAX_NAMES)] = field(default_factory=dict)
+    variant: limits.Name | None = None
+    environment: Annotated[Mapping[limits.Name, limits.LongLine], Meta(max_length=limits.MAX_NAMES)] = field(
+        default_factory=dict
+    )
     """The variables of the variant."""
-    communicator: Values = field(default_factory=dict)  # the settings of its NCCL communicators
-    seed: Annotated[int, SEED.meta] = 1
+    communicator: limits.Values = field(default_factory=dict)  # the settings of its NCCL communicators
+    seed: Annotated[int, limits.SEED.meta] = 1
     effort: Effort = field(default_factory=Effort)
     table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
-    executor: Name | None = None  # one of EXECUTORS; None for the compiled one where it is available
+    executor: limits.Name | None = None  # one of EXECUTORS; None for the compiled one where it is available
     models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, by name
-    cases: Annotated[tuple[Case, ...], Meta(max_length=MAX_CASES)]
+    cases: Annotated[tuple[Case, ...], Meta(max_length=limits.MAX_CASES)]
 
     def shape(self, case: Case) -> Shape:
         """Return the ranks and nodes of ``case``."""

@@ -7,42 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.common.limits import (
-    AGGREGATORS,
-    FACTOR,
-    ITERATIONS,
-    OPERATIONS,
-    PRECISION,
-    RANK,
-    RANKS,
-    RANKS_PER_NODE,
-    ROUNDS,
-    SECONDS,
-    SEED,
-    WARMUP,
-    Key,
-)
+from hpccoll.common import limits
+from hpccoll.common.limits import Key
 
 DEFAULT_OPERATIONS = 20
 """As many as nccl-tests queues (its option -n)."""
 
 EFFORT: Mapping[str, Key] = {
-    "warmup": Key("warm-up iterations in each round of a case, not timed", 5, WARMUP),
-    "min_iterations": Key("fewest timed iterations of a case, over all rounds", 10, ITERATIONS),
-    "max_iterations": Key("most timed iterations of a case, over all rounds", 1000, ITERATIONS),
-    "seconds": Key("wall time of a case in seconds; its fewest iterations may take longer", 0.5, SECONDS),
+    "warmup": Key("warm-up iterations in each round of a case, not timed", 5, limits.WARMUP),
+    "min_iterations": Key("fewest timed iterations of a case, over all rounds", 10, limits.ITERATIONS),
+    "max_iterations": Key("most timed iterations of a case, over all rounds", 1000, limits.ITERATIONS),
+    "seconds": Key("wall time of a case in seconds; its fewest iterations may take longer", 0.5, limits.SECONDS),
     "precision": Key(
-        "half width of the 95 % interval, relative to the median, at which a round stops", 0.02, PRECISION
+        "half width of the 95 % interval, relative to the median, at which a round stops", 0.02, limits.PRECISION
     ),
-    "timeout": Key("seconds without progress after which a rank counts as stuck", 120.0, SECONDS),
-    "operations": Key("operations of an iteration if the timing is aggregated", DEFAULT_OPERATIONS, OPERATIONS),
+    "timeout": Key("seconds without progress after which a rank counts as stuck", 120.0, limits.SECONDS),
+    "operations": Key("operations of an iteration if the timing is aggregated", DEFAULT_OPERATIONS, limits.OPERATIONS),
 }
 """The keys of ``effort`` in a sweep file and a job file."""
 
 SIZE_RANGE: Mapping[str, Key] = {
     "from": Key("smallest size, such as 8 or 64K (powers of 1024)", required=True),
     "to": Key("largest size; included if the factor reaches it", required=True),
-    "factor": Key("ratio of one size to the one before", 2, FACTOR),
+    "factor": Key("ratio of one size to the one before", 2, limits.FACTOR),
 }
 """The keys of a range of sizes, ``bytes`` in a sweep file."""
 
@@ -64,19 +51,21 @@ SWEEP: Mapping[str, Key] = {
     "ops": Key("reductions: sum, prod, min, max, avg", ("sum",)),
     "bytes": Key("sizes: a list, or {from: 8, to: 4M, factor: 2}; required, except for workloads"),
     "in_place": Key("whether contribution and result share a buffer", (False, True)),
-    "ranks": Key("numbers of ranks on one node, a job for each", bound=RANKS_PER_NODE),
-    "nodes": Key("numbers of nodes, instead of 'ranks'", bound=RANKS),
-    "ranks_per_node": Key("with 'nodes': numbers of ranks on each node", (1,), RANKS_PER_NODE),
+    "ranks": Key("numbers of ranks on one node, a job for each", bound=limits.RANKS_PER_NODE),
+    "nodes": Key("numbers of nodes, instead of 'ranks'", bound=limits.RANKS),
+    "ranks_per_node": Key("with 'nodes': numbers of ranks on each node", (1,), limits.RANKS_PER_NODE),
     "scaling": Key(
         "with 'nodes': nested (all sizes on the first nodes of one allocation) or separate allocations", "nested"
     ),
     "mapping": Key("rank order over racks and nodes: block (neighbours together), cyclic; if left out, as launched"),
-    "roots": Key("roots of rooted collectives", (0,), RANK),
+    "roots": Key("roots of rooted collectives", (0,), limits.RANK),
     "pairs": Key("pairs of ranks for point to point: ends (first and last), all, or a list such as [[0, 1]]", "ends"),
-    "concurrent": Key("numbers of pairs of ranks at once in multi_pair; 0: all of them", (0,), RANK),
+    "concurrent": Key("numbers of pairs of ranks at once in multi_pair; 0: all of them", (0,), limits.RANK),
     "traffic": Key("block sizes of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights", ("zipf",)),
     "aggregators": Key(
-        "ranks in addition to the workers that only aggregate; with 'nodes', each on its own host", 0, AGGREGATORS
+        "ranks in addition to the workers that only aggregate; with 'nodes', each on its own host",
+        0,
+        limits.AGGREGATORS,
     ),
     "params": Key("parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"),
     "table": Key("table for the algorithm auto: a file of 'hpccoll tune'"),
@@ -89,8 +78,8 @@ SWEEP: Mapping[str, Key] = {
     ),
     "executor": Key("executor of cases in host memory: compiled, python; if left out, compiled if it is built"),
     "effort": Key("measuring time of each case"),
-    "rounds": Key("passes over all cases, each in another order; they share the effort", 3, ROUNDS),
-    "seed": Key("seed of the random order of the cases", 1, SEED),
+    "rounds": Key("passes over all cases, each in another order; they share the effort", 3, limits.ROUNDS),
+    "seed": Key("seed of the random order of the cases", 1, limits.SEED),
 }
 """The keys of a sweep file."""
 

@@ -10,19 +10,8 @@ from msgspec import Meta
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.catalogue import check_job
+from hpccoll.common import limits
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import (
-    JOB_BYTES,
-    MAX_CASES,
-    MAX_JOBS,
-    MAX_NAMES,
-    NUMBER,
-    START_S,
-    Line,
-    LongLine,
-    Name,
-    PositiveNumber,
-)
 from hpccoll.common.records import json_text, load_record
 
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
@@ -33,9 +22,9 @@ PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 class Skip:
     """A case that was left out on purpose when the sweep was planned, with the reason."""
 
-    case: Line
-    job: Line
-    reason: Line
+    case: limits.Line
+    job: limits.Line
+    reason: limits.Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,20 +33,20 @@ class Launcher:
 
     # the launcher and its options, with ``{nodes}``, ``{ranks}``, ``{ranks_per_node}``, ``{hosts}`` and ``{order}``
     # where a launch puts its shape, its hosts, and how ranks are dealt out to them
-    command: LongLine
-    program: LongLine = "hpccoll"  # what each rank executes, inside a container where there is one
-    setup: tuple[LongLine, ...] = ()  # lines of shell that come first, such as ``module load openmpi``
+    command: limits.LongLine
+    program: limits.LongLine = "hpccoll"  # what each rank executes, inside a container where there is one
+    setup: tuple[limits.LongLine, ...] = ()  # lines of shell that come first, such as ``module load openmpi``
     slurm: bool = False  # whether it runs inside a Slurm job
     # seconds in which two ranks must find each other. If the launcher and the MPI library speak different PMI versions,
     # they never do
-    start_timeout_s: Annotated[float, PositiveNumber(START_S.maximum).meta] = 60.0
+    start_timeout_s: Annotated[float, limits.PositiveNumber(limits.START_S.maximum).meta] = 60.0
     # the path of Slurm's configuration if its commands need one; Snakemake hides the variable from jobs
-    slurm_conf: Line | None = None
-    aggregator: Line | None = None  # the Slurm feature of the hosts of aggregators; None if there are none
+    slurm_conf: limits.Line | None = None
+    aggregator: limits.Line | None = None  # the Slurm feature of the hosts of aggregators; None if there are none
     # how srun distributes the ranks of a node over its sockets, such as ``:block``; empty for Slurm's default
-    socket_distribution: Line = ""
+    socket_distribution: limits.Line = ""
     # the network between nodes that the site expects, ``rdma`` or ``tcp``; None if it does not say
-    network: Line | None = None
+    network: limits.Line | None = None
 
     @property
     def launch_timeout_s(self) -> float:
@@ -79,7 +68,9 @@ class Launcher:
         return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...', order=order)} {self.program}"
 
 
-Resources = Annotated[Mapping[Name, Annotated[int, NUMBER.meta] | LongLine], Meta(max_length=MAX_NAMES)]
+Resources = Annotated[
+    Mapping[limits.Name, Annotated[int, limits.NUMBER.meta] | limits.LongLine], Meta(max_length=limits.MAX_NAMES)
+]
 
 UNSET_VALUES = (None, 0, -1)
 """Values for which an option of sbatch is left out."""
@@ -107,15 +98,15 @@ class Plan:
     """The jobs of a sweep, to run one after the other, and the cases that it leaves out."""
 
     schema: Literal["hpccoll-plan 2.0"] = "hpccoll-plan 2.0"
-    name: Name
-    profile: Name
-    jobs: Annotated[tuple[Job, ...], Meta(max_length=MAX_JOBS)]
-    skips: Annotated[tuple[Skip, ...], Meta(max_length=MAX_CASES)]
+    name: limits.Name
+    profile: limits.Name
+    jobs: Annotated[tuple[Job, ...], Meta(max_length=limits.MAX_JOBS)]
+    skips: Annotated[tuple[Skip, ...], Meta(max_length=limits.MAX_CASES)]
     launcher: Launcher
     resources: Mapping[str, Resources]  # of each job, by the names of Snakemake and its Slurm plugin
-    estimated_s: Annotated[float, PositiveNumber(1e12).meta]  # an estimate, without waiting time in the queue
+    estimated_s: Annotated[float, limits.PositiveNumber(1e12).meta]  # an estimate, without waiting time in the queue
     offline: bool = False  # whether it was made without asking a scheduler: such a plan can be read, but not run
-    notes: tuple[LongLine, ...] = ()  # sentences to read before anything runs
+    notes: tuple[limits.LongLine, ...] = ()  # sentences to read before anything runs
 
     def job(self, name: str) -> Job:
         """Return the job of that name.
@@ -139,7 +130,7 @@ class Plan:
             BadInputError: where it is no plan.
         """
         what = "a plan as 'hpccoll plan' writes it"
-        plan = load_record(path, "plan", JOB_BYTES, cls, what, ignored=("evidence",))  # of 'hpccoll plan --json'
+        plan = load_record(path, "plan", limits.JOB_BYTES, cls, what, ignored=("evidence",))  # of 'hpccoll plan --json'
         try:
             plan.check()
         except BadInputError as error:

@@ -10,21 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    Tag,
-    create_model,
-    model_validator,
-)
+from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, PrivateAttr, Tag, model_validator
 
 from hpccoll.analysis.choice_table import check_table_given, load_table
 from hpccoll.cases.case import Effort, Shape
 from hpccoll.cases.communicator_settings import CommunicatorSettings
-from hpccoll.cases.keys import EFFORT, SIZE_RANGE, SWEEP
+from hpccoll.cases.keys import SIZE_RANGE, SWEEP
 from hpccoll.cases.product import CaseRequest
 from hpccoll.cases.transport_table import check_timings
 from hpccoll.common.errors import BadInputError
@@ -32,7 +23,7 @@ from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
 from hpccoll.sweep import validators
-from hpccoll.sweep.sweep_sections import Variants, WorkloadSection
+from hpccoll.sweep.sweep_sections import EffortSection, Variants, WorkloadSection
 from hpccoll.training.model_file import load_models
 from hpccoll.training.step_keys import WORKLOAD
 
@@ -92,14 +83,6 @@ Sizes = Annotated[
     Annotated[OneOrMore[Size], Tag("[list]")] | Annotated[SizeRange, Tag("[range]")],
     Discriminator(lambda value: "[range]" if isinstance(value, dict) else "[list]"),
 ]
-
-
-_EFFORT: dict[str, Any] = {
-    name: (Annotated[type(key.default), _bounded(key)], field(key)) for name, key in EFFORT.items()
-}
-EffortSection: Any = create_model(
-    "EffortSection", __base__=YamlSection, __doc__="How long each case is measured, over all of its rounds.", **_EFFORT
-)
 
 
 class Sweep(YamlSection):

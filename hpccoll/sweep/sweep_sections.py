@@ -1,4 +1,4 @@
-"""Sections of a sweep file: its variants, completed with the known ones of the same names, and its training steps."""
+"""Sections of a sweep file: variants, completed with the known ones of the same names, effort and training steps."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ConfigDict, Field, create_model, model_validator
 
 from hpccoll.cases.communicator_settings import overridden_settings
+from hpccoll.cases.keys import EFFORT
 from hpccoll.cases.variants import variant_communicator, variant_environment
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER
@@ -18,6 +19,7 @@ from hpccoll.common.yaml_model import (
     YamlSection,
     annotation_of,
     check_variable_names,
+    field,
 )
 from hpccoll.training.models import MODELS
 from hpccoll.training.step_keys import WORKLOAD
@@ -85,6 +87,13 @@ def _check_model(name: str) -> str:
 _TYPES = {name: annotation_of(key.kind) for name, key in WORKLOAD.items()} | {
     "model": Annotated[Text, AfterValidator(_check_model)]
 }
+
+_EFFORT: dict[str, Any] = {
+    name: (Annotated[type(key.default), Bounded(key.bound)], field(key)) for name, key in EFFORT.items() if key.bound
+}
+EffortSection: Any = create_model(
+    "EffortSection", __base__=YamlSection, __doc__="How long each case is measured, over all of its rounds.", **_EFFORT
+)
 
 _LIST: Any = OneOrMore  # subscripted at run time
 _FIELDS: dict[str, Any] = {

@@ -6,7 +6,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from hpccoll.cases.catalogue import RUN_PARAMETERS, check_algorithm, known_parameters, measurable_names
+from hpccoll.cases.catalogue import (
+    RUN_PARAMETERS,
+    check_algorithm,
+    exact_parameters,
+    known_parameters,
+    measurable_names,
+)
 from hpccoll.cases.keys import ALL
 from hpccoll.cases.product import expand_collectives
 from hpccoll.cases.transport_table import DEVICES, check_transport
@@ -54,15 +60,20 @@ def _named_collectives(info: ValidationInfo) -> list[str]:
 
 
 def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterLists":
-    errors = [*_unknown_parameters(params, _named_collectives(info), info.data.get("algorithms", [ALL]))]
-    errors += [
-        RUN_PARAMETERS[name].refusal(f"params.{algorithm}.{name}", value)
-        for algorithm, names in params.items() for name in RUN_PARAMETERS.keys() & names
-        for value in names[name] if not RUN_PARAMETERS[name].accepts(value)
-    ]  # fmt: skip
-    if errors:
+    unknown = _unknown_parameters(params, _named_collectives(info), info.data.get("algorithms", [ALL]))
+    if errors := [*unknown, *_invalid_run_parameters(params)]:
         raise combine_errors(*errors)
     return params
+
+
+def _invalid_run_parameters(params: "ParameterLists") -> Iterator[BadInputError]:
+    for algorithm, lists in params.items():
+        for name, valid in RUN_PARAMETERS.items():
+            for value in lists.get(name, ()):
+                try:
+                    valid.check(f"params.{algorithm}.{name}", exact_parameters({name: value})[name])
+                except BadInputError as error:
+                    yield error
 
 
 def _unknown_parameters(

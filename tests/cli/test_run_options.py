@@ -73,37 +73,3 @@ def test_a_number_of_iterations_is_exact_and_a_time_is_not():
     assert job("-n", "7", "-w", "2").effort == Effort(warmup=2, min_iterations=7, max_iterations=7, rounds=3)
     assert job("--seconds", "0.5").effort == Effort(seconds=0.5, rounds=3)
     assert job(*NCCL, "--operations", "5").effort.operations == 5
-
-
-GPU = " ".join(NCCL)
-MANY = ",".join(map(str, range(1, 999)))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--rounds 256", "--rounds"),
-        (f"{GPU} --timing mean", "--timing: 'mean' .* single, aggregated"),
-        ("--timing aggregated", "--timing: 'aggregated' .* single over mpi, .*; over nccl"),
-        ("-t nccl --timing aggregated", "transport: 'nccl'"),
-        ("-a rin", r"algorithm: 'rin' is not valid: did you mean ring\?"), ("-c all_redus", "collective: 'all_redus'"),
-        ("-a ring --param radix=2", "parameter: 'radix' .*channels"), ("--param channels", "--param: 'channels'"),
-        ("-a bruck", r"\(it is an algorithm of all_gather, all_to_all\)"), ("-d float33", "dtype: 'float33'"),
-        ("-o xor", "op: 'xor'"), ("-t ucx", "transport: 'ucx'"), ("-b 8X", "-b: '8X'"), ("-b 0", "-b: '0'"),
-        ("-b 64 -e 8", "-e: '8' .*-b 64 B"), ("-f 1", "-f: '1' .*from 2 to"), ("--timeout inf", "--timeout: 'inf'"),
-        ("-c send_recv --param pear=1", "parameter: 'pear' .*copies, graph, messages"),
-        ("--communicator max_cta=4", "--communicator: 'max_cta'"), ("--communicator max_ctas", "--communicator: 'max"),
-        ("-r 1", "root: 1 .* all_reduce has no root"),
-        ("--variant ring", "--variant: 'ring' .*nccl-ring, nccl-tree"),
-        ("-c all_to_all_v --param traffic=rush", "traffic: 'rush' .*uniform, zipf, random"),
-        ("-c all_to_all_v --in-place", "--in-place: 'all_to_all_v'"),
-        ("--executor c", "--executor: 'c' .* compiled, python"),
-        ("--mapping plane", "mapping: 'plane' .*block, cyclic"),
-        ("--variant nccl-socket --communicator net_name=IB", "--communicator.net_name: 'IB' .* NCCL_NET"),
-        (f"-a ring --param channels={MANY} --param window=1,2,3,4", "cases; a job has at most 100000"),
-    ],
-)  # fmt: skip
-def test_an_option_that_is_not_valid_is_refused_in_one_line(arguments, words):
-    with pytest.raises(BadInputError, match=words) as caught:
-        job(*arguments.split())
-    assert "\n" not in str(caught.value)

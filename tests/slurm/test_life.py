@@ -98,34 +98,6 @@ def test_a_dead_host_is_reported_and_cases_that_do_not_need_it_are_measured(dead
     assert len(sandbox.measured("mpi.n1x1")) == CASES
 
 
-def test_a_job_whose_node_is_gone_does_not_wait_for_ever(job_without_a_node):
-    sandbox, result, queue = job_without_a_node
-    assert result.code == 0, result.err
-    assert list(queue.values()) == ["CANCELLED"]
-    (job,) = read_scheduled(sandbox.out)
-    assert "CANCELLED: it was cancelled (it was pending for 1 s; Slurm's reason: " in job.description
-
-
-def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separate):
-    sandbox, result = separate
-    assert result.code == 0, result.err
-    results = read_results([sandbox.out])
-    assert {(row.nodes, row.status) for row in results.rows} == {(1, "ok"), (2, "ok")}
-    reasons = {gap.reason for gap in results.skipped}
-    has = "partition separate has 4 nodes, 1 of them down or drained"
-    assert reasons == {f"4 ranks on 4 nodes: {has}", f"8 ranks on 8 nodes: {has}"}
-    assert has in sandbox.page
-
-
-@pytest.mark.long
-def test_ranks_that_start_alone_are_reported_at_once(no_pmi):
-    code, status, journals = no_pmi
-    assert (code, status.code, journals) == (2, 3, [])
-    (line,) = [line for line in status.out.splitlines() if "not run: 4 cases" in line]
-    assert "MPI_COMM_WORLD has one rank; use the launcher of MPICH" in line
-    assert "the MPI library supports --mpi=pmi2" in line
-
-
 @pytest.mark.long
 def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
     sandbox, results = kills

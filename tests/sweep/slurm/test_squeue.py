@@ -23,6 +23,9 @@ def test_facts_of_a_job_may_contain_blanks(cluster):
     assert (facts["JobState"], facts["TimeLimit"], facts["NodeList"]) == ("TIMEOUT", "00:01:00", "n[1-2]")
     assert facts["StdOut"] == "/home/me/my results/1.log"
     assert facts["TRES"] == "cpu=4,mem=2M,node=2,billing=4"
+    assert not squeue.waits_for_nodes("7")
+    cluster("sinfo", "n1|idle|2|worker\nn2|down|2|worker\n")
+    assert squeue.waits_for_nodes("7")
     cluster("scontrol", code=1, err="slurm_load_jobs error: Invalid job id specified\n")
     assert squeue.show_job("99") == {}
 
