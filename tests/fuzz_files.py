@@ -1,9 +1,9 @@
 """Damaged raw files and journals, and how they are read: ``python tests/fuzz.py files``.
 
 A bit, bytes, a block of zeros, a cut, two swapped blocks; in journals also a line that is deleted, repeated, swapped
-with another or moved. Damage may be harmless: the results are unchanged. The reader may refuse the file in one line. In
-a journal it may lose lines that it names, while the others are unchanged. Anything else is a defect: a changed figure,
-another exception, a process that dies or hangs, changed lines that are not named.
+with another, moved, or of another journal. Damage may be harmless: the results are unchanged. The reader may refuse the
+file in one line. In a journal it may lose lines that it names, while the others are unchanged. Anything else is a
+defect: a changed figure, another exception, a process that dies or hangs, changed lines that are not named.
 """
 
 import random
@@ -16,6 +16,7 @@ from fuzz import in_child
 from hpccoll.cases.case import Effort
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
+from hpccoll.store.checksummed_lines import ChainEnd
 from hpccoll.store.journal import Journal, journal_path
 from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import read_raw
@@ -88,13 +89,18 @@ def damaged(draw: random.Random, content: bytes) -> bytes:
     return draw.choice([*(before + new + after for new in places), before, bytes(swapped)])
 
 
+FOREIGN = ChainEnd("0123456789abcdef").encode([{"start": "another"}])[0][1:]
+"""A line of another journal."""
+
+
 def lines_changed(draw: random.Random, content: bytes) -> bytes:
-    """Return a content with lines deleted, repeated, swapped or moved."""
+    """Return a content with lines deleted, repeated, swapped or moved, or with one of another journal."""
     lines = content.split(b"\n")
     one, other = sorted(draw.sample(range(len(lines)), 2))
     left, between, right = lines[:one], lines[one:other], lines[other:]
     first, *rest = between
     changed = [[*left, *right], [*left, *rest, *right], [*left, first, *between, *right], [*left, *rest, first, *right]]
+    changed.append([*left, FOREIGN, *between, *right])
     return b"\n".join(draw.choice([*changed, [*left, right[0], *rest, first, *right[1:]]]))
 
 

@@ -34,7 +34,7 @@ class Bench:
     def __post_init__(self):
         one = self.payload
         self.operation = Operation(
-            call=one.call, layout=Layout.of(one.p, aggregators=AGGREGATORS), schedules=(), count=one.count,
+            call=one.call, layout=Layout.of(one.p, aggregators=AGGREGATORS), slices=(), count=one.count,
             dtype=one.dtype, reduction=one.reduction, in_place=self.in_place,
         )  # fmt: skip
         self.guarded = [

@@ -67,21 +67,11 @@ class TableEntry:
     executor: Name  # the executor that measured them
 
     def __post_init__(self) -> None:
-        """Check what no type of a field says: names, and that the ranges cover all sizes.
+        """Check that the ranges cover all sizes.
 
         Raises:
-            BadInputError: names the first wrong value.
+            BadInputError: if they do not.
         """
-        names: list[tuple[str, object, Collection[object]]] = [
-            ("executor", self.executor, EXECUTORS),
-            *((f"setting.{name}", getattr(self.setting, name), known) for name, known in _SETTING_NAMES.items()),
-            *(("ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)) for each in self.ranges),
-        ]
-        for name, value, known in names:
-            if value not in known:
-                raise BadInputError(name, value, known)
-        for each in self.ranges:
-            check_algorithm(each.choice.algorithm, [self.setting.collective])
         ends = [0, *(r.below for r in self.ranges)]
         if not self.ranges or ends[:-1] != [r.first for r in self.ranges] or ends[-1] is not None:
             raise BadInputError("ranges", ends, "ranges of all sizes, each up to the next")
@@ -131,7 +121,27 @@ class TuneTable:
         Raises:
             BadInputError: names the first wrong value.
         """
-        return from_builtins(read, cls, "table")
+        table = from_builtins(read, cls, "table")
+        table.check_names()
+        return table
+
+    def check_names(self) -> None:
+        """Check that everything named can run here, which a table of results measured elsewhere need not.
+
+        Raises:
+            BadInputError: names the first unknown value.
+        """
+        for number, entry in enumerate(self.entries):
+            names: list[tuple[str, object, Collection[object]]] = [
+                ("executor", entry.executor, EXECUTORS),
+                *((f"setting.{name}", getattr(entry.setting, name), known) for name, known in _SETTING_NAMES.items()),
+                *(("ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)) for each in entry.ranges),
+            ]
+            for name, value, known in names:
+                if value not in known:
+                    raise BadInputError(f"entries.{number}.{name}", value, known)
+            for each in entry.ranges:
+                check_algorithm(each.choice.algorithm, [entry.setting.collective])
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(json.dumps(to_builtins(self)))  # lists, as a reader has them
@@ -168,7 +178,12 @@ def load_table(path: Path, key: str) -> dict[str, Any]:
     Raises:
         BadInputError: if the file cannot be read, or is no table.
     """
-    return load_record(path, key, TABLE_BYTES, TuneTable, VALID_TABLE).to_json()
+    table = load_record(path, key, TABLE_BYTES, TuneTable, VALID_TABLE)
+    try:
+        table.check_names()
+    except BadInputError as error:
+        raise BadInputError(key, str(path), f"{VALID_TABLE} ({error})") from None
+    return table.to_json()
 
 
 def check_table_given(key: str, table: str | None, algorithms: Sequence[str]) -> None:

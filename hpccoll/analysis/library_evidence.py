@@ -39,8 +39,8 @@ def library_summary(probe: ProbeResult) -> str:
     return "; ".join(filter(None, (*_network_facts(probe.record), probe.balance))) if probe.record else ""
 
 
-def _network_facts(record: LogRecord | None) -> Iterator[str]:
-    if record is None or record.library != "nccl":
+def _network_facts(record: LogRecord) -> Iterator[str]:
+    if record.library != "nccl":
         return
     across = record.nodes is None or record.nodes > 1
     yield f"NCCL {record.version or 'of a version that it does not log'}" + (

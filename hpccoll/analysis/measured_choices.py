@@ -162,7 +162,7 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:
         run = runs.get(row.run_id)
-        if row.answers and row.status == "ok" and not (run and run.rank_loss):
+        if row.may_answer and row.status == "ok" and not (run and run.rank_loss):
             machine = machine_name(run.machine, run.provenance) if run else ""
             mpi = recorded_mpi_version(run.provenance) if run else ""
             conditions = Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)

@@ -148,7 +148,7 @@ def noise_sentence(results: Results) -> str:
     Floors, rows without a correct time and rows of single ranks, from which nothing follows, are left out.
     """
     measured = results.ours.rows
-    rows = [row for row in measured if row.answers]
+    rows = [row for row in measured if row.may_answer]
     if not rows:
         return ""
     times = [[time for time in row.round_medians_s if time] for row in rows]

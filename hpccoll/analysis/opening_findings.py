@@ -1,4 +1,7 @@
-"""Findings that the page begins with: stalled ranks, networks, variants without evidence, executors, slow machines."""
+"""Findings on runs as a whole: stalled ranks, networks, variants without evidence, executors, slow machines.
+
+The critical ones stand above the answers of a page, the others below; ``run`` and ``sweep`` print their texts first.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -69,7 +69,7 @@ def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
     calls: dict[CallKey, list[Case]] = defaultdict(list)
     for case in job.cases:
         if job.shape(case) == shape:
-            calls[call_key(case)].append(case)
+            calls[round_key(case)].append(case)
     order = list(calls.values())
     rng = random.Random(job.seed)  # noqa: S311  not used for cryptography
     for number in range(1, job.effort.rounds + 1):
@@ -79,6 +79,6 @@ def _rounds(job: Job, shape: Shape) -> Iterator[tuple[int, Case]]:
             yield from ((number, case) for case in variants)
 
 
-def call_key(case: Case) -> CallKey:
+def round_key(case: Case) -> CallKey:
     """Return the call of a case; its algorithm, transport and placement are variants of it."""
     return CallKey.of_case(case).without("in_place", "ranks", "nodes", "mapping", "device", "timing")

@@ -47,14 +47,10 @@ def matrix_products(program: StepProgram, rows: range) -> list[Products]:
 
 def _products(flops: float, rows: range) -> Products:
     found, rest = [], flops
-    while rest > MAX_REST * flops and (size := _largest(rest, rows)):
+    while rest > MAX_REST * flops and (size := max((n for n in rows if product_flops(n) <= rest), default=0)):
         number, rest = divmod(rest, product_flops(size))
         found.append((size, int(number)))
     return (*found,)
-
-
-def _largest(flops: float, rows: range) -> int | None:
-    return max((size for size in rows if product_flops(size) <= flops), default=None)
 
 
 def product_flops(rows: int) -> int:

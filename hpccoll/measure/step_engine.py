@@ -35,9 +35,6 @@ FOREVER_NS = 1 << 62
 SLICE_NS = 200_000
 """How long collectives are driven between two looks at whether a computation has ended."""
 
-POLL_S = 20e-6
-"""How long Python sleeps between two looks at collectives that it drives itself."""
-
 ROWS = range(64, 384 + 1, 64)
 """The rows of the matrices of ``gemm`` on a host: from half a million to 113 million FLOPs a product."""
 

@@ -109,11 +109,7 @@ class Answers:
         def named(choice: Choice) -> str:
             several = len(transports_of_native if choice.is_native else transports) > 1
             params = choice.params if len(parameters[choice.algorithm]) > 1 else ()
-            words = (
-                choice.algorithm,
-                choice.transport if several else "",
-                *(f"{key}={value}" for key, value in params),
-            )
+            words = choice.algorithm, choice.transport if several else "", *(f"{k}={value}" for k, value in params)
             return " ".join(filter(None, words))
 
         return named
@@ -213,13 +209,10 @@ class Answers:
         named = self.choice_name(each.setting.collective)
         for number, of_range in enumerate(each.ranges):
             yield AnswerLine(
-                setting=self.setting_name(each),
-                sizes=sizes_in_words(each, number) if _has_size(each) else "",
-                choice=named(of_range.choice),
-                gain=_gain_cell(of_range),
-                certainty=_certainty(of_range, named),
+                setting=self.setting_name(each), sizes=sizes_in_words(each, number) if _has_size(each) else "",
+                choice=named(of_range.choice), gain=_gain_cell(of_range), certainty=_certainty(of_range, named),
                 oversubscribed=each.measured.oversubscribed,
-            )
+            )  # fmt: skip
 
 
 def _mark_crowded(where: str, *, oversubscribed: bool) -> str:

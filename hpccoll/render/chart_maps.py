@@ -61,13 +61,11 @@ def _choice_cells(
         placement = "" if in_place is None else "in place" if in_place else "out of place"
         for verdict in recommendation.verdicts.values():
             yield {
-                "panel": ", ".join(filter(None, (*details, placement))),
+                "panel": ", ".join(filter(None, (*details, placement))), "on": setting.shape_label,
                 "at": setting.ranks if group.ranks_per_node is None else setting.nodes,
-                "on": setting.shape_label,
-                "size": group.size_label(verdict.nbytes),
+                "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
                 "series": group.series_of(verdict.choice, recommendation),
-                "time": format_seconds(verdict.seconds),
-            } | _verdict_fields(group, verdict, recommendation)
+            } | _verdict_fields(group, verdict, recommendation)  # fmt: skip
 
 
 def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:

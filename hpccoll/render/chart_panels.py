@@ -14,7 +14,7 @@ from hpccoll.common.units import format_interval, format_rate, format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct
 from hpccoll.render.colours import MUTED, PAPER, entry_colour, group_colours, group_shapes
-from hpccoll.store.rows import Interval, Row
+from hpccoll.store.rows import Interval
 
 MAX_SIZES = 4
 _MUTED = alt.ColorValue(MUTED)
@@ -25,32 +25,16 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
     low, high = ends or (value, value)
     row, medians = point.row, [stats.median for stats in round_statistics(point.row).values()]
     return {
-        "series": point.series,
-        "bytes": row.bytes,
-        "size": group.size_label(row.requested_bytes),
-        "ranks": row.ranks,
-        "nodes": row.nodes,
-        "at": group.shape_label(row),
-        "place": placement_label(row),
-        "pair": point.pair_label,
-        "machine": group.machine_label(point),
-        "run": row.run_id,
+        "series": point.series, "bytes": row.bytes, "size": group.size_label(row.requested_bytes), "ranks": row.ranks,
+        "nodes": row.nodes, "at": group.shape_label(row), "place": placement_label(row), "pair": point.pair_label,
+        "machine": group.machine_label(point), "run": row.run_id, "value": value, "low": low, "high": high,
         "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
-        "line": _line(row),
-        "value": value,
-        "low": low,
-        "high": high,
-        "time": format_seconds(median_seconds(point)),
-        "interval": interval_label(point.row.interval),
-        "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one",
+        "line": chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED,
+        "time": format_seconds(median_seconds(point)), "interval": interval_label(point.row.interval),
+        "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one", "ran": executed_note(row),
         "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
-        "ran": executed_note(row),
-    }
-
-
-def _line(row: Row) -> str:
-    return chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED
+    }  # fmt: skip
 
 
 def predicted_records(

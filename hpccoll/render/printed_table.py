@@ -21,7 +21,7 @@ from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_count, format_number, format_size, format_wait
 from hpccoll.host.cpu_and_memory import CPU_QUOTA_REMEDY
-from hpccoll.measure.round_order import call_key
+from hpccoll.measure.round_order import round_key
 from hpccoll.render.printed_evidence import found_lines
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import CallKey
@@ -266,7 +266,7 @@ class PrintedTable:
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
         attempt, outcome, runs = history
         r = make_row(job, attempt, outcome, runs=runs)
-        name, call = self._name(outcome.case), self._calls[call_key(outcome.case).without("requested_bytes")]
+        name, call = self._name(outcome.case), self._calls[round_key(outcome.case).without("requested_bytes")]
         return _TableRow(
             ranks=_describe_ranks(attempt), call=(call, outcome.case.bytes), series=self._series[name], name=name,
             result=r, incomplete=r.status == "partial" and not outcome.reason,
@@ -287,7 +287,7 @@ class PrintedTable:
         self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
         names = dict.fromkeys(map(self._name, job.cases))
         self._series = {name: position for position, name in enumerate(names)}
-        calls = dict.fromkeys(call_key(case).without("requested_bytes") for case in job.cases)
+        calls = dict.fromkeys(round_key(case).without("requested_bytes") for case in job.cases)
         self._calls = {call: position for position, call in enumerate(calls)}
         shared = " ".join(text for texts in values.values() for text in texts if text and len(texts) == 1)
         lines = (f"# {line}" for line in (*_header_lines(job, attempt, count), f"all: {shared}"))

@@ -127,15 +127,11 @@ def render_page(
         "provenance": True, "glossary": True,
     }  # fmt: skip
     context = {
-        "title": f"{measured_heading(groups)} - {title}",
-        "inputs": inputs,
-        "heading": measured_heading(groups),
-        "summary": measured_summary(groups),
-        "name": title,
+        "title": f"{measured_heading(groups)} - {title}", "name": title, "inputs": inputs,
+        "heading": measured_heading(groups), "summary": measured_summary(groups),
         "opening": [finding for finding in findings if finding.severity == "critical"],
         "remarks": [finding for finding in findings if finding.severity != "critical"],
-        "collectives": [(name, heading_of(name)) for name in collectives],
-        "several": several,
+        "collectives": [(name, heading_of(name)) for name in collectives], "several": several,
         "ends": [name for name, shown in ends.items() if shown],
         "answers": answer_section(results, answers, [*collectives], sorted(unmeasured) if several else ()),
         "overview": [chart for chart in charts if chart.group.collective == OVERVIEW],
@@ -145,14 +141,11 @@ def render_page(
         "sections": [
             _section(results, answers, name, members, charts, several=several) for name, members in collectives.items()
         ],
-        "table": rows_table([] if several else groups),
-        "others": others,
-        "skipped": _by_reason(results.skipped),
+        "table": rows_table([] if several else groups), "others": others, "skipped": _by_reason(results.skipped),
         "jobs": [(job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled],
-        "runs": [_provenance(run) for run in results.runs],
-        "glossary": DEFINITIONS,
+        "runs": [_provenance(run) for run in results.runs], "glossary": DEFINITIONS,
         "vega": vega_script() if charts or others.get("chart") else "",
-    }
+    }  # fmt: skip
     return render("report.html", context)
 
 
@@ -162,32 +155,22 @@ def _section(
 ) -> dict[str, object]:  # fmt: skip
     missing = sum(gap.case.startswith(f"{name}.") for gap in results.missing)
     return {
-        "name": name,
-        "heading": heading_of(name),
-        "description": describe_collective(name, groups),
+        "name": name, "heading": heading_of(name), "description": describe_collective(name, groups),
         "groups": [_setting(group, groups, charts) for group in groups],
         "answers": answer_table(answers, name) if several else "",
-        "missing": format_count(missing, "case") if missing else "",
-        "rows": rows_table(groups if several else []),
-    }
+        "missing": format_count(missing, "case") if missing else "", "rows": rows_table(groups if several else []),
+    }  # fmt: skip
 
 
 def _setting(group: ChartGroup, groups: Sequence[ChartGroup], charts: Sequence[ReportChart]) -> dict[str, object]:
     head, steps = step_table(group) if group.of_steps else ([], [])
     compared = group if group.usable else None
     return {
-        "setting": group.distinguishing_setting(groups) if len(groups) > 1 else "",
-        "lines": heading_lines(group),
-        "head": head,
-        "steps": steps,
-        "charts": [chart for chart in charts if chart.group is group],
-        "drawn": group.drawn,
-        "usable": group.usable,
-        "findings": group_findings(compared) if compared else [],
-        "tables": [(mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL)]
-        if compared
-        else [],
-    }
+        "setting": group.distinguishing_setting(groups) if len(groups) > 1 else "", "lines": heading_lines(group),
+        "head": head, "steps": steps, "charts": [chart for chart in charts if chart.group is group],
+        "drawn": group.drawn, "usable": group.usable, "findings": group_findings(compared) if compared else [],
+        "tables": compared and [(mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL)],
+    }  # fmt: skip
 
 
 def answer_section(

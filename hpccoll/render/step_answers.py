@@ -52,11 +52,8 @@ def exposed_words(row: Row) -> str:
 
     The stages of a pipeline wait for each other's messages, and without communication they do not.
     """
-    what = (
-        "exposed communication and pipeline bubble"
-        if pipeline_stages(call_arguments(row)) > 1
-        else "exposed communication"
-    )
+    bubble = " and pipeline bubble" if pipeline_stages(call_arguments(row)) > 1 else ""
+    what = f"exposed communication{bubble}"
     if row.exposed_s is None or row.exposed_share is None:
         return ""
     if row.exposed_s <= 0:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hpccoll.cases.case import Case, Job, Parameter
 from hpccoll.schedule import Layout
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.schema import RANK_RESULT_MERGES, Merge, OfKind, RankResult
+from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_MERGES, Merge, OfKind, RankResult
 
 Status: TypeAlias = Literal["ok", "wrong", "skipped", "failed"]
 
@@ -57,9 +57,9 @@ class Outcome(RankResult):
     def merge(self, later: "Outcome") -> "Outcome":
         """Return the outcome of these rounds and ``later`` ones.
 
-        Wrong elements add up, CPU time is the mean over iterations, and ``RankResult`` says how values of ranks are
-        joined. The fields of ``COUNTED_FIELDS`` come from the
-        last round that counted bytes, all others from the last round. A round without times changes only the reason.
+        ``CaseResult`` and ``RankResult`` say how their values are joined; CPU time is the mean over iterations. The
+        fields of ``COUNTED_FIELDS`` come from the last round that counted bytes, all others from the last round. A
+        round without times changes only the reason.
         """
         reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
         if later.times is None:
@@ -67,34 +67,38 @@ class Outcome(RankResult):
         if self.times is None:
             return later
         n, m = len(self.times.round), len(later.times.round)
-        rank_results: dict[str, Any] = {
+        results: dict[str, Any] = {
+            name: _merge_values(merge, getattr(self, name), getattr(later, name))
+            for name, merge in RESULT_MERGES.items()
+        }
+        results |= {
             name: _merge_ranks(merge, getattr(self, name), getattr(later, name))
             for name, merge in RANK_RESULT_MERGES.items()
         }
         counted = self if self.counters and not later.counters else later
+        results |= {name: getattr(counted, name) for name in COUNTED_FIELDS}
         return replace(
             later,
-            **{name: getattr(counted, name) for name in COUNTED_FIELDS},
             status="wrong" if "wrong" in (self.status, later.status) else later.status,
             reason=reason,
-            wrong=None if self.wrong is None or later.wrong is None else self.wrong + later.wrong,
-            converged=bool(self.converged and later.converged),
             times=self.times.merge(later.times),
             cpu_s=(n * self.cpu_s + m * later.cpu_s) / (n + m),
-            **rank_results,
+            **results,
         )
+
+
+def _merge_values(merge: Merge, earlier: Any, later: Any) -> Any:
+    """Return the value of earlier rounds and a later one; either may be unknown."""
+    return later if earlier is None else earlier if later is None else merge(earlier, later)
 
 
 def _merge_ranks(
     merge: Merge, earlier: Sequence[float | None], later: Sequence[float | None]
 ) -> Sequence[float | None]:
-    """Return the values of earlier rounds and a later one, [rank]; either may be unknown."""
+    """Return the values of earlier rounds and a later one, [rank]; either may be unknown for all."""
     if not (earlier and later):
         return earlier or later
-    return tuple(
-        one if other is None else other if one is None else merge(one, other)
-        for one, other in zip(earlier, later, strict=True)
-    )
+    return tuple(_merge_values(merge, one, other) for one, other in zip(earlier, later, strict=True))
 
 
 COUNTED_FIELDS = (

@@ -111,14 +111,14 @@ class Row(CaseResult, OfKind):
         return self.status in ("ok", "partial") and not self.wrong and bool(self.median_s) and self.bytes > 0
 
     @property
-    def answers(self) -> bool:
+    def may_answer(self) -> bool:
         """Whether an answer may follow from it: it is usable, and moves data between ranks, as no floor does."""
         return self.usable and not self.floor and self.exchanges_data
 
     @property
     def ranked(self) -> bool:
-        """Whether it is part of rankings: it answers, and is not ``auto``, which duplicates another row."""
-        return self.answers and self.algorithm != AUTO
+        """Whether it is part of rankings: it may answer, and is not ``auto``, which duplicates another row."""
+        return self.may_answer and self.algorithm != AUTO
 
     @property
     def exchanges_data(self) -> bool:

@@ -5,14 +5,14 @@ A raw file holds one job. Its root names the job; each attempt is a group with t
 without prefixes.
 
 ``CaseResult`` declares the results of a case, equal on all ranks: a new one is one field there, which
-``AttemptRunner._collect`` sets, and needs no other line. The datasets of raw files, the records of journals, rows,
-exports, ``hpccoll list columns`` and the table of the report follow. ``Outcome.merge`` joins the rounds of a case: a
-result that it does not name is that of the last round. ``RankResult`` declares those of each rank, which rows have not.
+``AttemptRunner._collect`` sets, and needs no other line. The datasets of raw files, the records of journals, how rounds
+are joined, rows, exports, ``hpccoll list columns`` and the table of the report follow. ``RankResult`` declares those of
+each rank, which rows have not.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from operator import add, or_
+from operator import add, and_, or_
 from typing import Any, TypeAlias
 
 SCHEMA = "hpccoll-raw"
@@ -83,17 +83,26 @@ _ABSENT = {"str": "", "bool": None, "maybe": -1, "int64": -1, "float64": float("
 """The absent value in the dataset of a result, by its type."""
 
 
-def result(dtype: str, meaning: str, *, default: object = None, **more: Any) -> Any:
+Merge: TypeAlias = Callable[[Any, Any], Any]
+"""Returns the value of several rounds, given that of earlier rounds and that of a later one."""
+
+
+def _last(_earlier: Any, later: Any) -> Any:
+    return later
+
+
+def result(dtype: str, meaning: str, *, default: object = None, merge: Merge = _last, **more: Any) -> Any:
     """Return a field of ``CaseResult``.
 
     Args:
         dtype: the type of the dataset: a key of ``_ABSENT``.
         meaning: one phrase for ``hpccoll list columns`` and the dataset's ``long_name``.
         default: the value of a case that has none.
+        merge: joins the values of rounds if all are known; the last one counts if it is not given.
         more: ``unit``, ``heading`` and ``format`` of the column.
     """
     declared = {"dims": ("case",), "dtype": dtype, "unit": "", "absent": _ABSENT[dtype], "meaning": meaning, **more}
-    return field(default=default, metadata={"column": declared})
+    return field(default=default, metadata={"column": declared, "merge": merge})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +110,12 @@ class CaseResult:
     """The results of a case that are stored, exported and reported under one name."""
 
     wrong: int | None = result(
-        "int64", "wrong elements of the result, of src and next to the buffers, over ranks and timed iterations"
+        "int64", "wrong elements of the result, of src and next to the buffers, over ranks and timed iterations",
+        merge=add,
+    )  # fmt: skip
+    converged: bool | None = result(
+        "maybe", "1 if the interval of the median became narrow enough within the limits", merge=and_
     )
-    converged: bool | None = result("maybe", "1 if the interval of the median became narrow enough within the limits")
     wire_bytes_predicted: int | None = result(
         "int64", "bytes between nodes per operation, all ranks, as counted from the schedule", unit="B"
     )
@@ -122,7 +134,7 @@ class CaseResult:
     )
     operations: int | None = result(
         "int64",
-        "operations of an iteration, timed together: its times are those of all of them; absent: 1",
+        "operations of an iteration, timed together: raw times are those of all of them, rows of one; absent: 1",
         heading="operations of an iteration",
         format="count",
     )
@@ -131,9 +143,8 @@ class CaseResult:
 
 
 RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in fields(CaseResult))
-
-Merge: TypeAlias = Callable[[Any, Any], Any]
-"""Returns the value of several rounds, given that of earlier rounds and that of a later one."""
+RESULT_MERGES = {each.name: each.metadata["merge"] for each in fields(CaseResult)}
+"""How the values of two rounds are joined, by the name of the result."""
 
 
 def rank_result(dtype: str, meaning: str, unit: str, merge: Merge) -> Any:
@@ -147,10 +158,6 @@ def rank_result(dtype: str, meaning: str, unit: str, merge: Merge) -> Any:
     """
     column = {"dims": ("case", "rank"), "dtype": dtype, "unit": unit, "absent": _ABSENT[dtype], "meaning": meaning}
     return field(default=(), metadata={"column": column, "merge": merge})
-
-
-def _last(_earlier: float, later: float) -> float:
-    return later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,12 +196,11 @@ class RankResult(CaseResult):
     )
 
 
-RANK_RESULT_MERGES = {each.name: each.metadata["merge"] for each in fields(RankResult) if "merge" in each.metadata}
-"""How the values of two rounds are joined, by the name of the result of a rank."""
+_OF_RANKS = [each for each in fields(RankResult) if each.name not in RESULT_MERGES]
+RANK_RESULT_MERGES = {each.name: each.metadata["merge"] for each in _OF_RANKS}
+"""Likewise, by the name of the result of a rank."""
 
-RANK_RESULT_COLUMNS = tuple(
-    Column(each.name, **each.metadata["column"]) for each in fields(RankResult) if each.name in RANK_RESULT_MERGES
-)
+RANK_RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in _OF_RANKS)
 
 COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),

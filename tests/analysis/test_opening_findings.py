@@ -1,6 +1,7 @@
 """What the page begins with: what logs contradict or do not show, and what disturbed the runs."""
 
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from finding_values import value_lines
@@ -89,7 +90,7 @@ def test_each_rule_of_what_a_page_begins_with_shows_in_its_results(measured, mak
     by_mistake = {"variant": "nccl-ring", "network": "rdma", "variables": {"NCCL_IB_DISABLE": "1"}}
     of_user = {"variant": "nccl-socket", "environment": {"NCCL_NET": "Socket"}}
     other_nvls = {"variant": "nccl-nvls", "environment": {"NCCL_ALGO": "Ring"}}
-    assert_opening_findings({
+    scenarios = {
         "no network is expected": measured(SOCKETS),
         "TCP is": measured(SOCKETS, network="tcp"),
         "a site decides before ports do": measured(SOCKETS, network="tcp", ports=INFINIBAND),
@@ -117,9 +118,6 @@ def test_each_rule_of_what_a_page_begins_with_shows_in_its_results(measured, mak
         "lowered clocks, with the reasons and cases": clocks(brake, heat, heat, {}, name="gpu_throttled"),
         "a clock is low in most cases": clocks({A: 0.8, B: 0.9}, {A: 0.7}, {A: 0.9}, {}, {A: 0.8}),
         "once may be chance": clocks({A: 0.8, B: 0.9}, {}, {}, {}),
-    })  # fmt: skip
-
-
-def assert_opening_findings(scenarios):
+    }  # fmt: skip
     lines = [(f"-- {rule}", *value_lines(opening_findings(results))) for rule, results in scenarios.items()]
-    assert_golden("opening_findings", [line for each in lines for line in each])
+    assert_golden("opening_findings", chain(*lines))

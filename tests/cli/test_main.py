@@ -13,7 +13,6 @@ from hpccoll.schedule import COLLECTIVES
 from hpccoll.store import hdf5
 
 COMMANDS = sorted(get_command(app).commands)
-READERS = "export", "validate", "report", "status"
 CONTRACT = "sweep plan run train report export validate status list show doctor model predict"
 
 
@@ -28,24 +27,6 @@ def test_the_commands_of_the_contract_are_there_and_what_each_does_has_room_in_i
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command):
     assert f"hpccoll {command}" in invoke(command, "--help").out.partition("xample")[2]
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("sweeep", "'sweeep' 'sweep'? See 'hpccoll --help'"), ("--frob", "--frob See 'hpccoll --help'"),
-        ("plan", "CONFIG See 'hpccoll plan --help'"), ("plan --frob", "--frob See 'hpccoll plan --help'"),
-        ("report", "PATHS See 'hpccoll report --help'"), ("sweep a.yaml b.yaml", "b.yaml after --"),
-        ("show ring -p many", "--workers integer. See 'hpccoll show --help'"),
-        *((f"{command} nope", "path 'nope' there is no such") for command in READERS),
-        *((f"{command} .", "path '.' raw files") for command in (*READERS, "model")),
-        ("list colums", "colums columns"), ("export . --timing mean", "--rule 'mean' max span"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_done_takes_one_line(line, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert invoke(*line.split()).is_bad_input(*words.split())
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """``hpccoll predict``: its rows, its refusals, pictures, and results against a description."""
 
 import json
+from pathlib import Path
 
 import pytest
 import raw_examples
 from cli_runner import invoke
+from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, in_racks
 
 from hpccoll.model.machine_file import cluster_names, write_machine
@@ -16,26 +18,21 @@ CONTRACT = {
 QUICK = ("--nodes", "2,4", "-b", "1K", "-e", "64K", "-f", "8")
 
 
+SCENARIOS = """
+common: {cluster: paper.yaml, model: resnet50, nodes: 4, compute: 100ms}
+scenarios:
+  - {name: ring, algorithm: ring}
+  - {name: any, nodes: 2, overlap: false}
+"""
+
+
 @pytest.fixture
-def paper(tmp_path):
-    """Return the file of a described cluster."""
-    path = tmp_path / "paper.yaml"
-    write_machine(in_racks(), path)
-    return path
-
-
-def test_as_json_it_is_an_array_of_rows(paper):
-    printed = invoke("predict", "--cluster", paper, *QUICK, "-a", "ring,rabenseifner", "--json").out
-    rows = json.loads(printed)
-    assert [(row["algorithm"], row["nodes"], row["bytes"]) for row in rows] == [
-        (name, nodes, size) for nodes in (2, 4) for name in ("ring", "rabenseifner") for size in (1024, 8192, 65536)
-    ]
-    for row in rows:
-        assert row.keys() >= CONTRACT
-        assert (row["kind"], row["ranks"], row["ranks_per_node"]) == ("simulated", 2 * row["nodes"], 2)
-        assert row["ci_low_s"] <= row["median_s"] <= row["ci_high_s"]
-    assert "NaN" not in printed
-    assert "Infinity" not in printed
+def here(tmp_path, monkeypatch):
+    """The current directory, with a described cluster and scenarios on it."""
+    monkeypatch.chdir(tmp_path)
+    write_machine(in_racks(), tmp_path / "paper.yaml")
+    (tmp_path / "scenarios.yaml").write_text(SCENARIOS)
+    return tmp_path
 
 
 @pytest.mark.parametrize("name", cluster_names())
@@ -47,22 +44,6 @@ def test_every_described_cluster_is_predicted_by_its_name(name):
     modelled = [row for row in rows if row["kind"] == "modelled"]
     assert [row["algorithm"] for row in modelled] == (["nccl_ring", "nccl_tree"] if name.startswith("8x") else [])
     assert {(row["ci_low_s"], row["ci_high_s"]) for row in modelled} <= {(None, None)}
-
-
-def test_the_best_is_a_question(paper):
-    words = ("predict", "--cluster", paper, *QUICK, "--question", "best")
-    rows = json.loads(invoke(*words, "--json").out)
-    assert len(invoke(*words).out.splitlines()) == len(rows) == 2 * 3
-    for row in rows:
-        assert row.keys() >= CONTRACT | {"faster_than", "factor", "factor_low", "factor_high"}
-        assert row["factor_low"] <= row["factor"] <= row["factor_high"]
-
-
-def test_what_is_left_out_of_data_is_said_on_stderr(paper):
-    words = ("--cluster", paper, "--nodes", "2,3", "-b", "1K", "-c", "reduce_scatter", "-a", "ring,swing", "--json")
-    result = invoke("predict", *words)
-    (line,) = result.err.splitlines()
-    assert (result.code, line.startswith("hpccoll: left out on 3 nodes: swing: needs a power-of-two")) == (0, True)
 
 
 @pytest.mark.parametrize("suffix", ["svg", "html", "png"])
@@ -97,24 +78,63 @@ def test_results_are_compared_with_what_is_expected(tmp_path):
     assert (damaged.code, damaged.out, "damaged.h5" in damaged.err) == (3, result.out, True)
 
 
-KNOWN = "--cluster 1x25g-tcp"
+COMMANDS = """
+predict --cluster paper.yaml --nodes 2,4 -b 1K -e 8K -f 8 -a ring,rabenseifner
+predict --cluster paper.yaml --nodes 2,4 -b 1K -e 8K -f 8 --question best
+predict --cluster paper.yaml --nodes 2,3 -b 1K -c reduce_scatter -a ring,swing
+predict --cluster paper.yaml --nodes 2 -c barrier
+predict step --params 7e9 --gpus 8 --rate 400gbit --compute 3.5ms
+predict step --params 1e9 --rate 400gbit --flops-rate 3e14 --tokens 1e6
+predict step --cluster paper.yaml --model resnet50 --compute 100ms --nodes 2-4 --algorithm ring
+predict step --cluster paper.yaml --model gpt2 --compute 100ms --nodes 2,4 --parallel tp=2,pp=4
+predict step --scenarios scenarios.yaml
+"""
+
+
+def rounded(value):
+    if isinstance(value, dict):
+        return {name: rounded(part) for name, part in value.items()}
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+@pytest.mark.usefixtures("here")
+def test_the_rows_of_predictions_are_the_golden_page():
+    lines = []
+    for command in COMMANDS.strip().splitlines():
+        result = invoke(*command.split(), "--json")
+        rows = json.loads(result.out, parse_constant=pytest.fail)
+        lines += [f"$ hpccoll {command} --json", *(json.dumps(rounded(row)) for row in rows), *result.err.splitlines()]
+    assert_golden("predictions", lines, Path(__file__).with_name("golden"))
+
+
+STEPS = {
+    "wall": "--params 7e9 --gpus 8-64 --rate 400gbit --compute 3.5ms", "scenarios": "--scenarios scenarios.yaml",
+    "steps": "--cluster paper.yaml --model resnet50 --compute 100ms --nodes 2,4",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html", "png"])
+def test_a_picture_of_each_kind_of_step(suffix, here):
+    for name in STEPS if suffix == "svg" else ["wall"]:
+        result = invoke("predict", "step", *STEPS[name].split(), "--out", f"{name}.{suffix}")
+        assert (result.code, result.out.splitlines()[-1]) == (0, f"picture: {name}.{suffix}")
+        assert (here / f"{name}.{suffix}").stat().st_size > 1000
+
+
+ONE = "cluster: 8xh100-400g, compute: 1s"
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("scenarios", "named"),
     [
-        ("", "--machine --cluster"), (f"--machine m.json {KNOWN}", "exactly one --machine --cluster"),
-        ("--machine nowhere.json", "--machine 'nowhere.json'"), ("--cluster 1x25g-tpc", "did you mean 1x25g-tcp"),
-        ("--cluster sweep.yaml", "schema hpccoll-machine"), (f"{KNOWN} --question worst", "--question 'worst' best"),
-        (f"{KNOWN} --nodes 8-2", "--nodes '8-2'"),
-        (f"{KNOWN} --nodes 2-9999999", "--nodes 262144"), (f"{KNOWN} -b 2K -e 1K", "-e at least the first size"),
-        (f"{KNOWN} -a rung", "algorithm did you mean ring"), (f"{KNOWN} --ranks-per-node 2", "--ranks-per-node 1 to 1"),
-        (f"{KNOWN} --out picture.gif", "--out .svg"), (f"{KNOWN} -b 8 --out no/a.svg", "--out cannot be written"),
-        (f"{KNOWN} --against nowhere", "path 'nowhere'"), (f"{KNOWN} --against . --out a.svg", "--against --out"),
+        ("", "scenarios"), ("{name: a, frob: 1}", "frob"), ("{name: a, model: gpt2, nodes: 2}", "cluster common"),
+        (f"{{name: a, model: gpt9, nodes: 2, {ONE}}}", "gpt9 gpt2"),
+        ("{name: a, model: gpt2, nodes: 2, cluster: nowhere, compute: 1s}", "nowhere"),
+        ("{name: a, model: gpt2, nodes: 2, cluster: 8xh100-400g}", "--compute"),
+        (f"{{name: a, model: gpt2, nodes: 2, bucket: 0, {ONE}}}", "bucket from 1"),
     ],
 )  # fmt: skip
-def test_bad_input_takes_one_line(words, named, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sweep.yaml").write_text("algorithms: [ring]\n")
-    assert invoke("predict", *words.split()).is_bad_input(*named.split())
-    assert [path.name for path in tmp_path.iterdir()] == ["sweep.yaml"]
+def test_a_bad_file_of_scenarios_is_bad_input(tmp_path, scenarios, named):
+    path = tmp_path / "bad.yaml"
+    path.write_text(f"scenarios: [{scenarios}]")
+    assert invoke("predict", "step", "--scenarios", path).is_bad_input(*named.split())

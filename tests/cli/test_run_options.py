@@ -1,51 +1,14 @@
 """The job that a command line of ``hpccoll run`` describes."""
 
+from pathlib import Path
+
 import pytest
+from golden_page import assert_golden
 from job_from_command_line import job
 
-from hpccoll.cases.case import Effort, Shape
-from hpccoll.cases.catalogue import NATIVE
+from hpccoll.cases.case import Shape
 from hpccoll.cli.run_options import parse_shape
 from hpccoll.common.errors import BadInputError
-
-NCCL = "--device", "cuda", "-t", "nccl"
-
-
-def one_size(*arguments, **more):
-    """Return the cases at one size."""
-    return job("-b", "4K", "-e", "4K", *arguments, **more).cases
-
-
-@pytest.mark.parametrize(
-    ("arguments", "property_", "expected"),
-    [
-        (["-a", "ring"], "in_place", {False, True}),
-        (["-a", "ring", "--in-place"], "in_place", {True}),
-        (["-c", "broadcast", "-r", "1"], "root", {1}),
-        (["-a", "ring,native", "--mapping", "block,cyclic"], "mapping", {"block", "cyclic"}),
-        (["-a", "ring"], "mapping", {None}),
-        ([*NCCL, "--timing", "single,aggregated"], "timing", {"single", "aggregated"}),
-    ],
-)
-def test_an_option_is_a_list_of_the_cases(arguments, property_, expected):
-    assert {getattr(case, property_) for case in one_size(*arguments)} == expected
-
-
-def test_a_parameter_goes_to_every_algorithm_that_has_it():
-    cases = one_size("-a", "all", "--in-place", "--param", "radix=2", "--param", "channels=2,4")
-    assert {case.algorithm for case in cases if "radix" in case.params} == {"sharp_emulated"}
-    assert [case.algorithm for case in cases if "channels" not in case.params] == [NATIVE]
-    assert {case.params["channels"] for case in cases if case.algorithm == "ring"} == {2, 4}
-
-
-@pytest.mark.parametrize(
-    ("collective", "given", "value"),
-    [("all_to_all_v", "traffic=random", "random"), ("multi_pair", "concurrent=1", 1), ("send_recv", "peer=-2", 0)],
-)
-def test_an_argument_of_a_collective_goes_to_the_library_too(collective, given, value):
-    cases = one_size("-c", collective, "--param", given)
-    assert NATIVE in {case.algorithm for case in cases}
-    assert {case.params[given.partition("=")[0]] for case in cases} == {value}
 
 
 def test_a_variable_that_overrides_a_communicator_setting_is_refused(monkeypatch, tmp_path):
@@ -69,41 +32,29 @@ def test_a_shape_gives_nodes_ranks_on_each_and_aggregators(text, shape):
     assert shape.processes == shape.ranks + shape.aggregators == shape.ranks_per_node * shape.nodes
 
 
-def test_a_number_of_iterations_is_exact_and_a_time_is_not():
-    assert job("-n", "7", "-w", "2").effort == Effort(warmup=2, min_iterations=7, max_iterations=7, rounds=3)
-    assert job("--seconds", "0.5").effort == Effort(seconds=0.5, rounds=3)
-    assert job(*NCCL, "--operations", "5").effort.operations == 5
+COMMANDS = """
+-a ring
+-a ring --in-place
+-c broadcast -r 1
+-a ring,native --mapping block,cyclic
+-a all --in-place --param radix=2 --param channels=2,4
+--device cuda -t nccl --timing single,aggregated --operations 5
+-c all_to_all_v --param traffic=random
+-c multi_pair --param concurrent=1
+-c send_recv --param peer=-2
+-a ring -n 7 -w 2
+-a ring --seconds 0.5
+"""
+"""An option is a list of the cases; parameters go to the algorithms that have them, arguments of collectives to all."""
 
 
-GPU = " ".join(NCCL)
-MANY = ",".join(map(str, range(1, 999)))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--rounds 256", "--rounds"),
-        (f"{GPU} --timing mean", "--timing: 'mean' .* single, aggregated"),
-        ("--timing aggregated", "--timing: 'aggregated' .* single over mpi, .*; over nccl"),
-        ("-t nccl --timing aggregated", "transport: 'nccl'"),
-        ("-a rin", r"algorithm: 'rin' is not valid: did you mean ring\?"), ("-c all_redus", "collective: 'all_redus'"),
-        ("-a ring --param radix=2", "parameter: 'radix' .*channels"), ("--param channels", "--param: 'channels'"),
-        ("-a bruck", r"\(it is an algorithm of all_gather, all_to_all\)"), ("-d float33", "dtype: 'float33'"),
-        ("-o xor", "op: 'xor'"), ("-t ucx", "transport: 'ucx'"), ("-b 8X", "-b: '8X'"), ("-b 0", "-b: '0'"),
-        ("-b 64 -e 8", "-e: '8' .*-b 64 B"), ("-f 1", "-f: '1' .*from 2 to"), ("--timeout inf", "--timeout: 'inf'"),
-        ("-c send_recv --param pear=1", "parameter: 'pear' .*copies, graph, messages"),
-        ("--communicator max_cta=4", "--communicator: 'max_cta'"), ("--communicator max_ctas", "--communicator: 'max"),
-        ("-r 1", "root: 1 .* all_reduce has no root"),
-        ("--variant ring", "--variant: 'ring' .*nccl-ring, nccl-tree"),
-        ("-c all_to_all_v --param traffic=rush", "traffic: 'rush' .*uniform, zipf, random"),
-        ("-c all_to_all_v --in-place", "--in-place: 'all_to_all_v'"),
-        ("--executor c", "--executor: 'c' .* compiled, python"),
-        ("--mapping plane", "mapping: 'plane' .*block, cyclic"),
-        ("--variant nccl-socket --communicator net_name=IB", "--communicator.net_name: 'IB' .* NCCL_NET"),
-        (f"-a ring --param channels={MANY} --param window=1,2,3,4", "cases; a job has at most 100000"),
-    ],
-)  # fmt: skip
-def test_an_option_that_is_not_valid_is_refused_in_one_line(arguments, words):
-    with pytest.raises(BadInputError, match=words) as caught:
-        job(*arguments.split())
-    assert "\n" not in str(caught.value)
+def test_the_jobs_of_some_command_lines_are_the_golden_page():
+    lines = []
+    for command in COMMANDS.strip().splitlines():
+        made = job("-b", "4K", "-e", "4K", *command.split())
+        lines += [f"$ hpccoll run -b 4K -e 4K {command}", str(made.effort)]
+        for case in made.cases:
+            place = "in place" if case.in_place else "out of place"
+            words = case.algorithm, case.transport, place, f"root {case.root}", f"mapping {case.mapping}", case.timing
+            lines.append(f"  {', '.join(words)}: {dict(case.params)}")
+    assert_golden("jobs", lines, Path(__file__).with_name("golden"))

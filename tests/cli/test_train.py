@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runner import ENVIRONMENT, answers_of_a_rank, invoke, rows
+from cli_runner import ENVIRONMENT, invoke, rows
 
 from hpccoll.store.load_results import read_results
 
@@ -16,41 +16,6 @@ modules:
   - {name: body, tensors: {weight: 9000}, forward_flops: 2.4e+3}
   - {name: head, tensors: {weight: 500, bias: 10}}
 """
-
-BAD = {
-    "--model resnet51": "model 'resnet51' resnet50, vgg16", "--model none.yaml": "--model none.yaml",
-    "--bucket -1": "--bucket '-1' number of bytes", "--model resnet50.yaml": "resnet50.yaml file with another name",
-    "--model mine.yaml": "mine.yaml: modules.0.key 'flops' forward_flops", "-a rin": "algorithm 'rin' ring native",
-    "--parallel dp=3": "parallel 'dp=3' tp x dp x pp = 1", "--json": "--json --dry-run", "--ranks 4": "--ranks --dry",
-    "--dry-run -d float": "-d 'float' float32", "--table t.json": "--table", "--param foo=3": "parameter 'foo'",
-    "--begin 8": "hpccoll train: unrecognized arguments 'hpccoll train --help'",
-}  # fmt: skip
-"""Command lines of one rank, and words of their errors."""
-
-
-@pytest.fixture(scope="module")
-def complaints(tmp_path_factory):
-    here = tmp_path_factory.mktemp("bad")
-    (here / "resnet50.yaml").write_text(FILE)
-    (here / "mine.yaml").write_text(FILE.replace("forward_flops", "flops"))
-    return answers_of_a_rank("train", {line: line.split() for line in BAD}, here)
-
-
-@pytest.mark.mpi
-@pytest.mark.parametrize("line", BAD)
-def test_bad_input_takes_one_line(line, complaints):
-    assert complaints[line].is_bad_input(*BAD[line].split())
-
-
-@pytest.mark.parametrize("names", [("one/mine.yaml", "two/mine.yaml"), ("resnet50.yaml",)])
-def test_two_models_of_one_name_are_refused(names, tmp_path):
-    for name in names:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(FILE)
-    arguments = ["--model", ",".join(str(tmp_path / name) for name in names)]
-    ended = invoke("train", "--dry-run", *arguments)
-    assert ended.code == 2
-    assert "a file with another name" in ended.err
 
 
 def test_a_dry_run_of_several_workloads_is_a_list_of_them():

@@ -1,4 +1,4 @@
-"""Records: what annotations allow is read, and anything else is one line with the key, the value and what is valid."""
+"""Records and kinds of values: what annotations allow is read; anything else is one line with what is valid."""
 
 import json
 from collections.abc import Mapping
@@ -107,3 +107,18 @@ def test_another_file_is_one_line_and_one_of_schema_1_says_how_to_read_it(tmp_pa
         load_record(tmp_path / "a.json", "--file", 100, Whole, "a test")
     assert str(caught.value).startswith("--file: ")
     assert line in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "-3", "4", "1e0", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "1_0", " 1", "+1"]
+)
+def test_a_text_that_is_no_number_within_the_bounds_is_refused_with_them(text):
+    assert [NUMBER.read("-n", number) for number in ("-2", "3")] == [-2, 3]
+    with pytest.raises(BadInputError, match=r"-n: .* a whole number from -2 to 3"):
+        NUMBER.read("-n", text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "11", "1e308", "x"])
+def test_a_text_that_is_not_a_time_is_refused_with_the_bound(text):
+    with pytest.raises(BadInputError, match="a number of seconds above 0, at most 10"):
+        TIME.read("--seconds", text)

@@ -1,6 +1,7 @@
-"""The record of a launch: the golden ones of whole and of short logs, its JSON, and NCCL's cost model of a case."""
+"""The record of a launch: golden ones of whole and short logs, reasons of fallbacks, its JSON, NCCL's cost model."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from library_logs import GOLDEN, TEXTS, read_log, record_lines
 from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import to_builtins
+from hpccoll.evidence import fallback_reasons
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.nccl import NUMBERED_ALGORITHMS
 from hpccoll.evidence.probe_result import ProbeResult
@@ -29,6 +31,17 @@ def test_the_records_of_short_logs():
         title, _, log = section.partition("\n")
         page += [f"## {title}", *record_lines(to_builtins(read_logs({"a": log})))]
     assert_golden("short_logs", page, GOLDEN)
+
+
+def test_each_line_is_recognised_with_its_feature_and_reason_and_each_known_reason_has_a_line():
+    page, found = [], set()
+    for line in (Path(__file__).parent / "refusals.txt").read_text().splitlines():
+        unavailable = read_logs({"a": line}).unavailable
+        found |= {(one.feature, one.reason) for one in unavailable}
+        page += [line, *(f"  {one.feature}: {one.reason} <- {one.line}" for one in unavailable)]
+    assert_golden("refusals", page, GOLDEN)
+    table = tomllib.loads(Path(fallback_reasons.__file__).with_suffix(".toml").read_text())["unavailable"]
+    assert {(row["feature"], row["reason"]) for row in table} <= found
 
 
 def test_every_algorithm_of_nccl_has_a_number():

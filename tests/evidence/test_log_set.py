@@ -52,12 +52,6 @@ def test_what_two_ranks_or_communicators_log_alike_counts_for_each():
     assert channels_of(a="\n".join([created[0], CHANNEL, other, created[1], CHANNEL])) == 3
 
 
-def test_a_truncated_line_is_ignored():
-    line = TEXTS["socket"].splitlines()[-1]
-    header = line.index("AllReduce")
-    assert {read_logs({"a": line[:end]}).collectives for end in range(header, len(line))} == {()}
-
-
 def test_without_logs_the_record_is_empty():
     assert read_logs({"a": "", "b": "a program's own output\n"}) == LogRecord()
 

@@ -20,8 +20,8 @@ from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.store import hdf5
 from hpccoll.transports.gpu import Gpu, missing_for_gpu
 
-CASES, NCCL, JOB = (Path(__file__).parent / name for name in ("case_ranks.py", "nccl_ranks.py", "job_ranks.py"))
-STEPS = Path(__file__).parents[1] / "measure" / "step_ranks.py"
+CASES, NCCL = (Path(__file__).parent / name for name in ("case_ranks.py", "nccl_ranks.py"))
+STEPS, STALLING = (Path(__file__).parents[1] / "measure" / name for name in ("step_ranks.py", "stalling_ranks.py"))
 WATCHDOG = 900
 """Seconds: ranks of one GPU that wait for each other's turn can hang (NCCL's NCCL_MULTI_RANK_GPU_ENABLE)."""
 pytestmark = [
@@ -88,7 +88,7 @@ def attempts_with_a_stall(mpiexec, place, ranks, pause_s, **about):
     effort = Effort(warmup=2, min_iterations=10, max_iterations=10, timeout=60)
     (place / "job.json").write_text(raw_examples.job(*cases, ranks=ranks, effort=effort).to_json())
     requested = ["--device", "cuda", "--job", place / "job.json", "--out", place / "F.h5"]
-    ran = mpiexec(ranks, JOB, 1, "run", 17, pause_s, *requested, timeout=WATCHDOG)
+    ran = mpiexec(ranks, STALLING, "gpu", 1, "run", 17, pause_s, *requested, timeout=WATCHDOG)
     assert ran.returncode == 3, ran.stdout + ran.stderr
     attempts = hdf5.read_raw_file(place / "F.h5").attempts
     return [(attempt.ranks, [outcome.status for outcome in outcomes]) for attempt, outcomes in attempts]

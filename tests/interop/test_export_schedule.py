@@ -1,7 +1,5 @@
 """``hpccoll export-schedule``: a schedule on stdout or in a file, and bad input."""
 
-import os
-
 import pytest
 from cli_runner import invoke
 
@@ -61,8 +59,3 @@ def test_what_cannot_be_exported_takes_one_line(arguments, words, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert invoke("export-schedule", *arguments).is_bad_input(*words)
     assert not list(tmp_path.iterdir())
-
-
-def test_only_a_regular_file_is_replaced(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    assert invoke("export-schedule", *RING, "--out", tmp_path / "pipe").is_bad_input("--out", "not a regular file")

@@ -14,9 +14,11 @@ import json
 import random
 import sys
 from collections import Counter
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from mpi4py import MPI
@@ -181,8 +183,9 @@ class Injection:
         return sequences
 
 
-def spoil(plan_class, injection):
-    """Have the next plan of a class contain the fault; return a function that ends this."""
+@contextmanager
+def spoilt(plan_class, injection):
+    """Have the next plan of a class contain the fault."""
     init, compiled_init, python_init = plan_class.__init__, CompiledExecutor.__init__, PythonExecutor.__init__
 
     def faulty_init(self, comm, operation, src, dst, *more, **options):
@@ -195,18 +198,16 @@ def spoil(plan_class, injection):
         def of_python(executor, comm, sequences, initial, **more):
             python_init(executor, comm, injection.into(sequences, result), max(1, initial), **more)
 
-        CompiledExecutor.__init__, PythonExecutor.__init__ = of_compiled, of_python
-        try:
+        compiled = patch.object(CompiledExecutor, "__init__", of_compiled)
+        with compiled, patch.object(PythonExecutor, "__init__", of_python):
             init(self, comm, operation, src, dst, *more, **options)
-        finally:
-            CompiledExecutor.__init__, PythonExecutor.__init__ = compiled_init, python_init
         if plan_class is MpiVendorPlan and self.executor is None:
             ((*_, last),) = injection.into([], self.result)
             run, works = self.run, [work.call() for work in (*last.before, *last.after)]
             self.run = lambda: (run(), [function(*arguments) for function, arguments in works])
 
-    plan_class.__init__ = faulty_init
-    return lambda: setattr(plan_class, "__init__", init)
+    with patch.object(plan_class, "__init__", faulty_init):
+        yield
 
 
 def buffers(prepared):
@@ -247,12 +248,9 @@ class Trials:
 
         The last generation is not the first one: its values may be in the memory that the next plan allocates.
         """
-        end = spoil(MpiVendorPlan if case.algorithm == NATIVE else transport.MpiPlan, injection) if injection else None
-        try:
+        plan_class = MpiVendorPlan if case.algorithm == NATIVE else transport.MpiPlan
+        with spoilt(plan_class, injection) if injection else nullcontext():
             prepared = PreparedCase(COMM, layout, case, settings=RunSettings(executor_options=compiled))
-        finally:
-            if end:
-                end()
         prepared.check.generation = generation
         loop = prepared.loop(self.ranks, lambda: self.barrier, RankProgress())
         with np.errstate(all="ignore"):  # a fault may make any number

@@ -1,21 +1,99 @@
-"""``hpccoll run`` over NCCL on the host where a rank stalls: stalling_ranks.py DIRECTORY WHO WHERE WHEN HOW ARGUMENTS.
+"""``hpccoll run`` over NCCL where a rank stalls: stalling_ranks.py PLACE WHO WHERE WHEN HOW ARGUMENTS.
 
-``stall_injection.py`` lists the values. WHERE may also be ``library``: the test library of NCCL has the fault HOW.
+Args:
+    PLACE: ``gpu``, or the directory of the test library of NCCL: then the host is the GPU.
+    WHO: the rank.
+    WHERE: in an operation (``run``), a training step (``step``), or the check of a result (``wrong``), in its call
+        number WHEN, from 1 on; or ``library``: the test library has the fault HOW.
+    HOW: for so many seconds; for ever (``stops``); until another rank has stopped (``called``); until the watchdog has
+        reported the rank and left its end to the others (``spared``); or its GPU fails (``breaks``).
 """
 
 import os
+import signal
 import sys
+import threading
+import time
+from itertools import count
 from pathlib import Path
 
-from nccl_on_host import install
-from stall_injection import stall
-
 from hpccoll.cli.rank_program import main
+from hpccoll.measure import watchdog
+from hpccoll.measure.recovery import STOP, DeadlineSync, RankGroup
+from hpccoll.measure.result_check_gpu import GpuCheck
+from hpccoll.measure.stream_step_engine import StreamStepEngine
+from hpccoll.measure.stream_timing import StreamTiming
 
-DIRECTORY, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]
+PLACE, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]
+RETURNED = 79
+"""The tag of the message with which a lost rank returns."""
+KINDS = {"run": (StreamTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong")}
+end_launch = RankGroup.end_launch
+
+
+def sleep_until(happened):
+    while not happened():
+        time.sleep(0.01)
+
+
+STALLS = {
+    "stops": lambda _of, _sync: os.kill(os.getpid(), signal.SIGSTOP),
+    "breaks": lambda of, _sync: setattr(of._gpu, "broken", True),
+    "called": lambda _of, sync: sleep_until(lambda: sync.control_comm.iprobe(tag=STOP)),
+    "spared": lambda *_: sleep_until(lambda: all(each.name != "watchdog" for each in threading.enumerate())),
+}
+"""What a rank does, with the object whose method stalls and the synchronisation of its ranks."""
+
+
+def end_with_the_spared_rank(self, **about):
+    """Have rank 0 end the launch only when the lost rank has returned."""
+    from mpi4py import MPI
+
+    if self.me == int(WHO):
+        MPI.COMM_WORLD.send(None, 0, RETURNED)
+    elif self.me == 0:
+        MPI.COMM_WORLD.recv(source=int(WHO), tag=RETURNED)
+    end_launch(self, **about)
+
+
+def stall():
+    kind, method = KINDS[WHERE]
+    do, make_sync, syncs, calls = getattr(kind, method), DeadlineSync.__init__, [], count(1)
+
+    def stalling(self, *about):
+        from mpi4py import MPI
+
+        if next(calls) == int(WHEN) and MPI.COMM_WORLD.rank == int(WHO):
+            STALLS.get(HOW, lambda *_: time.sleep(float(HOW)))(self, syncs[-1])
+        return do(self, *about)
+
+    def make_known(self, *about):
+        make_sync(self, *about)
+        syncs.append(self)
+
+    if HOW == "spared":
+        RankGroup.end_launch = end_with_the_spared_rank
+    DeadlineSync.__init__ = make_known
+    setattr(kind, method, stalling)
+    watchdog.GRACE = 0.5
+
+
 if WHERE == "library":
     os.environ["NCCL_TEST_FAULT"] = f"{WHO}:{WHEN}:{HOW}"
 else:
-    stall(int(WHO), WHERE, int(WHEN), HOW)
-install(Path(DIRECTORY))
+    stall()
+if PLACE == "gpu":
+    from mpi4py import MPI
+
+    sys.path.append(str(Path(__file__).parents[1] / "gpu"))
+    from rank_gpu import share_a_gpu
+
+    from hpccoll.transports.gpu import device_count
+
+    if MPI.COMM_WORLD.size > device_count():
+        share_a_gpu(MPI.COMM_WORLD.rank)
+else:
+    from nccl_on_host import install
+
+    install(Path(PLACE))
 sys.exit(main(ARGUMENTS))

@@ -69,21 +69,6 @@ def test_a_directory_is_all_of_its_logs_and_dumps_and_other_files_are_refused_if
     assert invoke("evidence", directory / "fifo").is_bad_input("a pipe")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nope"], ["log", "'nope'", "No such file"]), (["empty"], ["log", "'empty'", "files of a log"]),
-        ([".", "--network", "tpc"], ["--network", "'tpc'", "rdma, tcp"]),
-        (["a.log"], ["log", "a.log", "NCCL_DEBUG=INFO", "UCC_COLL"]), (["."], ["log", ".", "NCCL_DEBUG=INFO"]),
-    ],
-)  # fmt: skip
-def test_what_is_no_log_takes_one_line_with_the_variables_that_write_one(arguments, words, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.log").write_bytes(b"\xff\xfe nothing of the kind\n")
-    (tmp_path / "empty").mkdir()
-    assert invoke("evidence", *arguments).is_bad_input(*words)
-
-
 def test_only_the_head_of_a_large_unknown_file_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(log_set, "LOG_HEAD_BYTES", 1000)
     text, junk = TEXTS["sharp"], "nothing of the kind\n" * 100

@@ -3,24 +3,21 @@
 import io
 import random
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 
-import numpy as np
 import pytest
 import raw_examples
 from golden_page import assert_golden
+from synthetic_timings import times_around
 
 from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
 from hpccoll.cases.case import TIMINGS, Effort
 from hpccoll.common.terminal import ERASE_LINE, PrintableStream
 from hpccoll.render import printed_table
 from hpccoll.render.printed_table import PrintedTable
-from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.load_results import _to_run
+from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import CaseHistory, RawResults
-from hpccoll.store.rows import Results
-from hpccoll.store.statistics import make_row
+from hpccoll.store.result_files import ResultFiles
 
 SIZES = (8, 1024, 65536)
 CASES = [
@@ -43,14 +40,11 @@ def whole(of, number=1, ranks=2, **more):
 
 def verdicts(job, histories):
     """Return what to use at each size of a job of which some cases have been measured."""
-    attempts = {history.attempt.run_id: history.attempt for history in histories}
-    raw = RawResults(path=Path("here.h5"), job=job, attempts=[(attempt, []) for attempt in attempts.values()])
-    results = Results(
-        rows=tuple(make_row(job, attempt, outcome, runs=runs) for attempt, outcome, runs in histories),
-        runs=tuple(_to_run(raw, attempt) for attempt in attempts.values()),
-        planned=len(job.cases),
-    )
-    return verdicts_by_setting(recommend(results))
+    attempts = {}
+    for history in histories:
+        attempts.setdefault(history.attempt.run_id, (history.attempt, []))[1].append(history.outcome)
+    raw = RawResults(path=Path("here.h5"), job=job, attempts=[*attempts.values()])
+    return verdicts_by_setting(recommend(to_results(ResultFiles(raw_results=[raw]))))
 
 
 @pytest.fixture
@@ -69,15 +63,8 @@ def printed(capsys):
 
 def lasting(case, *rounds_us, **more):
     """Return the history of a case that took so many microseconds in each round, to within 2 %."""
-    start = np.zeros((9, 2), np.int64)
-    parts = [
-        CaseTimes.from_samples(
-            start, start + (us * np.repeat([980, 1000, 1020], 3))[:, None].astype(np.int64), one_clock=True,
-            limit=1 << 22, round_number=number,
-        )
-        for number, us in enumerate(rounds_us, 1)
-    ]  # fmt: skip
-    return whole(case, times=reduce(CaseTimes.merge, parts), **more)
+    times = times_around(1e-6, spread=0.02, drift=rounds_us, iterations=9)
+    return whole(case, times=times, **more)
 
 
 def without(case, reason="too large", **provenance):

@@ -63,8 +63,10 @@ def all_charts(results):
 
 
 def test_a_floor_has_times_and_a_barrier_none_against_size_and_what_is_no_result_is_not_drawn(results, of_rows):
-    drawn = all_charts(results)
-    assert {name for name, chart in drawn.items() if any(v.get("line") == "floor" for v in values(chart))} == {"time"}
+    with_floor = {
+        name for name, chart in all_charts(results).items() if "floor" in {v.get("line") for v in values(chart)}
+    }
+    assert with_floor == {"time"}
     none = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
     rows = [make_row(name, p, 8, **none) for name in ("dissemination", "native") for p in (2, 4)]
     drawn = all_charts(of_rows(*rows))

@@ -1,13 +1,17 @@
 """Raw files: written results are read back unchanged, whole or not at all, by h5py, xarray and h5dump."""
 
+import errno
 import fcntl
 import hashlib
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -133,6 +137,53 @@ def test_a_file_that_a_program_changed_is_refused_with_a_remedy_and_one_that_was
     assert all(words in refusal(file) for words in ('not "r+"', "bring back a copy", "move it away"))
 
 
+def test_a_copy_by_h5repack_is_refused(file, tmp_path, require):
+    require(shutil.which("h5repack"), "there is no h5repack (Debian: hdf5-tools)")
+    subprocess.run(["h5repack", file, tmp_path / "copy.h5"], check=True)
+    assert "its bytes differ from its seal" in refusal(tmp_path / "copy.h5")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import raw_examples
+from hpccoll.store import hdf5
+
+class Killed(Exception): pass
+step = 0
+def kill_at(frame, event, argument):
+    global step
+    if event == "c_call":
+        step += 1
+        if step == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+raw = raw_examples.raw(raw_examples.outcome(evidence="new"))
+sys.setprofile(kill_at)
+hdf5.write_raw_file(raw, Path(sys.argv[1]))
+sys.setprofile(None)
+print(step)
+"""
+
+
+def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
+    path, tests = tmp_path / "F.h5", Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(tests)}
+
+    def write(step):
+        program = [sys.executable, "-c", KILLED, str(path), str(step)]
+        return subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+
+    steps = int(write(-1).stdout)
+    left = []
+    for step in [*range(1, steps, steps // 3), *range(steps - 8, steps + 1, 2)]:
+        hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
+        assert write(step).returncode == -signal.SIGKILL
+        ((_, (outcome,)),) = hdf5.read_raw_file(path).attempts
+        left.append(outcome.evidence)
+    assert set(left) == {"old", "new"}
+    assert left == sorted(left, reverse=True)
+
+
 @pytest.mark.parametrize(
     "command",
     ["report --out=page", "export", "validate", "status", "compare WHOLE", "tune --out=t.json", "tune --judge=t.json",
@@ -164,13 +215,46 @@ def test_xarray_reads_named_dimensions_and_units_without_a_warning(file):
             assert (data.start_ns[0].values == raw_examples.times().start_ns).all()
 
 
-def test_hdf5_locks_no_file_and_locks_that_the_user_demands_are_named_if_they_fail(file, monkeypatch):
-    def fail(*_, locking):
-        assert not locking
-        raise OSError("unable to lock file, errno = 37")
+LOCKS_FAIL = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/file.h>
+int flock(int descriptor, int operation) {
+    if (operation & LOCK_UN) return 0;
+    errno = atoi(getenv("LOCK_ERRNO"));
+    return -1;
+}
+"""
+"""A file system without locks: NFS without lockd (ENOLCK), Lustre mounted without flock (ENOSYS), BeeGFS (ENOTSUPP)."""
 
-    monkeypatch.setattr(hdf5.h5py, "File", fail)
-    assert "unset HDF5_USE_FILE_LOCKING" in refusal(file)
+
+@pytest.fixture(scope="module")
+def without_locks(tmp_path_factory, require):
+    """Have a library that makes every lock fail, for LD_PRELOAD."""
+    require(shutil.which("gcc"), "there is no gcc")
+    directory = tmp_path_factory.mktemp("locks")
+    (directory / "locks.c").write_text(LOCKS_FAIL)
+    library = directory / "locks.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, directory / "locks.c"], check=True)
+    return library
+
+
+def test_files_are_read_and_written_where_the_file_system_has_no_locks(file, tmp_path, without_locks):
+    program = (
+        "import sys; from pathlib import Path; from hpccoll.store import hdf5\n"
+        "hdf5.write_raw_file(hdf5.read_raw_file(Path(sys.argv[1])), Path(sys.argv[2]))"
+    )
+    copy = tmp_path / "copy.h5"
+    environment = {**os.environ, "LD_PRELOAD": str(without_locks), "LOCK_ERRNO": str(errno.ENOLCK)}
+    subprocess.run([sys.executable, "-c", program, file, copy], env=environment, check=True)
+    read = [raw_examples.comparable(hdf5.read_raw_file(path).attempts) for path in (copy, file)]
+    assert read[0] == read[1]
+
+
+def test_locks_of_hdf5_that_the_user_demands_are_named_if_they_fail(file, without_locks):
+    environment = {"LD_PRELOAD": str(without_locks), "LOCK_ERRNO": "37", "HDF5_USE_FILE_LOCKING": "TRUE"}
+    assert spawn("export", file, **environment).is_bad_input(file, "unset HDF5_USE_FILE_LOCKING")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_runner import invoke
 
-from hpccoll.render.pictures.schedule_view import MAX_WORKERS, view_of
+from hpccoll.render.pictures.schedule_view import view_of
 from hpccoll.schedule import RecvReduce, Send, Step, all_reduce, power_of_two
 
 GUIDE = Path(__file__).parents[3] / "hpccoll" / "README.md"
@@ -69,24 +69,6 @@ def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(monkeypa
     )
     assert result.out.startswith("\nround 1: every rank r")
     assert "proven" not in result.out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["rong", "-p", 4], ["algorithm", "'rong'", "ring", "recursive_doubling"]),
-        (["ring", "-p", MAX_WORKERS + 1], ["--workers", f"to {MAX_WORKERS}"]),
-        (["ring", "-p", 4, "--racks", 2], ["--racks", "number of nodes, which is 1"]),
-        (["ring", "-p", 4, "-r", 1], ["root", "all_reduce has no root"]),
-        (["ring", "-p", 4, "--unit", 4], ["--unit", "from 0 to 3"]),
-        (["ring", "-p", 4, "--out", "ring.jpg"], ["--out", "'ring.jpg'", ".svg or .png"]),
-        (["ring", "-p", 4, "--out", "no/ring.svg"], ["--out", "No such file"]),
-    ],
-)
-def test_what_cannot_be_shown_takes_one_line(arguments, text, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert invoke("show", *arguments).is_bad_input(*text)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_layout_that_does_not_fit_takes_one_line(monkeypatch):
