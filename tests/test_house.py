@@ -45,7 +45,7 @@ MAY_IMPORT = {
 LIGHT = (
     "__main__.py", "cli/rank_program.py", "cli/run_options.py",
     "measure", "evidence", "cases", "training", "host", "executor",
-    "render/printed_table.py", "render/printed_evidence.py",
+    "render/run_table.py", "render/printed_evidence.py",
 )  # fmt: skip
 """The rooms and modules that a rank process begins with, thousands of times at once on one file system; rank 0
 adds HDF5 later."""

@@ -17,7 +17,7 @@ from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results, Row, RowKey
 from hpccoll.store.statistics import RoundStatistics, median_ratio
 
-RoundKey: TypeAlias = tuple[CallKey, str, int]
+RoundOfCall: TypeAlias = tuple[CallKey, str, int]
 """A round: the call, the id of its run, and its number in that run."""
 
 
@@ -27,14 +27,14 @@ class ChoiceTime:
 
     seconds: float  # the median; for several runs or calls the geometric mean of their medians
     noise: float  # its relative uncertainty: half its 95 % interval, or half the spread between runs if that is more
-    rounds: Mapping[RoundKey, RoundStatistics] = field(default_factory=dict)  # each round that measured it
+    rounds: Mapping[RoundOfCall, RoundStatistics] = field(default_factory=dict)  # each round that measured it
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "ChoiceTime":
         medians = np.array([row.median_s for row in rows])
         seconds = float(np.exp(np.log(medians).mean()))
         half_intervals = [(row.interval[1] - row.interval[0]) / 2 / seconds for row in rows if row.interval]
-        rounds: dict[RoundKey, RoundStatistics] = {
+        rounds: dict[RoundOfCall, RoundStatistics] = {
             (CallKey.of(row), *round_key): statistics
             for row in rows
             for round_key, statistics in round_statistics(row).items()
@@ -65,7 +65,7 @@ class ChoiceTime:
         """
         return median_ratio([*self.round_ratios(other).values()] or [self.seconds / other.seconds])
 
-    def round_ratios(self, other: "ChoiceTime") -> dict[RoundKey, float]:
+    def round_ratios(self, other: "ChoiceTime") -> dict[RoundOfCall, float]:
         """Return the ratio of this time to another in each round that measured both."""
         common = [each for each in self.rounds if each in other.rounds]
         return {each: self.rounds[each].median / other.rounds[each].median for each in common}

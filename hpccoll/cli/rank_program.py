@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.job_runner import JobRunner, Probe
     from hpccoll.measure.ranks import Ranks
-    from hpccoll.render.printed_table import PrintedTable
+    from hpccoll.render.run_table import PrintedTable
 
 
 TRAIN = "train"
@@ -98,7 +98,7 @@ def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
     from hpccoll.measure.case_factory import preflight
     from hpccoll.measure.job_runner import JobRunner, Launch
     from hpccoll.measure.ranks import Ranks, abort_job, check_shape
-    from hpccoll.render.printed_table import PrintedTable
+    from hpccoll.render.run_table import PrintedTable
 
     table = PrintedTable()
     program: JobRunner | None = None

@@ -13,8 +13,8 @@ from synthetic_timings import times_around
 from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
 from hpccoll.cases.case import TIMINGS, Effort
 from hpccoll.common.terminal import ERASE_LINE, PrintableStream
-from hpccoll.render import printed_table
-from hpccoll.render.printed_table import PrintedTable
+from hpccoll.render import run_table
+from hpccoll.render.run_table import PrintedTable
 from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import CaseHistory, RawResults
 from hpccoll.store.result_files import ResultFiles
@@ -115,7 +115,7 @@ def test_the_lines_of_runs(printed):
 def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypatch, lost_s, every_s, expected):
     """Ranks may be lost, and others go on after ``lost_s`` seconds in another attempt, from which the time counts."""
     now, attempt = 0.0, 1 + bool(lost_s)
-    monkeypatch.setattr(printed_table.time, "monotonic", lambda: now)
+    monkeypatch.setattr(run_table.time, "monotonic", lambda: now)
     job, table = raw_examples.job(CASES[0], effort=Effort(rounds=9)), PrintedTable()
     table.show(job, lasting(CASES[0], 20), 0, 9)
     now += lost_s
