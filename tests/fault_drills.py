@@ -6,16 +6,24 @@ partition of its own, and a test sees what came of one: each drill is a fixture.
 
 import itertools
 import os
+import re
+import shlex
 import signal
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_all
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
-from sweep_sandbox import SLOW, SweepSandbox, wait
+from sweep_sandbox import LONG, SLOW, SweepSandbox, wait
+
+from hpccoll.sweep.paths import workflow_directory
+from hpccoll.sweep.slurm.squeue import job_prefix
 
 AT_ONCE = 6
 """Drills that run at the same time: one or two of them keep a core busy, and one that is in a hurry ends sooner."""
@@ -65,7 +73,16 @@ def wanted(request):
 
 
 @pytest.fixture(scope="module")
-def sandboxes(new_testbed, wanted, tmp_path_factory, mpiexec):  # noqa: ARG001 - there is an MPI library
+def disk(tmp_path_factory, new_testbed):  # noqa: ARG001 - what new_testbed requires, mounting does, too
+    """A file system of 4 MiB; hosts see what was mounted before they came up."""
+    place = tmp_path_factory.mktemp("disk")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+@pytest.fixture(scope="module")
+def sandboxes(new_testbed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: ARG001 - there is an MPI library
     """Each drill's sandbox, on one testbed for all that need no testbed of their own."""
     shared = new_testbed("drills")
     beds, sandboxes = defaultdict(lambda: itertools.count(1)), {}
@@ -74,7 +91,7 @@ def sandboxes(new_testbed, wanted, tmp_path_factory, mpiexec):  # noqa: ARG001 -
         testbed = new_testbed(name.replace("_", "-")) if own_testbed else shared
         nodes = [f"n{next(beds[testbed])}" for _ in range(count)]
         partition = "work" if own_testbed or name == "success" else name  # it alone outlives slurmctld
-        sandboxes[name] = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, nodes, partition)
+        sandboxes[name] = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, nodes, disk, partition)
     for testbed, numbers in beds.items():
         testbed.up("--nodes", next(numbers) - 1, "--rate", "none")
         here = [sandbox for sandbox in sandboxes.values() if sandbox.testbed is testbed]
@@ -181,6 +198,16 @@ def no_controller(sandbox):
 
 
 @drill(nodes=2)
+def time_limit(sandbox):
+    """A case takes longer than its job has; Slurm lets what is stopped go on when it tells it to end."""
+    sweep = sandbox.measuring(*sandbox.plant(LONG, signal_s=1), case=2)
+    for pid in sandbox.ranks().values():
+        os.setpriority(os.PRIO_PROCESS, pid, 19)
+    sandbox.shorten(1)
+    return sandbox, sandbox.interrupted(sweep)
+
+
+@drill(nodes=2)
 def near_time_limit(sandbox):
     """Slurm signals a job before its time limit, which was shortened; the next job has enough time."""
     arguments = sandbox.plant(SLOW)
@@ -208,6 +235,17 @@ def success(sandbox):
 
 
 @drill(nodes=2)
+def plain(sandbox):
+    """A sweep by Snakemake alone."""
+    sandbox.plant()
+    return sandbox, sandbox.run(
+        sys.executable, "-m", "snakemake", "-s", workflow_directory() / "Snakefile",
+        "--workflow-profile", workflow_directory() / "profiles" / "testbed", "--configfile", "s.yaml",
+        "--config", "profile=testbed", "out=results/s", "site=site.yaml",
+    )  # fmt: skip
+
+
+@drill(nodes=2)
 def killed_rank(sandbox):
     """A rank is killed."""
     sweep = sandbox.measuring(*sandbox.plant(SLOW))
@@ -215,6 +253,21 @@ def killed_rank(sandbox):
     os.kill(sandbox.ranks()[1], signal.SIGKILL)
     sandbox.signal(signal.SIGCONT)
     return sandbox, sandbox.end(sweep), job, sandbox.status(), sandbox.measured(), sandbox.page
+
+
+@drill(nodes=2)
+def full_disk(sandbox):
+    """The file system of the results is full while ranks measure; the same again when there is space."""
+    sandbox.out = sandbox.disk / "full"
+    arguments = [*sandbox.plant(SLOW), "--out", sandbox.out]
+    sweep = sandbox.measuring(*arguments)
+    with suppress(OSError), (sandbox.disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+    sandbox.signal(signal.SIGCONT)
+    first, status, kept = sandbox.end(sweep), sandbox.status(), sandbox.measured()
+    (sandbox.disk / "filler").unlink()
+    return sandbox, first, status, kept, sandbox.hpccoll("sweep", *arguments)
 
 
 @drill(nodes=2)
@@ -226,9 +279,102 @@ def dead_worker(sandbox):
     return sandbox, sandbox.end(sweep)
 
 
+@drill(nodes=2)
+def dead_batch_host(sandbox):
+    """The host dies that runs the job's script, srun and the first rank."""
+    sweep = sandbox.measuring(*sandbox.plant(SLOW))
+    os.kill(sandbox.init(sandbox.nodes[0]), signal.SIGKILL)
+    return sandbox, sandbox.interrupted(sweep)
+
+
+@drill(nodes=2)
+def no_pmi(sandbox):
+    """Ranks that Slurm does not introduce to each other."""
+    result = sandbox.hpccoll("sweep", *sandbox.plant(launcher="srun --mpi=none"))
+    return sandbox, result, sandbox.page
+
+
 @drill(nodes=4)
 def separate(sandbox):
     """A job for each size, one of them a single rank; a node is drained, and there never were as many as are asked."""
     sandbox.testbed.slurm("scontrol", "update", f"nodename={sandbox.nodes[-1]}", "state=drain", "reason=drill")
     arguments = sandbox.plant(nodes="1, 2, 4, 8", more="scaling: separate\n")
     return sandbox, sandbox.hpccoll("sweep", *arguments, "--", "--jobs", "2")
+
+
+@drill(nodes=2)
+def wrong_launchers(sandbox):
+    """No PMI, one that the library does not speak, and a launcher that goes its own way; in jobs like a sweep's."""
+    results = {}
+    for name, launcher in LAUNCHERS.items():
+        sandbox.hpccoll("plan", *sandbox.plant(launcher=launcher), "--out", name)
+        words = shlex.join([sys.executable, "-m", "hpccoll", "launch", f"{name}/plan.json", "mpi.n2x1"])
+        job = sandbox.run(
+            "sbatch", "--parsable", f"--partition={sandbox.name}", "--nodes=2", "--ntasks-per-node=1", "--exclusive",
+            "--output=/dev/null", f"--wrap={words} --out {name}/raw/mpi.n2x1.h5",
+        )  # fmt: skip
+        assert job.code == 0, job.err
+        code = sandbox.testbed.end_of(job.out.strip())
+        results[name] = code, sandbox.status(name), list((sandbox.home / name / "raw").glob("*.journal"))
+    return results
+
+
+LAUNCHERS = {
+    "none": "srun --mpi=none",
+    "pmix": "srun --mpi=pmix",
+    "template": "srun --mpi=pmi2 -n {ranks} -N 1 --overcommit",
+}
+
+
+@drill(nodes=2)
+def cancelled(sandbox):
+    """Somebody cancels the job."""
+    sweep = sandbox.measuring(*sandbox.plant(SLOW))
+    sandbox.testbed.slurm("scancel", *sandbox.alive())
+    return sandbox, sandbox.end(sweep)
+
+
+@drill(nodes=2)
+def job_without_a_node(sandbox):
+    """One of the nodes that a job needs is gone before it starts; the monitor has little patience."""
+    prefix = job_prefix(sandbox.out)
+    sandbox.testbed.slurm("scontrol", "update", f"nodename={sandbox.nodes[1]}", "state=drain", "reason=drill")
+    sandbox.testbed.run(
+        "sbatch", f"--partition={sandbox.name}", "--nodes=2", f"--job-name={prefix}-x", "--output=/dev/null",
+        "--comment=rule_measure_wildcards_mpi.n2x1", "--wrap=true",
+    )  # fmt: skip
+    sandbox.out.mkdir(parents=True)
+    return sandbox, sandbox.run(sys.executable, "-c", WATCH_JOBS, sandbox.out), sandbox.queue()
+
+
+WATCH_JOBS = """
+import sys, time
+from pathlib import Path
+from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
+monitor, until = SlurmMonitor(Path(sys.argv[1]), every_s=0.2, pending_limit_s=1.0), time.monotonic() + 120
+while not any(job.state == "CANCELLED" for job in monitor._known.values()) and time.monotonic() < until:
+    monitor.poll()
+    time.sleep(0.2)
+"""
+
+
+@drill(nodes=1)
+def bad_input(sandbox):
+    """What is refused before anything is submitted."""
+
+    def sweep(**site):
+        return sandbox.hpccoll("sweep", *sandbox.plant(nodes="1", **site))
+
+    results = {
+        "partition": sweep(partition="nowhere"),
+        "account": sweep(account="gold"),
+        "key": sweep(partitoin="work"),
+    }
+    arguments = sandbox.plant(nodes="1")
+    alone = sandbox.home / "bin"
+    alone.mkdir()
+    results["PATH"] = sandbox.run("env", f"PATH={alone}", sys.executable, "-m", "hpccoll", "sweep", *arguments)
+    conf = Path(f"/run/hpccoll-testbed/{sandbox.testbed.name}/etc/slurm.conf").read_text()
+    (sandbox.home / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", "SlurmctldPort=1", conf))
+    results["controller"] = sandbox.hpccoll("sweep", *arguments, SLURM_CONF=str(sandbox.home / "slurm.conf"))
+    return sandbox, results, sandbox.queue()

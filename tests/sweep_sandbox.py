@@ -40,6 +40,16 @@ effort: {{warmup: 1, min_iterations: 3, max_iterations: 100000, seconds: 0.3, pr
 """
 """12 cases for each number of nodes, of 0.3 s each: time enough to break something."""
 CASES = 12
+LONG = """
+algorithms: ring
+bytes: [8, 32M]
+in_place: false
+nodes: [{nodes}]
+rounds: 1
+seed: 5
+effort: {{warmup: 0, min_iterations: 4000, max_iterations: 4000}}
+"""
+"""Two cases; the first, by this seed, takes a second, and the other minutes."""
 
 
 def wait(condition, what, seconds=LONG_S, every=0.05):
@@ -94,6 +104,7 @@ class SweepSandbox:
     home: Path
     name: str
     nodes: list[str]
+    disk: Path | None = None
     partition: str = "work"
     started: list[subprocess.Popen] = field(default_factory=list)
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -64,13 +65,28 @@ def fill(directory, *names):
         (directory / name).write_bytes(bytes(4096))
 
 
+@contextmanager
+def used(path, how="mapped"):
+    """Have another process that uses a file."""
+    command = [sys.executable, "-c", HOLD, path, how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        yield process
+        process.kill()
+
+
+def test_files_of_the_libraries_that_no_process_uses_are_counted_and_removed(shared):
+    fill(shared, *FILES)
+    assert sorted(abandoned_files(shared)) == sorted((shared / name, 4096) for name in FILES)
+    assert left(shared) == sorted(FILES)
+    remove_abandoned_files(shared)
+    assert left(shared) == []
+
+
 @pytest.mark.parametrize("how", ["open", "mapped"])
 def test_a_file_stays_until_the_process_that_uses_it_is_killed(shared, how):
     fill(shared, *FILES)
-    command = [sys.executable, "-c", HOLD, shared / FILES[0], how]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        assert sorted(abandoned_files(shared)) == sorted((shared / name, 4096) for name in FILES[1:])
+    with used(shared / FILES[0], how) as process:
         remove_abandoned_files(shared)
         assert (left(shared), abandoned_files(shared)) == ([FILES[0]], [])
         process.send_signal(signal.SIGKILL)
@@ -90,6 +106,21 @@ def test_other_names_directories_links_and_files_of_other_users_stay(shared, req
     assert (left(shared), abandoned_files(shared)) == (before, [])
     remove_abandoned_files(shared / "nowhere")
     assert abandoned_files(shared / "nowhere") == []
+
+
+def test_launches_that_start_together_remove_each_file_once_and_disturb_nobody(shared):
+    names = [f"mpich_shm_{number:x}_0" for number in range(200)]
+    fill(shared, *names)
+    program = "import sys; from pathlib import Path; from hpccoll.host.abandoned_memory import *\n"
+    program += "sys.stdin.read(); remove_abandoned_files(Path(sys.argv[1])); abandoned_files(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", program, shared]
+    with used(shared / names[7]):
+        at_once = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(4)]
+        for process in at_once:
+            process.stdin.close()
+        assert [process.wait() for process in at_once] == [0] * 4
+        remove_abandoned_files(shared)
+        assert left(shared) == [names[7]]
 
 
 @pytest.mark.mpi

@@ -1,5 +1,10 @@
 """Racks, rails and aggregators of the testbed: bytes take the requested wires, and Slurm knows the topology."""
 
+import json
+import os
+import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -26,6 +31,64 @@ def fabric(new_testbed):
     return testbed
 
 
+FLOWS = """
+import json, socket, sys, threading, time
+from pathlib import Path
+place, size, flows = Path(sys.argv[1]), int(sys.argv[2]), [word.split(":") for word in sys.argv[3:]]
+
+def wait(word, end):
+    (place / f"{word}-{end}").touch()
+    until = time.monotonic() + 120
+    while len(list(place.glob(f"{word}-*"))) < 2 * len(flows):
+        assert time.monotonic() < until, word
+        time.sleep(0.002)
+
+def receive(flow):
+    listening = socket.create_server(("", 9000 + flow))
+    wait("listens", f"{flow}-target")
+    receiver, _ = listening.accept()
+    wait("connected", f"{flow}-target")
+    missing = size
+    while missing:
+        missing -= len(receiver.recv(1 << 20))
+    sys.stdout.write(json.dumps([f"{flow} ended", time.monotonic()]) + "\\n")
+
+def send(flow):
+    wait("listens", f"{flow}-source")
+    sender = socket.create_connection((flows[flow][1], 9000 + flow))
+    wait("connected", f"{flow}-source")
+    time.sleep(0.05)  # a bucket that fills while the wire is idle would be full
+    sys.stdout.write(json.dumps([f"{flow} begun", time.monotonic()]) + "\\n")
+    sender.sendall(bytes(size))
+
+for flow, hosts in enumerate(flows):
+    for does, host in zip((send, receive), hosts):
+        if socket.gethostname() == host.split("-")[0]:
+            threading.Thread(target=does, args=[flow]).start()
+"""
+
+
+@pytest.fixture
+def flow(fabric, tmp_path):
+    """Send bytes from host to host, several pairs at once; return the bytes per second of all from begin to end.
+
+    It has no lower bound: processors may be busy. But what shares a wire is never faster than the wire.
+    """
+
+    def flow(*pairs):
+        place = tmp_path / str(len(list(tmp_path.iterdir())))
+        place.mkdir()
+        hosts = {host.split("-")[0] for pair in pairs for host in pair.split(":")}
+        step = ("srun", *EACH, "--nodes", len(hosts), "--nodelist", ",".join(hosts))
+        output = fabric.slurm(*step, sys.executable, "-c", FLOWS, place, SOME, *pairs)
+        at = [json.loads(line) for line in output.splitlines()]
+        begun, ended = ([when for what, when in at if what.endswith(word)] for word in ("begun", "ended"))
+        assert len(begun) == len(ended) == len(pairs)
+        return len(pairs) * SOME / (max(ended) - min(begun))
+
+    return flow
+
+
 @pytest.fixture
 def carried(fabric):
     """Return the bytes that the devices of a host, or of the fabric, have sent."""
@@ -36,6 +99,21 @@ def carried(fabric):
         return {name.strip(): int(facts.split()[8]) for name, _, facts in (line.partition(":") for line in lines)}
 
     return carried
+
+
+def test_pairs_across_the_uplink_share_it_and_pairs_inside_racks_do_not(flow, carried):
+    for pairs, shared in (
+        (("n1:n2", "n3:n4"), {"rack1-up": 0, "rack2-up": 0}),
+        (("n1:n3", "n2:n4"), {"rack1-up": 2, "rack2-up": 0}),
+        (("n1:a1", "n2:a2"), {"rack1-up": 2, "rack2-up": 0}),
+        (("a1:n1", "a2:n2"), {"rack1-down": 2, "rack2-down": 0}),
+    ):
+        before = carried("fabric")
+        rate = flow(*pairs)
+        after = carried("fabric")
+        assert {port: round((after[port] - before[port]) / SOME) for port in shared} == shared
+        if any(shared.values()):
+            assert rate < 1.06 * WIRE
 
 
 @pytest.mark.usefixtures("mpiexec")  # which sees that there is an MPI library
@@ -53,6 +131,83 @@ def test_an_uplink_carries_what_is_counted_between_racks_whichever_way_ranks_are
         assert outcome.rack_bytes_predicted == 6 * crossing * SOME / 4  # six steps, in each a quarter from every rank
         operations = 1 + outcome.counters["operations"]  # timed, and those whose bytes are counted
         assert 1 <= 2 * sent / operations / outcome.rack_bytes_predicted < 1.1
+
+
+def inside(fabric, host, *command):
+    """Return the output of a command in the network of a host."""
+    init = fabric.status()["hosts"][host]["init"]
+    nsenter = ["nsenter", f"--target={init}", "--net", *command]
+    return subprocess.run(nsenter, capture_output=True, text=True, check=True).stdout
+
+
+def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
+    for host in ("n1", "n2", "n3", "n4", "a1", "a2"):
+        seen = inside(fabric, host, "tc", "qdisc", "show")
+        metered = [
+            device for device in ("eth0", "rail2") if re.search(rf"tbf .* dev {device} root .*rate 100Mbit", seen)
+        ]
+        assert metered == (["eth0", "rail2"] if host.startswith("n") else []), seen
+    for pairs in (("n1:n2", "n1:a1"), ("n2:n1", "a1:n1")):  # each pair alone could fill its way but for n1's own wire
+        assert flow(*pairs) < 1.06 * WIRE
+
+
+def test_no_packet_is_lost_where_several_hosts_send_to_one(fabric, flow):
+    assert flow("n2:n1", "n3:n1", "n4:n1") < 1.06 * WIRE
+    dropped = re.findall(r"dropped (\d+)", inside(fabric, "fabric", "tc", "-s", "qdisc", "show"))
+    assert set(dropped) == {"0"}
+
+
+def test_every_rail_has_the_congestion_control_of_linux_whatever_the_machine_has(fabric):
+    for host, rails in (("head", 1), ("n1", 2), ("a1", 2)):
+        routes = inside(fabric, host, "ip", "route", "show").splitlines()
+        assert len(routes) == rails
+        assert all("congctl cubic" in route for route in routes), routes
+
+
+def test_the_second_wire_carries_and_counts_what_is_sent_to_its_name(fabric, flow):
+    read = (
+        "from hpccoll.host.network_ports import SENT, find_ports, read_counters; "
+        "print({p: v for (p, n), v in read_counters(find_ports()).items() if n == SENT})"
+    )
+
+    def sent():
+        return eval(fabric.slurm("srun", "--nodelist=n1", sys.executable, "-c", read))  # noqa: S307 - our own words
+
+    before = sent()
+    rate = flow("n1:n2-r2")
+    after = sent()
+    assert set(before) == {"eth0", "rail2"}
+    assert SOME < after["rail2"] - before["rail2"] < 1.05 * SOME
+    assert after["eth0"] - before["eth0"] < SOME / 8  # what Slurm has to say
+    assert rate < 1.06 * WIRE
+
+
+def test_a_step_has_the_topology_address_of_every_node(fabric):
+    script = "echo $(hostname) $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN"
+    topology = dict(
+        line.split(" ", 1)
+        for line in fabric.slurm("srun", *EACH, "-N5", "-wn[1-4],a1", "sh", "-c", script).splitlines()
+    )
+    racks = {"n1": "rack1", "n2": "rack1", "n3": "rack2", "n4": "rack2", "a1": "aggregators"}
+    assert topology == {host: f"spine.{rack}.{host} switch.switch.node" for host, rack in racks.items()}
+
+
+def test_aggregators_have_a_feature_and_are_in_a_partition_that_a_job_must_ask_for(fabric):
+    seen = fabric.slurm("sinfo", "--noheader", "--Node", "--format=%P %N %f").splitlines()
+    workers = [f"n{i} worker" for i in range(1, 5)]
+    assert {line for line in seen if line.startswith("work*")} == {f"work* {line}" for line in workers}
+    helpers = [f"a{i} aggregator" for i in (1, 2)]
+    assert {line for line in seen if line.startswith("all")} == {f"all {line}" for line in (*workers, *helpers)}
+    requested = fabric.slurm("srun", *EACH, "-N5", "--constraint=[worker*4&aggregator*1]", "hostname").split()
+    assert sorted(requested) == ["a1", "n1", "n2", "n3", "n4"]
+
+
+def test_the_last_ranks_are_on_the_aggregators_where_the_list_says_so(fabric):
+    hosts = "n1,n1,n2,n2,n3,n3,n4,n4,a1"
+    inner = ("srun", "-n9", "--mpi=pmi2", "--distribution=arbitrary", f"--nodelist={hosts}")
+    job = ("salloc", "--quiet", "--partition=all", "--exclusive", "-N5", "--constraint=[worker*4&aggregator*1]")
+    ranks = fabric.slurm(*job, *inner, "sh", "-c", "echo $PMI_RANK $(hostname)").splitlines()
+    assert sorted(ranks) == [f"{rank} {host}" for rank, host in enumerate(hosts.split(","))]
 
 
 @pytest.mark.sweep
@@ -103,9 +258,46 @@ def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):
 
 def test_status_prints_racks_rails_aggregators_and_the_rate_of_the_uplink(fabric):
     marker = fabric.status()["marker"]
+    assert (marker["aggregators"], marker["rails"]) == (2, 2)
     assert marker["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3", "n4"]}
+    assert (marker["uplink"], marker["uplink_bps"]) == ("100mbit", 100_000_000)
     assert 0 < marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] < 1.02 * WIRE
+    assert marker["uplink_pairs"] == [["n1", "n3"]]
     status = fabric.command("status").out
     assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in status
-    lines = ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3")
-    assert not [line for line in lines if line not in status]
+    assert [
+        line for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3") if line not in status
+    ] == []
+
+
+def test_unequal_racks_go_when_the_fabric_has_crashed_and_leave_nothing(new_testbed):
+    devices, testbed = sorted(Path("/sys/class/net").iterdir()), new_testbed("racks")
+    result = testbed.up("--nodes", 3, "--rate", "100mbit", "--racks", 2, "--uplink", "200mbit")
+    assert "warning: the uplink is not calibrated" in result.out  # rack 2 has one worker
+    status = testbed.status()
+    assert status["marker"]["racks"] == {"rack1": ["n1", "n2"], "rack2": ["n3"]}
+    assert (status["marker"]["uplink"], status["marker"]["uplink_Bps"]) == ("200mbit", None)
+    os.kill(status["hosts"]["fabric"]["init"], signal.SIGKILL)
+    assert testbed.command("down").code == 0
+    assert testbed.status()["state"] == "down"
+    assert not Path(status["directory"]).exists()
+    assert sorted(Path("/sys/class/net").iterdir()) == devices
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--aggregators", "17"], ["--aggregators", "'17'", "0 to 16"]),
+        (["--rails", "0"], ["--rails", "'0'", "1 to 4"]),
+        (["--racks", "two", "--uplink", "none"], ["--racks", "'two'"]),
+        (["--racks", "1", "--uplink", "100mbit"], ["--racks", "'1'", "2 up to"]),
+        (["--nodes", "3", "--racks", "4", "--uplink", "100mbit"], ["--racks", "'4'", "is 3"]),
+        (["--racks", "2"], ["--racks", "add --uplink"]),
+        (["--uplink", "1gbit"], ["--uplink", "add --racks"]),
+        (["--racks", "2", "--uplink", "fast"], ["--uplink", "'fast'", "10mbit to 10gbit"]),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused_in_one_line(fabric, options, words):
+    result = fabric.command("up", *options)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert [word for word in words if word not in result.err] == []

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -89,6 +88,10 @@ def test_a_signalled_job_is_resumed_by_the_same_sbatch(testbed, submit, end, tmp
     assert code == 0, log
     rows = complete(raw)
     assert (len(rows), {row.attempt for row in rows}) == (3, {1, 2})
+    code, log = end(submit("allreduce", *SMALL, HPCCOLL_OUT=str(raw)))
+    assert "this one holds another job" in log
+    assert code not in (0, 3), log  # 2, unless srun had to end a rank that took its time
+    assert complete(raw) == rows
 
 
 def test_scaling_measures_the_first_nodes_of_one_allocation(submit, end, tmp_path):
@@ -99,6 +102,24 @@ def test_scaling_measures_the_first_nodes_of_one_allocation(submit, end, tmp_pat
     assert {(row.nodes, row.ranks) for row in complete(place)} == {(2, 2), (3, 3)}
     two, three = (run.provenance["hosts"] for run in read_results([place]).runs)
     assert (len(two), three[:2]) == (2, two)
+    assert log.endswith("hpccoll report results/scaling\n")
+
+
+def test_scaling_begins_with_one_node_of_several_ranks_and_if_it_fails_the_others_are_measured(submit, end, tmp_path):
+    place = tmp_path / "mine"
+    place.mkdir()
+    (place / "1x2.h5").write_text("something else")
+    options = ["-N", 2, "--ntasks-per-node=2"]
+    code, log = end(submit("scaling", *SMALL, options=options, HPCCOLL_OUT="mine", HPCCOLL_MPI="pmi2"))
+    assert code not in (0, 3), log  # 2, unless srun had to end a rank that took its time
+    assert "mine/1x2.h5' is no whole raw file of hpccoll" in log
+    assert {(row.nodes, row.ranks) for row in complete(place / "2x2.h5")} == {(2, 4)}
+
+
+def test_an_mpi_that_speaks_another_pmi_fails(submit, end, tmp_path):
+    code, log = end(submit("allreduce", *SMALL, HPCCOLL_MPI="none"))
+    assert code != 0, log
+    assert not list(tmp_path.rglob("*.h5"))
 
 
 @pytest.fixture
@@ -113,6 +134,40 @@ def stand_in(tmp_path):
         return place
 
     return stand_in
+
+
+def test_ranks_run_inside_of_apptainer(submit, end, stand_in, tmp_path):
+    place = stand_in(
+        "apptainer", 'echo "$*" > asked.$SLURM_PROCID\nwhile [ "$1" != my.sif ]; do shift; done\nexec "${@:2}"'
+    )
+    own = subprocess.run(["bash", "-c", "type -P hpccoll"], capture_output=True, text=True, check=True).stdout
+    path = f"{place}:{Path(own).parent}:/usr/bin:/bin"
+    code, log = end(submit("apptainer", *SMALL, HPCCOLL_IMAGE="my.sif", HPCCOLL_MPI="pmi2", PATH=path))
+    assert code == 0, log
+    assert {(row.nodes, row.ranks) for row in complete(tmp_path / "results" / "apptainer")} == {(2, 2)}
+    requested = (tmp_path / "asked.1").read_text()
+    assert requested.startswith(f"exec --no-home --bind {tmp_path} --pwd {tmp_path} my.sif hpccoll run --shape 2x1 ")
+
+
+def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
+    place = stand_in("srun", "printf '%s\\n' \"$@\"")
+    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "3"}
+    variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_IMAGE": "my image.sqsh", **job}
+    command = ["bash", ROOT / "slurm" / "pyxis.sbatch", "-b", "1M"]
+    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+    words = result.stdout.splitlines()
+    assert words[: words.index("hpccoll")] == [
+        "-N", "4", "-n", "8", "--ntasks-per-node=2", "--distribution=block", "--kill-on-bad-exit=1", "--mpi=pmix",
+        "--cpus-per-task=3", "--container-image=my image.sqsh", f"--container-mounts={tmp_path}:{tmp_path}",
+        f"--container-workdir={tmp_path}", "--no-container-mount-home", "--no-container-remap-root",
+    ]  # fmt: skip
+    assert words[words.index("hpccoll") :][:8] == [
+        "hpccoll", "run", "--shape", "4x2", "--out", "results/pyxis/4x2.h5", "-b", "1M",
+    ]  # fmt: skip
+    del variables["HPCCOLL_IMAGE"]
+    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "HPCCOLL_IMAGE: is the image to run in" in result.stderr
 
 
 NCCL = ["-t", "nccl", "--param", "graph=0,1", "--timing", "single,aggregated", "-b", "64", "-e", "1G"]
@@ -145,25 +200,6 @@ def lines(stand_in, tmp_path):
     return lines
 
 
-def test_ranks_run_inside_of_apptainer(lines, tmp_path):
-    (words,) = lines("apptainer", "-b", "1M", HPCCOLL_IMAGE="my.sif", HPCCOLL_MPI="pmi2")
-    inside = f"exec --no-home --bind {tmp_path} --pwd {tmp_path} my.sif hpccoll run --shape 2x8 "
-    assert inside in " ".join(words)
-    assert "--mpi=pmi2" in words
-
-
-def test_pyxis_is_asked_of_srun(lines, tmp_path):
-    image = {"HPCCOLL_IMAGE": "my_image.sqsh", "SLURM_CPUS_PER_TASK": "3"}
-    (words,) = lines("pyxis", "-b", "1M", nodes=4, **image)
-    assert words == [
-        "-N", "4", "-n", "32", "--ntasks-per-node=8", "--distribution=block", "--kill-on-bad-exit=1", "--mpi=pmix",
-        "--cpus-per-task=3", "--container-image=my_image.sqsh", f"--container-mounts={tmp_path}:{tmp_path}",
-        f"--container-workdir={tmp_path}", "--no-container-mount-home", "--no-container-remap-root",
-        "hpccoll", "run", "--shape", "4x8", "--out", "results/pyxis/4x8.h5", "-b", "1M",
-    ]  # fmt: skip
-    assert lines("pyxis", code=1) == []  # without an image
-
-
 @pytest.mark.parametrize("name", GPUS)
 def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_and_without_its_logs(name, lines):
     variants, cases = GPUS[name]
@@ -184,19 +220,34 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
 
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])
-def test_a_probe_begins_anew_costs_no_measurement_if_it_fails_and_ends_the_job_if_it_is_signalled(
-    name, stand_in, lines, tmp_path
-):
-    old = tmp_path / "results" / name / "2x8.default.h5.logs" / "nccl.n9.1.log"
+def test_logs_of_an_earlier_launch_are_no_evidence_for_the_next(name, lines, tmp_path):
+    old = tmp_path / "results" / name / "2x8.nccl-sharp.h5.logs" / "nccl.n9.1.log"
     old.parent.mkdir(parents=True)
     old.write_text("n9:1:1 [0] NCCL INFO Using network IB")
-    launches = lines(name, HPCCOLL_VARIANTS="")
+    lines(name, HPCCOLL_VARIANTS="nccl-sharp")
     assert not old.exists()
+
+
+@pytest.mark.parametrize("name", ["nccl", "sharp"])
+def test_a_probe_that_fails_costs_no_measurement(name, stand_in, lines):
+    launches = lines(name)
     stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *--probe* ]]')
-    assert lines(name, HPCCOLL_VARIANTS="") == launches
+    assert lines(name) == launches
+
+
+@pytest.mark.parametrize("name", ["nccl", "sharp"])
+def test_nothing_is_launched_after_a_signalled_probe(name, stand_in, lines):
     stand_in("srun", 'echo "$@"; touch "$(echo results/*/*.logs)/interrupted"; exit 137')
     (launch,) = lines(name, code=3)
     assert "--probe" in launch
+
+
+def test_on_one_node_nvls_has_its_single_node_form_and_hierarchical_whose_plan_is_that_of_the_ring_is_left_out(lines):
+    launches = lines("nccl", nodes=1)
+    assert {words[words.index("-a") + 1] for words in launches} == {"native,ring,double_binary_tree,direct"}
+    assert {words[words.index("--variant") + 1] for words in launches if "--variant" in words} == {
+        "nccl-ring", "nccl-tree", "nccl-nvls", "nccl-nvls-off",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", GPUS)
@@ -220,7 +271,22 @@ def test_scripts_for_nccl_run_with_its_test_library(name, submit, end, tmp_path,
     assert {(row.ranks, row.nodes, row.ranks_per_node, row.transport) for row in rows} == {(4, 2, 2, "nccl")}
     native = [row for row in rows if row.algorithm == "native"]
     assert {(row.variant, row.executed) for row in native} == {(None, "ring"), ("nccl-gdr-off", "ring")}
-    assert {(row.timing, row.params["graph"]) for row in native} == {*product(("single", "aggregated"), (0, 1))}
+    assert {(row.timing, row.params["graph"]) for row in native} == {
+        ("single", 0), ("single", 1), ("aggregated", 0), ("aggregated", 1),
+    }  # fmt: skip
+    assert log.endswith(f"hpccoll report results/{name}\n")
+
+
+@pytest.mark.long
+def test_the_script_for_mpi_on_gpus_runs_with_ranks_on_the_host_in_their_place(submit, end, tmp_path):
+    here = {"HPCCOLL_DEVICE": "cpu", "HPCCOLL_TRANSPORT": "mpi", "HPCCOLL_VARIANTS": "ucx-one-rail"}
+    options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=2"]
+    code, log = end(submit("gpu-mpi", *SMALL, "-f", 2, options=options, **here))
+    assert code == 0, log
+    rows = complete(tmp_path / "results" / "gpu-mpi")
+    assert {(row.ranks, row.nodes, row.ranks_per_node) for row in rows} == {(4, 2, 2)}
+    assert {row.variant for row in rows} == {None, "ucx-one-rail"}
+    assert log.endswith("hpccoll report results/gpu-mpi\n")
 
 
 @pytest.mark.parametrize("name", GPUS)
