@@ -68,8 +68,7 @@ class Outcome(RankResult):
             return later
         n, m = len(self.times.round), len(later.times.round)
         results: dict[str, Any] = {
-            name: _merge_values(merge, getattr(self, name), getattr(later, name))
-            for name, merge in RESULT_MERGES.items()
+            name: merge(getattr(self, name), getattr(later, name)) for name, merge in RESULT_MERGES.items()
         }
         results |= {
             name: _merge_ranks(merge, getattr(self, name), getattr(later, name))
@@ -87,18 +86,16 @@ class Outcome(RankResult):
         )
 
 
-def _merge_values(merge: Merge, earlier: Any, later: Any) -> Any:
-    """Return the value of earlier rounds and a later one; either may be unknown."""
-    return later if earlier is None else earlier if later is None else merge(earlier, later)
-
-
 def _merge_ranks(
     merge: Merge, earlier: Sequence[float | None], later: Sequence[float | None]
 ) -> Sequence[float | None]:
     """Return the values of earlier rounds and a later one, [rank]; either may be unknown for all."""
     if not (earlier and later):
         return earlier or later
-    return tuple(_merge_values(merge, one, other) for one, other in zip(earlier, later, strict=True))
+    return tuple(
+        one if other is None else other if one is None else merge(one, other)
+        for one, other in zip(earlier, later, strict=True)
+    )
 
 
 COUNTED_FIELDS = (

@@ -12,7 +12,7 @@ each rank, which rows have not.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from operator import add, and_, or_
+from operator import add, or_
 from typing import Any, TypeAlias
 
 SCHEMA = "hpccoll-raw"
@@ -91,6 +91,14 @@ def _last(_earlier: Any, later: Any) -> Any:
     return later
 
 
+def _sum(earlier: int | None, later: int | None) -> int | None:
+    return None if earlier is None or later is None else earlier + later
+
+
+def _both(earlier: bool | None, later: bool | None) -> bool:
+    return bool(earlier and later)
+
+
 def result(dtype: str, meaning: str, *, default: object = None, merge: Merge = _last, **more: Any) -> Any:
     """Return a field of ``CaseResult``.
 
@@ -98,7 +106,7 @@ def result(dtype: str, meaning: str, *, default: object = None, merge: Merge = _
         dtype: the type of the dataset: a key of ``_ABSENT``.
         meaning: one phrase for ``hpccoll list columns`` and the dataset's ``long_name``.
         default: the value of a case that has none.
-        merge: joins the values of rounds if all are known; the last one counts if it is not given.
+        merge: joins the values of two rounds, of which either may be None; the later one counts if it is not given.
         more: ``unit``, ``heading`` and ``format`` of the column.
     """
     declared = {"dims": ("case",), "dtype": dtype, "unit": "", "absent": _ABSENT[dtype], "meaning": meaning, **more}
@@ -111,10 +119,10 @@ class CaseResult:
 
     wrong: int | None = result(
         "int64", "wrong elements of the result, of src and next to the buffers, over ranks and timed iterations",
-        merge=add,
+        merge=_sum,
     )  # fmt: skip
     converged: bool | None = result(
-        "maybe", "1 if the interval of the median became narrow enough within the limits", merge=and_
+        "maybe", "1 if the interval of the median became narrow enough within the limits", merge=_both
     )
     wire_bytes_predicted: int | None = result(
         "int64", "bytes between nodes per operation, all ranks, as counted from the schedule", unit="B"

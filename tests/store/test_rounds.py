@@ -65,6 +65,7 @@ def test_wrong_elements_add_up_and_untimed_fields_are_of_the_last_round():
     assert (both.status, both.wrong, both.reason) == ("wrong", 3, "rank 0: bad")
     assert (both.evidence, both.wire_sent, both.cpu_s.tolist()) == ("new", (1.0, 2.0), [1.75, 2.0])
     assert last.merge(replace(first, converged=False)).converged is False
+    assert replace(first, wrong=None).merge(last).wrong is None, "a round that was not checked has no known faults"
 
 
 def test_a_round_without_counted_bytes_keeps_earlier_counts_and_evidence():
