@@ -18,7 +18,7 @@ buffers of a rank and the bytes per second, ``Bps``, that all ranks together rea
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class CopyRates:
     """The rate of copies between all ranks of a node at once; without sizes it is unknown."""
 
     ranks: int = 0  # the ranks that copied
@@ -26,11 +26,11 @@ class Memory:
     rates: tuple[float, ...] = ()  # for each, the bytes per second that all ranks together read and wrote
 
     @classmethod
-    def of(cls, run: Run | None) -> "Memory":
+    def of(cls, run: Run | None) -> "CopyRates":
         """Return the rates that ``run`` recorded."""
         recorded: Any = run.provenance.get(KEY) if run else None
         if not recorded:
-            return UNKNOWN_MEMORY
+            return UNKNOWN_RATES
         sizes, rates = zip(*((each["bytes"], each["Bps"]) for each in recorded["sizes"]), strict=True)
         return cls(recorded["ranks"], sizes, rates)
 
@@ -44,10 +44,10 @@ class Memory:
         return float(np.exp(np.interp(np.log(nbytes), np.log(self.sizes), np.log(self.rates))))
 
 
-UNKNOWN_MEMORY = Memory()
+UNKNOWN_RATES = CopyRates()
 
 
-def memory_limit(row: Row, memory: Memory) -> float | None:
+def memory_limit(row: Row, memory: CopyRates) -> float | None:
     """Return the busbw of a single copy of the data of ``row`` at the rate of a copy; None if either is unknown.
 
     All ranks of the launch must take part, on one node, with a core each and with their buffers in its memory.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
-from hpccoll.analysis.memory_bandwidth import UNKNOWN_MEMORY, Memory
+from hpccoll.analysis.memory_bandwidth import UNKNOWN_RATES, CopyRates
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import node_of_rank
 from hpccoll.analysis.series_names import series_namer
@@ -26,7 +26,7 @@ class SeriesPoint:
     machine: str
     hosts: tuple[str, ...]  # one for each node, in order
     wire: Wire
-    memory: Memory = UNKNOWN_MEMORY
+    memory: CopyRates = UNKNOWN_RATES
     hosts_changed: bool = False  # whether its rounds were measured on different hosts
     library: str = ""  # the library and its network, from its logs
     expected_s: float | None = None  # the time that the library's own model predicts for what ran
@@ -96,7 +96,7 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
             )  # fmt: skip
         probe = probes[run.run_id]
         return SeriesPoint(
-            row, series, run.machine, hosts[run.run_id], Wire.of(run), Memory.of(run),
+            row, series, run.machine, hosts[run.run_id], Wire.of(run), CopyRates.of(run),
             hosts_changed=len({hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}) > 1,
             library=library_summary(probe) if row.algorithm == NATIVE else "", expected_s=expected_s(probe, row),
             mpi=recorded_mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",

@@ -165,11 +165,11 @@ def limit_line(base: alt.Chart, *, above: bool) -> list[alt.Chart]:
     return [line, edge, name.encode(x=alt.XValue("width"), text=alt.Text("limit_name:N"))]
 
 
-def reference_lines(data: Sequence[ChartRecord], *, above: bool) -> ExtraLayers:
+def guide_lines(data: Sequence[ChartRecord], *, above: bool) -> ExtraLayers:
     """Return the layers of the lines for which ``data`` has values: expected ones, and limits (see ``limit_line``)."""
     limits = partial(limit_line, above=above)
-    makers = [maker for field, maker in (("expected", expected_lines), ("limit", limits)) if _any_value(data, field)]
-    return (lambda base: [layer for maker in makers for layer in maker(base)]) if makers else None
+    guides = [lines for field, lines in (("expected", expected_lines), ("limit", limits)) if _any_value(data, field)]
+    return (lambda base: [layer for lines in guides for layer in lines(base)]) if guides else None
 
 
 def _any_value(data: Iterable[ChartRecord], field: str) -> bool:

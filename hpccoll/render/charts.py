@@ -75,7 +75,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
         | {"range": interval_label(ends), "expected": p.expected_s}
         for p, ends in curve_points(group)
     ]
-    layers = chart_panels.reference_lines(data, above=False)
+    layers = chart_panels.guide_lines(data, above=False)
     data += predicted_records(group, median_seconds, lambda p: p.row.interval)
     return curves_over_size(group, data, chart_base.time_axis, layers)
 
@@ -98,7 +98,7 @@ def busbw_against_size(group: ChartGroup) -> Chart | None:
         if not p.row.floor and (busbw := p.row.busbw_Bps)
         for work in [busbw * median_seconds(p)]
     ]
-    layers = chart_panels.reference_lines(data, above=True)
+    layers = chart_panels.guide_lines(data, above=True)
     data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
     return curves_over_size(group, data, chart_base.rate_axis, layers)
 

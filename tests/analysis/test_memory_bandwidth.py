@@ -6,7 +6,7 @@ import pytest
 from row_examples import make_row
 
 from hpccoll.analysis.limits import MEMORY, limit_of, limit_share
-from hpccoll.analysis.memory_bandwidth import KEY, UNKNOWN_MEMORY, Memory
+from hpccoll.analysis.memory_bandwidth import KEY, UNKNOWN_RATES, CopyRates
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.wire_bandwidth import Wire
 
@@ -19,7 +19,7 @@ RECORDED = {
 
 @pytest.fixture
 def memory(make_run):
-    return Memory.of(make_run(provenance={KEY: RECORDED}))
+    return CopyRates.of(make_run(provenance={KEY: RECORDED}))
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def share(memory):
 
 
 def test_a_run_without_rates_has_no_limit(make_run):
-    assert Memory.of(make_run()) == Memory.of(None) == UNKNOWN_MEMORY
-    assert UNKNOWN_MEMORY.rate(MIB) is None
+    assert CopyRates.of(make_run()) == CopyRates.of(None) == UNKNOWN_RATES
+    assert UNKNOWN_RATES.rate(MIB) is None
 
 
 def test_the_rate_is_logarithmic_between_sizes_and_constant_beyond_the_largest(memory):
