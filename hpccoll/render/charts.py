@@ -82,7 +82,14 @@ def time_against_size(group: ChartGroup) -> Chart | None:
     ]
     layers = chart_panels.guide_lines(data, above=False)
     data += predicted_records(group, median_seconds, lambda p: p.row.interval)
+    data = _without_low_floors(data)
     return curves_over_size(group, data, chart_base.time_axis, layers)
+
+
+def _without_low_floors(data: Sequence[ChartRecord]) -> list[ChartRecord]:
+    """Return the records without the floors below the axis, which is that of all others."""
+    least = min((float(str(d["value"])) for d in data if d["line"] != chart_base.FLOOR), default=0.0)
+    return [d for d in data if d["line"] != chart_base.FLOOR or float(str(d["value"])) >= least]
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
@@ -253,7 +260,8 @@ FIGURES = (
         "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic."),
     Figure("time", "time against size", time_against_size,
         f"Median over the timed iterations; the band is the 95 % confidence interval of the median. {ROUNDS_NOTE} Both "
-        "axes are logarithmic. The thin dotted grey line, if any, is the floor: the cost of an empty schedule. "
+        "axes are logarithmic. The thin dotted grey line is the floor, the cost of an empty schedule, where it "
+        "reaches into the axis. "
         f"{LIMIT_NOTE}",
         f"{PAIRS_NOTE} Both axes are logarithmic.",
         "Dashed: the time that NCCL's own model predicts for the algorithm and protocol that ran, from its log."),
