@@ -7,9 +7,6 @@ from math import floor, isfinite, log10
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_BYTES
 
-TWICE = 2.0
-"""The ratio from which on sentences print a factor and not a percentage."""
-
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19})\s*(?P<prefix>[kKmMgGtT]?)(?:i?[bB])?")
 _PREFIXES = ("", "K", "M", "G", "T")
 
@@ -186,6 +183,13 @@ def format_decimal_bytes(nbytes: float) -> str:
     """Format bytes with three significant digits and a decimal prefix: ``14 GB``, ``8.2 MB``."""
     scale, unit = _largest_unit(nbytes, (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
     return f"{nbytes / scale:.3g} {unit}" if scale > 1 else f"{nbytes:.0f} B"
+
+
+def format_factor(factor: float) -> str:
+    """Format a ratio with three digits: ``1.96x``, ``12.3x``, ``1,240x``; with four if it would look like 1."""
+    if factor != 1 and f"{factor:.2f}" == "1.00":
+        return f"{factor:.3f}x"
+    return f"{factor:,.{0 if factor >= 100 else 1 if factor >= 10 else 2}f}x"
 
 
 def format_count(count: object, noun: str) -> str:
