@@ -197,6 +197,13 @@ def format_count(count: object, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
+def format_factor(factor: float) -> str:
+    """Format a time over another one: ``1.25x``, ``0.80x``, ``8,425x``, ``0.0004x``."""
+    if factor >= 9.995:
+        return f"{factor:,.0f}x"
+    return f"{factor:.2f}x" if factor >= 0.0995 else f"{factor:.1g}x"
+
+
 def parse_cpu_list(text: str) -> frozenset[int]:
     """Return the CPUs of a list as Linux writes it, such as ``0-11,24``.
 

@@ -107,6 +107,13 @@ DEFINITIONS = {
     "node, and from the smallest size for which the calibration holds; smaller messages may be faster, as a burst. "
     "With several rails it is over the total rate of the rails in use. Other results have no percentage, and neither "
     "has aggregation by ranks or by switches, because workers then send fewer bytes.",
+    "of memory": "busbw over that of a single copy: the bytes that the call reads and writes in the memory of a "
+    "node if it copies each datum once (of S bytes on p ranks: all_reduce 3 p - 1, reduce_scatter and reduce p + 1, "
+    "all_gather, all_to_all and broadcast 2 p, gather and scatter 2; in place 2 p - 2 for 2 p, and 2 (p - 1) / p for "
+    "2), at the rate of a copy. Before the first case, all ranks copy at once what the next rank has just written, "
+    "with 64 KiB to 64 MiB in the buffers of each; the rate is that of the same bytes in buffers. More than 100 % "
+    "are possible, because caches save bytes, and a reduction writes less than it reads. Only launches on one node, "
+    "with a core for each rank, have a percentage, from 64 KiB on, and not on GPUs.",
     "counted, sent": "Bytes that all nodes send to each other in one operation: counted from the schedule that we ran; "
     "sent, from the counters of their ports, with headers. Between racks: the counted bytes that leave a rack. The "
     "bytes of a node are the mean over the nodes of workers; hosts of aggregators are listed separately. "
