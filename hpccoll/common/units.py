@@ -185,13 +185,6 @@ def format_decimal_bytes(nbytes: float) -> str:
     return f"{nbytes / scale:.3g} {unit}" if scale > 1 else f"{nbytes:.0f} B"
 
 
-def format_factor(factor: float) -> str:
-    """Format a ratio with three digits: ``1.96x``, ``12.3x``, ``1,240x``; with four if it would look like 1."""
-    if factor != 1 and f"{factor:.2f}" == "1.00":
-        return f"{factor:.3f}x"
-    return f"{factor:,.{0 if factor >= 100 else 1 if factor >= 10 else 2}f}x"
-
-
 def format_count(count: object, noun: str) -> str:
     """Return a count with its noun: ``1 rank``, ``2 ranks``, ``2 batches``."""
     return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
