@@ -220,8 +220,8 @@ def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, *, busy: b
 
 
 def _auto_result(measured: MeasuredSetting, *, busy: bool) -> AutoResult | None:
-    natives = {size: _native_time(measured.times_at(size)) for size in measured.auto}
-    pairs = {size: (native, measured.auto[size]) for size, native in natives.items() if native}
+    own_calls = {size: _native_time(measured.times_at(size)) for size in measured.auto}
+    pairs = {size: (native, measured.auto[size]) for size, native in own_calls.items() if native}
     gain = _gain([*pairs.values()])
     if gain is None:
         return None
@@ -247,12 +247,12 @@ def _verdict(nbytes: int, choice: Choice, times: dict[Choice, ChoiceTime]) -> Si
     open_ones = [other for other in others if not mine.clearly_faster(times[other])]
     verdict: Verdict = "behind" if faster else "tie" if open_ones else "clear"
     rival = (faster or open_ones or others)[0]
-    natives = [] if choice.is_native else [time for other, time in times.items() if other.is_native]
+    own_calls = [] if choice.is_native else [time for other, time in times.items() if other.is_native]
     fastest_native = None if choice.is_native else _native_time(times)
     common = (_common_rounds(mine, times[other]) for other in others)
     return SizeVerdict(
         nbytes, choice, mine.seconds, rival, times[rival].ratio(mine), verdict,
-        beats_native=all(map(mine.clearly_faster, natives)) if natives else None,
+        beats_native=all(map(mine.clearly_faster, own_calls)) if own_calls else None,
         over_native=fastest_native.ratio(mine) if fastest_native else None,
         rounds=min(filter(None, common), default=0),
     )  # fmt: skip

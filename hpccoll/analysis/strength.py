@@ -81,7 +81,7 @@ class Evidence:
         return STRENGTHS[min(STRENGTHS.index(self.strength) + 1, len(STRENGTHS) - 1)]
 
     @property
-    def lacks(self) -> tuple[str, ...]:
+    def missing(self) -> tuple[str, ...]:
         """What it lacks for the next strength, in words; empty if it is strong."""
         needed = (each for each in CONDITIONS if each.strength == self.next_strength)
         return tuple(each.text for each in needed if not each.holds(self))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpccoll.analysis.setting import Choice
+from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.schedule import collective
 from hpccoll.store.rows import Results
 
@@ -28,8 +28,9 @@ def unmeasured(results: Results, name: str) -> Unmeasured | None:
     if not rows:
         return None
     called, placements = collective(name), {row.in_place for row in rows}
-    fitting = {(row.nodes, row.ranks) for row in rows if not row.oversubscribed}
-    crowded = {(row.nodes, row.ranks) for row in rows if row.oversubscribed} - fitting
+    settings = [(Setting.of(row), row.oversubscribed) for row in rows]
+    fitting = {(setting.nodes, setting.ranks) for setting, oversubscribed in settings if not oversubscribed}
+    crowded = {(setting.nodes, setting.ranks) for setting, oversubscribed in settings if oversubscribed} - fitting
     one_way = called.one_buffer or not (called.in_place and called.out_of_place)
     missing = "" if len(placements) > 1 else "out of place" if True in placements else "in place"
     return Unmeasured(

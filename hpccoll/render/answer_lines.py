@@ -72,7 +72,7 @@ def basis_of(evidence: Evidence, *more: str) -> str:
         f"clear at {of_sizes(evidence.clear, evidence.compared)}" if evidence.clear else "",
         *more,
         f"{join_ends(map(format_factor, (gain.low, gain.high)))} by round" if gain and gain.low and gain.high else "",
-        f"to be {evidence.next_strength} it lacks {join_words(evidence.lacks)}" if evidence.lacks else "",
+        f"to be {evidence.next_strength} it lacks {join_words(evidence.missing)}" if evidence.missing else "",
     )
     text = "; ".join(filter(None, parts))
     return f"{text[:1].upper()}{text[1:]}."

@@ -134,7 +134,7 @@ class Answers:
             times = f": {_times(each)}" if len(each.choices) == 1 else ""
             return f"only {self._name(each, ranges[0].choice)} was measured{times}"
         if not evidence.has_intervals:
-            return f"no choice without {evidence.lacks[0]}"
+            return f"no choice without {evidence.missing[0]}"
         verdicts = [verdict for of_range in ranges for verdict in of_range.verdicts]
         unsure = {verdict.runner_up for verdict in verdicts if verdict.verdict in ("tie", "behind")}
         unsure |= {of_range.choice for of_range in ranges}

@@ -53,8 +53,8 @@ def test_noise_never_strengthens(evidence, spread):
 
 @given(evidences())
 def test_what_evidence_lacks_belongs_to_the_next_strength_and_is_nothing_if_it_is_strong(evidence):
-    assert bool(evidence.lacks) == (evidence.strength != "strong")
-    assert {*evidence.lacks} <= {*requirements(evidence.next_strength)}
+    assert bool(evidence.missing) == (evidence.strength != "strong")
+    assert {*evidence.missing} <= {*requirements(evidence.next_strength)}
 
 
 @pytest.mark.parametrize(
