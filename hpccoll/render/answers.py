@@ -263,8 +263,7 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
         yield from terminal_lines(first)
         if others:
             yield f"{name}: the report has the answers for {name_settings(other.where for other in others)}."
-    if line := not_measured(results, [*answers.by_collective]):
-        yield f"Not measured: {line}"
+    yield from not_measured_line(results, answers)
     steps = step_answers(results)
     yield from terminal_lines(steps)
     by_reason: dict[str, list[str]] = defaultdict(list)
@@ -272,6 +271,12 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
         if name not in answers.by_collective and not (steps and name in WORKLOADS):
             by_reason[_reason_unanswered(results, name)].append(name)
     yield from (f"{', '.join(names)}: {reason}." for reason, names in by_reason.items())
+
+
+def not_measured_line(results: Results, answers: Answers) -> Iterator[str]:
+    """Yield for a terminal what the answers do not cover, in a line; nothing without answers."""
+    if line := not_measured(results, [*answers.by_collective]):
+        yield f"Not measured: {line}"
 
 
 def unanswered(results: Results, name: str) -> Answer:

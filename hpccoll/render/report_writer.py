@@ -208,7 +208,9 @@ def _answers(
 ) -> dict[str, object]:
     """Return what a page says: some answers, others in a fold, and what those of collectives ``names`` do not cover."""
     summary = f"{name_settings(answer.where for answer in folded)}: {format_count(len(folded), 'more setting')}"
+    shared = {answer.where for answer in shown if answer.where}
     return {
+        "on": shared.pop() if len(shared) == 1 and len(shown) > 1 else "",
         "shown": shown, "folded": folded, "summary": summary, "not_measured": not_measured(results, names),
         "links": (), "legend": None,
     }  # fmt: skip
