@@ -4,13 +4,14 @@
 | --- | --- |
 | regression, improvement | the shift is no chance, and at least as large as the smallest change that matters |
 | unchanged | the whole interval of the shift is smaller than that |
-| undecided | neither: more rounds would tell |
+| undecided | neither: the rounds are too noisy to tell |
 | missing | the old run has a result, the new one has none |
 | wrong | the new result is wrong, or failed |
 | new | only the new run has a result |
 """
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -52,6 +53,9 @@ MIN_COMMON = 10
 
 TOLERANCE = 0.05
 """The smallest change that matters, unless another one is requested."""
+
+MAX_ROUNDS = 20
+"""The most rounds of each run that a reason recommends: more are no remedy for noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +138,7 @@ class CaseComparison:
     old_s: float | None  # the median in the old run in seconds; None without a result
     new_s: float | None  # likewise in the new run
     shift: Shift | None  # the shift; None if it is unknown
-    reason: str | None = None  # why the case is wrong or missing; or how many rounds would decide
+    reason: str | None = None  # why the case is wrong, missing or undecided
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON has it; absent values are None."""
@@ -149,7 +153,7 @@ class CaseComparison:
 class Comparison:
     """Two runs."""
 
-    cases: Sequence[CaseComparison]  # the cases, worst first
+    cases: Sequence[CaseComparison]  # the cases by verdict, the largest change first
     changes: Mapping[str, tuple[str, str]]  # what else changed: its name, and its values before and now
     loads: tuple[str | None, str | None]  # what disturbed each of the runs, in words: old, new; None if nothing did
     tolerance: float  # the smallest change that matters
@@ -169,8 +173,22 @@ class Comparison:
     @property
     def common_factor(self) -> float | None:
         """The median of all factors: what a change that slows everything moves; None with few cases."""
-        factors = [case.shift.factor for case in self.cases if case.shift]
+        factors = self.factors(*VERDICTS)
         return median(factors) if len(factors) >= MIN_COMMON else None
+
+    @property
+    def by_call(self) -> "dict[tuple[str, int, int], Comparison]":
+        """The comparison of each collective, number of ranks and number of nodes; those that became worse first."""
+        cases = defaultdict[tuple[str, int, int], list[CaseComparison]](list)
+        for case in self.cases:
+            where = case.coordinates
+            cases[where["collective"], where["ranks"], where["nodes"]].append(case)
+        parts = {call: replace(self, cases=of_call, beside=()) for call, of_call in sorted(cases.items())}
+        return dict(sorted(parts.items(), key=lambda part: not part[1].worse))
+
+    def factors(self, *verdicts: str) -> list[float]:
+        """Return the times of the new run over those of the old one, ascending, of the cases of some verdicts."""
+        return sorted(case.shift.factor for case in self.cases if case.shift and case.verdict in verdicts)
 
     @property
     def worse(self) -> bool:
@@ -255,9 +273,15 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
             old_s, new_s = (each.seconds if each and each.timed else None for each in pair)
             about = case.case_id, case.label, case.coordinates
             cases.append(CaseComparison(*about, verdict, old_s, new_s, shift, reason))
-    cases.sort(key=lambda case: (VERDICTS.index(case.verdict), -(case.shift.factor if case.shift else 0.0), case.label))
+    cases.sort(key=_rank)
     unit = "run" if old.of_runs else "round"
     return Comparison(cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=unit)
+
+
+def _rank(case: CaseComparison) -> tuple[int, float, str]:
+    """Return the sort key of a case: by verdict, the largest change first."""
+    change = abs(math.log(case.shift.factor)) if case.shift else 0.0
+    return VERDICTS.index(case.verdict), -change, case.label
 
 
 def _verdict(
@@ -287,6 +311,8 @@ def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tupl
     if low < shift.low and shift.high < high:
         return UNCHANGED, None
     needed = max(shift.rounds_to_decide(tolerance), rounds + 1)
+    if needed > MAX_ROUNDS:
+        return UNDECIDED, f"even {max(MAX_ROUNDS, rounds)} rounds of each run would not decide"
     return UNDECIDED, f"about {needed} rounds of each run would decide"
 
 

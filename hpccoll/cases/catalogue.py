@@ -222,6 +222,14 @@ def distinct_mappings(name: str, algorithm: str, requested: Sequence[str | None]
     return requested[:1] if _floor(family, algorithm) else requested
 
 
+def distinct_parameters(
+    name: str, algorithm: str, requested: Mapping[str, Sequence[Parameter]]
+) -> dict[str, Sequence[Parameter]]:
+    """Return those of the values ``requested`` of parameters that differ: an empty schedule has nothing to cut."""
+    floor = _floor(collective(name), algorithm)
+    return {key: values[:1] if floor and key in RUN_PARAMETERS else values for key, values in requested.items()}
+
+
 def _floor(family: Collective, algorithm: str) -> bool:
     return algorithm in family.algorithms and family.algorithms[algorithm].floor
 

@@ -17,6 +17,7 @@ from hpccoll.cases.catalogue import (
     check_algorithm,
     check_case,
     distinct_mappings,
+    distinct_parameters,
     distinct_placements,
     distinct_transports,
     exact_parameters,
@@ -123,7 +124,7 @@ def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str
                     "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
                     "in_place": _listed(distinct_placements(name, algorithm, request.in_place)),
                     "call": _calls(request, family, p),
-                    "params": _parameters(request, algorithm),
+                    "params": _parameters(distinct_parameters(name, algorithm, request.params.get(algorithm, {}))),
                     "mapping": _listed(distinct_mappings(name, algorithm, request.mappings)),
                     "timing": _listed(request.timings),
                 },
@@ -192,8 +193,7 @@ def workloads(request: CaseRequest) -> list[Workload]:
     return list(dict.fromkeys(map(Workload.of, named)))
 
 
-def _parameters(request: CaseRequest, algorithm: str) -> _Axis:
-    lists = request.params.get(algorithm, {})
+def _parameters(lists: Mapping[str, Sequence[Parameter]]) -> _Axis:
     return _Axis(prod(map(len, lists.values())), _distinct_parameters(lists))
 
 

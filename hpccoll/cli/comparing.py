@@ -7,7 +7,7 @@ import typer
 
 from hpccoll.cli.common import INCOMPLETE, PICTURES, check_suffix, report_damaged, show_found
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
-from hpccoll.common.units import format_count
+from hpccoll.common.units import format_count, format_factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ def compare(
         Path | None, typer.Option(help="reference to compare with, made by --make-reference", metavar="F.json")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(help="smallest change that matters; 0.05 is five per cent", metavar="SHARE")
+        float, typer.Option(help="smallest change that matters; 0.05 is 1.05x as long", metavar="SHARE")
     ] = 0.05,
     *,
     make_reference: Annotated[
@@ -99,10 +99,10 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
     made = make_reference(results)
     with writing(out):
         write_reference(made, out)
-    widths = sorted(case.high_s / case.seconds - 1 for case in made.cases)
+    highs = sorted(case.high_s / case.seconds for case in made.cases)
     typer.echo(
-        f"{out}: {len(made.cases)} cases of {len(paths)} runs; a further run is expected within "
-        f"{widths[len(widths) // 2]:.1%} (median of the cases; at most {widths[-1]:.1%})"
+        f"{out}: {len(made.cases)} cases of {len(paths)} runs; a further run is expected to take at most "
+        f"{format_factor(highs[len(highs) // 2])} as long (median of the cases; at most {format_factor(highs[-1])})"
     )
     timed = {key for read in results for key, case in cases_of_rows(read.rows).items() if case.timed}
     if left_out := len(timed) - len(made.cases):

@@ -215,8 +215,8 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
     if table.empty:
         return
-    from hpccoll.analysis.measurement_quality import noise_sentence
-    from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
+    from hpccoll.analysis.measurement_quality import noise_note
+    from hpccoll.analysis.recommendations import ranges_by_setting, recommend
     from hpccoll.analysis.step_comparison import compare_steps, product_findings
     from hpccoll.render.answers import Answers, conclusion_lines
     from hpccoll.render.printed_evidence import executed_lines
@@ -225,10 +225,10 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
 
     results = to_results(ResultFiles(raw_results=[program.results.raw]))
     recommendations = recommend(results)
-    table.end(program.job, program.results.raw.histories(), verdicts_by_setting(recommendations))
+    table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
     compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
     products = product_findings(compared, results.step_times.get)
-    remarks = (*(f"{each} {each.remedy}" for each in products), noise_sentence(results))
+    remarks = (*(f"{each} {each.remedy}" for each in products), noise_note(results))
     for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
         print(f"# {line}")
     for line in executed_lines(program.results.raw):

@@ -7,9 +7,6 @@ from math import floor, isfinite, log10
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_BYTES
 
-TWICE = 2.0
-"""The ratio from which on sentences print a factor and not a percentage."""
-
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19})\s*(?P<prefix>[kKmMgGtT]?)(?:i?[bB])?")
 _PREFIXES = ("", "K", "M", "G", "T")
 
@@ -191,6 +188,13 @@ def format_decimal_bytes(nbytes: float) -> str:
 def format_count(count: object, noun: str) -> str:
     """Return a count with its noun: ``1 rank``, ``2 ranks``, ``2 batches``."""
     return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def format_factor(factor: float) -> str:
+    """Format a time over another one: ``1.25x``, ``0.80x``, ``8,425x``, ``0.0004x``."""
+    if factor >= 9.995:
+        return f"{factor:,.0f}x"
+    return f"{factor:.2f}x" if factor >= 0.0995 else f"{factor:.1g}x"
 
 
 def parse_cpu_list(text: str) -> frozenset[int]:

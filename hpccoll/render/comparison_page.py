@@ -1,16 +1,16 @@
-"""The page of a comparison: one chart of all shifts, the cases by verdict, and what else changed."""
+"""The page of a comparison: for each collective and shape a chart and the cases by verdict; what else changed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import altair as alt
 
-from hpccoll.analysis.run_comparison import CaseComparison, Comparison
+from hpccoll.analysis.run_comparison import VERDICTS, CaseComparison, Comparison
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import table_of
-from hpccoll.common.units import format_count, format_size
+from hpccoll.common.units import format_count, format_factor, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.colours import GREY, INK
@@ -18,27 +18,24 @@ from hpccoll.render.comparison_tables import (
     SIDE_BY_SIDE_COLUMNS,
     VERDICT_STYLES,
     case_table,
-    change_label,
     shift_interval_label,
     side_by_side_meanings,
-    summary,
     verdict_count,
+    what_changed,
+    what_matters,
 )
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.store.durable_files import replacing_file
 
-COLOURS = {verdict: style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
+COLOURS = {style.name or verdict: style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
 
 FINE_TICKS = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2
 COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
 DECADES = tuple(10.0**exponent for exponent in range(-9, 10))
 """The labelled factors: fine ones up to twice the time, coarse ones up to 100 times, and powers of ten."""
 
-MAX_SIZE_LABELS = 7
-"""The most sizes that fit below a panel."""
-
 MAX_PANELS = 8
-"""The most panels; the cases of further collectives and shapes are in the tables only."""
+"""The most panels of a picture; the page has a chart for each collective and shape."""
 
 
 def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
@@ -48,11 +45,11 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
         UnusableError: if the chart has nothing to show.
         OSError: if the file cannot be written.
     """
-    chart = comparison_chart(comparison, title)
     if out.suffix == ".html":
         with replacing_file(out.resolve()) as unfinished:
-            unfinished.write_text(comparison_page(comparison, title, chart), encoding="utf-8")
+            unfinished.write_text(comparison_page(comparison, title), encoding="utf-8")
         return
+    chart = comparison_chart(comparison, title)
     if chart is None:
         raise UnusableError(
             "--out", f"{out}: there is no chart, because no case has a time in several rounds of both runs"
@@ -60,32 +57,43 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
     chart_base.write_picture(chart, out)
 
 
-def comparison_page(comparison: Comparison, title: str, chart: Mapping[str, object] | None) -> str:
+def comparison_page(comparison: Comparison, title: str) -> str:
     """Return the HTML of the page."""
+    calls = [_call(number, call, part) for number, (call, part) in enumerate(comparison.by_call.items(), 1)]
     context = {
         "title": f"Compared: {title}",
         "runs": title,
-        "cases": comparison.cases,
-        "summary": summary(comparison) if comparison.cases else "",
+        "changed": what_changed(comparison) if comparison.cases else "",
+        "matters": what_matters(comparison),
         "loads": list(zip(("old", "new"), comparison.loads, strict=True)),
-        "chart": chart,
+        "calls": calls,
         "caption": CAPTION[comparison.unit],
-        "verdicts": [
-            (verdict_count(verdict, comparison), style.meaning, style.folded, case_table(cases))
-            for verdict, style in VERDICT_STYLES.items()
-            if (cases := comparison.of(verdict))
-        ],
         "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,
         "meanings": side_by_side_meanings(comparison.beside),
         "changes": [(name, *values) for name, values in comparison.changes.items()],
-        "vega": vega_script() if chart else "",
+        "vega": vega_script() if any(call["chart"] for call in calls) else "",
     }
     return render("comparison.html", context)
 
 
+def _call(number: int, call: tuple[str, int, int], comparison: Comparison) -> dict[str, object]:
+    """Return the part of the page on a collective and shape."""
+    heading = part_heading(*call)
+    verdicts = [
+        (verdict_count(verdict, comparison), style.meaning, style.folded, case_table(cases))
+        for verdict, style in VERDICT_STYLES.items()
+        if (cases := comparison.of(verdict))
+    ]
+    chart = comparison_chart(comparison, heading)
+    return {
+        "id": f"call-{number}", "heading": heading, "changed": what_changed(comparison), "chart": chart,
+        "verdicts": verdicts,
+    }  # fmt: skip
+
+
 CAPTION = {
-    unit: f"Each mark is a case: by how much its time changed, with the 95 % interval from {samples}. Shifts within "
-    "the grey band are smaller than the tolerance."
+    unit: "Each mark is a case: its time in the new run over that in the old one, with the 95 % interval from "
+    f"{samples}. Changes within the grey band do not matter. The scale is that of the marks: wider intervals are cut."
     for unit, samples in (
         ("round", "the medians of the rounds of both runs"), ("run", "the times of the runs of the reference"),
     )
@@ -95,23 +103,24 @@ CAPTION = {
 
 def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
     """Return the chart: the shift of each case by size, in a panel for each collective and shape; None without one."""
-    cases = [case for case in comparison.cases if case.shift]
-    panels = list(dict.fromkeys(map(_panel, sorted(cases, key=lambda case: str(_panel(case))))))[:MAX_PANELS]
-    data = [_record(case, case.shift) for case in cases if case.shift and _panel(case) in panels]
+    shown = [part for part in comparison.by_call.values() if part.factors(*VERDICTS)][:MAX_PANELS]
+    cases = [(case, case.shift) for part in shown for case in part.cases if case.shift]
+    data = [_record(case, shift) for case, shift in cases]
     if not data:
         return None
-    sizes = [format_size(n) for n in sorted({case.coordinates["requested_bytes"] for case in cases})]
-    algorithms = sorted({str(each["algorithm"]) for each in data})
-    ends = [end for case in cases if case.shift for end in (case.shift.low, case.shift.high)]
-    most = max(*ends, 1 / min(ends), 1 + 2 * comparison.tolerance) * 1.02
-    labelled = sizes[:: -(-len(sizes) // MAX_SIZE_LABELS)]
-    x = alt.X("size:N", title=None, sort=sizes, axis=alt.Axis(labelAngle=0, values=labelled))
-    ticks = next(each for each in (FINE_TICKS, COARSE_TICKS, DECADES) if most < max(each) or each is DECADES)
-    axis = alt.Axis(format=".3~g", values=[tick for tick in ticks if 1 / most < tick < most])
-    scale = alt.Scale(type="log", domain=[1 / most, most], nice=False)
+    panels = chart_base.distinct(data, "panel")
+    sizes = [format_size(n) for n in sorted({case.coordinates["requested_bytes"] for case, _ in cases})]
+    algorithms = sorted(chart_base.distinct(data, "algorithm"))
+    least, most = _factor_domain(comparison.tolerance, [shift.factor for _, shift in cases])
+    labels = alt.Axis(labelAngle=0, labelOverlap="greedy", labelSeparation=4, ticks=True)
+    x = alt.X("size:N", title=None, sort=sizes, axis=labels)
+    reach = max(most, 1 / least)
+    ticks = next(each for each in (FINE_TICKS, COARSE_TICKS, DECADES) if reach < max(each) or each is DECADES)
+    axis = alt.Axis(labelExpr=chart_base.FACTOR_LABEL, values=[tick for tick in ticks if least < tick < most])
+    scale = alt.Scale(type="log", domain=[least, most], nice=False)
     y = alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
     colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS), legend=alt.Legend())
-    legend = alt.Legend(columns=5, symbolFillColor=INK, symbolStrokeColor=INK)
+    legend = alt.Legend(orient="bottom", symbolFillColor=INK, symbolStrokeColor=INK)
     shapes = alt.Shape("algorithm:N", scale=alt.Scale(domain=algorithms), legend=legend)
     base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
     band = (
@@ -120,26 +129,34 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
         .mark_rect(opacity=0.3, color=GREY)
         .encode(y=alt.YDatum(1 / (1 + comparison.tolerance)), y2=alt.Y2Datum(1 + comparison.tolerance))
     )
-    intervals = base.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colours)
+    intervals = base.mark_rule(strokeWidth=1.5, clip=True).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colours)
     points = base.mark_point(size=45, filled=True, opacity=1).encode(
         y=y, color=colours, shape=shapes, tooltip=chart_base.tooltip("case", "verdict", "change", "interval")
     )
     columns = min(2, len(panels))
     one = alt.layer(band, intervals, points).properties(width=chart_base.WIDTH // columns, height=260)
     whole = chart_base.facet_chart(one, data, panels if columns > 1 else (), columns)
-    return chart_base.apply_theme(whole, printable(title), [summary(comparison)], [*COLOURS, *algorithms])
+    lines = [what_changed(comparison), what_matters(comparison)]
+    return chart_base.apply_theme(whole, printable(title), lines, [*COLOURS, *algorithms])
+
+
+def _factor_domain(tolerance: float, factors: Sequence[float]) -> tuple[float, float]:
+    """Return the ends of the axis: all factors, at least twice the tolerance, and room for the marks."""
+    room = (1 + 2 * tolerance) * 1.02
+    return min(1.0, *factors) / room, max(1.0, *factors) * room
 
 
 def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
-    where = case.coordinates
+    where, style = case.coordinates, VERDICT_STYLES[case.verdict]
     return {
-        "panel": _panel(case), "size": format_size(where["requested_bytes"]), "algorithm": where["algorithm"],
-        "offset": f"{where['algorithm']} {where['in_place']}", "verdict": case.verdict, "case": case.label,
-        "factor": shift.factor, "low": shift.low, "high": shift.high, "change": change_label(shift.factor),
-        "interval": shift_interval_label(shift),
+        "panel": part_heading(where["collective"], where["ranks"], where["nodes"]),
+        "size": format_size(where["requested_bytes"]), "algorithm": where["algorithm"],
+        "offset": f"{where['algorithm']} {where['in_place']}", "verdict": style.name or case.verdict,
+        "case": case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
+        "change": format_factor(shift.factor), "interval": shift_interval_label(shift),
     }  # fmt: skip
 
 
-def _panel(case: CaseComparison) -> str:
-    where = case.coordinates
-    return f"{where['collective']}, {where['ranks']} ranks on {format_count(where['nodes'], 'node')}"
+def part_heading(collective: str, ranks: int, nodes: int) -> str:
+    """Return a collective and its shape in words: ``all_reduce, 4 ranks on 1 node``."""
+    return f"{collective}, {format_count(ranks, 'rank')} on {format_count(nodes, 'node')}"

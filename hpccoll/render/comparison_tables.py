@@ -1,14 +1,15 @@
 """A comparison of two runs in sentences and tables, which a terminal and the page share."""
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import NamedTuple
 
 from hpccoll.analysis import run_comparison
 from hpccoll.analysis.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.analysis.shift import Shift
 from hpccoll.analysis.side_by_side import SideBySide, operation_label
-from hpccoll.common.text import Columns, table_lines, table_of
-from hpccoll.common.units import format_count, format_seconds
+from hpccoll.common.text import Columns, in_brackets, join_ends, table_lines, table_of
+from hpccoll.common.units import format_count, format_factor, format_seconds
 from hpccoll.render.colours import GREY
 from hpccoll.store.sources import SOURCES
 
@@ -20,29 +21,36 @@ class VerdictStyle(NamedTuple):
     meaning: str
     colour: str = ""  # in the chart; empty for cases without a shift
     folded: bool = False  # on the page
+    changed: bool = False  # whether its factors are named
+    name: str = ""  # in sentences and the chart; empty: the verdict, or its plural
 
 
 VERDICT_STYLES = {
-    run_comparison.REGRESSION: VerdictStyle(None, "the shift is no chance, and at least the tolerance", "#c8443f"),
+    run_comparison.REGRESSION: VerdictStyle(
+        None, "slower by more than chance, and at least by the smallest change that matters", "#c8443f", changed=True
+    ),
     run_comparison.WRONG: VerdictStyle(None, "the new result is wrong, or failed"),
     run_comparison.MISSING: VerdictStyle(20, "the old run has a result, the new one has none"),
-    run_comparison.IMPROVEMENT: VerdictStyle(20, "likewise, and faster", "#2f9467"),
+    run_comparison.IMPROVEMENT: VerdictStyle(
+        20, "faster by more than chance, and at least by the smallest change that matters", "#2f9467", changed=True
+    ),
     run_comparison.UNDECIDED: VerdictStyle(
-        10, "neither a change nor its absence is known: more rounds would tell", "#a9811a"
+        10, "the rounds scatter so much that a change may or may not matter", "#a9811a", folded=True,
+        name="too noisy to tell",
     ),
     run_comparison.UNCHANGED: VerdictStyle(
-        0, "the whole 95 % interval of the shift is within the tolerance", GREY, folded=True
+        0, "the whole 95 % interval is below the smallest change that matters", GREY, folded=True
     ),
     run_comparison.NEW: VerdictStyle(0, "only the new run has a result", folded=True),
-}
+}  # fmt: skip
 """The verdicts, in the order in which they are reported."""
 
 CASE_COLUMNS: Columns[CaseComparison] = (
+    ("new / old", lambda case: format_factor(case.shift.factor) if case.shift else ""),
     ("case", lambda case: case.label),
+    ("95 % interval", lambda case: shift_interval_label(case.shift) if case.shift else ""),
     ("old", lambda case: format_seconds(case.old_s) if case.old_s else ""),
     ("new", lambda case: format_seconds(case.new_s) if case.new_s else ""),
-    ("change", lambda case: change_label(case.shift.factor) if case.shift else ""),
-    ("95 % interval", lambda case: shift_interval_label(case.shift) if case.shift else ""),
     ("why", lambda case: case.reason or ""),
 )
 
@@ -53,7 +61,7 @@ SIDE_BY_SIDE_COLUMNS: Columns[SideBySide] = (
     ("their timing", lambda pair: pair.theirs.timing),
     ("ours", lambda pair: format_seconds(pair.ours.median_s) if pair.ours and pair.ours.median_s else "none"),
     ("our timing", lambda pair: pair.ours.timing if pair.ours else ""),
-    ("theirs / ours", lambda pair: f"{pair.factor:.2f}" if pair.factor else ""),
+    ("theirs / ours", lambda pair: format_factor(pair.factor) if pair.factor else ""),
 )
 OUR_MEANING = "hpccoll: the median over iterations and rounds of the longest duration over ranks, after its barrier."
 
@@ -74,7 +82,7 @@ def side_by_side_meanings(pairs: Sequence[SideBySide]) -> list[str]:
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
     """Yield the comparison: a summary, what disturbed the runs, the cases by verdict, what else changed."""
     if comparison.cases:
-        yield summary(comparison)
+        yield f"{what_changed(comparison)}; {what_matters(comparison)}"
     for which, load in zip(("old", "new"), comparison.loads, strict=True):
         if load:
             yield f"the {which} run was disturbed: {load}"
@@ -82,7 +90,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         cases, most = comparison.of(verdict), style.listed
         shown = cases if most is None or (most and len(cases) == most + 1) else cases[:most]
         if shown:
-            yield f"{verdict}:"
+            yield f"{verdict_count(verdict, comparison)}:"
             yield from table_lines(*case_table(shown))
             more = len(cases) - len(shown)
             yield from [f"  {more} more cases"] * bool(more)
@@ -96,37 +104,40 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
             yield f"  {name}: {old} before, {new} now"
 
 
-def summary(comparison: Comparison) -> str:
-    """Return the numbers of cases by verdict in one sentence."""
-    counts = [verdict_count(verdict, comparison) for verdict in PLURALS if comparison.of(verdict)]
-    cases = format_count(len(comparison.cases), "case")
+def what_changed(comparison: Comparison) -> str:
+    """Return the numbers of cases by verdict, with the factors of those that changed.
+
+    For example ``40 cases: 14 regressions (1.07x to 1.14x as long, the median 1.10x), 26 unchanged``.
+    """
+    counts = (
+        verdict_count(verdict, comparison)
+        + (in_brackets(factors_label(comparison.factors(verdict))) if style.changed else "")
+        for verdict, style in VERDICT_STYLES.items()
+        if comparison.of(verdict)
+    )
+    return f"{format_count(len(comparison.cases), 'case')}: {', '.join(counts)}"
+
+
+def what_matters(comparison: Comparison) -> str:
+    """Return the smallest change that matters, and the median of all changes if there are many cases."""
     together = comparison.common_factor
-    median = f"; the median of all changes is {change_label(together)}" if together else ""
-    return f"{cases}: {', '.join(counts)}; changes from {comparison.tolerance:.0%} on matter{median}"
+    median_of_all = f"; the median of all cases takes {format_factor(together)} as long" if together else ""
+    slower, faster = map(format_factor, (1 + comparison.tolerance, 1 / (1 + comparison.tolerance)))
+    return f"a change matters if a case takes at least {slower} or at most {faster} as long{median_of_all}"
 
 
 def verdict_count(verdict: str, comparison: Comparison) -> str:
     """Return the number of cases of a verdict in words: ``2 regressions``."""
     count = len(comparison.of(verdict))
-    return f"{count} {verdict if count == 1 else PLURALS[verdict]}"
+    return f"{count} {VERDICT_STYLES[verdict].name or (verdict if count == 1 else PLURALS[verdict])}"
 
 
-def change_label(factor: float) -> str:
-    """Return a change of time in words.
-
-    It is a percentage, such as ``+12.0 %``, or from twice and half the time on a factor: ``2.4 times as long``,
-    ``8,425 times as fast``.
-    """
-    percent = round(100 * (factor - 1), 1)
-    if -50 < percent < 100:
-        return f"{percent:+.1f} %"
-    times, how = (factor, "long") if factor > 1 else (1 / factor, "fast")
-    return f"{times:.1f} times as {how}" if times < 10 else f"{times:,.0f} times as {how}"
+def factors_label(factors: Sequence[float]) -> str:
+    """Return sorted factors in words: ``1.07x to 1.14x as long, the median 1.10x``."""
+    several = f", the median {format_factor(median(factors))}" if len(factors) > 2 else ""
+    return f"{join_ends(map(format_factor, factors))} as long{several}"
 
 
 def shift_interval_label(shift: Shift) -> str:
-    """Return the 95 % interval of a change: ``+8.1 to +16.2 %``, ``+95.0 % to 2.4 times as long``."""
-    low, high = change_label(shift.low), change_label(shift.high)
-    units = " %", " times as long", " times as fast"
-    unit = next((unit for unit in units if low.endswith(unit) and high.endswith(unit)), "")
-    return f"{low.removesuffix(unit)} to {high}"
+    """Return the 95 % interval of a change: ``1.08x to 1.16x``."""
+    return f"{format_factor(shift.low)} to {format_factor(shift.high)}"

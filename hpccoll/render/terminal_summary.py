@@ -3,12 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from hpccoll.analysis.measurement_quality import noise_sentence
+from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.sweep_status import SweepStatus
 from hpccoll.common.units import format_count, format_wait
-from hpccoll.render.answers import Answers, conclusion_lines, name_settings
+from hpccoll.render.answers import Answers, conclusion_lines
 from hpccoll.render.measured_summary import gpu_machines
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 
@@ -71,12 +71,8 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
-    answers = Answers(recommend(results))
-    yield from conclusion_lines(results, answers)
-    for name in answers.by_collective:
-        if settings := answers.other_settings(name):
-            yield f"{name}: the report has the answers for {name_settings(settings)}."
-    if noise := noise_sentence(results):
+    yield from conclusion_lines(results, Answers(recommend(results)))
+    if noise := noise_note(results):
         yield noise
     yield from (finding.text for finding in findings if finding.kind == "busy_machine")
 

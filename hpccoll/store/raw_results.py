@@ -203,9 +203,11 @@ class RawResults:
     _indexed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes per attempt
 
     def begin(self, attempt: Attempt) -> None:
+        """Add an attempt without outcomes, the one that ``record`` adds outcomes to."""
         self.attempts.append((attempt, []))
 
     def start(self, case: Case) -> None:
+        """Add a case to those that started and have no outcome, until ``record`` adds its outcome."""
         self.started.append(case.id)
 
     def record(self, outcome: Outcome) -> None:

@@ -71,7 +71,7 @@ NEEDS = (*_LACKS,)
 def environment(wheels: Path | None) -> Mapping[str, str]:
     """Return the environment of a Python that has this checkout, its own mpiexec, and what ``wheels`` hold."""
     python, paths = [ROOT], [Path(sys.executable).parent]
-    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    changed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if wheels:
         place = Path(tempfile.mkdtemp(prefix="hpccoll-gpu-"))
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--ignore-installed"]
@@ -80,7 +80,7 @@ def environment(wheels: Path | None) -> Mapping[str, str]:
         paths = [*place.glob("**/bin"), *paths]
         libraries = sorted(place.glob("**/lib/libmpi.so*"))
         # mpi4py would look below sys.prefix; of these it takes the first that is a library.
-        told |= {"MPI4PY_LIBMPI": os.pathsep.join(map(str, libraries))} if libraries else {}
+        changed |= {"MPI4PY_LIBMPI": os.pathsep.join(map(str, libraries))} if libraries else {}
     before = {name: [os.environ[name]] if os.environ.get(name) else [] for name in ("PYTHONPATH", "PATH")}
-    told["PYTHONPATH"] = os.pathsep.join([*map(str, python), *before["PYTHONPATH"]])
-    return {**os.environ, **told, "PATH": os.pathsep.join([*map(str, paths), *before["PATH"]])}
+    changed["PYTHONPATH"] = os.pathsep.join([*map(str, python), *before["PYTHONPATH"]])
+    return {**os.environ, **changed, "PATH": os.pathsep.join([*map(str, paths), *before["PATH"]])}

@@ -52,8 +52,8 @@ class Way:
 
     @property
     def name(self) -> str:
-        told = ("" if self.transport == "mpi" else self.transport, self.mapping or "", *self._params())
-        return " ".join(filter(None, (self.algorithm, *told)))
+        words = ("" if self.transport == "mpi" else self.transport, self.mapping or "", *self._params())
+        return " ".join(filter(None, (self.algorithm, *words)))
 
     def _params(self) -> Iterator[str]:
         return (f"{name}={value}" for name, value in self.params.items())

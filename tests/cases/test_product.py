@@ -103,6 +103,12 @@ def test_arguments_and_parameters_belong_to_those_that_have_them():
     ]  # fmt: skip
 
 
+def test_a_floor_has_one_case_of_several_cuts_of_nothing():
+    params = {"null": {"channels": [1, 4], "graph": [0]}, "ring": {"channels": [1, 4]}}
+    found = swept(algorithms=["null", "ring"], params=params, in_place=False)
+    assert [(case.algorithm, case.params["channels"]) for case in found] == [("null", 1), ("ring", 1), ("ring", 4)]
+
+
 def test_a_file_of_traffic_is_named_with_a_digest_of_its_content(tmp_path):
     (tmp_path / "experts.csv").write_text("0,1\n3,0\n")
     traffic = ["uniform", str(tmp_path / "experts.csv")]

@@ -28,8 +28,8 @@ def late(mpiexec):
 
 @pytest.mark.mpi
 def test_a_rank_that_never_comes_ends_the_others_who_say_what_they_wait_in(late):
-    told = "a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: Timeout (0:00:04)!"
-    assert (late["starts"].returncode != 0, root_cause(late["starts"].stderr.splitlines())) == (True, told)
+    cause = "a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: Timeout (0:00:04)!"
+    assert (late["starts"].returncode != 0, root_cause(late["starts"].stderr.splitlines())) == (True, cause)
 
 
 @pytest.mark.mpi

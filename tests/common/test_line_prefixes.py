@@ -40,7 +40,7 @@ def test_the_text_after_a_prefix_is_that_of_the_program(first, later):
 
 
 @pytest.mark.parametrize(("one", "other"), [("[1,0]<stdout>:", "[1,1]<stdout>:"), ("node1: ", "node10: ")])
-def test_lines_of_several_writers_are_told_apart(one, other):
+def test_lines_of_several_writers_are_distinguished(one, other):
     reader = PrefixReader(ANCHOR)
     writers = [reader.split(f"{prefix}# nccl-tests version 2.18.3")[0] for prefix in (one, other)]
     assert len(set(writers)) == 2

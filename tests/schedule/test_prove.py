@@ -18,7 +18,7 @@ def test_the_small_schedules_meet_their_postconditions(name, ranks):
     EXAMPLES[name].case(ranks).prove()
 
 
-TOLD = [Step(Send(1, 0), Recv(1, 1))], [Step(Send(0, 1), Recv(0, 0))]
+GATHERS = [Step(Send(1, 0), Recv(1, 1))], [Step(Send(0, 1), Recv(0, 0))]
 MOVED = [Step(Send(1, 0), Recv(1, tmp[1]))], [Step(Send(0, 0), Recv(0, tmp[1]))]
 BEFORE = [Step(Recv(1, tmp[0]), Send(1, 0), Copy(dst[0], tmp[1]), Recv(1, 0))]
 SENDS = [Step(Send(2, 0))]
@@ -34,8 +34,8 @@ FOLDS_FIRST = [Step(RecvReduce(1, tmp[0]), Recv(0, tmp[0]))]
         (all_reduce, ([Step(Send(1, tmp[0]))], [Step(Recv(0, 0))]), 1, r"rank 0 reads tmp\[0\], which nothing has"),
         (all_reduce, ([Step(Send(1, 0))], [Step(RecvReduce(0, 0, tmp[0]))]), 1, r"rank 1 reads tmp\[0\]"),
         (all_reduce, ([Step(Copy(src[0], dst[0]))],), 1, r"rank 0 reads src\[0\]"),  # in place
-        (all_gather, (TOLD[0], [Step(Send(0, 1), Recv(0, 1))]), 2, "rank 1 ends without rank 0's unit 0 in unit 0"),
-        (all_gather, ([*TOLD[0], Step(Send(1, 1))], [*TOLD[1], Step(RecvReduce(0, 0))]), 2,
+        (all_gather, (GATHERS[0], [Step(Send(0, 1), Recv(0, 1))]), 2, "rank 1 ends without rank 0's unit 0 in unit 0"),
+        (all_gather, ([*GATHERS[0], Step(Send(1, 1))], [*GATHERS[1], Step(RecvReduce(0, 0))]), 2,
          "rank 1 ends with rank 1's unit 1 in unit 0"),
         (all_reduce, MOVED, 2, r"rank 0 puts divisible units \[0\] in the place of \[1\]"),
         (all_reduce, (BEFORE, [Step(Send(0, 0), Send(0, 0), Recv(0, tmp[0]))]), 2, "rank 0 puts divisible units"),

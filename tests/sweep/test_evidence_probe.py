@@ -118,7 +118,7 @@ def test_a_probe_that_fails_costs_the_evidence_and_never_the_measurement(here, d
     assert why in run.evidence["failure"]
 
 
-TOLD = """
+SIGNALS_ITS_RANK = """
 import signal, time
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until hpccoll takes note of it
 rank = os.getpid()
@@ -134,7 +134,7 @@ if not os.fork():
 
 
 def test_nothing_is_timed_after_a_signalled_probe_and_the_next_launch_begins_anew(here):
-    out = here(TOLD, complete=False)
+    out = here(SIGNALS_ITS_RANK, complete=False)
     assert not out.exists()
     assert not journal_path(out).exists()
     assert read_failure_notes(out)[0].message == "the probe of 2 ranks on 1 node was interrupted by a signal"

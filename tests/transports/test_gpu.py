@@ -93,7 +93,7 @@ def test_an_upload_is_complete_before_its_source_is_freed():
     assert made[0]() is None
 
 
-def test_devices_are_told_apart_by_the_uuid_that_the_driver_reports(monkeypatch):
+def test_devices_are_distinguished_by_the_uuid_that_the_driver_reports(monkeypatch):
     uuids = [bytes(16), bytes(range(16))]
 
     def get(device, number):

@@ -73,7 +73,7 @@ def sizes(family, launch):
 
 
 def arguments(family, root, p):
-    """Yield what a call can be told beside its root."""
+    """Yield what a call may have besides its root."""
     yield {}
     if "traffic" in family.arguments:
         yield from ({"traffic": pattern} for pattern in PATTERNS if pattern != family.arguments["traffic"])
@@ -90,7 +90,7 @@ def calls(family, algorithm, launch):
     ops = [*REDUCTIONS] if family.has_op else [None]
     turn = count(len(family.name) + len(algorithm))  # so that all dtypes and ops come up
     for (size, in_channels), root in product(sizes(family, launch), roots(family, launch)):
-        for told in arguments(family, root, launch.workers):
+        for values in arguments(family, root, launch.workers):
             for in_place in distinct_placements(family.name, algorithm, (False, True)):
                 number = next(turn)
                 moves = distinct_transports(family.name, algorithm, launch.transports)
@@ -101,7 +101,7 @@ def calls(family, algorithm, launch):
                     yield Case(
                         collective=family.name, algorithm=algorithm, transport=transport,
                         dtype=DTYPES[number % len(DTYPES)], op=ops[number // 2 % len(ops)], bytes=size,
-                        in_place=in_place, root=root, params={**(cut if in_channels else {}), **told},
+                        in_place=in_place, root=root, params={**(cut if in_channels else {}), **values},
                     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def what_a_plan_holds_is_freed_on_close() -> None:
         assert all(datatype == MPI.DATATYPE_NULL for datatype in plan._datatypes)
 
 
-def ranks_that_ask_for_different_things_are_told_all_of_them() -> None:
+def ranks_that_ask_for_different_things_learn_all_of_them() -> None:
     odd, right = RANKS - 1, operation(RING, 120)
     others = {"dtype": "float64"}, {"op": "max"}, {"channels": 2}
     wrong = [*(operation(RING, 120, **other) for other in others), operation(RING, 121), operation(SLICED, 120)]
@@ -168,7 +168,7 @@ def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
 CHECKS: list[Callable[[], None]] = [
     copies_read_what_was_there_before_the_step_and_onto_their_own_source_are_staged,
     what_a_plan_holds_is_freed_on_close,
-    ranks_that_ask_for_different_things_are_told_all_of_them,
+    ranks_that_ask_for_different_things_learn_all_of_them,
     a_plan_says_where_it_is,
     channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes,
     an_error_of_mpi_names_the_function_the_step_and_the_peer,
