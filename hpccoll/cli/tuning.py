@@ -1,4 +1,4 @@
-"""Commands that evaluate results: tune and model."""
+"""Commands that evaluate results: tune and fit."""
 
 from pathlib import Path
 from typing import Annotated
@@ -50,8 +50,8 @@ def tune(
     return report_damaged(results)
 
 
-@family.command(epilog="Example: hpccoll model results/calibrate results/default --out machine.json")
-def model(
+@family.command(epilog="Example: hpccoll fit results/calibrate results/default --out machine.json")
+def fit(
     paths: PATHS,
     out: Annotated[
         Path | None, typer.Option(help="file of the fitted machine, for predict", metavar="MACHINE.json")
