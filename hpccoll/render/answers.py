@@ -8,9 +8,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from statistics import geometric_mean
 
+from hpccoll.analysis.rank_pairs import pair_answers
 from hpccoll.analysis.recommendations import Recommendation, RecommendedRange, lone_rank_reason
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import LEAST_ITERATIONS, SINGLE
@@ -353,11 +354,11 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
     """Yield what to use for each collective, what training steps take, and why others have no answer."""
     for name in answers.by_collective:
         yield from (str(answer).replace("`", "") for answer in answers.findings(name))
-    steps = step_answers(results)
-    yield from map(str, steps)
+    of_pairs, steps = pair_answers(results), step_answers(results)
+    yield from map(str, (*chain.from_iterable(of_pairs.values()), *steps))
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(row.collective for row in results.ours.rows):
-        if name not in answers.by_collective and not (steps and name in WORKLOADS):
+        if name not in (*answers.by_collective, *of_pairs) and not (steps and name in WORKLOADS):
             by_reason[_reason_unanswered(results, name)].append(name)
     yield from (f"{', '.join(names)}: {reason}." for reason, names in by_reason.items())
 

@@ -13,6 +13,7 @@ from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.analysis.mapping_comparison import mapping_table
 from hpccoll.analysis.measurement_quality import noise_sentence
 from hpccoll.analysis.opening_findings import opening_findings
+from hpccoll.analysis.rank_pairs import pair_answers
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.sent_bytes import sent_bytes_table
 from hpccoll.analysis.step_findings import step_table
@@ -181,6 +182,7 @@ def answer_section(
     The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
     answered = {name: answers.findings(name) for name in answers.by_collective}
+    answered |= {name: [*found, *answered.get(name, ())] for name, found in pair_answers(results).items()}
     if steps := step_answers(results):
         answered |= dict.fromkeys(WORKLOADS, steps)
     linked = collectives if len(collectives) > 1 else ()
