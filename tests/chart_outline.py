@@ -2,7 +2,7 @@
 
 SHOWN = (
     "series", "at", "size", "line", "machine", "repeat", "value", "low", "high", "fill", "lead", "second", "clear",
-    "wire", "expected", "bucket", "part", "rank", "begin", "end", "top", "bottom", "label",
+    "limit", "limit_name", "expected", "bucket", "part", "rank", "begin", "end", "top", "bottom", "label",
 )  # fmt: skip
 
 

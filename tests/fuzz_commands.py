@@ -145,7 +145,7 @@ NAMED = {"auto.yaml": ("auto.yaml", "table.json"), ".": ("plan.json",)}
 """What comes with some words, each the names of files."""
 LONG = "x" * bad_inputs.DEEP
 WORDS: dict[str, Sequence[str]] = {
-    "PLANNER": ("plan", "plan", "sweep"), "READER": ("report", "export", "validate", "status", "model"),
+    "PLANNER": ("plan", "plan", "sweep"), "READER": ("report", "export", "status", "fit"),
     "NO_FILE": NO_FILES, "PLANNING": bad_inputs.PLANNING, "NUMBER": bad_inputs.NUMBERS, "RESULTS": (RESULTS,),
     "COUNT": ("-b", "-e", "-f", "-n", "-w", "--seconds", "--timeout", "--rounds", "--seed", "--aggregators"),
     "NO_COUNT": tuple(n for n in bad_inputs.NUMBERS if n not in ("1.5", "1e14", "1e20")),  # some may be fractions
@@ -203,13 +203,13 @@ COMMANDS = {
     "report": ["report", RESULTS, "--out=page"],
     "export": ["export", RESULTS],
     "tune": ["tune", RESULTS, "--out=t.json"],
-    "model": ["model", RESULTS],
+    "fit": ["fit", RESULTS],
     "compare": ["compare", RESULTS, RESULTS],
     "predict": ["predict", "--cluster=8xh100-400g", "--nodes=2", "-b8"],
     "predict step": ["predict", "step", "--model=gpt2", "--cluster=8xh100-400g", "--nodes=2", "--compute=27ms"],
     "predict step (closed form)": ["predict", "step", "--params=1e9", "--rate=400gbit", "--compute=27ms"],
     "show": ["show", "ring", "-p", "4"],
-    "export-schedule": ["export-schedule", "ring", "-p", "4", "-b", "1K"],
+    "show (as GOAL)": ["show", "ring", "-p", "4", "-b", "1K", "--format", "goal"],
     "import": ["import", OSU, "--out=F.h5"],
 }
 """Commands that do well; ``extreme`` adds an option."""

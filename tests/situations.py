@@ -37,7 +37,7 @@ SWEEP = "algorithms: [ring]\nbytes: [8]\nranks: [2]\nrounds: 1\neffort: {min_ite
 
 COMMANDS = {
     "list": "list", "show-svg": "show ring -p 4 --out out/ring.svg", "show-png": "show ring -p 4 --out out/ring.png",
-    "status": "status results", "validate": "validate results", "report": "report results --out out/report",
+    "status": "status results", "report": "report results --out out/report",
     "export": "export results --format csv", "compare": "compare results other --out out/compared.html",
     "tune": "tune results --out out/table.json",
     "predict-raw": "predict --cluster 8xh100-400g --nodes 2 -b 1M --out out/predicted.h5",

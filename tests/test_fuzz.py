@@ -45,7 +45,7 @@ def test_bad_inputs_and_extreme_options_end_in_lines_or_well():
         ("predict step", "--algorithm=", "choose from"),
         ("predict step (closed form)", "--compute=1e308", "a duration from 1e-15 to 1e+21 s"),
         ("predict", "--algorithms=", "choose from"),
-        ("export-schedule", "--param=channels=4096", None),
+        ("show (as GOAL)", "--param=channels=4096", None),
     ],
 )
 def test_a_count_without_end_is_refused_at_once(command, option, words):

@@ -43,7 +43,7 @@ def build_table(results: Results) -> TuneTable:
         TableEntry(
             setting=each.setting,
             runs=each.measured.runs,
-            ranges=tuple(replace(of_range.sizes, advice=of_range.is_advice) for of_range in each.ranges),
+            ranges=tuple(replace(of_range.sizes, strength=of_range.strength) for of_range in each.ranges),
             executor=each.measured.conditions.executor,
         )
         for each in recommendations
@@ -81,15 +81,16 @@ def write_table(table: TuneTable, out: Path) -> None:
 
 
 def table_warnings(results: Results) -> Iterator[str]:
-    """Yield warnings about a table made from ``results``: missing cases, choices without advice, and uncertain ones."""
+    """Yield warnings about a table made from ``results``: missing cases, weak evidence, and noise."""
     if results.missing:
         cases = f"{len(results.missing)} of {results.planned} cases"
         yield f"partial: {cases} are missing, and the table does not consider them"
-    unsure = [of_range.is_advice for each in recommend(results) for of_range in each.ranges].count(False)
+    ranges = [of_range for each in recommend(results) for of_range in each.ranges]
+    unsure = sum(not of_range.is_advice for of_range in ranges)
     if unsure:
         yield (
-            f"no advice: for {format_count(unsure, 'range')} of the table no measurement shows that the choice is the "
-            f"faster one; {AUTO} runs it all the same"
+            f"weak: in {unsure} of {format_count(len(ranges), 'range')} the evidence for the choice is weak or none; "
+            f"{AUTO} runs it all the same"
         )
     noise = {setting: 100 * ratio_noise(measured) for setting, measured in measured_settings(results).items()}
     noisy = [setting for setting in noise if noise[setting] >= NOISE_WARNING_PERCENT]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from hpccoll.analysis.setting import ARITHMETIC, Choice, Conditions, Setting
+from hpccoll.analysis.strength import Strength
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import EXECUTORS, TIMINGS, Case
 from hpccoll.cases.catalogue import check_algorithm
@@ -47,8 +48,8 @@ class ChoiceRange:
     # the labels of choices that no launch measured together with this one, at one or more of these sizes: comparisons
     # with them include differences between launches
     unpaired: tuple[Line, ...] = ()
-    # whether the measurements show that people should use the choice; None if that is unknown
-    advice: bool | None = None
+    # how strong the evidence for the choice is; None if that is unknown
+    strength: Strength | None = None
 
     @property
     def label(self) -> str:

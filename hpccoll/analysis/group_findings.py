@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.limits import MEMORY, WIRE, Limit, limit_of
 from hpccoll.analysis.mapping_comparison import mapping_findings
 from hpccoll.analysis.measurement_quality import quality_findings
 from hpccoll.analysis.rank_pairs import pair_findings
@@ -13,7 +14,7 @@ from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
 from hpccoll.analysis.step_findings import step_findings
-from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_label, wire_limit, wire_share
+from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_limit
 from hpccoll.common.text import Finding, first_few, info, warning
 from hpccoll.common.units import format_count, format_rate, format_size
 from hpccoll.evidence.verdict import UNKNOWN
@@ -41,7 +42,8 @@ def _collective_findings(group: ChartGroup) -> Iterator[Finding]:
     yield from mapping_findings(group)
     yield from pair_findings(group)
     yield from _highest_busbw(group)
-    yield from _wire_shares(group)
+    yield from _limit_shares(group)
+    yield from _uncalibrated_wires(group)
     yield from rail_findings(group)
 
 
@@ -78,30 +80,38 @@ def _is_burst(point: SeriesPoint) -> bool:
     return most is not None and not wire_limit(row, point.wire) and (row.busbw_Bps or 0.0) > most
 
 
-def _wire_shares(group: ChartGroup) -> Iterator[Finding]:
-    """Yield the share of the wires in use that the best series reaches at the largest size, on each number of nodes.
+SHARE_TITLES = {WIRE: "Share of the wire rate", MEMORY: "Share of the memory rate"}
+"""The titles of the findings on limits, by their kind."""
 
-    A wire that misses its rate was calibrated on a busy machine: a percentage of its rate would be too high.
-    """
-    best = dict[tuple[CallKey, float], tuple[int, float, SeriesPoint]]()
+
+def _limit_shares(group: ChartGroup) -> Iterator[Finding]:
+    """Yield, for each kind of limit, what the best series reaches of it at the largest size of each shape."""
+    best = dict[tuple[CallKey, str], tuple[int, float, Limit, SeriesPoint]]()
     for point in best_placements(group.points):
-        if reached := wire_share(point.row, point.wire):
-            key = point.key.only("machine", "ranks"), wire_limit(point.row, point.wire) or 0.0
-            entry = (point.row.requested_bytes, reached, point)
+        if limit := limit_of(point):
+            key = point.key.only("machine", "ranks"), limit.label
+            entry = point.row.requested_bytes, limit.share, limit, point
             best[key] = max(best.get(key, entry), entry, key=lambda entry: entry[:2])
-    in_order = sorted(best.items(), key=lambda item: (item[0][0].machine, item[0][0].ranks, item[0][1]))
-    shares: list[dict[str, Any]] = [
-        {"series": point.series, "share": reached, "wire": wire_label(point.row, point.wire), "nbytes": nbytes,
-         "shape": group.shape_label(point.row)}
-        for _, (nbytes, reached, point) in in_order
-    ]  # fmt: skip
-    if shares:
-        clauses = (
-            f"{each['series']} reaches {100 * each['share']:.0f} % of {each['wire']} at {format_size(each['nbytes'])} "
-            f"on {each['shape']}"
-            for each in shares
-        )
-        yield info("wire_share", f"{'; '.join(clauses)}.", title="Share of the wire rate", best=shares)
+    in_order = sorted(best.items(), key=lambda item: (item[0][0].machine, item[0][0].ranks, item[1][2].busbw))
+    for kind, title in SHARE_TITLES.items():
+        shares: list[dict[str, Any]] = [
+            {"series": point.series, "share": share, "limit": limit.label, "nbytes": nbytes,
+             "shape": group.shape_label(point.row)}
+            for _, (nbytes, share, limit, point) in in_order if limit.kind == kind
+        ]  # fmt: skip
+        if shares:
+            clauses = "; ".join(
+                f"{each['series']} reaches {100 * each['share']:.0f} % of {each['limit']} at "
+                f"{format_size(each['nbytes'])} on {each['shape']}"
+                for each in shares
+            )
+            more = any(each["share"] > 1 for each in shares) and kind == MEMORY
+            why = " More than 100 %: caches save bytes, or the copies were disturbed." if more else ""
+            yield info(f"{kind}_share", f"{clauses}.{why}", title=title, best=shares)
+
+
+def _uncalibrated_wires(group: ChartGroup) -> Iterator[Finding]:
+    """Yield the wires that miss their rate: they were calibrated on a busy machine, and a percentage is too high."""
     wires = [point.wire for point in group.usable if point.row.nodes > 1]
     for label, ratio in sorted({(wire.rate_label, wire.rate_ratio) for wire in wires if wire.rate_ratio}):
         text = (

@@ -1,4 +1,4 @@
-"""The quality of results: agreement of rounds and launches, what weakens results, and the noise in one sentence."""
+"""The quality of results: agreement of rounds and launches, what weakens results, and the noise in figures."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -10,20 +10,11 @@ from hpccoll.analysis.series_comparisons import mixed_hosts, repeated_points
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.case import LEAST_ITERATIONS
 from hpccoll.common.text import Finding, info, join_words, warning
-from hpccoll.common.units import TWICE, format_count
+from hpccoll.common.units import format_count, format_factor
 from hpccoll.store.host_names import jobs_and_hosts
 from hpccoll.store.rows import Results
 
 LAUNCHES = "Between launches"
-
-WEAK_SPREAD = 1.5
-"""The ratio of the slowest to the fastest round of a case, as a median over cases, from which on evidence is weak."""
-
-WEAK_SHARE = 0.5
-"""The share of intervals wider than requested above which evidence is weak."""
-
-LOW_SPREAD, LOW_SHARE = 1.05, 0.1
-"""The ratio of the slowest to the fastest round, and the share of wide intervals, below which noise is low."""
 
 
 def quality_findings(group: ChartGroup) -> Iterator[Finding]:
@@ -142,7 +133,7 @@ def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
         yield warning("mixed_hosts", text, title="Different hosts", launches=launches)
 
 
-def noise_sentence(results: Results) -> str:
+def noise_note(results: Results) -> str:
     """Return one sentence on how far the rounds of a case differ, and how many intervals are wide; empty without rows.
 
     Floors, rows without a correct time and rows of single ranks, from which nothing follows, are left out.
@@ -161,18 +152,9 @@ def noise_sentence(results: Results) -> str:
     if bare:
         needed = f"which takes {LEAST_ITERATIONS} iterations in each round"
         intervals += f"; {bare} of {len(rows)} times{without} have no 95 % interval, {needed}"
-    spread, wide_share = median(spreads) if spreads else 1.0, (wide + bare) / len(rows)
-    weak = spread >= WEAK_SPREAD or wide_share > WEAK_SHARE
-    low = spreads and spread < LOW_SPREAD and wide_share < LOW_SHARE
-    word = "Weak evidence" if weak else "Low noise" if low else "Some noise" if spreads else "Noise"
     if not spreads:
-        return f"{word}: each case was measured in one round, and noise is therefore unknown{intervals}."
+        return f"Noise: each case was measured in one round, and noise is therefore unknown{intervals}."
     return (
-        f"{word}: between the rounds of a case, times differ by {_percent_or_factor(spread)} (median) and at "
-        f"most by {_percent_or_factor(max(spreads))}{intervals}."
+        f"Noise: the slowest round of a case takes {format_factor(median(spreads))} as long as its fastest (median), "
+        f"at most {format_factor(max(spreads))}{intervals}."
     )
-
-
-def _percent_or_factor(ratio: float) -> str:
-    """Return a ratio from 1 on in words: ``8 %``, or from 2 on ``a factor of 2.3``."""
-    return f"{100 * (ratio - 1):.0f} %" if ratio < TWICE else f"a factor of {ratio:.{0 if ratio >= 10 else 1}f}"

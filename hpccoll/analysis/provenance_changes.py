@@ -10,7 +10,7 @@ from hpccoll.store.rows import Run
 VOLATILE = (
     "host_load", "launcher", "hosts", "ports", "testbed.calibrated", "testbed.calibration",
     "testbed.uplink_calibration", "testbed.wire_Bps", "testbed.uplink_Bps", "memory_bytes", "order_seed",
-    "imported_from",
+    "imported_from", "copy_rates",
 )  # fmt: skip
 """Keys of the provenance that differ between any two runs, or are compared by names of their own."""
 

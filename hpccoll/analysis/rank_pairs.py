@@ -95,21 +95,21 @@ def pair_findings(group: ChartGroup) -> Iterator[Finding]:
             yield _pair_finding(group, [_at_size(group, smallest), *([_at_size(group, largest)] if several else [])])
 
 
-def pair_answers(results: Results) -> dict[str, list[Finding]]:
-    """Return the answers for collectives with many pairs of ranks: which are slow, and not what to use for each pair.
+def foremost_pair_findings(results: Results) -> dict[str, list[Finding]]:
+    """Return the findings that answer for collectives with many pairs of ranks, in the place of advice for each pair.
 
     The library's own call, or else the first series, speaks for all, on one node and between nodes.
     """
     results = results.ours
     of_pairs = replace(results, rows=tuple(row for row in results.rows if rank_pair(row)))
-    answers: dict[str, list[Finding]] = {}
+    found: dict[str, list[Finding]] = {}
     for group in chart_groups(of_pairs):
         tiers: dict[str, Finding] = {}
         for finding in pair_findings(group):
-            tiers.setdefault(finding.values["tier"], replace(finding, title=f"{group.collective}: {finding.title}"))
+            tiers.setdefault(finding.values["tier"], finding)
         if tiers:
-            answers.setdefault(group.collective, []).extend(tiers.values())
-    return answers
+            found.setdefault(group.collective, []).extend(tiers.values())
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,5 +162,5 @@ def _pair_finding(group: ChartGroup, sizes: Sequence[_PairsAtSize]) -> Finding:
     return (warning if severe else info)(
         "pairs", f"{'; '.join(each.text for each in sizes)}.",
         title=f"{point.series}, {group.shape_label(point.row)}", remedy=remedy, series=point.series,
-        tier=tier_label(point.row), sizes=tuple(each.values for each in sizes),
+        shape=group.shape_label(point.row), tier=tier_label(point.row), sizes=tuple(each.values for each in sizes),
     )  # fmt: skip

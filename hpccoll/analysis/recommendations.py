@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, TypeAlias
@@ -11,9 +11,11 @@ from hpccoll.analysis.choice_table import ChoiceRange
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, rows_by_setting
 from hpccoll.analysis.setting import Choice, Conditions, Setting
 from hpccoll.analysis.size_ranges import SizeRanges, choose_ranges
+from hpccoll.analysis.strength import ADVISED, Evidence, Gain, Strength
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.host_load import busy_hosts
 from hpccoll.store.rows import Results, Row
 from hpccoll.store.statistics import median_ratio
 
@@ -35,22 +37,15 @@ class SizeVerdict:
     verdict: Verdict  # how sure the choice is
     # whether the choice is clearly faster than native; None for native, and if native was not measured
     beats_native: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """How many times as long native takes: the geometric mean over the sizes of a range."""
-
-    factor: float  # its median over the rounds
-    low: float | None  # that of the round in which it is least; None if fewer than two rounds measured both
-    high: float | None  # that of the round in which it is most, likewise
+    # native's time over that of the choice, round by round; None for native, and if native was not measured
+    over_native: float | None = None
+    # the fewest rounds in which a launch measured the choice and another one; 0 if none did
+    rounds: int = 0
 
     @property
-    def exceeds_noise(self) -> bool:
-        """Whether every round shows a gain, and half the spread of the rounds, as a ratio, is smaller than it."""
-        if self.low is None or self.high is None:
-            return self.factor > 1
-        return self.low > 1 and self.high / self.low < self.factor**2
+    def is_clear(self) -> bool:
+        """Whether the choice is clearly the fastest, or clearly faster than native."""
+        return self.verdict == "clear" or bool(self.beats_native)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ class RecommendedRange:
 
     sizes: ChoiceRange  # the range
     verdicts: tuple[SizeVerdict, ...]  # how sure the choice is at each measured size of the range
-    gain: Gain | None  # the gain over native; None for native itself, and where native was not measured
+    evidence: Evidence  # how strong the evidence is, with the gain over native
 
     @property
     def choice(self) -> Choice:
@@ -70,20 +65,29 @@ class RecommendedRange:
         return sum(each.verdict in verdicts for each in self.verdicts)
 
     @property
-    def is_compared(self) -> bool:
-        """Whether another choice was measured at one of its sizes."""
-        return self.count("alone") < len(self.verdicts)
+    def strength(self) -> Strength:
+        """How strong the evidence for the choice is."""
+        return self.evidence.strength
 
     @property
     def is_advice(self) -> bool:
-        """Whether people should use the choice: the one condition of every sentence that advises.
+        """Whether people should use the choice: the one condition of every sentence that advises."""
+        return self.strength in ADVISED
 
-        At half or more of the sizes with several choices it is clearly the fastest, or clearly faster than native; and
-        its gain over native, if it has one, exceeds the noise of the rounds.
-        """
-        compared = len(self.verdicts) - self.count("alone")
-        clear = sum(each.verdict == "clear" or bool(each.beats_native) for each in self.verdicts)
-        return 0 < compared <= 2 * clear and (self.gain is None or self.gain.exceeds_noise)
+    @property
+    def is_compared(self) -> bool:
+        """Whether another choice was measured at one of its sizes."""
+        return self.evidence.compared > 0
+
+
+@dataclass(frozen=True, slots=True)
+class AutoResult:
+    """How fast ``auto``, which runs the choices of a table, was compared with native."""
+
+    sizes: tuple[int, ...]  # the sizes at which both were measured, in bytes, ascending
+    gain: Gain
+    slower: int  # the number of sizes at which native is clearly faster
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class Recommendation:
     setting: Setting  # the setting; its ``in_place`` is None if one set of ranges serves both placements
     measured: MeasuredSetting  # the measurements, of both placements in that case
     ranges: tuple[RecommendedRange, ...]  # the ranges of sizes, ascending
+    auto: AutoResult | None  # how fast ``auto`` was; None unless native and ``auto`` were measured
 
     @property
     def has_one_buffer(self) -> bool:
@@ -108,11 +113,6 @@ class Recommendation:
     def is_compared(self) -> bool:
         """Whether several choices were measured at one size or more."""
         return any(of_range.is_compared for of_range in self.ranges)
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether a time has a 95 % interval: without any, nothing is clear."""
-        return any(time.has_interval for curve in self.measured.curves.values() for time in curve.values())
 
     @property
     def verdicts(self) -> dict[int, SizeVerdict]:
@@ -152,29 +152,30 @@ def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
 
     A table needs these, because a case is looked up with its placement.
     """
+    busy_runs = {run.run_id for run in results.runs if busy_hosts(run.provenance)}
     placements: dict[tuple[Setting, Conditions], list[tuple[Setting, list[Row]]]] = defaultdict(list)
     for (setting, conditions), rows in rows_by_setting(results).items():
         placements[replace(setting, in_place=None), conditions].append((setting, rows))
     return tuple(
         recommendation
         for (call, conditions), several in placements.items()
-        for recommendation in _recommend(call, conditions, several)
+        for recommendation in _recommend(call, conditions, several, busy_runs)
     )
 
 
-def verdicts_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple[Setting, int], SizeVerdict]:
-    """Return how sure the choice is for each setting, of one placement, and size in bytes with several choices.
+def ranges_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple[Setting, int], RecommendedRange]:
+    """Return the range of each setting, of one placement, and measured size in bytes.
 
-    The verdicts of a single placement serve the other one, too, if calls of the library have one buffer.
+    The ranges of a single placement serve the other one, too, if calls of the library have one buffer.
     """
     settings = {each.setting for each in recommendations}
-    verdicts: dict[tuple[Setting, int], SizeVerdict] = {}
+    ranges: dict[tuple[Setting, int], RecommendedRange] = {}
     for each in recommendations:
         alone = collective(each.setting.collective).one_buffer and _other_placement(each.setting) not in settings
         for in_place in (False, True) if each.setting.in_place is None or alone else (each.setting.in_place,):
             setting = replace(each.setting, in_place=in_place)
-            verdicts |= {(setting, size): of for size, of in each.verdicts.items() if of.verdict != "alone"}
-    return verdicts
+            ranges |= {(setting, verdict.nbytes): of for of in each.ranges for verdict in of.verdicts}
+    return ranges
 
 
 def _other_placement(setting: Setting) -> Setting:
@@ -182,12 +183,12 @@ def _other_placement(setting: Setting) -> Setting:
 
 
 def _recommend(
-    call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]]
+    call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]], busy_runs: Collection[str]
 ) -> list[Recommendation]:
     measured = [MeasuredSetting.of(rows, conditions) for _, rows in placements]
     chosen = [choose_ranges(each) for each in measured]
     separate = [
-        _recommendation(setting, each, ranges)
+        _recommendation(setting, each, ranges, busy_runs)
         for (setting, _), each, ranges in zip(placements, measured, chosen, strict=True)
     ]
     common = set.intersection(*(set(each.curves) for each in measured))
@@ -196,60 +197,96 @@ def _recommend(
         joint = choose_ranges(*measured)
         if joint.cost <= fmean(each.cost for each in chosen) + joint.price:
             both = MeasuredSetting.of([row for _, rows in placements for row in rows], conditions)
-            return [_recommendation(call, both, joint)]
+            return [_recommendation(call, both, joint, busy_runs)]
     return separate
 
 
-def _recommendation(setting: Setting, measured: MeasuredSetting, chosen: SizeRanges) -> Recommendation:
-    ranges = (
-        RecommendedRange(
-            sizes=each,
-            verdicts=tuple(
-                _verdict(size, each.choice, measured.times_at(size))
-                for size in each.sizes
-                if each.choice in measured.times_at(size)
-            ),
-            gain=_gain(measured, each),
-        )
-        for each in chosen.ranges
+def _recommendation(
+    setting: Setting, measured: MeasuredSetting, chosen: SizeRanges, busy_runs: Collection[str]
+) -> Recommendation:
+    busy = any(run in busy_runs for run in measured.runs)
+    ranges = tuple(_recommended_range(measured, each, busy=busy) for each in chosen.ranges)
+    return Recommendation(setting, measured, ranges, _auto_result(measured, busy=busy))
+
+
+def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, *, busy: bool) -> RecommendedRange:
+    at = {size: times for size in sizes.sizes if sizes.choice in (times := measured.times_at(size))}
+    verdicts = tuple(_verdict(size, sizes.choice, times) for size, times in at.items())
+    compared = [each for each in verdicts if each.verdict != "alone"]
+    own_calls = {} if sizes.choice.is_native else {size: _native_time(times) for size, times in at.items()}
+    evidence = Evidence(
+        compared=len(compared),
+        clear=sum(each.is_clear for each in compared),
+        rounds=min((each.rounds for each in compared), default=0),
+        gain=_gain([(native, at[size][sizes.choice]) for size, native in own_calls.items() if native]),
+        has_intervals=any(times[sizes.choice].has_interval for times in at.values()),
+        oversubscribed=measured.oversubscribed,
+        busy=busy,
     )
-    return Recommendation(setting, measured, tuple(ranges))
+    return RecommendedRange(sizes, verdicts, evidence)
+
+
+def _auto_result(measured: MeasuredSetting, *, busy: bool) -> AutoResult | None:
+    own_calls = {size: _native_time(measured.times_at(size)) for size in measured.auto}
+    pairs = {size: (native, measured.auto[size]) for size, native in own_calls.items() if native}
+    gain = _gain([*pairs.values()])
+    if gain is None:
+        return None
+    evidence = Evidence(
+        compared=len(pairs),
+        clear=sum(auto.clearly_faster(native) for native, auto in pairs.values()),
+        rounds=min(_common_rounds(native, auto) for native, auto in pairs.values()),
+        gain=gain,
+        has_intervals=any(auto.has_interval for _, auto in pairs.values()),
+        oversubscribed=measured.oversubscribed,
+        busy=busy,
+    )
+    slower = sum(native.clearly_faster(auto) for native, auto in pairs.values())
+    return AutoResult((*pairs,), gain, slower, evidence)
 
 
 def _verdict(nbytes: int, choice: Choice, times: dict[Choice, ChoiceTime]) -> SizeVerdict:
-    seconds = comparable_seconds(times)
+    seconds, mine = comparable_seconds(times), times[choice]
     others = sorted(times.keys() - {choice}, key=lambda other: (seconds[other], other.label))
     if not others:
-        return SizeVerdict(nbytes, choice, times[choice].seconds, None, None, "alone")
-    faster = [other for other in others if times[other].clearly_faster(times[choice])]
-    open_ones = [other for other in others if not times[choice].clearly_faster(times[other])]
+        return SizeVerdict(nbytes, choice, mine.seconds, None, None, "alone")
+    faster = [other for other in others if times[other].clearly_faster(mine)]
+    open_ones = [other for other in others if not mine.clearly_faster(times[other])]
     verdict: Verdict = "behind" if faster else "tie" if open_ones else "clear"
     rival = (faster or open_ones or others)[0]
-    lead = times[rival].ratio(times[choice])
-    native = [time for other, time in times.items() if other.is_native]
-    beats = None if choice.is_native or not native else all(times[choice].clearly_faster(time) for time in native)
-    return SizeVerdict(nbytes, choice, times[choice].seconds, rival, lead, verdict, beats)
+    own_calls = [] if choice.is_native else [time for other, time in times.items() if other.is_native]
+    fastest_native = None if choice.is_native else _native_time(times)
+    common = (_common_rounds(mine, times[other]) for other in others)
+    return SizeVerdict(
+        nbytes, choice, mine.seconds, rival, times[rival].ratio(mine), verdict,
+        beats_native=all(map(mine.clearly_faster, own_calls)) if own_calls else None,
+        over_native=fastest_native.ratio(mine) if fastest_native else None,
+        rounds=min(filter(None, common), default=0),
+    )  # fmt: skip
 
 
-def _gain(measured: MeasuredSetting, chosen: ChoiceRange) -> Gain | None:
-    """Return the gain of a choice over the fastest of the library's own calls; None for such a call, or without one."""
-    if chosen.choice.is_native:
+def _native_time(times: Mapping[Choice, ChoiceTime]) -> ChoiceTime | None:
+    """Return the time of the fastest of the library's own calls at a size; None without one."""
+    seconds = comparable_seconds(times)
+    native = min((choice for choice in times if choice.is_native), key=seconds.__getitem__, default=None)
+    return None if native is None else times[native]
+
+
+def _common_rounds(one: ChoiceTime, other: ChoiceTime) -> int:
+    """Return the number of rounds of launches that measured both, in one placement or in both."""
+    return len({(run, number) for _, run, number in one.round_ratios(other)})
+
+
+def _gain(pairs: Sequence[tuple[ChoiceTime, ChoiceTime]]) -> Gain | None:
+    """Return the gain over native, from the times of native and of the choice at each size; None without any."""
+    if not pairs:
         return None
-    of_sizes: list[float] = []
     of_rounds: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for size in chosen.sizes:
-        times = measured.times_at(size)
-        seconds = comparable_seconds(times)
-        native = min((choice for choice in times if choice.is_native), key=seconds.__getitem__, default=None)
-        if native is None or chosen.choice not in times:
-            continue
-        of_sizes.append(math.log(times[native].ratio(times[chosen.choice])))
-        for (_, run, number), ratio in times[native].round_ratios(times[chosen.choice]).items():
+    for native, chosen in pairs:
+        for (_, run, number), ratio in native.round_ratios(chosen).items():
             of_rounds[run, number].append(math.log(ratio))
-    if not of_sizes:
-        return None
     if len(of_rounds) < 2:
-        return Gain(math.exp(fmean(of_sizes)), None, None)
+        return Gain(math.exp(fmean(math.log(native.ratio(chosen)) for native, chosen in pairs)), None, None)
     rounds = [math.exp(fmean(logs)) for logs in of_rounds.values()]
     return Gain(median_ratio(rounds), min(rounds), max(rounds))
 

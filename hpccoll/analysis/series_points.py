@@ -1,9 +1,10 @@
-"""Points of charts: rows with the names of their series, and the machine, hosts and wires of their runs."""
+"""Points of charts: rows with the names of their series, and the machine, hosts, wires and memory of their runs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
+from hpccoll.analysis.memory_bandwidth import UNKNOWN_RATES, CopyRates
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import host_of_rank
 from hpccoll.analysis.series_names import series_namer
@@ -18,13 +19,14 @@ from hpccoll.store.step_times import StepTimes
 
 @dataclass(frozen=True, slots=True)
 class SeriesPoint:
-    """A row with the name of its series, and the machine, hosts and wires of its run."""
+    """A row with the name of its series, and the machine, hosts, wires and memory of its run."""
 
     row: Row
     series: str
     machine: str
     hosts: tuple[str, ...]  # one for each node, in order
     wire: Wire
+    memory: CopyRates = UNKNOWN_RATES
     racks: tuple[int, ...] = ()  # the rack of each node
     hosts_changed: bool = False  # whether its rounds were measured on different hosts
     library: str = ""  # the library and its network, from its logs
@@ -107,7 +109,7 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
             )  # fmt: skip
         probe = probes[run.run_id]
         return SeriesPoint(
-            row, series, run.machine, hosts[run.run_id], Wire.of(run), racks=run.racks,
+            row, series, run.machine, hosts[run.run_id], Wire.of(run), CopyRates.of(run), racks=run.racks,
             hosts_changed=len({hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}) > 1,
             library=library_summary(probe) if row.algorithm == NATIVE else "", expected_s=expected_s(probe, row),
             mpi=recorded_mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",

@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.analysis.round_comparison import clearly_faster
+from hpccoll.analysis.round_comparison import clearly_faster, paired_rounds, round_ratios
 from hpccoll.analysis.setting import Choice, Setting
+from hpccoll.analysis.strength import Evidence, Gain
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.text import Finding, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.rows import Row, RowKey
+from hpccoll.store.statistics import median_ratio
 from hpccoll.store.step_times import StepTimes
 
 Workload = Mapping[str, Any]
@@ -48,9 +50,14 @@ class StepComparison:
         return f"{self.workload['model']}/{scale}" if scale > 1 else str(self.workload["model"])
 
     @property
-    def title(self) -> str:
+    def where(self) -> str:
+        """The ranks, and what distinguishes the workload from others of its model."""
         crowded = " (more ranks than cores)" if self.oversubscribed else ""
-        return ", ".join((f"{self.model} on {self.shape}{crowded}", *self.details))
+        return ", ".join((f"{self.shape}{crowded}", *self.details))
+
+    @property
+    def title(self) -> str:
+        return f"{self.model} on {self.where}"
 
     @property
     def ranked(self) -> bool:
@@ -66,6 +73,23 @@ class StepComparison:
     @property
     def clear(self) -> bool:
         return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence that the first of the rows is the fastest, or faster than native."""
+        best, *others = self.rows
+        native = next((row for row in others if Choice.of(row).is_native), None)
+        ratios = round_ratios(native, best) if native else []
+        ends = (min(ratios), max(ratios)) if len(ratios) > 1 else (None, None)
+        is_clear = self.ranked and (self.clear or bool(native and clearly_faster(best, native)))
+        return Evidence(
+            compared=int(self.ranked),
+            clear=int(is_clear),
+            rounds=min((len(paired_rounds(best, other)) for other in others), default=0),
+            gain=Gain(median_ratio(ratios), *ends) if ratios else None,
+            has_intervals=best.interval is not None,
+            oversubscribed=self.oversubscribed,
+        )
 
 
 _PLACE = "mapping", "dtype", "variant", "device"

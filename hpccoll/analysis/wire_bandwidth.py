@@ -1,4 +1,4 @@
-"""Bandwidth of the wires between nodes: their calibrated rate, the share that a result reaches, and their bytes.
+"""Bandwidth of the wires between nodes: their calibrated rate, what a result may reach of it, and their bytes.
 
 Only the wires of a testbed are calibrated, and only a calibrated wire has a percentage.
 """
@@ -104,7 +104,7 @@ def wire_ceiling(row: Row, wire: Wire) -> float | None:
     """
     if offloaded(row) or row.kind == ON_SHARED_GPU:
         return None
-    rails = _rails(row, wire)
+    rails = rails_in_use(row, wire)
     rate = wire.calibrated_rate or wire.line_rate
     if rate is None or not rails or row.nodes < 2 or row.ranks != row.nodes:
         return None
@@ -115,12 +115,13 @@ def wire_ceiling(row: Row, wire: Wire) -> float | None:
 
 def wire_limit(row: Row, wire: Wire) -> float | None:
     """Return that rate for sizes for which the calibration holds; None for smaller ones, which may be bursts."""
-    if wire.calibrated_rate is None or row.bytes < wire.min_bytes * _rails(row, wire):
+    if wire.calibrated_rate is None or row.bytes < wire.min_bytes * rails_in_use(row, wire):
         return None
     return wire_ceiling(row, wire)
 
 
-def _rails(row: Row, wire: Wire) -> int:
+def rails_in_use(row: Row, wire: Wire) -> int:
+    """Return the number of wires of a node that ``row`` used."""
     return 1 if wire.rails == 1 else len(ports_used(row))
 
 
@@ -129,18 +130,6 @@ def _aggregated(row: Row) -> bool:
     if not row.aggregators or row.worker_sent_predicted is None or not row.algbw_Bps or not row.busbw_Bps:
         return False
     return row.worker_sent_predicted / row.bytes < 0.999 * row.busbw_Bps / row.algbw_Bps
-
-
-def wire_label(row: Row, wire: Wire) -> str:
-    """Return the calibrated wires that ``row`` used, in words."""
-    rails = _rails(row, wire)
-    return "the calibrated wire" if rails == 1 else f"{rails} calibrated wires"
-
-
-def wire_share(row: Row, wire: Wire) -> float | None:
-    """Return busbw over the total rate of the wires in use; None without a limit."""
-    carried = wire_limit(row, wire)
-    return row.busbw_Bps / carried if row.busbw_Bps and carried else None
 
 
 def add_headers(payload_bytes: float, mtu: int) -> float:

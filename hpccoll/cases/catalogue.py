@@ -14,8 +14,7 @@ from hpccoll.common.limits import CHANNELS, JOB_BYTES, MAX_BYTES, IntegerRange
 from hpccoll.common.records import load_record
 from hpccoll.common.units import parse_size
 from hpccoll.schedule import (
-    BFLOAT16,
-    DTYPES,
+    DTYPE,
     MAPPINGS,
     REDUCTIONS,
     Collective,
@@ -84,7 +83,7 @@ def check_case(case: Case) -> None:
     check_algorithm(case.algorithm, [case.collective])
     values: dict[str, tuple[object, tuple[object, ...]]] = {
         "device": (case.device, DEVICES),
-        "dtype": (case.dtype, (*DTYPES, BFLOAT16)),
+        "dtype": (case.dtype, DTYPE.words),
         "op": (case.op, tuple(REDUCTIONS) if family.has_op else (None,)),
         "timing": (case.timing, TIMINGS),
     }

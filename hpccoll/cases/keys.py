@@ -107,66 +107,98 @@ DEFAULT_ALGORITHMS = "ring,recursive_doubling,native"
 ALL = "all"
 """Selects all collectives, or all algorithms of a collective."""
 
-RUN_OPTIONS = (
-    Option(("-c", "--collective"), "collective", "all_reduce"),
-    Option(
-        ("-a", "--algorithms"), f"comma-separated algorithms, or {ALL}",
-        shown_default=f"{DEFAULT_ALGORITHMS}; {ALL} for collectives other than all_reduce",
-    ),
-    Option(("-t", "--transport"), "transports: mpi, shm, tiered; on GPUs nccl, mpi, staged", "mpi", metavar="T,.."),
-    Option(("--device",), "device of the buffers: cpu, cuda; with --job: GPUs assigned before MPI starts", "cpu"),
-    Option(("-b", "--begin"), "smallest message size", "8"),
-    Option(("-e", "--end"), "largest message size", "64M"),
-    Option(("-f", "--factor"), SIZE_RANGE["factor"].help, "2", key=SIZE_RANGE["factor"]),
-    Option(("-d", "--dtype"), "element type: int32, int64, float16, float32, float64, bfloat16", "float32"),
-    Option(("-o", "--op"), "reduction", "sum"),
-    Option(
-        ("-n", "--iterations"), "timed iterations of a case over all rounds, at least 6 in each",
-        shown_default="20 to 1000, until the interval is within 2 %", key=EFFORT["max_iterations"],
-    ),
-    Option(("-w", "--warmup"), EFFORT["warmup"].help, "5", key=EFFORT["warmup"]),
-    Option(("-r", "--root"), "root of a rooted collective, or first rank", shown_default="0", key=SWEEP["roots"]),
-    Option(
-        ("--aggregators",), "number of last ranks that only aggregate (sharp_emulated)", "0", key=SWEEP["aggregators"],
-        metavar="A",
-    ),
-    Option(("--mapping",), "rank orders over racks and nodes: block,cyclic", shown_default="as launched"),
-    Option(("--in-place",), "only the in-place placement", shown_default="both placements", kind="flag"),
-    Option(("--table",), SWEEP["table"].help, metavar="T.json", kind="path"),
-    Option(("--param",), "parameter of the algorithm, or of all: channels=4, channels=1,4", metavar="K=V", kind="list"),
-    Option(("--variant",), "named variant whose variables to set, such as nccl-ring; see hpccoll list", metavar="V"),
-    Option(("--communicator",), "setting of NCCL's communicators, such as max_ctas=4", metavar="K=V", kind="list"),
-    Option(
-        ("--executor",), "executor of cases in host memory: compiled, python", shown_default="compiled if it is built"
-    ),
-    Option(("--timing",), "timings over nccl: single, aggregated", "single", metavar="MODE,.."),
-    Option(("--operations",), EFFORT["operations"].help, f"{DEFAULT_OPERATIONS}", key=EFFORT["operations"]),
-    Option(("--seconds",), EFFORT["seconds"].help, "1", key=EFFORT["seconds"]),
-    Option(("--timeout",), EFFORT["timeout"].help, "120", key=EFFORT["timeout"]),
-    Option(("--rounds",), SWEEP["rounds"].help, "3", key=SWEEP["rounds"], metavar="R"),
-    Option(("--seed",), SWEEP["seed"].help, "1", key=SWEEP["seed"]),
-    Option(("--job",), "job file of 'hpccoll plan', instead of the options above", kind="path"),
-    Option(
-        ("--shape",), "required shape, N nodes with K ranks each; another shape is an error",
-        shown_default="any", metavar="NxK[+A]",
-    ),
-    Option(("--hosts",), "with --shape: required hosts; other hosts are an error", shown_default="any", metavar="A,B"),
-    Option(
-        ("--exit-zero",), "exit code 0 even if results are wrong or missing; the raw file holds the details",
-        kind="flag",
-    ),
-    Option(("--check",), "no measurement, only a check that the ranks are connected", kind="flag"),
-    Option(
-        ("--probe",), "directory for the library's logs of one untimed run of its own collectives", metavar="DIR",
-        kind="path",
-    ),
-    Option(("--evidence",), "directory or evidence file of an earlier --probe", metavar="PATH", kind="path"),
-    Option(("--network",), "expected network between nodes, rdma or tcp; the report warns of a mismatch"),
-    Option(("--out",), "raw file; an existing one of the same job is resumed", metavar="F.h5", kind="path"),
-)  # fmt: skip
-"""The options of ``hpccoll run``."""
+FOR_THE_WORKFLOW = "For the workflow"
+"""The group of options that sweeps and batch scripts set; the help of a command leaves it out."""
 
-TRAIN_ALGORITHMS = "ring,native,null"
+RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
+    "What to measure": (
+        Option(("-c", "--collective"), "collective", "all_reduce", metavar="NAME"),
+        Option(
+            ("-a", "--algorithms"), f"algorithms, or {ALL}", metavar="A,..",
+            shown_default=f"{DEFAULT_ALGORITHMS}; {ALL} for collectives other than all_reduce",
+        ),
+        Option(("-t", "--transport"), "mpi, shm, tiered; on GPUs nccl, mpi, staged", "mpi", metavar="T,.."),
+        Option(("--device",), "device of the buffers: cpu, cuda", "cpu", metavar="NAME"),
+        Option(("-b", "--begin"), "smallest message size", "8", metavar="SIZE"),
+        Option(("-e", "--end"), "largest message size", "64M", metavar="SIZE"),
+        Option(("-f", "--factor"), SIZE_RANGE["factor"].help, "2", key=SIZE_RANGE["factor"], metavar="N"),
+        Option(("-d", "--dtype"), "int32, int64, float16/32/64, bfloat16", "float32", metavar="TYPE"),
+        Option(("-o", "--op"), "reduction: sum, prod, min, max, avg", "sum", metavar="NAME"),
+        Option(
+            ("-r", "--root"), "root of a rooted collective, or first rank", shown_default="0", key=SWEEP["roots"],
+            metavar="RANK",
+        ),
+        Option(("--in-place",), "only in place", shown_default="in place and out of place", kind="flag"),
+        Option(
+            ("--aggregators",), "last ranks, which only aggregate (sharp_emulated)", "0", key=SWEEP["aggregators"],
+            metavar="N",
+        ),
+        Option(("--mapping",), "rank order: block, cyclic", shown_default="as launched", metavar="M,.."),
+        Option(("--param",), "parameter of the algorithms: channels=4, channels=1,4", metavar="K=V", kind="list"),
+        Option(("--table",), "table of 'hpccoll tune' for the algorithm auto", metavar="T.json", kind="path"),
+        Option(("--variant",), "variant of 'hpccoll list', such as nccl-ring", metavar="NAME"),
+        Option(("--communicator",), "setting of an NCCL communicator, such as max_ctas=4", metavar="K=V", kind="list"),
+    ),
+    "How long": (
+        Option(
+            ("-n", "--iterations"), "timed iterations", shown_default="20 to 1000, until sure within 2 %",
+            key=EFFORT["max_iterations"], metavar="N",
+        ),
+        Option(("-w", "--warmup"), "untimed iterations before each round", "5", key=EFFORT["warmup"], metavar="N"),
+        Option(("--seconds",), "wall time of a case in seconds", "1", key=EFFORT["seconds"], metavar="S"),
+        Option(("--rounds",), "passes over all cases, each in another order", "3", key=SWEEP["rounds"], metavar="N"),
+        Option(
+            ("--timeout",), "seconds without progress until a rank is stuck", "120", key=EFFORT["timeout"], metavar="S"
+        ),
+    ),
+    "How it runs": (
+        Option(
+            ("--executor",), "compiled, python", shown_default="compiled if it is built", metavar="NAME",
+        ),
+        Option(("--timing",), "over nccl: single, aggregated (as nccl-tests)", "single", metavar="T,.."),
+        Option(
+            ("--operations",), "operations of an aggregated iteration", f"{DEFAULT_OPERATIONS}",
+            key=EFFORT["operations"], metavar="N",
+        ),
+        Option(("--seed",), SWEEP["seed"].help, "1", key=SWEEP["seed"], metavar="N"),
+        Option(("--network",), "expected network: rdma, tcp; reports warn of another", metavar="NAME"),
+        Option(("--check",), "no measurement: whether the ranks are connected", kind="flag"),
+    ),
+    "Output": (
+        Option(("--out",), "raw file; an existing one of the same job is resumed", metavar="F.h5", kind="path"),
+    ),
+    FOR_THE_WORKFLOW: (
+        Option(
+            ("--job",), "job file of 'hpccoll plan', instead of cases and times; with --device: GPUs assigned before "
+            "MPI starts", metavar="JOB.json", kind="path",
+        ),
+        Option(
+            ("--shape",), "required shape, N nodes with K ranks each; another shape is an error",
+            shown_default="any", metavar="NxK[+A]",
+        ),
+        Option(
+            ("--hosts",), "with --shape: required hosts; other hosts are an error", shown_default="any", metavar="A,B"
+        ),
+        Option(
+            ("--exit-zero",), "exit code 0 even if results are wrong or missing; the raw file holds the details",
+            kind="flag",
+        ),
+        Option(
+            ("--probe",), "directory for the library's logs of one untimed run of its own collectives", metavar="DIR",
+            kind="path",
+        ),
+        Option(("--evidence",), "directory or evidence file of an earlier --probe", metavar="PATH", kind="path"),
+    ),
+}  # fmt: skip
+"""The options of ``hpccoll run``, by the groups of its help."""
+
+TRAIN_OPTIONS = (Option(("-a", "--algorithms"), "algorithms of all-reduce", "ring,native,null", metavar="A,.."),)
+DRY_RUN_OPTIONS = (
+    Option(("--dry-run",), "tensors, buckets and operations of the step", kind="flag"),
+    Option(("--ranks",), "with --dry-run: number of ranks", shown_default="8", metavar="N"),
+    Option(("--json",), "with --dry-run: JSON output", kind="flag"),
+)
+"""The options of ``hpccoll train`` that ``hpccoll run`` does not have, besides the keys of a step."""
 
 TRAIN_FLAGS = (
     "-t", "--device", "-d", "-o", "-n", "-w", "--aggregators", "--mapping", "--table", "--param", "--variant",
@@ -175,7 +207,9 @@ TRAIN_FLAGS = (
 """The options that ``hpccoll train`` has in common with ``hpccoll run``."""
 
 NETWORKS = ("rdma", "tcp")
-OPTION_BY_FLAG: Mapping[str, Option] = {flag: option for option in RUN_OPTIONS for flag in option.flags}
+OPTION_BY_FLAG: Mapping[str, Option] = {
+    flag: option for group in RUN_OPTIONS.values() for option in group for flag in option.flags
+}
 
 
 def read_option(flag: str, text: str) -> Any:

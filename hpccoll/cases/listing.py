@@ -1,5 +1,6 @@
 """The listing of collectives, algorithms, transports, variants and workloads, and what each lacks on this machine."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -47,7 +48,10 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
             for name, row in COLLECTIVES.items()
         },
         "algorithms": [
-            {"collective": name, "name": algorithm, "needs": needs, **_availability(mpi_missing)}
+            {
+                "collective": name, "name": algorithm, "description": _title(name, algorithm), "needs": needs,
+                **_availability(mpi_missing),
+            }
             for name in COLLECTIVES
             for algorithm, needs in _names(name).items()
         ],
@@ -87,22 +91,35 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
 
 
 def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the entries of a kind, such as ``variants``, or those with a name; collectives keep all of theirs.
+    """Return the entries of a kind, such as ``variants``, or those whose name or description contains a word.
+
+    A collective keeps all of its algorithms if its own name does. In a description, a word may have another end.
 
     Raises:
-        BadInputError: if nothing has this kind or name.
+        BadInputError: if there are none.
     """
     kinds = [kind for kind in tables if kind != "collectives"]
-    selected = {
-        kind: [row for row in tables[kind] if word in (kind, row["name"], row.get("collective"))] for kind in kinds
-    }
+    in_text = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
+
+    def matches(row: Mapping[str, Any]) -> bool:
+        names = row["name"], row.get("collective", "")
+        return any(word.lower() in name for name in names) or any(in_text.search(row.get(key) or "") for key in TEXTS)
+
+    selected = {kind: tables[kind] if word == kind else [*filter(matches, tables[kind])] for kind in kinds}
+    if word in kinds:
+        selected = {kind: rows if kind == word else [] for kind, rows in selected.items()}
     if not any(selected.values()):
         names = {row["name"] for kind in kinds for row in tables[kind]} | tables["collectives"].keys()
         meant = did_you_mean(word, [*kinds, *others, *names])
         raise BadInputError(
-            "list", word, f"{meant}a name that 'hpccoll list' prints, or {', '.join([*kinds, *others])}"
+            "list", word, f"{meant}a word of what 'hpccoll list' prints, or {', '.join([*kinds, *others])}"
         )
-    return {"collectives": tables["collectives"], **selected}
+    whose = {row["collective"] for row in selected["algorithms"]}
+    return {"collectives": {name: row for name, row in tables["collectives"].items() if name in whose}, **selected}
+
+
+TEXTS = "description", "what", "meaning"
+"""The keys of entries whose values describe them."""
 
 
 def _limits_of(variant: Variant) -> dict[str, Any]:
@@ -115,18 +132,28 @@ def _availability(missing: Sequence[str]) -> dict[str, Any]:
     return {"available": not missing, "reason": "; ".join(missing) or None}
 
 
+def _title(name: str, algorithm: str) -> str:
+    """Return what an algorithm does, in a sentence."""
+    return "the library's own call" if algorithm == NATIVE else COLLECTIVES[name].algorithms[algorithm].title
+
+
 def _names(name: str) -> dict[str, list[str]]:
     """Return the algorithms of a collective, each with its requirements in words."""
     needs = {a.name: [need.text for need in a.needs] for a in COLLECTIVES[name].algorithms.values()}
     return {**needs, NATIVE: []}
 
 
-def listing_lines(tables: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable."""
+def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iterator[str]:
+    """Yield the lines of the printed listing: one per entry, and one per reason for entries that are unavailable.
+
+    If algorithms are ``described``, the title of its page follows each.
+    """
     for row in tables["algorithms"]:
         parameters = tables["collectives"][row["collective"]]["parameters"].get(row["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())
         yield f"{row['collective']} {row['name']}{values}{_needs(row)}{_unavailable(row)}"
+        if described:
+            yield f"    {row['description']}"
     yield from (f"any {row['name']}{_needs(row)}{_unavailable(row)}" for row in tables["policies"])
     yield from (f"parameter {row['name']} ({row['meaning']})" for row in tables["parameters"])
     yield from (

@@ -1,4 +1,4 @@
-"""The schedule that a command without a case requests: ``show``, ``export-schedule``, ``predict``."""
+"""The schedule that a command without a case requests: ``show``, ``predict``."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.collective import NATIVE
 
-DTYPE = "float32"
+DEFAULT_DTYPE = "float32"
 """The dtype of the elements, which is also the default of ``hpccoll run``."""
 
 
@@ -67,7 +67,7 @@ def requested_operation(
     nbytes: int,
     *,
     root: int | None = None,
-    dtype: str = DTYPE,
+    dtype: str = DEFAULT_DTYPE,
     parameters: Mapping[str, Parameter],
 ) -> RequestedOperation:
     """Return the schedule of ``requested_schedule`` for messages of S bytes, with ``channels`` [1] and ``window``.

@@ -27,6 +27,20 @@ SITE = Annotated[
     str | None,
     typer.Option(help="site file of the cluster, or the name of one in slurm/sites [Slurm's defaults]"),
 ]
+WHERE, OUTPUT = "Where", "Output"
+"""Titles of groups of options in the help."""
+MACHINE = Annotated[
+    Path | None, typer.Option(help="fitted machine, of hpccoll fit", metavar="M.json", rich_help_panel=WHERE)
+]
+CLUSTER = Annotated[
+    str | None,
+    typer.Option(
+        help="cluster of 'hpccoll list clusters', or a file F.yaml", metavar="NAME|F.yaml", rich_help_panel=WHERE
+    ),
+]
+NODES = Annotated[
+    str, typer.Option(help="numbers of nodes: 2,8, or 2-64 doubled", metavar="N,..", rich_help_panel=WHERE)
+]
 INCOMPLETE = 3
 """The exit code if something planned is missing or wrong, or nothing could be measured."""
 

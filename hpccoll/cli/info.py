@@ -1,36 +1,34 @@
-"""Commands that measure nothing: list, show, export-schedule, evidence and doctor."""
+"""Commands that measure nothing: list, show, evidence and doctor."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, progress_counter, show_found
-from hpccoll.common.errors import BadInputError, writing
+from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.limits import RANKS
 
-ALGORITHM = Annotated[str, typer.Argument(help="name of the algorithm; see hpccoll list", metavar="ALGORITHM")]
-WORKERS = Annotated[int, typer.Option("-p", "--workers", help="number of workers")]
-COLLECTIVE = Annotated[
-    str | None, typer.Option("-c", "--collective", help="collective [the first one with this algorithm]")
-]
-RANKS_PER_NODE = Annotated[
-    int | None, typer.Option(help="workers per node; the last node may have fewer [all on one node]")
-]
-RACKS = Annotated[int, typer.Option(help="number of racks, each with a block of nodes")]
-AGGREGATORS = Annotated[int, typer.Option(help="number of aggregators, each on its own node")]
-ROOT = Annotated[int | None, typer.Option("-r", "--root", help="root of a rooted collective")]
+if TYPE_CHECKING:
+    from hpccoll.cases.requested_schedule import RequestedOperation
+    from hpccoll.render.pictures.schedule_view import ScheduleView
+
+WHAT, EXPORT = "Of an algorithm", "For another program"
+FORMATS = ("goal",)
+"""The formats of other programs in which a schedule is written."""
 
 family = typer.Typer()
 
 
-@family.command("list", epilog="Example: hpccoll list variants")
+@family.command("list", epilog="Examples: hpccoll list variants; hpccoll list broadcast; hpccoll list columns")
 def list_(
     word: Annotated[
         str | None,
         typer.Argument(
-            help="a kind (algorithms, parameters, transports, variants, workloads, models) or a name; or a reference: "
-            "keys of the files sweep, site and machine; clusters; columns of raw files; variables; settings of NCCL",
-            metavar="WORD",
+            help="part of a name or description; or a kind: algorithms, parameters, transports, variants, workloads, "
+            "models; or a reference: sweep, site, machine (keys of these files), clusters, columns (of raw files), "
+            "variables, settings (of NCCL)",
+            metavar="[WORD]",
         ),
     ] = None,
     *,
@@ -38,9 +36,8 @@ def list_(
 ) -> None:
     """List algorithms, transports, variants and models.
 
-    WORD selects some of them, or a reference. The list shows the collectives of algorithms, the settings and
-    requirements of variants, and what is missing on this machine for each entry. --json also has the evidence that each
-    variant requires.
+    Each with what this machine lacks for it; variants with their settings and requirements, in --json also with the
+    evidence that they require.
     """
     from hpccoll.cases.listing import listing, listing_lines, select
     from hpccoll.cli.reference_tables import REFERENCES, reference_lines
@@ -51,34 +48,107 @@ def list_(
         show_found(rows, reference_lines(entries), as_json=as_json)
     else:
         tables = select(listing(), word, REFERENCES) if word else listing()
-        show_found(tables, listing_lines(tables), as_json=as_json)
+        show_found(tables, listing_lines(tables, described=bool(word)), as_json=as_json)
 
 
-@family.command(epilog="Example: hpccoll show ring -p 8 --out ring.svg")
+@family.command(
+    epilog="""Examples:
+  hpccoll show ring -p 8 --out ring.svg
+  hpccoll show ring -p 16 -b 1M --format goal --out ring.goal
+  hpccoll show ring.goal"""
+)
 def show(
-    algorithm: ALGORITHM,
-    workers: WORKERS,
-    collective: COLLECTIVE = None,
-    ranks_per_node: RANKS_PER_NODE = None,
-    racks: RACKS = 1,
-    aggregators: AGGREGATORS = 0,
-    root: ROOT = None,
-    param: Annotated[list[str] | None, typer.Option(help="parameter of the algorithm", metavar="K=V")] = None,
-    unit: Annotated[int | None, typer.Option(help="unit that the table follows [the most informative one]")] = None,
-    out: Annotated[Path | None, typer.Option(help="file of the drawing", metavar="F.svg|F.png")] = None,
-) -> None:
-    """Describe the schedule of an algorithm, and draw it.
+    algorithm: Annotated[
+        str, typer.Argument(help="algorithm, see hpccoll list, or a file in GOAL, *.goal", metavar="ALGORITHM|FILE")
+    ],
+    workers: Annotated[
+        int | None, typer.Option("-p", "--workers", help="number of workers", metavar="N", rich_help_panel=WHAT)
+    ] = None,
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            "-c",
+            "--collective",
+            help="collective [the first with this algorithm]",
+            metavar="NAME",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    ranks_per_node: Annotated[
+        int | None,
+        typer.Option(help="workers per node, fewer on the last [all]", metavar="N", rich_help_panel=WHAT),
+    ] = None,
+    racks: Annotated[
+        int, typer.Option(help="number of racks, each with a block of nodes", metavar="N", rich_help_panel=WHAT)
+    ] = 1,
+    aggregators: Annotated[
+        int, typer.Option(help="number of aggregators, each on its own node", metavar="N", rich_help_panel=WHAT)
+    ] = 0,
+    root: Annotated[
+        int | None,
+        typer.Option("-r", "--root", help="root of a rooted collective [0]", metavar="RANK", rich_help_panel=WHAT),
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option(help="parameter of the algorithm", metavar="K=V", rich_help_panel=WHAT)
+    ] = None,
+    unit: Annotated[
+        int | None,
+        typer.Option(help="unit of the table [the most informative one]", metavar="N", rich_help_panel=WHAT),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="goal: for LogGOPSim", metavar="NAME", rich_help_panel=EXPORT),
+    ] = None,
+    nbytes: Annotated[
+        str | None,
+        typer.Option(
+            "-b", "--bytes", help="message size, such as 64K, of float32", metavar="SIZE", rich_help_panel=EXPORT
+        ),
+    ] = None,
+    fold_cost: Annotated[
+        float,
+        typer.Option(help="time of a reduced byte, in the simulator's unit", metavar="TIME", rich_help_panel=EXPORT),
+    ] = 0.0,
+    out: Annotated[
+        Path | None, typer.Option(help="drawing, or with --format the schedule [stdout]", metavar="F.svg|F.png|F")
+    ] = None,
+) -> int:
+    """Describe the schedule of an algorithm, draw it, or write it.
 
-    The text lists the rounds. The drawing shows the messages, their times, and the contents of the buffers.
+    The text lists the rounds, and says whether the schedule is proven. With --format it is written for a simulator:
+    choose picoseconds for its parameters and for --fold-cost. A file is read and matched.
     """
+    if Path(algorithm).suffix:
+        return _show_file(Path(algorithm), (workers, collective, nbytes, format_, out))
+    if workers is None:
+        raise UnusableError("-p", "the number of workers is missing")
+    if (format_ is None) != (nbytes is None):
+        raise UnusableError("--format", "-b BYTES and --format go together")
+    if format_ is None:
+        from hpccoll.render.pictures.schedule_view import view_of
+
+        view = view_of(
+            algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
+            root=root, parameters=param or (),
+        )  # fmt: skip
+        return _describe(view, unit, out)
+    from hpccoll.cases.requested_schedule import requested_layout, requested_operation
+    from hpccoll.common.units import parse_parameter, parse_size
+
+    if format_ not in FORMATS:
+        raise BadInputError("--format", format_, FORMATS)
+    operation = requested_operation(
+        algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum),
+        parse_size(nbytes or "", "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
+    )  # fmt: skip
+    return _write_goal(operation, fold_cost, out)
+
+
+def _describe(view: "ScheduleView", unit: int | None, out: Path | None) -> int:
     from hpccoll.render.pictures.picture import draw
     from hpccoll.render.pictures.schedule_text import describe, round_and_buffer_lines
-    from hpccoll.render.pictures.schedule_view import UnprovenScheduleError, view_of
+    from hpccoll.render.pictures.schedule_view import UnprovenScheduleError
 
-    view = view_of(
-        algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
-        root=root, parameters=param or (),
-    )  # fmt: skip
     try:
         text = describe(view, unit)
     except UnprovenScheduleError:  # its rounds show where the fault is
@@ -87,47 +157,16 @@ def show(
     if out:
         draw(view, out, unit)
     typer.echo(text)
+    return 0
 
 
-@family.command(epilog="Example: hpccoll export-schedule ring -p 16 -b 1M --format goal --out ring.goal")
-def export_schedule(
-    algorithm: ALGORITHM,
-    workers: WORKERS,
-    nbytes: Annotated[str, typer.Option("-b", "--bytes", help="message size, such as 64K, of float32 elements")],
-    format_: Annotated[str, typer.Option("--format", help="goal: the text that LogGOPSim reads")] = "goal",
-    collective: COLLECTIVE = None,
-    ranks_per_node: RANKS_PER_NODE = None,
-    racks: RACKS = 1,
-    aggregators: AGGREGATORS = 0,
-    root: ROOT = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(help="parameter of the algorithm; channels [1]; window, the channels in flight", metavar="K=V"),
-    ] = None,
-    fold_cost: Annotated[
-        float, typer.Option(help="time of a reduced byte, in the simulator's unit of time", metavar="TIME")
-    ] = 0.0,
-    out: Annotated[Path | None, typer.Option(help="file of the schedule [stdout]", metavar="F")] = None,
-) -> None:
-    """Write a schedule for another simulator.
-
-    GOAL lists the messages of each rank and what each waits for. LogGOPSim gives all pairs of ranks the same costs,
-    and takes integers: choose picoseconds for its parameters and for --fold-cost.
-    """
-    from hpccoll.cases.requested_schedule import requested_layout, requested_operation
-    from hpccoll.common.limits import RANKS
-    from hpccoll.common.units import parse_parameter, parse_size
+def _write_goal(operation: "RequestedOperation", fold_cost: float, out: Path | None) -> int:
     from hpccoll.interop.goal import MAX_FILE_BYTES, MAX_FOLD_COST, MAX_PRINTED_BYTES, goal_texts
     from hpccoll.store.durable_files import replacing_file
 
-    if format_ != "goal":
-        raise BadInputError("--format", format_, ["goal"])
     if not 0 <= fold_cost <= MAX_FOLD_COST:
         raise BadInputError("--fold-cost", fold_cost, f"a number from 0 to {MAX_FOLD_COST:g}")
-    schedules, cut, window, words = requested_operation(
-        algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum),
-        parse_size(nbytes, "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
-    )  # fmt: skip
+    schedules, cut, window, words = operation
     texts = goal_texts(
         schedules, cut, window=window, fold_cost=fold_cost, comment=words,
         max_bytes=MAX_PRINTED_BYTES if out is None else MAX_FILE_BYTES,
@@ -135,8 +174,7 @@ def export_schedule(
     if out is None:
         for text in texts:
             typer.echo(text, nl=False)
-        return
-    ranks = schedules[0].layout.ranks
+        return 0
     with (
         writing(out),
         replacing_file(out.resolve()) as unfinished,
@@ -145,7 +183,17 @@ def export_schedule(
     ):
         for written, text in enumerate(texts):
             file.write(text)
-            show_progress(written, ranks)
+            show_progress(written, schedules[0].layout.ranks)
+    return 0
+
+
+def _show_file(path: Path, options: tuple[object, ...]) -> int:
+    from hpccoll.interop.goal_reader import goal_lines, read_goal
+
+    if any(option is not None for option in options):
+        raise UnusableError(str(path), "a file has no options: they belong to an algorithm")
+    typer.echo("\n".join(goal_lines(path, read_goal(path))))
+    return 0
 
 
 @family.command(

@@ -1,22 +1,40 @@
 """The program of all commands, and its exit codes. Ranks never import this module."""
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import typer
 
 from hpccoll.cli import comparing, info, prediction, results, sweeps, tuning
+from hpccoll.cli.command_help import PlainCommand, PlainGroup, command_path
 from hpccoll.common.errors import check_arguments, to_one_line
 from hpccoll.common.version import __version__
 
+
+class Program(PlainGroup):
+    """All commands, by what they are for."""
+
+    titles: ClassVar[Mapping[str, str]] = {
+        "Measure": "sweep plan run train doctor",
+        "Read results": "report status compare export import evidence",
+        "Choose and predict": "tune fit predict",
+        "Look up": "list show",
+    }
+
+
 app = typer.Typer(
     name="hpccoll",
+    cls=Program,
     help="How fast a cluster's collectives are, why, and what to do about it.",
+    epilog="Example: hpccoll sweep    # about a minute on two cores; it prints what to use",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 for commands in (sweeps, results, comparing, tuning, prediction, info):
+    for command in commands.family.registered_commands:
+        command.cls = PlainCommand
     app.add_typer(commands.family)
 
 
@@ -36,11 +54,8 @@ def main() -> int:
         check_arguments(sys.argv)
         return int(app(standalone_mode=False) or 0)
     except typer.TyperException as error:
-        context, words = getattr(error, "ctx", None), ["--help"]
-        while context and context.parent:
-            words.insert(0, context.info_name or "")
-            context = context.parent
-        where = " ".join(("hpccoll", *words))
+        context = getattr(error, "ctx", None)
+        where = f"{command_path(context) if context else 'hpccoll'} --help"
         message = to_one_line(error.format_message())
         end = "" if message.endswith((".", "?")) else "."
         typer.echo(f"hpccoll: {message}{end} See '{where}'.", err=True)

@@ -9,13 +9,13 @@ import typer
 
 from hpccoll.cli import common
 from hpccoll.common.errors import BadInputError, UnusableError, writing
-from hpccoll.common.limits import FLAG
+from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
 from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, NumberWithUnit, StepKey, option
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
 
-EXAMPLE = "Example: hpccoll predict step --model llama2-7b --cluster 8xh100-400g --nodes 2-64 --flops-rate 400e12"
+EXAMPLE = "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --mfu 0.4 --gpu h100"
 
 ONLY_SIMULATED = "machine", "cluster", "parallel", "mfu", "batch"
 ONLY_CLOSED_FORM = "gpus", "rate", "node_rate", "latency", "tokens"
@@ -23,54 +23,61 @@ SHORT_FORMS = {"dtype": ["-d"]}
 
 
 def _with_keys(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command an option for each key of a step, in the place of its last parameter."""
+    """Give a command an option for each key of a step, in the place of its last parameter, before those of output."""
     signature = inspect.signature(command)
+    parameters = [*signature.parameters.values()]
     options = [_option(name, key) for name, key in {**PREDICTED, **WALL}.items()]
     command.__signature__ = signature.replace(  # type: ignore[attr-defined]  # Typer reads it
-        parameters=[*list(signature.parameters.values())[:-1], *options]
+        parameters=[*parameters[:-3], *options, *parameters[-3:-1]]
     )
     return command
 
 
 METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE"}
+STEP, CLOSED_FORMULAS = "The step", "Closed formulas"
 
 
 def _option(name: str, key: StepKey) -> inspect.Parameter:
     flags, help_text, default = [option(name), *SHORT_FORMS.get(name, [])], key.help_text, None
     kind: Any = str | None
-    metavar = METAVARS.get(key.kind) if isinstance(key.kind, NumberWithUnit) else name.rpartition("_")[2].upper()
+    number = isinstance(key.kind, IntegerRange | PositiveNumber)
+    metavar = METAVARS.get(key.kind) if isinstance(key.kind, NumberWithUnit) else "N" if number else "NAME"
     if key.kind is FLAG:
         kind, default, metavar = bool, bool(key.default), None
         flags = [f"{flags[0]}/--no-{name}"] if default else flags
         help_text = help_text.removeprefix("1: ").partition("; 0:")[0]
-    about = typer.Option(*flags, help=help_text, metavar=metavar)
+    group = CLOSED_FORMULAS if name in WALL else STEP
+    about = typer.Option(*flags, help=help_text, metavar=metavar, rich_help_panel=group)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])
 
 
 @_with_keys
 def predict_step(
-    machine: Annotated[Path | None, typer.Option(help="fitted machine, of hpccoll model", metavar="M.json")] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="described cluster: a file, or a name such as 8xh100-400g", metavar="NAME|F.yaml")
-    ] = None,
-    nodes: Annotated[str, typer.Option(help="numbers of nodes; 2-64 stands for 2,4,8,16,32,64")] = "2,8,64",
+    machine: common.MACHINE = None,
+    cluster: common.CLUSTER = None,
+    nodes: common.NODES = "2,8,64",
     param: Annotated[
-        list[str] | None, typer.Option(help="parameter of the algorithm, or of all: channels=4", metavar="K=V")
+        list[str] | None,
+        typer.Option(help="parameter of --algorithm: channels=4", metavar="K=V", rich_help_panel=STEP),
     ] = None,
     scenarios: Annotated[
         Path | None,
-        typer.Option(help="file of several steps to compare; other options are ignored", metavar="F.yaml"),
+        typer.Option(
+            help="file of steps to compare, instead of --model", metavar="F.yaml", rich_help_panel=common.WHERE
+        ),
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
-    out: Annotated[Path | None, typer.Option(help="picture of steps", metavar="F.html|svg|png")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON output, in SI units", rich_help_panel=common.OUTPUT)
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="picture of steps", metavar="F.html|svg|png", rich_help_panel=common.OUTPUT)
+    ] = None,
     **texts: Any,
 ) -> int:
     """Predict a training step, and what share is communication.
 
-    With --model, the collectives of the step are simulated on a fitted machine or a described cluster. With --params,
-    closed formulas give the time to synchronise gradients: the communication wall. --scenarios compares the steps of a
-    file.
+    It is simulated on --machine or --cluster, or with --params by closed formulas.
     """
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.command_help import PlainCommand, PlainGroup
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from hpccoll.model.predict import Predictions, Request
 
 family = typer.Typer()
-group = typer.Typer()
+group = typer.Typer(cls=PlainGroup)
 family.add_typer(group, name="predict")
-group.command("step", epilog=EXAMPLE)(predict_step)
+group.command("step", epilog=EXAMPLE, cls=PlainCommand)(predict_step)
 
+WHAT = "What to predict"
 QUESTIONS = ("best",)
 RAW_FILE = ".h5"
 
@@ -27,41 +29,76 @@ RAW_FILE = ".h5"
 )
 def predict(
     context: typer.Context,
-    machine: Annotated[Path | None, typer.Option(help="fitted machine, of hpccoll model", metavar="M.json")] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="described cluster: a file, or a name such as 8xh100-400g", metavar="NAME|F.yaml")
+    machine: common.MACHINE = None,
+    cluster: common.CLUSTER = None,
+    nodes: common.NODES = "2,8,64",
+    ranks_per_node: Annotated[
+        int | None,
+        typer.Option(help="ranks on each node [the machine's]", metavar="N", rich_help_panel=common.WHERE),
     ] = None,
-    collective: Annotated[str, typer.Option("-c", "--collective", help="collective")] = "all_reduce",
+    aggregators: Annotated[
+        int | None,
+        typer.Option(help="aggregators [none; switches: as needed]", metavar="N", rich_help_panel=common.WHERE),
+    ] = None,
+    mapping: Annotated[
+        str | None,
+        typer.Option(
+            help="rank order over racks and nodes: block, cyclic", metavar="NAME", rich_help_panel=common.WHERE
+        ),
+    ] = None,
+    collective: Annotated[
+        str, typer.Option("-c", "--collective", help="collective", metavar="NAME", rich_help_panel=WHAT)
+    ] = "all_reduce",
     algorithms: Annotated[
         str | None,
-        typer.Option("-a", "--algorithms", help="comma-separated algorithms, or all [for all_reduce the usual ones]"),
+        typer.Option(
+            "-a", "--algorithms", help="algorithms, or all [the usual ones]", metavar="A,..", rich_help_panel=WHAT
+        ),
     ] = None,
-    begin: Annotated[str | None, typer.Option("-b", "--begin", help="smallest message size [1K]")] = None,
-    end: Annotated[str | None, typer.Option("-e", "--end", help="largest message size [1G; with -b that size]")] = None,
-    factor: Annotated[str, typer.Option("-f", "--factor", help="ratio of one size to the one before")] = "4",
-    nodes: Annotated[str, typer.Option(help="numbers of nodes; 2-64 stands for 2,4,8,16,32,64")] = "2,8,64",
-    ranks_per_node: Annotated[
-        int | None, typer.Option(help="ranks on each node [those of the machine]", metavar="K")
+    begin: Annotated[
+        str | None,
+        typer.Option("-b", "--begin", help="smallest message size [1K]", metavar="SIZE", rich_help_panel=WHAT),
     ] = None,
-    dtype: Annotated[str, typer.Option("-d", "--dtype", help="element type")] = "float32",
-    aggregators: Annotated[
-        int | None, typer.Option(help="aggregators [none; switches: as many as needed]", metavar="A")
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "-e", "--end", help="largest message size [1G; with -b that size]", metavar="SIZE", rich_help_panel=WHAT
+        ),
     ] = None,
-    mapping: Annotated[str | None, typer.Option(help="rank order over racks and nodes: block, cyclic")] = None,
+    factor: Annotated[
+        str,
+        typer.Option("-f", "--factor", help="ratio of one size to the one before", metavar="N", rich_help_panel=WHAT),
+    ] = "4",
+    dtype: Annotated[
+        str, typer.Option("-d", "--dtype", help="element type", metavar="TYPE", rich_help_panel=WHAT)
+    ] = "float32",
     param: Annotated[
         list[str] | None,
-        typer.Option(help="parameter of the algorithm, or of all: channels=4", metavar="K=V"),
+        typer.Option(help="parameter of the algorithms: channels=4", metavar="K=V", rich_help_panel=WHAT),
     ] = None,
-    question: Annotated[str | None, typer.Option(help="best: a line for each size and number of nodes")] = None,
+    question: Annotated[
+        str | None,
+        typer.Option(
+            help="best: a line for each size and number of nodes", metavar="best", rich_help_panel=common.OUTPUT
+        ),
+    ] = None,
     against: Annotated[
         list[Path] | None,
-        typer.Option(help="results to compare with predictions; options from -c on are ignored", metavar="PATH"),
+        typer.Option(
+            help="results to compare with predictions of the same cases",
+            metavar="PATH",
+            rich_help_panel=common.OUTPUT,
+        ),
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON output, in SI units", rich_help_panel=common.OUTPUT)
+    ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="picture of the times, or raw file for report", metavar="F.html|svg|png|h5"),
+        typer.Option(
+            help="picture, or raw file for report", metavar="F.html|svg|png|h5", rich_help_panel=common.OUTPUT
+        ),
     ] = None,
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
@@ -78,6 +115,7 @@ def predict(
     from hpccoll.model.predict import Request
     from hpccoll.model.predict import predict as predict_all
     from hpccoll.render import prediction_report
+    from hpccoll.schedule import DTYPE
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
@@ -89,7 +127,7 @@ def predict(
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
         nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=names,
-        ranks_per_node=ranks_per_node, dtype=dtype, aggregators=aggregators, mapping=mapping,
+        ranks_per_node=ranks_per_node, dtype=DTYPE.read("-d", dtype), aggregators=aggregators, mapping=mapping,
         parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
     _check_out(out, model, request)

@@ -215,8 +215,8 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
     if table.empty:
         return
-    from hpccoll.analysis.measurement_quality import noise_sentence
-    from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
+    from hpccoll.analysis.measurement_quality import noise_note
+    from hpccoll.analysis.recommendations import ranges_by_setting, recommend
     from hpccoll.analysis.step_comparison import compare_steps, product_findings
     from hpccoll.render.answers import Answers, conclusion_lines
     from hpccoll.render.printed_evidence import executed_lines
@@ -225,10 +225,10 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
 
     results = to_results(ResultFiles(raw_results=[program.results.raw]))
     recommendations = recommend(results)
-    table.end(program.job, program.results.raw.histories(), verdicts_by_setting(recommendations))
+    table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
     compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
     products = product_findings(compared, results.step_times.get)
-    remarks = (*(f"{each} {each.remedy}" for each in products), noise_sentence(results))
+    remarks = (*(f"{each} {each.remedy}" for each in products), noise_note(results))
     for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
         print(f"# {line}")
     for line in executed_lines(program.results.raw):
@@ -280,11 +280,12 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     from hpccoll.training.model_file import models_from_json
 
     request = run_options.train_request(arguments)
+    (dtype,) = request.dtypes
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
     if arguments.json:
-        made = [dry_run_json(workload, ranks, arguments.dtype, shapes) for workload in workloads(request)]
+        made = [dry_run_json(workload, ranks, dtype, shapes) for workload in workloads(request)]
         print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
     else:
         for workload in workloads(request):
-            print(*dry_run_lines(workload, ranks, arguments.dtype, shapes), sep="\n")
+            print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")
     return 0

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged
+from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged, show_found
 from hpccoll.common.errors import BadInputError, writing
 
 family = typer.Typer()
@@ -75,46 +75,36 @@ def export(
     return report_damaged(results)
 
 
-@family.command(epilog="Example: hpccoll validate results/default")
-def validate(paths: PATHS) -> int:
-    """Check that raw files are complete and undamaged.
-
-    It counts their results, and ends with 3 if a file is incomplete or damaged.
-    """
-    from hpccoll.common.units import format_count
-    from hpccoll.render.terminal_summary import case_counts
-    from hpccoll.store.load_results import to_results
-    from hpccoll.store.result_files import ResultFiles, absent_files, read_all
-
-    files = read_all(paths)
-    partial = 0
-    for raw in files.raw_results:
-        results = to_results(ResultFiles(raw_results=[raw]))
-        partial += not raw.complete
-        state = "complete" if raw.complete else "partial"
-        typer.echo(f"{raw.path}: {state}, {case_counts(results)}, {format_count(len(results.runs), 'attempt')}")
-    absent = sorted(absent_files(files))
-    for path in absent:
-        typer.echo(f"{path}: planned, but missing")
-    return report_damaged(files) or (INCOMPLETE if partial or absent else 0)
-
-
 @family.command(epilog="Example: hpccoll status results/default")
-def status(directory: Annotated[Path, typer.Argument(help="directory of the results of a sweep")]) -> int:
-    """Show progress, time left and failures of a sweep."""
-    from hpccoll.render.terminal_summary import measurement_progress, status_lines
-    from hpccoll.store.load_results import read_results
+def status(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(help="sweeps, directories or raw files [the newest sweep in results/]", metavar="[PATHS...]"),
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
+) -> int:
+    """Show progress, gaps and damage of results.
+
+    Each job or raw file has a line with its cases, and the reasons of those that are missing. Ends with 3 if something
+    is missing or damaged.
+    """
+    from hpccoll.analysis.sweep_status import sweep_statuses
+    from hpccoll.render.terminal_summary import status_lines
+    from hpccoll.store.result_files import read_all
     from hpccoll.store.scheduler_log import read_scheduled
+    from hpccoll.sweep.paths import newest_sweep
     from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
     from hpccoll.sweep.slurm.squeue import LIVE_STATES
     from hpccoll.sweep.workflow import is_running
 
-    busy = is_running(directory)
-    if not busy and any(job.state in LIVE_STATES for job in read_scheduled(directory)):
-        SlurmMonitor(directory).poll_now()  # the sweep that recorded them has ended
-    results = read_results([directory])
-    typer.echo(f"{'a' if busy else 'no'} sweep is running: {measurement_progress(results.progress)}")
-    for line in status_lines(results, directory):
-        typer.echo(line)
-    code = report_damaged(results)
-    return code if results.measured and not results.missing else INCOMPLETE
+    paths = paths or [newest_sweep(Path("results"))]
+    directories = [path for path in paths if path.is_dir()]
+    running = [path for path in directories if is_running(path)]
+    for path in directories:
+        if path not in running and any(job.state in LIVE_STATES for job in read_scheduled(path)):
+            SlurmMonitor(path).poll_now()  # the sweep that recorded them has ended
+    files = read_all(paths)
+    statuses = sweep_statuses(files, running)
+    show_found(statuses, (line for each in statuses for line in status_lines(each)), as_json=as_json)
+    return report_damaged(files) or (0 if all(each.is_complete for each in statuses) else INCOMPLETE)

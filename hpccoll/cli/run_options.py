@@ -8,21 +8,23 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from hpccoll.cases.case import EXECUTORS, RUN_JOB, Effort, Job, Parameter, Shape
 from hpccoll.cases.keys import (
     ALL,
     DEFAULT_ALGORITHMS,
-    NETWORKS,
-    OPTION_BY_FLAG,
+    DRY_RUN_OPTIONS,
+    FOR_THE_WORKFLOW,
     RUN_OPTIONS,
-    TRAIN_ALGORITHMS,
     TRAIN_FLAGS,
+    TRAIN_OPTIONS,
     Option,
     read_option,
 )
-from hpccoll.common.errors import BadInputError, UnusableError, abbreviate, did_you_mean
+from hpccoll.cli.option_parser import OptionParser
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_CASES, RANKS
 from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
 
@@ -30,67 +32,31 @@ if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
     from hpccoll.schedule import Layout
 
-EXAMPLES = """examples:
+RUN_SUMMARY = "Measure collectives on the ranks of an MPI job."
+RUN_END = """\
+Examples:
   mpiexec -n 4 hpccoll run -a ring,native -b 1K -e 64M
-  mpiexec -n 2 hpccoll run -a recursive_doubling,null -b 8 -e 1K -n 1000 --in-place
-  mpiexec -n 4 hpccoll run -a ring,native -e 1M --rounds 9    # nine rounds instead of three, for a busy machine
-  srun -N 4 -n 16 hpccoll run -a ring,native -b 1M -e 1G --param channels=8 --out ring.h5
+  mpiexec -n 4 hpccoll run -c all_gather -b 1M -e 1M --rounds 9 --out ring.h5
 
-Sizes are binary (1K is 1024 bytes), bandwidths are in GB/s of 1e9 bytes per second. Times are those of the slowest
-rank. Every result is checked. The algorithm native is the library's own collective.
+Every result is checked; native is the library's own call; 1K is 1024 bytes.
+-b -e -f -d -o -n -w -r, and float, half and double, are those of nccl-tests;
+-c, -a and -t are not: there they are check, average and threads.
 """
 
-
-TRAIN_EXAMPLES = """examples:
-  hpccoll train --model gpt2 --dry-run --ranks 8
+TRAIN_SUMMARY = "Measure training steps on the ranks of an MPI job."
+TRAIN_END = """\
+Examples:
   mpiexec -n 2 hpccoll train --model resnet50 --scale 64
-  mpiexec -n 4 hpccoll train --model resnet50 --scale 16 --bucket 5M,25M,100M --overlap 0,1 -a ring,hierarchical,null
-  srun -N 4 -n 16 hpccoll train --model llama2-7b --scale 100 --parallel dp=4,tp=4 --out step.h5
+  mpiexec -n 4 hpccoll train --scale 16 --bucket 5M,25M --overlap 0,1
+  hpccoll train --model gpt2 --dry-run --ranks 8
 
-A step is a forward and a backward pass, and the collectives between the ranks. With several values of an option, each
-combination is measured. The algorithm null leaves collectives out: what others take longer is exposed communication.
+Every combination of values is measured. The algorithm null leaves collectives
+out: what others take longer is exposed communication.
 """
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        unknown = re.match(r"unrecognized arguments: --([\w-]+)", message)
-        names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
-        near = did_you_mean(unknown[1], names).replace("mean ", "mean --") if unknown else ""
-        raise UnusableError(self.prog, f"{message}: {near}see '{self.prog} --help'")
-
-
-MAX_PATH_BYTES, MAX_NAME_BYTES = 4000, 200
-"""The system's limits are 4096 and 255; the rest is for the suffixes of the files next to a raw file."""
-
-
-def _path(text: str) -> Path:
-    path = Path(text)
-    if not text:
-        raise argparse.ArgumentTypeError("the name of the file is empty")
-    if len(os.fsencode(text)) > MAX_PATH_BYTES or any(len(os.fsencode(p)) > MAX_NAME_BYTES for p in path.parts):
-        raise argparse.ArgumentTypeError(f"{abbreviate(text)} is too long for the name of a file")
-    return path
-
-
-def _argument(option: Option) -> dict[str, Any]:
-    about: dict[str, Any] = {"help": option.help_text.replace("%", "%%")}
-    if option.kind == "flag":
-        return {**about, "action": "store_true"}
-    about |= {"metavar": option.metavar} if option.metavar else {}
-    if option.kind == "list":
-        return {**about, "action": "append", "default": []}
-    about |= {"type": _path} if option.kind == "path" else {"default": option.default}
-    return {**about, "choices": NETWORKS} if "--network" in option.flags else about
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        "hpccoll run", description="Measure collectives on the ranks of an MPI job.", epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
-    for each in RUN_OPTIONS:
-        parser.add_argument(*each.flags, **_argument(each))
+    parser = OptionParser("run", RUN_SUMMARY, RUN_OPTIONS, (FOR_THE_WORKFLOW,), RUN_END)
     parser.set_defaults(workload=None, dry_run=False)
     return parser
 
@@ -102,20 +68,16 @@ def build_train_parser() -> argparse.ArgumentParser:
         option,
     )
 
-    parser = _Parser(
-        "hpccoll train", description="Measure training steps on the ranks of an MPI job.", epilog=TRAIN_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
-    parser.set_defaults(**{**vars(build_parser().parse_args([])), "workload": True})
-    for name, key in WORKLOAD.items():
-        parser.add_argument(option(name), action="append", metavar="V,..", help=key.help_text.replace("%", "%%"))
-    algorithms = f"comma-separated algorithms of all-reduce [{TRAIN_ALGORITHMS}]"
-    parser.add_argument("-a", "--algorithms", default=TRAIN_ALGORITHMS, help=algorithms)
-    for flag in TRAIN_FLAGS:
-        parser.add_argument(*OPTION_BY_FLAG[flag].flags, **_argument(OPTION_BY_FLAG[flag]))
-    parser.add_argument("--dry-run", action="store_true", help="no measurement: tensors, buckets and operations")
-    parser.add_argument("--ranks", help="with --dry-run: number of ranks [8]")
-    parser.add_argument("--json", action="store_true", help="with --dry-run: JSON output")
+    keys = [Option((option(name),), key.help_text, metavar="V,..", kind="list") for name, key in WORKLOAD.items()]
+    shared = {
+        title: [each for each in options if {*each.flags} & {*TRAIN_FLAGS}] for title, options in RUN_OPTIONS.items()
+    }
+    flags = (each.flags[0] for title in [*shared][:-1] for each in shared[title])
+    end = fill(f"Further options, as of 'hpccoll run': {', '.join(flags)}", 80)
+    groups = {"The step": [*keys, *TRAIN_OPTIONS], "Without measuring": DRY_RUN_OPTIONS, **shared}
+    parser = OptionParser("train", TRAIN_SUMMARY, groups, [*shared], f"{end}\n\n{TRAIN_END}")
+    of_run, own = (vars(each.parse_args([])) for each in (build_parser(), parser))
+    parser.set_defaults(**{**of_run, **own, "workload": True})
     return parser
 
 
@@ -204,14 +166,13 @@ def train_request(arguments: argparse.Namespace) -> "CaseRequest":
         BadInputError: if a value is invalid.
     """
     from hpccoll.cases.product import CaseRequest, workloads
-    from hpccoll.training.model_file import DTYPE, load_models, models_from_json
+    from hpccoll.training.model_file import load_models, models_from_json
     from hpccoll.training.step_keys import WORKLOAD, option
     from hpccoll.training.workload import TRAINING_STEP
 
     for flag, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
         if value and not arguments.dry_run:
             raise UnusableError(flag, "with --dry-run only")
-    DTYPE.check("-d", arguments.dtype)
     lists: dict[str, list[Parameter]] = {}
     for name, key in WORKLOAD.items():
         given = getattr(arguments, name) or []
@@ -240,9 +201,12 @@ def _load_yaml(path: Path, key: str) -> Any:
 
 
 def _common_lists(arguments: argparse.Namespace) -> dict[str, Any]:
+    from hpccoll.schedule import DTYPE
+
     return {
-        "devices": [arguments.device], "transports": _words(arguments.transport), "dtypes": [arguments.dtype],
-        "ops": [arguments.op], "mappings": _words(arguments.mapping) if arguments.mapping else [None],
+        "devices": [arguments.device], "transports": _words(arguments.transport),
+        "dtypes": [DTYPE.read("-d", arguments.dtype)], "ops": [arguments.op],
+        "mappings": _words(arguments.mapping) if arguments.mapping else [None],
     }  # fmt: skip
 
 

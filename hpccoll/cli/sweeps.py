@@ -10,6 +10,7 @@ import typer
 
 from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE, show_found
 from hpccoll.cli.results import write_report
+from hpccoll.cli.run_options import RUN_SUMMARY, TRAIN_SUMMARY
 from hpccoll.common.errors import BadInputError
 
 family = typer.Typer()
@@ -99,7 +100,9 @@ def plan(
     show_found(plan_json(made), plan_lines(made), as_json=as_json)
 
 
-@family.command(epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out results/my/raw/mpi.p4.h5")
+@family.command(
+    hidden=True, epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out results/my/raw/mpi.p4.h5"
+)
 def launch(
     plan_file: Annotated[Path, typer.Argument(help="plan.json of a sweep", metavar="PLAN")],
     job: Annotated[str, typer.Argument(help="name of one of its jobs", metavar="JOB")],
@@ -115,23 +118,21 @@ def launch(
 
 
 # Of these two only the help of all commands knows: __main__ starts ranks without the other commands.
-@family.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@family.command(
+    help=RUN_SUMMARY, add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
 def run(context: typer.Context) -> int:
-    """Measure collectives on the ranks of an MPI job.
-
-    Example: mpiexec -n 4 hpccoll run -a ring,native. See 'hpccoll run --help'.
-    """
     from hpccoll.cli.rank_program import main as run_main
 
     return run_main(context.args)
 
 
-@family.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@family.command(
+    help=TRAIN_SUMMARY,
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
 def train(context: typer.Context) -> int:
-    """Measure training steps on the ranks of an MPI job.
-
-    Example: mpiexec -n 2 hpccoll train --model resnet50 --scale 64. See 'hpccoll train --help'.
-    """
     from hpccoll.cli.rank_program import main as run_main
 
     return run_main(context.args, "train")

@@ -1,4 +1,4 @@
-"""Commands that evaluate results: tune and model."""
+"""Commands that evaluate results: tune and fit."""
 
 from pathlib import Path
 from typing import Annotated
@@ -45,13 +45,13 @@ def tune(
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
         write_table(build_table(results), out)
-        lines = (*choice_table_lines(Answers(recommend(results))), f"table: {out}", *table_warnings(results))
+        lines = (*choice_table_lines(results, Answers(recommend(results))), f"table: {out}", *table_warnings(results))
         typer.echo("\n".join(lines))
     return report_damaged(results)
 
 
-@family.command(epilog="Example: hpccoll model results/calibrate results/default --out machine.json")
-def model(
+@family.command(epilog="Example: hpccoll fit results/calibrate results/default --out machine.json")
+def fit(
     paths: PATHS,
     out: Annotated[
         Path | None, typer.Option(help="file of the fitted machine, for predict", metavar="MACHINE.json")

@@ -102,15 +102,19 @@ class PositiveNumber(Kind[float]):
 
 @dataclass(frozen=True, slots=True)
 class OneOfWords(Kind[str]):
-    """One of several words."""
+    """One of several words, some of which have other names."""
 
     words: tuple[str, ...]
+    aliases: tuple[tuple[str, str], ...] = ()  # another name, and the word that it stands for
 
     def __str__(self) -> str:
         return ", ".join(self.words)
 
     def accepts(self, value: object) -> bool:
         return value in self.words
+
+    def parse(self, text: str) -> str:
+        return dict(self.aliases).get(text, text)
 
     def refusal(self, key: str, value: object) -> BadInputError:
         return BadInputError(key, value, self.words)  # the nearest first

@@ -7,9 +7,6 @@ from math import floor, isfinite, log10
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_BYTES
 
-TWICE = 2.0
-"""The ratio from which on sentences print a factor and not a percentage."""
-
 _SIZE = re.compile(r"(?P<number>[0-9]{1,19})\s*(?P<prefix>[kKmMgGtT]?)(?:i?[bB])?")
 _PREFIXES = ("", "K", "M", "G", "T")
 

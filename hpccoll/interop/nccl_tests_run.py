@@ -18,9 +18,9 @@ from hpccoll.common.limits import IntegerRange
 from hpccoll.common.units import format_count
 from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, SuppliedMetadata, read_cell, read_count
 from hpccoll.interop.printed_bandwidth import SINGLETONS, PrintedBandwidth, possible_ranks
-from hpccoll.schedule import DTYPES
+from hpccoll.schedule import DTYPE, NCCL_TESTS_NAMES
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.schedule.reduction import BFLOAT16, REDUCTIONS
+from hpccoll.schedule.reduction import REDUCTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,7 @@ PROGRAMS = {
 WITHOUT_COLLECTIVE = "sendrecv", "hypercube", "alltoallv"
 """The programs that measure what no collective of ours does."""
 
-TYPES = {"half": "float16", "float": "float32", "double": "float64", "bfloat16": BFLOAT16} | {
-    name: name for name in (*DTYPES, "int8", "uint8", "uint32", "uint64")
-}
+TYPES = {name: name for name in (*DTYPE.words, "int8", "uint8", "uint32", "uint64")} | NCCL_TESTS_NAMES
 """The types of elements, by nccl-tests' names; those with 8 bits of floating point have no name in ours."""
 
 OUT_OF_PLACE, IN_PLACE = "out_of_place", "in_place"

@@ -11,6 +11,7 @@ from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.executor.choice import agree_on_executor
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.attempt_runner import AttemptRunner
+from hpccoll.measure.copy_rates import copy_rates
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.job_results import JobResults
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
@@ -139,7 +140,8 @@ class JobRunner:
             options = agree_on_executor(ranks.comm, required=required, oversubscribed=attempt.oversubscribed)
         spins = options is not None and not options.oversubscribed
         executor = {"executor": COMPILED if options else PYTHON, "waiting": "spins" if spins else "yields"}
-        provenance = {**attempt.provenance, **executor, "network": self.launch.network, **group.provenance()}
+        rates = copy_rates(ranks, self.job, attempt, options, self.progress)
+        provenance = {**attempt.provenance, **executor, "network": self.launch.network, **group.provenance(), **rates}
         if self.me == 0 and not group.complete:
             print(f"# attempt {self.attempt_number} continues with {group.shape.text}", flush=True)
         evidence = probe_result.to_json() if probe_result else None

@@ -1,4 +1,4 @@
-"""The file of a machine: what ``hpccoll model --out`` has fitted, or what a person has described.
+"""The file of a machine: what ``hpccoll fit --out`` has fitted, or what a person has described.
 
 Both have one format. Fitted files are JSON, which is YAML, too; described clusters are YAML, and some of them come with
 hpccoll, in ``clusters/``. Every number of the model may have an interval.
@@ -33,9 +33,8 @@ from hpccoll.common.limits import (
 from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, load_yaml, reject_bool
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
-from hpccoll.schedule import MAPPINGS, Layout, numbering
+from hpccoll.schedule import DTYPE, MAPPINGS, Layout, numbering
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.training.model_file import DTYPE
 
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
 CLUSTERS = Path(__file__).parent / "clusters"

@@ -9,7 +9,7 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_algorithm
-from hpccoll.cases.requested_schedule import DTYPE
+from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.model.machine_file import Bound, MachineFile
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
@@ -32,7 +32,7 @@ class Request:
     algorithms: Sequence[str] = ()
     # the ranks on each node [those of the machine file, or the most that were measured]
     ranks_per_node: int | None = None
-    dtype: str = DTYPE  # the type of the elements
+    dtype: str = DEFAULT_DTYPE  # the type of the elements
     # the number of aggregators [none; if they are switches, as many as an algorithm needs]
     aggregators: int | None = None
     mapping: str | None = None  # the order of ranks, a word of MAPPINGS [consecutive ranks on each node]

@@ -1,4 +1,4 @@
-"""Predictions as a raw file, which export, validate, report and ``hpccoll.open`` read like any other.
+"""Predictions as a raw file, which export, status, report and ``hpccoll.open`` read like any other.
 
 The file has one job, and an attempt for each number of nodes and each kind of prediction: ``simulated`` from a
 schedule, ``modelled`` by NCCL's own formulas. A case has one time, at which all of its ranks end. Nothing ran, and the

@@ -250,7 +250,7 @@ def _completed(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
 
 
 def _axis_values(data: Iterable[ChartRecord]) -> list[float]:
-    keys = ("value", "low", "high", "wire", "expected")
+    keys = ("value", "low", "high", "limit", "expected")
     return [number for d in data for key in keys if isinstance(number := d.get(key), float)]
 
 
@@ -263,7 +263,7 @@ def _opacity(chosen: alt.Parameter | None, picked: float, others: float) -> alt.
 def _tick_records(d: ChartRecord) -> list[ChartRecord]:
     """Return a record for each round: that of the point without its value, so that only the tick is drawn."""
     ticks = d.pop("ticks", ())
-    kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "wire", "expected")}
+    kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "limit", "expected")}
     return [kept | {"tick": tick} for tick in ticks] if isinstance(ticks, list) else []
 
 

@@ -1,11 +1,13 @@
 """Curves of a group of rows: the records of its points, and panels over sizes, over ranks and of collectives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import itemgetter
 
 import altair as alt
 
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.limits import Limit, limit_of
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import executed_note, placement_label
 from hpccoll.analysis.series_comparisons import evenly_spaced
@@ -135,17 +137,43 @@ def unity_rule(base: alt.Chart) -> list[alt.Chart]:
     return [rule, native.mark_text(align="left", baseline="middle", dx=4, fontSize=11, text="native")]
 
 
-def wire_rule(base: alt.Chart) -> list[alt.Chart]:
-    """Return a rule at the calibrated rate of the wire, from the smallest size for which it holds."""
-    calibrated = base.transform_filter("isValid(datum.wire)").encode(
-        y=alt.Y("max(wire):Q"),
-        detail=[alt.Detail("machine:N"), alt.Detail("wires:N")],
-        opacity=alt.OpacityValue(1),
-        color=_MUTED,
+def limit_record(point: SeriesPoint, value: Callable[[Limit], float]) -> ChartRecord:
+    """Return the fields of the limit of ``point`` in a chart of ``value``; none without a limit."""
+    limit = limit_of(point)
+    return {"limit": value(limit), "limit_name": limit.name} if limit else {}
+
+
+def limit_line(base: alt.Chart, *, above: bool) -> list[alt.Chart]:
+    """Return a line at the limits of the sizes that have one, to the right edge, with its name.
+
+    Of several rows of a size the loosest limit counts: the largest if values lie below it, else the smallest.
+    """
+    loosest = "max" if above else "min"
+    limited = base.transform_filter("isValid(datum.limit)").transform_aggregate(
+        limit=f"{loosest}(limit)", groupby=["panel", "machine", "limit_name", "bytes"]
     )
-    rule = calibrated.mark_rule(strokeDash=[5, 3]).encode(x=alt.X("min(bytes):Q"), x2=alt.X2Value("width"))
-    label = calibrated.mark_text(align="right", baseline="bottom", dy=-3, fontSize=11)
-    return [rule, label.encode(x=alt.XValue("width"), text=alt.Text("wires:N"))]
+    lines = limited.encode(
+        y=alt.Y("limit:Q"), detail=[alt.Detail("machine:N"), alt.Detail("limit_name:N")],
+        opacity=alt.OpacityValue(1), color=_MUTED,
+    )  # fmt: skip
+    line = lines.mark_line(strokeDash=[5, 3], strokeWidth=1)
+    end = lines.transform_window(
+        largest="max(bytes)", frame=[None, None], groupby=["panel", "machine", "limit_name"]
+    ).transform_filter("datum.bytes === datum.largest")
+    edge = end.mark_rule(strokeDash=[5, 3]).encode(x2=alt.X2Value("width"))
+    name = end.mark_text(align="left", baseline="middle", dx=3, fontSize=11)  # as in ``unity_rule``
+    return [line, edge, name.encode(x=alt.XValue("width"), text=alt.Text("limit_name:N"))]
+
+
+def guide_lines(data: Sequence[ChartRecord], *, above: bool) -> ExtraLayers:
+    """Return the layers of the lines for which ``data`` has values: expected ones, and limits (see ``limit_line``)."""
+    limits = partial(limit_line, above=above)
+    guides = [lines for field, lines in (("expected", expected_lines), ("limit", limits)) if _any_value(data, field)]
+    return (lambda base: [layer for lines in guides for layer in lines(base)]) if guides else None
+
+
+def _any_value(data: Iterable[ChartRecord], field: str) -> bool:
+    return any(d.get(field) is not None for d in data)
 
 
 def expected_lines(base: alt.Chart) -> list[alt.Chart]:

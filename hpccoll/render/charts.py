@@ -14,7 +14,7 @@ from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
-from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size, wire_label, wire_limit
+from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
@@ -71,11 +71,13 @@ def time_against_size(group: ChartGroup) -> Chart | None:
     data = [
         chart_record(group, p, median_seconds(p), ends)
         | _round_ticks(group, p)
+        | chart_panels.limit_record(p, lambda limit: limit.seconds)
         | {"range": interval_label(ends), "expected": p.expected_s}
         for p, ends in curve_points(group)
     ]
+    layers = chart_panels.guide_lines(data, above=False)
     data += predicted_records(group, median_seconds, lambda p: p.row.interval)
-    return curves_over_size(group, data, chart_base.time_axis, chart_panels.expected_lines if group.modelled else None)
+    return curves_over_size(group, data, chart_base.time_axis, layers)
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
@@ -89,16 +91,16 @@ def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = Non
 def busbw_against_size(group: ChartGroup) -> Chart | None:
     data = [
         chart_record(group, p, busbw, ends and (work / ends[1], work / ends[0]))
-        | {"wire": wire_limit(p.row, p.wire), "wires": wire_label(p.row, p.wire).removeprefix("the ")}
+        | chart_panels.limit_record(p, lambda limit: limit.busbw)
         | {"range": interval_label(ends)}
         | _round_ticks(group, p, work)
         for p, ends in curve_points(group)
         if not p.row.floor and (busbw := p.row.busbw_Bps)
         for work in [busbw * median_seconds(p)]
     ]
+    layers = chart_panels.guide_lines(data, above=True)
     data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
-    calibrated = any(d.get("wire") for d in data)
-    return curves_over_size(group, data, chart_base.rate_axis, chart_panels.wire_rule if calibrated else None)
+    return curves_over_size(group, data, chart_base.rate_axis, layers)
 
 
 def sent_against_size(group: ChartGroup) -> Chart | None:
@@ -215,6 +217,11 @@ PAIRS_NOTE = (
     "Lines show the median pair of ranks; bands reach from the fastest to the slowest pair. Pairs on one node and "
     "pairs between nodes have their own lines."
 )
+LIMIT_NOTE = (
+    "A dashed grey line, if any, is a limit: between nodes the calibrated rate of the wire, from the smallest size for "
+    "which it holds, which smaller messages may exceed as a burst; on one node a single copy of the data at the rate "
+    "of a copy between the same ranks, which calls may exceed where caches save bytes."
+)
 CELLS_NOTE = "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
 OVERVIEW_NOTE = (
     "On the most ranks that had cores of their own; only choices and runners-up are drawn, next to native. Both axes "
@@ -233,22 +240,21 @@ OVERVIEW_FIGURES = (
 FIGURES = (
     Figure("choice", "the choice by {by}, and its lead over the next best", choice_map,
         "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
-        "Pale: tie, no choice is clearly faster in every round; below 1x, another is faster at this size, by less than "
-        "a range of its own is worth; alone, nothing else was measured. Placements share a panel if one choice serves "
-        "both."),
+        "Pale: tie, no choice is clearly faster in every round; at 0.98x another is faster at this size, by less than "
+        "the 3 % that a range of its own costs; alone, nothing else was measured. Placements share a panel if one "
+        "choice serves both."),
     Figure("speedup", "speed-up over native against size", speedup_against_size,
         "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
         "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic."),
     Figure("time", "time against size", time_against_size,
         f"Median over the timed iterations; the band is the 95 % confidence interval of the median. {ROUNDS_NOTE} Both "
-        "axes are logarithmic. The thin dotted grey line, if any, is the floor: the cost of an empty schedule.",
+        "axes are logarithmic. The thin dotted grey line, if any, is the floor: the cost of an empty schedule. "
+        f"{LIMIT_NOTE}",
         f"{PAIRS_NOTE} Both axes are logarithmic.",
         "Dashed: the time that NCCL's own model predicts for the algorithm and protocol that ran, from its log."),
     Figure("busbw", "bus bandwidth against size", busbw_against_size,
         "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per second, "
-        f"MB/s 1e6. The band is the 95 % confidence interval. {ROUNDS_NOTE} Both axes are logarithmic. A "
-        "dashed rule, if any, is the calibrated rate of the wire, from the smallest size for which it holds; smaller "
-        "messages may exceed it as a burst.",
+        f"MB/s 1e6. The band is the 95 % confidence interval. {ROUNDS_NOTE} Both axes are logarithmic. {LIMIT_NOTE}",
         f"busbw is that of the two ranks alone. {PAIRS_NOTE} Both axes are logarithmic."),
     Figure("pairs-time", "time of each pair of ranks at {least}", pair_time_map,
         f"Darker is slower. {CELLS_NOTE}"),

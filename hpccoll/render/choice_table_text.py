@@ -1,22 +1,20 @@
 """Tables of choices in words: the choices of ``tune``, and the judgement of a table."""
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain
 
 from hpccoll.analysis.judge_table import SizeRegret, TableJudgement
 from hpccoll.common.units import format_seconds, format_size
-from hpccoll.render.answers import Answers
+from hpccoll.render.answer_lines import terminal_lines
+from hpccoll.render.answers import Answers, not_measured_line
+from hpccoll.store.rows import Results
 
 
-def choice_table_lines(answers: Answers) -> Iterator[str]:
-    """Yield the tables of all collectives for a terminal: a line for each setting, its ranges below it."""
+def choice_table_lines(results: Results, answers: Answers) -> Iterator[str]:
+    """Yield for a terminal the answers for all settings of all collectives, and what was not measured."""
     for name in answers.by_collective:
-        for where, ranges in groupby(answers.table(name), key=lambda line: line.where):
-            yield f"{name} on {where}"
-            for line in ranges:
-                gain = f", speed-up over native {line.gain}" if line.gain else ""
-                sizes = f"{line.sizes}: " if line.sizes else ""
-                yield f"  {sizes}{line.choice}{gain}; {line.certainty}"
+        yield from terminal_lines(chain(*answers.split(name)))
+    yield from not_measured_line(results, answers)
 
 
 def judgement_lines(judgement: TableJudgement) -> Iterator[str]:

@@ -1,13 +1,15 @@
 """Definitions of the report: a description of each collective, and a definition of each term."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_comparisons import mixed_hosts
+from hpccoll.analysis.strength import STRENGTHS, Strength, requirements
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import EMULATIONS
+from hpccoll.common.text import join_words
 from hpccoll.store.call_key import root_rank
 from hpccoll.store.host_names import jobs_and_hosts
 
@@ -40,6 +42,15 @@ COLLECTIVE_DESCRIPTIONS = {
 HEADINGS = {"training_step": "Training steps"}
 """The headings of parts of the page that are not named after a collective."""
 
+STRENGTH_MEANINGS: Mapping[Strength, str] = {
+    strength: f"{prefix}{join_words(requirements(strength))}" if requirements(strength) else "anything less"
+    for strength in reversed(STRENGTHS)
+    for prefix in ["" if strength == "weak" else "also "]
+}
+"""What each strength takes, besides what the weaker ones take, the strongest first."""
+
+_strengths = "; ".join(f"{strength}: {meaning}" for strength, meaning in STRENGTH_MEANINGS.items())
+
 DEFINITIONS = {
     "size": "S, the bytes of the collective as nccl-tests count them: the whole buffer, even if each rank has only a "
     "block of it. KiB, MiB and GiB are powers of 1024. A limit between two measured sizes is where "
@@ -61,12 +72,11 @@ DEFINITIONS = {
     "another and compared round by round. A ratio is the median of the ratios of the rounds. The winner has, in each "
     "round, a median below the 95 % interval of each other series; with one round, the intervals must be disjoint. "
     "Without intervals there is no winner.",
-    "speed-up over native": "The time of the library's own collective over that of the choice, as the geometric mean "
-    "over the sizes of the range: at 1.20x native takes 20 % longer. With the median, minimum and maximum over rounds.",
-    "how sure": "clear: in each round the median of the choice is below the 95 % interval of every other choice; with "
-    "one round, the intervals are disjoint. a tie: neither is clearly faster. slightly slower: another is clearly "
-    "faster at that size, by less than a range of its own is worth. The rule is that of hpccoll tune: native stays "
-    "unless another choice gains more than the noise, and a range has to gain more than the noise, too.",
+    "strength": f"How strong the evidence for an answer is. {_strengths}. A lead at a size is clear if in each round "
+    "the median of the choice is below the 95 % interval of every other choice, or of native; with one round, the "
+    "intervals are disjoint.",
+    "over native": "The time of the library's own collective over that of the choice: at 1.20x native takes 1.20 times "
+    "as long. Of a range of sizes it is the geometric mean over the sizes, and of that the median over the rounds.",
     "exposed, share": "In a training step, exposed is the median of the step minus that of the same step without "
     "communication (null), in a pipeline with the bubble; share is exposed over the whole step.",
     "null": "The same training step without communication.",
@@ -97,6 +107,13 @@ DEFINITIONS = {
     "node, and from the smallest size for which the calibration holds; smaller messages may be faster, as a burst. "
     "With several rails it is over the total rate of the rails in use. Other results have no percentage, and neither "
     "has aggregation by ranks or by switches, because workers then send fewer bytes.",
+    "of memory": "busbw over that of a single copy: the bytes that the call reads and writes in the memory of a "
+    "node if it copies each datum once (of S bytes on p ranks: all_reduce 3 p - 1, reduce_scatter and reduce p + 1, "
+    "all_gather, all_to_all and broadcast 2 p, gather and scatter 2; in place 2 p - 2 for 2 p, and 2 (p - 1) / p for "
+    "2), at the rate of a copy. Before the first case, all ranks copy at once what the next rank has just written, "
+    "with 64 KiB to 64 MiB in the buffers of each; the rate is that of the same bytes in buffers. More than 100 % "
+    "are possible, because caches save bytes, and a reduction writes less than it reads. Only launches on one node, "
+    "with a core for each rank, have a percentage, from 64 KiB on, and not on GPUs.",
     "counted, sent": "Bytes that all nodes send to each other in one operation: counted from the schedule that we ran; "
     "sent, from the counters of their ports, with headers. Between racks: the counted bytes that leave a rack. The "
     "bytes of a node are the mean over the nodes of workers; hosts of aggregators are listed separately. "

@@ -18,7 +18,7 @@ from hpccoll.cases.case import AGGREGATED, SINGLE
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_count, format_number
-from hpccoll.schedule import COLLECTIVES, itemsize
+from hpccoll.schedule import COLLECTIVES, NCCL_TESTS_NAMES, itemsize
 from hpccoll.store.call_key import CallKey, rank_pair, root_rank
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 
@@ -68,7 +68,7 @@ def _cell(value: object) -> object:
     return json.dumps(value) if isinstance(value, bool | Mapping | tuple) else value
 
 
-_TYPES = {"float16": "half", "float32": "float", "float64": "double"}
+_TYPES = {name: theirs for theirs, name in NCCL_TESTS_NAMES.items()}
 _WIDTHS = (12, 12, 8, 6, 6, 9, 7, 7, 7, 9, 7, 7, 7)
 _HEADINGS = (
     ("", "", "", "", "", "out-of-place", "", "", "", "in-place", "", "", ""),

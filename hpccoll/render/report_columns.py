@@ -7,9 +7,10 @@ from operator import pos
 from typing import Any, TypeAlias
 
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.limits import MEMORY, WIRE, limit_share
 from hpccoll.analysis.row_labels import concurrent_label, has_size, traffic_pattern
 from hpccoll.analysis.series_points import SeriesPoint
-from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used, wire_share
+from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.units import format_number, format_size, rate_unit
 from hpccoll.schedule.collective import AUTO
@@ -78,7 +79,8 @@ REPORT_COLUMNS = (
     ReportColumn(lambda p: p.row.exposed_share, "share", "percent"),
     ReportColumn("algbw_Bps", "algbw ({rate})", "rate", always=True),
     ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),
-    ReportColumn(lambda p: wire_share(p.row, p.wire), "of the wire", "percent"),
+    ReportColumn(lambda p: limit_share(p, WIRE), "of the wire", "percent"),
+    ReportColumn(lambda p: limit_share(p, MEMORY), "of memory", "percent"),
     ReportColumn(lambda p: _between_nodes(p.row, p.row.wire_bytes_predicted), "counted (B)", "whole"),
     ReportColumn(lambda p: _between_nodes(p.row, p.row.rack_bytes_predicted), "between racks (B)", "whole"),
     ReportColumn(lambda p: _between_nodes(p.row, p.row.wire_bytes_measured), "sent (B)", "whole"),

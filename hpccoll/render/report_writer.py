@@ -11,33 +11,38 @@ from hpccoll.analysis.chart_groups import ChartGroup, chart_groups
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.analysis.mapping_comparison import mapping_table
-from hpccoll.analysis.measurement_quality import noise_sentence
+from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.opening_findings import opening_findings
-from hpccoll.analysis.rank_pairs import pair_answers
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.sent_bytes import sent_bytes_table
 from hpccoll.analysis.step_findings import step_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.common.terminal import printable
-from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
-from hpccoll.render.answers import AnswerLine, Answers, name_settings, unanswered
+from hpccoll.render.answer_lines import Answer
+from hpccoll.render.answers import Answers, name_settings, unanswered
 from hpccoll.render.chart_base import write_picture
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
-from hpccoll.render.definitions import DEFINITIONS, OVERVIEW, describe_collective, heading_lines, heading_of
+from hpccoll.render.definitions import (
+    DEFINITIONS,
+    OVERVIEW,
+    STRENGTH_MEANINGS,
+    describe_collective,
+    heading_lines,
+    heading_of,
+)
 from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.other_programs import other_programs
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
+from hpccoll.render.unmeasured_text import not_measured
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import NOT_PLANNED, Gap, Results, Run
-
-MAX_LINES = 8
-"""Lines of a table of answers that are shown; the others are folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,7 @@ def _section(
     return {
         "name": name, "heading": heading_of(name), "description": describe_collective(name, groups),
         "groups": [_setting(group, groups, charts) for group in groups],
-        "answers": answer_table(answers, name) if several else "",
+        "answers": collective_answers(results, answers, name) if several else "",
         "missing": format_count(missing, "case") if missing else "", "rows": rows_table(groups if several else []),
     }  # fmt: skip
 
@@ -177,30 +182,39 @@ def _setting(group: ChartGroup, groups: Sequence[ChartGroup], charts: Sequence[R
 def answer_section(
     results: Results, answers: Answers, collectives: Sequence[str], unmeasured: Sequence[str] = ()
 ) -> str:
-    """Return the answers: sentences, the table of a single collective, and a line on noise.
+    """Return the answers of a page: of each collective, or all of a single one, and what was not measured.
 
     The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
-    answered = {name: answers.findings(name) for name in answers.by_collective}
-    answered |= {name: [*found, *answered.get(name, ())] for name, found in pair_answers(results).items()}
-    if steps := step_answers(results):
-        answered |= dict.fromkeys(WORKLOADS, steps)
-    linked = collectives if len(collectives) > 1 else ()
-    sentences = [
-        _sentence(finding, name if name in linked else "")
-        for name in (*collectives, *unmeasured)
-        for finding in answered.get(name) or [unanswered(results, name)]
-    ]
-    notes = (_native_note(answers), noise_sentence(results), f"{_counts(results)}.")
-    table = answer_table(answers, collectives[0]) if len(collectives) == 1 else ""
-    return render("answers.html", {"sentences": sentences, "table": table, "notes": " ".join(filter(None, notes))})
+    several, steps, of_pairs = len(collectives) > 1, step_answers(results), pair_answers(results)
+    shown: list[Answer] = []
+    folded: list[Answer] = []
+    for name in (*collectives, *unmeasured):
+        first, others = (steps, []) if steps and name in WORKLOADS else answers.split(name)
+        shown += [*of_pairs.get(name, ()), *first] or [unanswered(results, name)]
+        folded += [] if several else others
+    context = _answers(results, shown, folded, [*collectives, *unmeasured])
+    legend = {"counts": _counts(results), "strengths": STRENGTH_MEANINGS, "noise": noise_note(results)}
+    return render("answers.html", context | {"links": collectives if several else (), "legend": legend})
 
 
-def _native_note(answers: Answers) -> str:
-    """Return that no speed-up is known; empty if a call of the library was measured, or nothing was compared."""
-    compared = [each for several in answers.by_collective.values() for each in several if each.is_compared]
-    measured = any(choice.is_native for each in compared for choice in each.choices)
-    return "The library's own calls were not measured." if compared and not measured else ""
+def collective_answers(results: Results, answers: Answers, name: str) -> str:
+    """Return all answers of one of several collectives."""
+    shown, folded = answers.split(name)
+    return render("answers.html", _answers(results, shown, folded, [name])) if shown else ""
+
+
+def _answers(
+    results: Results, shown: Sequence[Answer], folded: Sequence[Answer], names: Sequence[str]
+) -> dict[str, object]:
+    """Return what a page says: some answers, others in a fold, and what those of collectives ``names`` do not cover."""
+    summary = f"{name_settings(answer.where for answer in folded)}: {format_count(len(folded), 'more setting')}"
+    shared = {answer.where for answer in shown if answer.where}
+    return {
+        "on": shared.pop() if len(shared) == 1 and len(shown) > 1 else "",
+        "shown": shown, "folded": folded, "summary": summary, "not_measured": not_measured(results, names),
+        "links": (), "legend": None,
+    }  # fmt: skip
 
 
 def _counts(results: Results) -> str:
@@ -210,35 +224,6 @@ def _counts(results: Results) -> str:
         return case_counts(results)
     all_have = f"All {results.planned} cases have" if results.planned > 1 else "The only case has"
     return f"{all_have} a result" + (f"; {not_planned} more left out of the plan" if not_planned else "")
-
-
-def _sentence(finding: Finding, link: str) -> dict[str, object]:
-    """Return a sentence in parts: its subject and the part of the page it links to, and its words, choices marked."""
-    words = [(words, number % 2 == 1) for number, words in enumerate(finding.text.split("`"))]
-    return {"subject": finding.title, "link": link, "words": words}
-
-
-def answer_table(answers: Answers, name: str) -> str:
-    """Return the table of a collective: a line for each setting and range of sizes.
-
-    Further lines are folded, and so are those of ranks that shared cores if others did not.
-    """
-    lines = answers.table(name)
-    shown = _shown_lines(lines)
-    rest = lines[len(shown) :]
-    summary = f"{name_settings(line.where for line in rest)}: {format_count(len(rest), 'more line')}"
-    return render("answer_table.html", {"shown": shown, "folded": rest, "summary": summary})
-
-
-def _shown_lines(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
-    shown: list[AnswerLine] = []
-    for _, members in groupby(lines, key=lambda line: line.setting):
-        of_setting = list(members)
-        crowded = of_setting[0].oversubscribed and not lines[0].oversubscribed
-        if shown and (crowded or len(shown) + len(of_setting) > MAX_LINES):
-            break
-        shown += of_setting
-    return shown
 
 
 MAPPING_NOTE = (

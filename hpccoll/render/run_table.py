@@ -3,7 +3,7 @@
 Cases are measured in random order. A row is printed as a comment when its case has been measured for the first time and
 when its last round is complete, so that nothing is lost if the job is killed. In between, a log has a line with the
 time left every half a minute, and a terminal always. The table follows at the end: lines that do not begin with # have
-each case once. In each size, the last column marks the fastest case. Cases without numbers come last; those of one name
+each case once. In each size, the last column marks the case to use. Cases without numbers come last; those of one name
 that have the same reason share a line.
 """
 
@@ -12,10 +12,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
-from hpccoll.analysis.recommendations import SizeVerdict
+from hpccoll.analysis.recommendations import RecommendedRange
 from hpccoll.analysis.setting import Choice, Setting
+from hpccoll.analysis.strength import Strength
 from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_ends
@@ -29,11 +30,15 @@ from hpccoll.store.raw_results import Attempt, CaseHistory
 from hpccoll.store.rows import Row
 from hpccoll.store.statistics import make_row
 
-CLEAR, UNCLEAR = "*", "~"
-"""The marks of a choice at a size: clearly faster than every other algorithm, or not clearly."""
+MARKS: Mapping[Strength, str] = {"strong": "*", "fair": "*", "weak": "~", "none": ""}
+"""The mark of the choice for a size, by the strength of the evidence in its range of sizes."""
 
 MAX_SILENCE_S = 30.0
 """Seconds without a line after which a log has a line about the progress."""
+
+
+Ranges: TypeAlias = Mapping[tuple[Setting, int], RecommendedRange]
+"""What to use, by setting and size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +144,9 @@ def _describe_ranks(attempt: Attempt) -> str:
     return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).text
 
 
-def _mark(r: Row, verdicts: Mapping[tuple[Setting, int], SizeVerdict]) -> str:
-    verdict = verdicts.get((Setting.of(r), r.requested_bytes))
-    if verdict is None or verdict.choice != Choice.of(r):
-        return ""
-    return CLEAR if verdict.verdict == "clear" else UNCLEAR
+def _mark(r: Row, ranges: Ranges) -> str:
+    of_range = ranges.get((Setting.of(r), r.requested_bytes))
+    return MARKS[of_range.strength] if of_range and of_range.choice == Choice.of(r) else ""
 
 
 class PrintedTable:
@@ -194,12 +197,10 @@ class PrintedTable:
             self._printed = now
             print(text, flush=True)
 
-    def end(
-        self, job: Job, histories: Iterable[CaseHistory], verdicts: Mapping[tuple[Setting, int], SizeVerdict]
-    ) -> None:
+    def end(self, job: Job, histories: Iterable[CaseHistory], ranges: Ranges) -> None:
         """Print the table of the cases that ran on as many ranks as those shown; nothing if no case was shown.
 
-        The ``histories`` are those of the job so far, also of earlier launches; ``verdicts`` say what to use.
+        The ``histories`` are those of the job so far, also of earlier launches; ``ranges`` say what to use.
         """
         rows = [row for row in (self._row(job, history) for history in histories) if row.ranks in self._shapes]
         if not rows:
@@ -208,10 +209,9 @@ class PrintedTable:
         more += [_Column("rounds", "(%)", 6, _round_spread)] if job.effort.rounds > 1 else []
         if executed := max(len(_executed(row.result)) for row in rows):
             more.append(_Column("executed", "", max(executed, len("executed")), _executed))
-        more += [_Column("best", "", 4, lambda r: _mark(r, verdicts))] if verdicts else []
-        rounds = "in every round " if job.effort.rounds > 1 else ""
-        best = f" best: {CLEAR} {rounds}below the 95 % interval of each other; {UNCLEAR} chosen, and not clearly faster"
-        print(f"#\n#{best}" if verdicts else "#")
+        marked = any(_mark(row.result, ranges) for row in rows)
+        more += [_Column("best", "", 4, lambda r: _mark(r, ranges))] if marked else []
+        print("#\n# best: * the choice for the size, by strong or fair evidence; ~ by weak evidence" if marked else "#")
         print("\n".join(self._headings((*_COLUMNS, *more))))
         for shape in self._shapes:
             if shape != next(iter(self._shapes)):

@@ -11,8 +11,10 @@ from hpccoll.analysis.step_comparison import (
     compare_steps,
     pipeline_stages,
 )
-from hpccoll.common.text import Finding, info
+from hpccoll.common.text import Columns, join_words, table_of
 from hpccoll.common.units import format_count, format_per_cent, format_seconds
+from hpccoll.render.answer_lines import Answer, AnswerLine, as_fast_as, basis_of
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Results, Row
 
@@ -20,7 +22,7 @@ MAX_SENTENCES = 4
 """Workloads of a model that have a sentence; the report has all of them."""
 
 
-def step_answers(results: Results) -> list[Finding]:
+def step_answers(results: Results) -> list[Answer]:
     """Return what the fastest workloads of each model take, on the most ranks with cores of their own."""
     found = []
     by_model: dict[str, list[StepComparison]] = defaultdict(list)
@@ -31,20 +33,34 @@ def step_answers(results: Results) -> list[Finding]:
         first = several[0].key.only("nodes", "ranks")
         foremost = [each for each in several if each.key.only("nodes", "ranks") == first]
         fastest = sorted(foremost, key=lambda each: each.rows[0].median_s or 0.0)[:MAX_SENTENCES]
-        found += [info("step", f"{_step_sentence(each)}.", each.title) for each in fastest]
+        found += [Answer(each.model, each.where, (_step_line(each),), each.oversubscribed) for each in fastest]
         if others := len(several) - len(fastest):
-            found.append(info("more_steps", f"the report has {format_count(others, 'more workload')}.", model))
+            more = AnswerLine(None, f"the table of training steps has {format_count(others, 'more workload')}.")
+            found.append(Answer(model, "", (more,)))
     return found
 
 
-def _step_sentence(each: StepComparison) -> str:
-    best, *others = each.rows
-    rest = "".join(f"; {Choice.of(other).name} {format_seconds(other.median_s or 0.0)}" for other in others)
-    tie = " (a tie)" if others and not each.clear else ""
-    if not each.has_collectives:
-        tie = "; no advice: ranks that only exchange messages between stages run no collective"
-    fastest = f"{format_seconds(best.median_s or 0.0)} with {Choice.of(best).name}{exposed_words(best)}"
-    return f"the step takes {fastest}{rest}{tie}"
+def _step_line(each: StepComparison) -> AnswerLine:
+    best, evidence, name = each.rows[0], each.evidence, f"`{Choice.of(each.rows[0]).name}`"
+    took = f"the step takes {format_seconds(best.median_s or 0.0)}{exposed_words(best)}"
+    if not evidence.compared:
+        alone = "" if each.has_collectives else "; ranks that only exchange messages between stages run no collective"
+        return AnswerLine(None, f"with {name} {took}{alone}.")
+    gain = f": {as_fast_as(evidence.gain.factor, NATIVE)}" if evidence.gain else ""
+    several = join_words(f"`{Choice.of(row).name}`" for row in each.rows)
+    advice = {
+        "none": f"no choice: {several} differ by less than the noise",
+        "weak": f"{name} may be {'faster' if gain else 'the best choice'}{gain}",
+    }.get(evidence.strength, f"use {name}{gain}")
+    figures = table_of(_COLUMNS, each.rows)
+    return AnswerLine(evidence.strength, f"{advice}; {took}", basis=basis_of(evidence), figures=figures)
+
+
+_COLUMNS: Columns[Row] = (
+    ("algorithm", lambda row: Choice.of(row).name),
+    ("step", lambda row: format_seconds(row.median_s or 0.0)),
+    ("exposed", lambda row: "" if row.exposed_s is None else format_seconds(row.exposed_s)),
+)
 
 
 def exposed_words(row: Row) -> str:

@@ -2,13 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from hpccoll.analysis.measurement_quality import noise_sentence
+from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.common.units import format_wait
-from hpccoll.render.answers import Answers, conclusion_lines, name_settings
+from hpccoll.analysis.sweep_status import SweepStatus
+from hpccoll.common.units import format_count, format_wait
+from hpccoll.render.answers import Answers, conclusion_lines
 from hpccoll.render.measured_summary import gpu_machines
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 
@@ -71,29 +71,29 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
-    answers = Answers(recommend(results))
-    yield from conclusion_lines(results, answers)
-    for name in answers.by_collective:
-        if settings := answers.other_settings(name):
-            yield f"{name}: the report has the answers for {name_settings(settings)}."
-    if noise := noise_sentence(results):
+    yield from conclusion_lines(results, Answers(recommend(results)))
+    if noise := noise_note(results):
         yield noise
     yield from (finding.text for finding in findings if finding.kind == "busy_machine")
 
 
-def status_lines(results: Results, directory: Path) -> Iterator[str]:
-    """Yield the progress, the Slurm jobs, the log and the missing cases of each job of the sweep in ``directory``.
+def status_lines(status: SweepStatus) -> Iterator[str]:
+    """Yield the progress of a sweep, and each job: its state, Slurm jobs, log and missing cases.
 
-    Cases that are not part of the plan come last.
+    Cases that are not part of the plan come last. Raw files that belong to no sweep have their lines only.
     """
-    for job in dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)]):
-        of_job = results.for_job(job)
-        is_running = any(one.is_running for one in of_job.progress)
-        progress = f"running, {measurement_progress(of_job.progress)}; " if is_running else ""
-        yield f"{job}: {progress}{case_counts(of_job)}"
-        yield from (f"  {scheduled.description}" for scheduled in of_job.scheduled)
-        if (log := directory / "logs" / f"{job}.log").exists():
-            yield f"  output of its ranks: {log}"
-        gaps = (gap for gap in of_job.missing if not (is_running and gap.status in UNFINISHED))
-        yield from _reason_lines((*gaps, *of_job.skipped), named=True)
-    yield from _reason_lines(gap for gap in results.skipped if gap.status == NOT_PLANNED)
+    if status.directory:
+        running = f"{'a' if status.is_running else 'no'} sweep is running"
+        yield f"{status.directory}: {running}: {measurement_progress(status.progress)}"
+    for job in status.jobs:
+        results, state = job.results, job.state
+        if state == "running":
+            state = f"running ({measurement_progress(results.progress)})"
+        attempts = [format_count(len(results.runs), "attempt")] if results.runs else []
+        yield f"{job.name}: {', '.join([state, case_counts(results), *attempts])}"
+        yield from (f"  {scheduled.description}" for scheduled in results.scheduled)
+        if job.log:
+            yield f"  output of its ranks: {job.log}"
+        gaps = (gap for gap in results.missing if not (job.state == "running" and gap.status in UNFINISHED))
+        yield from _reason_lines((*gaps, *results.skipped), named=True)
+    yield from _reason_lines(status.left_out)

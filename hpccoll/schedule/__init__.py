@@ -29,7 +29,16 @@ from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.out_of_place import out_of_place
 from hpccoll.schedule.prove import prove
 from hpccoll.schedule.rank_mapping import MAPPINGS, numbering
-from hpccoll.schedule.reduction import BFLOAT16, DTYPES, REDUCTIONS, Reduction, dtype_of, itemsize
+from hpccoll.schedule.reduction import (
+    BFLOAT16,
+    DTYPE,
+    DTYPES,
+    NCCL_TESTS_NAMES,
+    REDUCTIONS,
+    Reduction,
+    dtype_of,
+    itemsize,
+)
 from hpccoll.schedule.registry import (
     Algorithm,
     Cost,
@@ -63,9 +72,9 @@ from hpccoll.schedule.step import (
 )
 
 __all__ = [
-    "BFLOAT16", "COLLECTIVES", "DTYPES", "MAPPINGS", "NONE", "REDUCTIONS", "WORKLOADS", "Algorithm", "Collective",
-    "CollectiveCall", "Copy", "Cost", "Counts", "Cut", "Emulation", "Index", "Layout", "Messages",
-    "NotVectorisedError", "Parameter", "Part", "Recv", "RecvReduce", "Reduction", "Requirement", "Round",
+    "BFLOAT16", "COLLECTIVES", "DTYPE", "DTYPES", "MAPPINGS", "NCCL_TESTS_NAMES", "NONE", "REDUCTIONS", "WORKLOADS",
+    "Algorithm", "Collective", "CollectiveCall", "Copy", "Cost", "Counts", "Cut", "Emulation", "Index", "Layout",
+    "Messages", "NotVectorisedError", "Parameter", "Part", "Recv", "RecvReduce", "Reduction", "Requirement", "Round",
     "Schedule", "ScheduleError", "Send", "Step", "all_gather", "all_reduce", "all_to_all", "all_to_all_v",
     "at_least", "barrier", "bidirectional", "broadcast", "ceil_log2", "collective", "count", "crossings", "dst",
     "dtype_of", "floor_log2", "gather", "have_same_steps", "in_groups", "is_power_of_two", "itemsize", "match",

@@ -38,6 +38,9 @@ class Collective:
     result: Callable[["CollectiveCall", int, int], set[Contribution]]
     # the factor on algbw as a function of p (0 for 1 rank); None if bandwidth is undefined
     busbw: Callable[[int], float] | None
+    # the bytes that a call reads and writes in the memory of one node, in units of S, if it copies each datum once: a
+    # function of p > 1 and of in_place; None if ranks are idle meanwhile, or if the blocks are unequal
+    memory: Callable[[int, bool], float] | None = None
     reduces: bool = False  # whether contributions are reduced
     idempotent: bool = False  # whether a contribution may be folded twice, as in a barrier
     token: bool = False  # whether S is always one element, so that no message is empty
@@ -153,6 +156,12 @@ class Collective:
         if self.token:
             return 1
         return nbytes // itemsize // self.blocks(p)
+
+    def buffer_share(self, p: int, *, in_place: bool) -> float:
+        """Return the mean over ranks of the bytes of the contribution and the result, in units of S: one in place."""
+        call = self.call(p)
+        units = [(len(call.source(me, p)), len(call.target(me, p))) for me in range(p)]
+        return sum(max(of_rank) if in_place else sum(of_rank) for of_rank in units) / p**2
 
     def blocks(self, p: int) -> int:
         """Return S in units of ``elements``: 1 or the number of blocks."""

@@ -5,11 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.common.limits import OneOfWords
+
 DTYPES = ("int32", "int64", "float16", "float32", "float64")
 """Of elements, by NumPy's names."""
 
 BFLOAT16 = "bfloat16"
 """A dtype that NumPy and MPI do not have: the upper half of a float32."""
+
+NCCL_TESTS_NAMES = {"half": "float16", "float": "float32", "double": "float64"}
+"""The names of nccl-tests, where they differ from NumPy's."""
+
+DTYPE = OneOfWords((*DTYPES, BFLOAT16), tuple(NCCL_TESTS_NAMES.items()))
+"""The element types, which people may also name as nccl-tests does."""
 
 
 def dtype_of(name: str) -> np.dtype[np.generic]:

@@ -85,6 +85,13 @@ class Algorithm:
     vectorised: bool = True  # whether its text, if it is a generator, takes an array of all ranks as ``me``
 
     @property
+    def title(self) -> str:
+        """The first sentence of its page, without the full stop."""
+        page = inspect.getmodule(self.program)
+        text = " ".join(((page and page.__doc__) or "").strip().partition("\n\n")[0].split())
+        return text.partition(". ")[0].removesuffix(".")
+
+    @property
     def parameters(self) -> Mapping[str, Parameter]:
         """The algorithm's own parameters with their defaults: the keyword-only arguments of its text."""
         return _keywords(self.program)

@@ -148,9 +148,3 @@ def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], l
         kept[raw.path] = replace(raw, attempts=distinct) if others else raw
         path_of_launch |= dict.fromkeys(launches, raw.path)
     return [kept[raw.path] for raw in raw_results if raw.path in kept], remarks
-
-
-def absent_files(files: ResultFiles) -> set[Path]:
-    """Return the planned raw files that do not exist and have no journal."""
-    named = {path.parent / "raw" / f"{job.name}.h5" for path, plan in files.plans.items() for job in plan.jobs}
-    return {file for file in named if not file.exists() and not journal_path(file).exists()}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hpccoll
 from hpccoll.common.errors import UnusableError
+from hpccoll.store.result_files import PLAN_FILE
 
 
 def _data_directory(name: str, *checkout: str) -> Path:
@@ -29,6 +30,18 @@ def site_files() -> list[Path]:
 
 def default_sweep() -> Path:
     return workflow_directory() / "config" / "default.yaml"
+
+
+def newest_sweep(results: Path) -> Path:
+    """Return the directory in ``results`` of the sweep that was planned last.
+
+    Raises:
+        UnusableError: if there is none.
+    """
+    plans = {path: path.stat().st_mtime for path in results.glob(f"*/{PLAN_FILE}")}
+    if not plans:
+        raise UnusableError(f"{results}/", "it holds no sweep; do: name directories or raw files")
+    return max(plans, key=plans.__getitem__).parent
 
 
 def mpiexec_command() -> list[str]:

@@ -19,7 +19,7 @@ from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, OneOfWords
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
-from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, unequal_blocks
+from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
 from hpccoll.training.models import MODELS
 from hpccoll.training.step_keys import WORKLOAD
 from hpccoll.training.workload import TRAINING_STEP
@@ -87,7 +87,7 @@ AlgorithmName = Annotated[
     Text, BeforeValidator(_null_to_name, json_schema_input_type=str | None), AfterValidator(_check_algorithm)
 ]
 TransportName = Annotated[str, AfterValidator(_check_transport)]
-DtypeName: Any = annotation_of(OneOfWords((*DTYPES, BFLOAT16)))
+DtypeName: Any = annotation_of(DTYPE)
 OpName: Any = annotation_of(OneOfWords(tuple(REDUCTIONS)))
 TrafficName = Annotated[Text, AfterValidator(_check_traffic)]
 ParameterValue = Annotated[int, Bounded(NUMBER)] | Text

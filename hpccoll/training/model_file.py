@@ -19,16 +19,15 @@ from typing import Annotated
 from msgspec import Meta
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import IntegerRange, Name, OneOfWords
+from hpccoll.common.limits import IntegerRange, Name
 from hpccoll.common.records import from_builtins
-from hpccoll.schedule import BFLOAT16, DTYPES
+from hpccoll.schedule import DTYPE
 from hpccoll.training.model_shape import ModelShape, Module, Tensor
 from hpccoll.training.models import MODELS
 
 ELEMENTS = IntegerRange(1, 1 << 40)
 MAX_FLOPS = 1e24
 MAX_MODULES = MAX_TENSORS = 100_000
-DTYPE = OneOfWords((*DTYPES, BFLOAT16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def model_from_json(name: str, content: object) -> ModelShape:
         BadInputError: names the first key that is wrong, with its value and what is valid.
     """
     record = from_builtins(content, ModelRecord)
-    DTYPE.check("dtype", record.dtype)
+    dtype = DTYPE.read("dtype", record.dtype)
     modules = []
     for number, each in enumerate(record.modules):
         try:
@@ -78,7 +77,7 @@ def model_from_json(name: str, content: object) -> ModelShape:
         modules = [
             replace(module, forward_flops=2.0 * sum(tensor.elements for tensor in module.tensors)) for module in modules
         ]
-    return ModelShape(name, tuple(modules), record.dtype, record.sample, "a file of the user")
+    return ModelShape(name, tuple(modules), dtype, record.sample, "a file of the user")
 
 
 def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:

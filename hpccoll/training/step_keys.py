@@ -10,8 +10,8 @@ from typing import Any
 from hpccoll.common import limits
 from hpccoll.common.limits import FLAG, MAX_BYTES, IntegerRange, Kind, OneOfWords, PositiveNumber, PrintableText
 from hpccoll.common.units import MAX_QUANTITY, parse_rate, parse_seconds, parse_size
+from hpccoll.schedule import DTYPE
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
-from hpccoll.training.model_file import DTYPE
 from hpccoll.training.parallelism import PER_STEP, SHARDINGS, Parallelism
 
 WAIT, GEMM, NOTHING = "wait", "gemm", "none"
@@ -69,10 +69,10 @@ class StepKey:
 
 
 WORKLOAD: Mapping[str, StepKey] = {
-    "model": StepKey("model, see 'hpccoll list', or your own file F.yaml", "resnet50", PrintableText(minimum=1)),
-    "scale": StepKey("divisor of tensors, activations and limits of buckets", 1, IntegerRange(1, 1 << 20)),
-    "compute": StepKey("computation: wait (the rank is idle, as a host whose GPU computes), gemm (products of "
-                       "matrices), none", WAIT, OneOfWords(COMPUTATIONS)),
+    "model": StepKey("model of 'hpccoll list', or a file F.yaml", "resnet50", PrintableText(minimum=1)),
+    "scale": StepKey("divisor of tensors, activations and bucket limits", 1, IntegerRange(1, 1 << 20)),
+    "compute": StepKey("computation: wait (idle, as a host whose GPU computes), "
+                       "gemm (products of matrices), none", WAIT, OneOfWords(COMPUTATIONS)),
     "compute_us": StepKey(
         "with wait: microseconds that a rank computes for a micro-batch, a third of them forward", 30_000,
         IntegerRange(1, 3_600_000_000),
@@ -81,12 +81,12 @@ WORKLOAD: Mapping[str, StepKey] = {
     "micro_batches": StepKey("micro-batches of a step, which synchronises once", 1, PER_STEP),
     "overlap": StepKey("1: gradients are synchronised during the backward pass; 0: after it", 1, FLAG),
     "buckets": StepKey(f"rule of buckets: {', '.join(FRAMEWORKS)}", "ddp", OneOfWords((*FRAMEWORKS,))),
-    "bucket": StepKey("bytes of a bucket of the unscaled model [those of the rule]", 0, BYTES),
-    "first_bucket": StepKey("bytes of the first bucket of ddp [1M; with --bucket those]", 0, BYTES),
-    "parallel": StepKey("mesh of the ranks, such as dp=4,tp=2,pp=2 [all data parallel]", "", PrintableText()),
-    "sharding": StepKey(f"sharding: {', '.join(SHARDINGS)}", "none", OneOfWords(SHARDINGS)),
+    "bucket": StepKey("bytes of a bucket of the unscaled model [the rule's]", 0, BYTES),
+    "first_bucket": StepKey("bytes of ddp's first bucket [1M; with --bucket those]", 0, BYTES),
+    "parallel": StepKey("mesh of ranks: dp=4,tp=2,pp=2 [all data parallel]", "", PrintableText()),
+    "sharding": StepKey(", ".join(SHARDINGS), "none", OneOfWords(SHARDINGS)),
     "sequence": StepKey("1: tensor-parallel ranks divide the sequence, too", 0, FLAG),
-    "recompute": StepKey("1: the backward pass computes the forward pass of blocks again", 0, FLAG),
+    "recompute": StepKey("1: the backward pass repeats the forward pass of blocks", 0, FLAG),
 }  # fmt: skip
 """The keys of a step that is measured, the arguments of ``training_step``."""
 
@@ -95,31 +95,29 @@ _BOTH = (
     "recompute",
 )  # fmt: skip
 
-PREDICTED: Mapping[str, StepKey] = {name: WORKLOAD[name] for name in _BOTH} | {
+PREDICTED: Mapping[str, StepKey] = {
     "model": StepKey(WORKLOAD["model"].help, None, WORKLOAD["model"].kind),
-    "ranks_per_node": StepKey("GPUs on each node [those of the machine; with --params 1]", None, limits.RANKS_PER_NODE),
+    **{name: WORKLOAD[name] for name in _BOTH},
+    "ranks_per_node": StepKey("GPUs on each node [the machine's; with --params 1]", None, limits.RANKS_PER_NODE),
     "sequence_length": StepKey("tokens of a sample of a transformer [its own]", None, TOKENS),
-    "batch": StepKey("samples of a step on all GPUs, instead of micro-batches", None, TOKENS),
+    "batch": StepKey("samples of a step on all GPUs, not of a micro-batch", None, TOKENS),
     "dtype": StepKey("type of gradients [that of the model]", None, DTYPE),
-    "algorithm": StepKey(
-        "algorithm of the collectives that have it [the fastest of the usual ones; with --params ring]", None,
-        PrintableText(),
-    ),
+    "algorithm": StepKey("algorithm [the fastest usual one; with --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
-    "mfu": StepKey("fraction of the peak of the GPU, instead of a rate of FLOPs", None, PositiveNumber(1.0)),
-    "gpu": StepKey(f"GPU whose peak the fraction refers to: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),
-    "compute": StepKey("time that a GPU computes in a step, instead of a rate of FLOPs", None, DURATION),
+    "mfu": StepKey("fraction of the peak of the GPU, not --flops-rate", None, PositiveNumber(1.0)),
+    "gpu": StepKey(f"GPU of that peak: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),
+    "compute": StepKey("time that a GPU computes in a step, such as 430ms", None, DURATION),
 }  # fmt: skip
 """The keys of a step that is predicted."""
 
 WALL: Mapping[str, StepKey] = {
-    "params": StepKey("parameters of the model, for closed formulas without a machine", None, PositiveNumber(1e18)),
-    "gpus": StepKey("with --params: numbers of GPUs, such as 8-16384 [8]", None, PrintableText()),
-    "rate": StepKey("with --params: rate of the link of a GPU, such as 400gbit", None, RATE),
-    "node_rate": StepKey("with --params: rate between the GPUs of a node, for hierarchical", None, RATE),
-    "bytes_per_element": StepKey("with --params: bytes of a gradient", 2, IntegerRange(1, 16)),
-    "latency": StepKey("with --params: latency of a message", 0.0, DURATION),
-    "tokens": StepKey("with --params and --flops-rate: tokens of a GPU in a step", None, PositiveNumber(1e18)),
+    "params": StepKey("parameters of the model, such as 7e9", None, PositiveNumber(1e18)),
+    "gpus": StepKey("numbers of GPUs, such as 8-16384 [8]", None, PrintableText()),
+    "rate": StepKey("rate of the link of a GPU, such as 400gbit", None, RATE),
+    "node_rate": StepKey("rate between GPUs of a node, for hierarchical", None, RATE),
+    "bytes_per_element": StepKey("bytes of a gradient", 2, IntegerRange(1, 16)),
+    "latency": StepKey("latency of a message, such as 5us", 0.0, DURATION),
+    "tokens": StepKey("tokens of a GPU in a step, with --flops-rate", None, PositiveNumber(1e18)),
 }
 """The further keys of a step of which closed formulas give the time."""
 

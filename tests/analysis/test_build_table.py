@@ -72,7 +72,7 @@ def test_each_rule_of_tables_and_their_warnings_shows_in_its_times():
         lines.append(f"-- {rule}")
         lines += [
             f"from {each.first}: {each.choice.label}, over native {each.over_native}, unpaired {[*each.unpaired]}, "
-            f"{'advice' if each.advice else 'no advice'}"
+            f"{each.strength}"
             for entry in build_table(found).entries
             for each in entry.ranges
         ]

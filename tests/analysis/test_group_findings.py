@@ -9,7 +9,8 @@ from synthetic_timings import KIB, MIB, measured_results
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.mapping_comparison import mapping_table
-from hpccoll.analysis.measurement_quality import noise_sentence
+from hpccoll.analysis.measurement_quality import noise_note
+from hpccoll.analysis.memory_bandwidth import KEY as COPY_RATES
 from hpccoll.analysis.sent_bytes import sent_bytes_table
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
@@ -31,6 +32,14 @@ def test_each_rule_of_the_highest_bandwidth_and_the_library_shows_in_its_rows(
     record = LogRecord(library="nccl", version="2.30.7")
     nccl = make_run(evidence=ProbeResult(record=record, balance="balanced: each GPU has a NIC at PIX").to_json())
 
+    shared = make_run(provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": 65536, "Bps": 40e9}]}})
+
+    def on_node(share, **changes):
+        """Return rows of two ranks: a ring that reaches such a share of what memory allows, and native with half."""
+        seconds = 5 * BIG / 40e9 / share
+        rows = make_row(nbytes=BIG, seconds=seconds, **changes), make_row("native", nbytes=BIG, seconds=2 * seconds)
+        return "memory_share", of_rows(*rows, make_row(nbytes=MIB), runs=[shared])
+
     def library(**changes):
         row = make_node_row("native", 4, seconds=(4 << 20) / 1e7, **changes)
         return f"wire_share {busbw}", of_rows(row, runs=[make_bed_run()])
@@ -46,6 +55,8 @@ def test_each_rule_of_the_highest_bandwidth_and_the_library_shows_in_its_rows(
         "it is no burst above the wire": (busbw, of_rows(burst, sustained, runs=[make_bed_run()])),
         "not even of bursts alone": (busbw, of_rows(burst, runs=[make_bed_run()])),
         "a wire was calibrated on a busy machine": ("wire_uncalibrated", of_rows(make_node_row(), runs=[busy])),
+        "on one node the best has a share of what memory allows, at the largest size": on_node(0.95),
+        "more than all is caches or a disturbed copy": on_node(1.2),
         "a ring has a share of the wire": library(executed="ring"),
         "so has a fallback": library(executed="ring (fallback: no nvls)"),
         "and what is not shown": library(executed="unknown"),
@@ -90,15 +101,14 @@ def test_each_rule_of_the_quality_of_measurements_shows_in_its_rows(make_node_ro
     ("curves", "drift", "words"),
     [
         ({"ring": {KIB: 1e-5}, "star": {KIB: 1e-5}}, (1, 1.1, 3),
-         "Weak evidence: between the rounds of a case, times differ by a factor of 3"),
-        ({"ring": {KIB: 1e-5}}, (1, 1.1, 1.05), "Some noise: between the rounds of a case, times differ by 10 %"),
-        ({"ring": {KIB: 1e-5}}, (1, 1.01, 1.02), "Low noise: between the rounds of a case, times differ by 2 %"),
+         "Noise: the slowest round of a case takes 3.00x as long"),
+        ({"ring": {KIB: 1e-5}}, (1, 1.01, 1.02), "Noise: the slowest round of a case takes 1.02x as long"),
         ({"ring": {KIB: 1e-4, MIB: 2e-4}}, (1,), "Noise: each case was measured in one round"),
         ({"null": {KIB: 1e-4}}, (1,), ""),
     ],
 )  # fmt: skip
 def test_noise_is_one_sentence(curves, drift, words):
-    sentence = noise_sentence(measured_results(curves, drift=drift))
+    sentence = noise_note(measured_results(curves, drift=drift))
     assert sentence.startswith(words)
     assert bool(sentence) == bool(words)
 

@@ -61,8 +61,10 @@ def test_each_rule_of_recommendations_shows_in_its_times():
         lines.append(f"-- {rule}")
         for found in recommend(results):
             for each in found.ranges:
-                ends = each.gain and [end and f"{end:.3f}" for end in (each.gain.factor, each.gain.low, each.gain.high)]
+                gain = each.evidence.gain
+                ends = gain and [end and f"{end:.3f}" for end in (gain.factor, gain.low, gain.high)]
                 verdicts = (f"{of.verdict} {of.lead and f'{of.lead:.2f}'}" for of in each.verdicts)
-                lines.append(f"in_place {found.setting.in_place}, {each.choice.label} {each.sizes.label}, gain {ends}")
+                lines.append(f"in_place {found.setting.in_place}, {each.choice.label} {each.sizes.label}")
+                lines.append(f"  {each.strength}, gain {ends}")
                 lines.append(f"  {'; '.join(verdicts)}")
     assert_golden("recommendations", lines)

@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
+from hpccoll.analysis.limits import WIRE, limit_of, limit_share
+from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.wire_bandwidth import (
     Wire,
     add_headers,
     measured_to_counted,
     ports_used,
-    wire_label,
-    wire_share,
 )
 
 CALIBRATED = Wire("100 Mbit/s", 9000, 12_400_000, 1, 1 << 20, line_rate=12_500_000)
@@ -18,6 +18,19 @@ CALIBRATED = Wire("100 Mbit/s", 9000, 12_400_000, 1, 1 << 20, line_rate=12_500_0
 def row(make_node_row):
     """A row of two nodes that reaches half of the wire."""
     return make_node_row(busbw_Bps=6_200_000)
+
+
+def point_on(wire, row):
+    return SeriesPoint(row, "ring", "cluster bed", ("n1", "n2"), wire)
+
+
+def wire_share(row, wire):
+    return limit_share(point_on(wire, row), WIRE)
+
+
+def wire_words(row, wire):
+    limit = limit_of(point_on(wire, row))
+    return limit.name, limit.label
 
 
 def test_a_metered_wire_is_what_its_calibration_says(make_bed_run):
@@ -68,8 +81,9 @@ def test_on_rails_the_per_cent_is_of_those_that_were_used(make_bed_run, row):
     assert wire_share(replace(row, port_sent={}), rails) is None  # a file of an earlier version does not tell
     assert wire_share(replace(row, port_sent=even, bytes=(2 << 20) - 4), rails) is None  # a part of it is on each
     assert list(ports_used(replace(row, port_sent=uneven)).items()) == [("eth0", 0.9), ("rail2", 0.1)]
-    assert wire_label(replace(row, port_sent=even), rails) == "2 calibrated wires"
-    assert wire_label(row, CALIBRATED) == wire_label(replace(row, port_sent=one), rails) == "the calibrated wire"
+    assert wire_words(replace(row, port_sent=even), rails) == ("2 wires", "2 calibrated wires")
+    one_wire = "wire", "the calibrated wire"
+    assert wire_words(row, CALIBRATED) == wire_words(replace(row, port_sent=one), rails) == one_wire
 
 
 def test_aggregation_has_no_per_cent_of_a_wire_that_it_spares(row):

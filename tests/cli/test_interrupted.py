@@ -53,6 +53,6 @@ def test_ctrl_c_prints_in_a_line_what_is_stored_and_the_same_command_continues(m
     assert 2 <= kept < 150
     assert printed.splitlines()[-1] == f"# interrupted by SIGINT: {kept} of 150 {there}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["F.h5.interrupted", "F.h5.journal", "job.json"]
-    valid = invoke("validate", out)
+    valid = invoke("status", out)
     assert valid.code == 3
     assert re.search(rf"partial, {kept} of 150 cases, {150 - kept} not run, 1 attempt\n", valid.out)

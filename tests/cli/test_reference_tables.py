@@ -38,4 +38,18 @@ def test_a_kind_and_a_name_select_entries():
     assert {line.split()[0] for line in invoke("list", "transports").out.splitlines()} >= {"transport"}
     assert listed("variants")["algorithms"] == []
     assert {row["collective"] for row in listed("ring")["algorithms"]} >= {"all_reduce", "all_gather"}
-    assert {row["collective"] for row in listed("broadcast")["algorithms"]} == {"broadcast"}
+    assert {row["collective"] for row in listed("broadcast")["algorithms"]} >= {"broadcast"}
+    assert not any(listed("nccl-tree")[kind] for kind in ("algorithms", "transports", "models"))
+
+
+def test_a_word_filters_by_parts_of_names_and_by_descriptions():
+    switches = listed("switch")
+    assert {row["name"] for row in switches["algorithms"]} == {"sharp_emulated"}  # whose ranks play switches
+    assert {row["name"] for row in switches["variants"]} >= {"nccl-nvls"}
+    assert (
+        [row["name"] for row in listed("LLAMA")["models"]] == [row["name"] for row in listed("llama")["models"]] != []
+    )
+    assert {*switches["collectives"]} == {"all_reduce"}
+    shown = invoke("list", "switch").out
+    assert "ranks that play switches" in shown
+    assert invoke("list", "brodcast").is_bad_input("did you mean broadcast?")

@@ -32,6 +32,12 @@ def test_a_shape_gives_nodes_ranks_on_each_and_aggregators(text, shape):
     assert shape.processes == shape.ranks + shape.aggregators == shape.ranks_per_node * shape.nodes
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [("half", "float16"), ("float", "float32"), ("double", "float64")])
+def test_element_types_may_have_the_names_of_nccl_tests_and_rows_have_those_of_numpy(theirs, ours):
+    assert {case.dtype for case in job("-a", "ring", "-d", theirs).cases} == {ours}
+    assert job("-a", "ring", "-d", theirs) == job("-a", "ring", "-d", ours)
+
+
 COMMANDS = """
 -a ring
 -a ring --in-place

@@ -70,7 +70,7 @@ def test_rows_of_an_import_are_the_results_of_the_output(name, tmp_path):
 def test_an_import_is_a_raw_file_for_every_reader(tmp_path):
     out = tmp_path / "imported.h5"
     rows = import_example("nccl_broadcast_blocking.txt", out)
-    assert invoke("validate", out).code == 0
+    assert invoke("status", out).code == 0
     exported = invoke("export", out, "--format", "json")
     assert {row["case_id"] for row in json.loads(exported.out)} == {row.case_id for row in rows}
     assert len(hpccoll.open(out).rows) == len(rows)
@@ -104,7 +104,7 @@ def test_nothing_is_chosen_or_fitted_from_an_import(tmp_path):
     sizes = "".join(f"{1 << power:<10} {2 + power}.00\n" for power in range(1, 16))
     many = (OUTPUTS / "osu_latency.txt").read_text().replace("1048576", f"{sizes}1048576")
     assert import_text("osu_latency.txt", many, out).code == 0
-    assert [invoke(command, out, "--out", made).code for command in ("tune", "model")] == [2, 2]
+    assert [invoke(command, out, "--out", made).code for command in ("tune", "fit")] == [2, 2]
     assert not made.exists()
 
 

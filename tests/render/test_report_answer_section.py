@@ -1,6 +1,5 @@
 """The first screen: it agrees with the table of ``hpccoll tune`` and with the map below it at every size."""
 
-import re
 from dataclasses import replace
 
 from hypothesis import given
@@ -14,7 +13,7 @@ from hpccoll.common.units import format_size, parse_size
 from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.page_frame import keep_units
-from hpccoll.render.report_writer import answer_table
+from hpccoll.render.report_writer import answer_section
 
 SIZES = [KIB << 2 * i for i in range(6)]
 (MAP,) = (figure for figure in FIGURES if figure.name == "choice")
@@ -50,29 +49,28 @@ def random_results(draw):
 
 
 def in_range(words, size):
-    """Return whether a size is in a range in words, such as ``from 12 KiB to 64 KiB``."""
-    preposition, *ends = re.findall(r"^\w+|\d+ \w+", words)
-    first, *last = map(parse_size, ends)
+    """Return whether a size is in a range in words, such as ``12 KiB to 64 KiB``."""
+    first, *last = map(parse_size, words.split(" to "))
     (end,) = last or [first]
-    return first <= size < end or (size == end and (preposition == "at" or end == SIZES[-1]))
+    return first <= size < end or size == end == (SIZES[-1] if last else first)
 
 
 @given(random_results())
-def test_tune_the_table_of_the_page_and_the_map_agree_on_every_setting_and_size(results):
+def test_tune_the_answers_of_the_page_and_the_map_agree_on_every_setting_and_size(results):
     cells, answers = map_cells(results)
     shared = {placement for placement, _ in cells} == {None}
+    first, others = answers.split("all_reduce")
     for entry in build_table(results).entries:
         for in_place in (False, True) if entry.setting.in_place is None else (entry.setting.in_place,):
-            lines = [
-                line
-                for line in answers.table("all_reduce")
-                if line.setting in ("2 nodes", f"2 nodes, {'in place' if in_place else 'out of place'}")
-            ]
+            where = "2 nodes", f"2 nodes, {'in place' if in_place else 'out of place'}"
+            lines = [line for answer in (*first, *others) if answer.where in where for line in answer.lines]
             for size in SIZES:
-                choice = entry.range_of(size).choice.algorithm
-                cell = cells[None if shared else in_place, format_size(size)]
+                of_range = entry.range_of(size)
+                choice = of_range.choice.algorithm
+                assert cells[None if shared else in_place, format_size(size)]["series"] == choice
                 (line,) = (line for line in lines if in_range(line.sizes, size))
-                assert (cell["series"], line.choice) == (choice, choice)
+                assert line.strength == of_range.strength
+                assert line.strength == "none" or ("MPICH's own" if choice == "native" else f"`{choice}`") in line.text
 
 
 EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)
@@ -83,13 +81,16 @@ def test_no_line_ends_between_a_number_and_its_unit():
     assert keep_units(kept.replace("~", " ")) == kept.replace("~", "\N{NO-BREAK SPACE}")
 
 
-def test_a_long_table_is_folded_between_two_settings():
+def test_settings_without_enough_cores_and_of_fewer_ranks_are_folded():
     def on(ranks):
         results = measured_results({"ring": LATE, "native": EARLY}, number=ranks)
-        return replace(results, rows=tuple(replace(row, ranks=ranks) for row in results.rows))
+        return replace(
+            results, rows=tuple(replace(row, ranks=ranks, oversubscribed=ranks == 8) for row in results.rows)
+        )
 
-    table = answer_table(Answers(recommend(merged_results(*map(on, range(2, 8))))), "all_reduce")
-    shown, folded = table.split("<details>")
-    assert [part.count("<tr><td>") for part in (shown, folded)] == [8, 4]
-    assert folded.count("<tr><td></td>") == 2
-    assert "<summary>3 ranks on 2 nodes; 2 nodes: 4 more lines</summary>" in folded
+    results = merged_results(*map(on, (2, 3, 8)))
+    shown, folded = answer_section(results, Answers(recommend(results)), ["all_reduce"]).split(
+        '<details class="more">', 1
+    )
+    assert (shown.count("<h3>"), "on 3 ranks on 2 nodes" in shown, folded.count("<h3>")) == (1, True, 2)
+    assert "<summary>2 nodes; 8 ranks on 2 nodes (more ranks than cores): 2 more settings</summary>" in folded

@@ -14,6 +14,7 @@ from row_examples import make_row
 from step_examples import steps
 
 from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.memory_bandwidth import KEY as COPY_RATES
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.render.charts import FIGURES, STEP_FIGURES
 from hpccoll.render.colours import series_colour
@@ -115,9 +116,16 @@ def test_the_points_of_charts_are_the_golden_page(of_rows, make_run, make_node_r
     uneven = of_rows(make_node_row(), make_node_row(nodes=4, ranks=6, ranks_per_node=None), runs=(make_bed_run(),))
     at_most = replace(testbed_results, rows=[row for row in testbed_results.rows if row.nodes == 8])
     below = of_rows(make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),))
+    copies = make_run(provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": 65536, "Bps": 4e9}]}})
+    in_memory = of_rows(
+        *(make_row(ranks=p, nbytes=n, in_place=in_place, seconds=n / 5e8)
+          for p in (2, 4) for n in (8 << 10, 32 << 10, 1 << 20) for in_place in (False, True)),
+        runs=(copies,),
+    )  # fmt: skip
     for rule, results, names in (
         ("ranks are the axis where nodes hold unlike numbers of them", uneven, ("scaling", "time")),
         ("the calibrated wire is a rule where it holds; counted bytes are dashed", at_most, ("busbw", "wire")),
+        ("what memory allows is a line from the smallest buffers that were copied", in_memory, ("time", "busbw")),
         ("a wire slower than the bandwidth is no rule", below, ("busbw",)),
     ):
         for name in names:

@@ -1,6 +1,7 @@
 """Summaries for a terminal: every command counts every case once, and in the same words."""
 
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -60,12 +61,14 @@ def test_the_status_of_a_running_sweep_has_a_line_for_each_job_and_reason(at_wor
     assert (result.code, result.err) == (3, "")
     head, first, skipped, second, waits, left_out = result.out.splitlines()
     # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and of the 7.
-    hours = re.fullmatch(r"a sweep is running: 5 of 24 measurements, about (.*) h left", head)[1]
+    hours = re.fullmatch(rf"{at_work}: a sweep is running: 5 of 24 measurements, about (.*) h left", head)[1]
     counts = "0 of 4 cases, 1 not run, 2 partial, 1 skipped"
-    minutes = re.fullmatch(rf"mpi\.p2: running, 5 of 12 measurements, about (.*) min left; {counts}", first)[1]
+    minutes = re.fullmatch(
+        rf"mpi\.p2: running \(5 of 12 measurements, about (.*) min left\), {counts}, 1 attempt", first
+    )[1]
     assert (2.6 <= float(hours) < 4, 58 <= float(minutes) < 90) == (True, True)
     assert skipped == f"  skipped: {CASES[1].id}: too large"
-    assert (second, waits) == ("mpi.p3: 0 of 4 cases, 4 not run", "  not run: 4 cases: its job has not begun")
+    assert (second, waits) == ("mpi.p3: planned, 0 of 4 cases, 4 not run", "  not run: 4 cases: its job has not begun")
     assert left_out == "  left out in mpi.p3: x: needs a power of two"
 
 
@@ -91,9 +94,44 @@ def test_a_case_in_a_job_that_was_cancelled_has_not_failed(out):
     assert "CANCELLED: it was cancelled (the sweep was interrupted)" in printed
 
 
-def test_report_and_validate_count_as_status_does(ended):
+def test_a_raw_file_has_the_state_that_it_has_as_part_of_its_sweep(ended):
+    journal = ended / "raw" / "mpi.p2.h5"
     counted = "0 of 4 cases, 1 not run, 2 partial, 1 skipped"
-    assert f"mpi.p2.h5.journal: partial, {counted}, 1 attempt\n" in invoke("validate", ended).out
+    of_file, of_sweep = invoke("status", journal), invoke("status", ended)
+    assert (of_file.code, of_sweep.code) == (3, 3)
+    assert of_file.out.startswith(f"{journal}.journal: partial, {counted}, 1 attempt\n")
+    assert f"mpi.p2: partial, {counted}, 1 attempt\n" in of_sweep.out
+    both = invoke("status", ended, journal)
+    assert both.out == of_sweep.out  # each file once
+
+
+def test_the_status_as_json_has_the_counts_and_the_gaps(ended):
+    (sweep,) = json.loads(invoke("status", ended, "--json").out)
+    assert (sweep["directory"], sweep["running"], sweep["measured"], sweep["measurements"]) == (
+        str(ended),
+        False,
+        5,
+        24,
+    )
+    assert [(job["name"], job["state"], job["cases"], job["done"]) for job in sweep["jobs"]] == [
+        ("mpi.p2", "partial", 4, 0), ("mpi.p3", "planned", 4, 0),
+    ]  # fmt: skip
+    assert [gap["status"] for gap in sweep["jobs"][1]["missing"]] == ["not run"] * 4
+    assert [gap["case"] for gap in sweep["left_out"]] == ["x"]
+
+
+def test_without_a_path_the_sweep_that_was_planned_last_counts(ended, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert invoke("status").is_bad_input("results/", "no sweep")
+    for age, name in enumerate(("new", "old")):
+        plan = tmp_path / "results" / name / "plan.json"
+        plan.parent.mkdir(parents=True)
+        plan.write_text((ended / "plan.json").read_text())
+        os.utime(plan, (10_000 - age, 10_000 - age))
+    assert invoke("status").out.startswith("results/new: no sweep is running")
+
+
+def test_report_counts_as_status_does(ended):
     both = "0 of 8 cases, 5 not run, 2 partial, 1 skipped; 1 left out of the plan"
     assert both in invoke("report", ended).out.splitlines()
     assert f"{both}." in (ended / "report" / "index.html").read_text()

@@ -10,7 +10,7 @@ import raw_examples
 from golden_page import assert_golden
 from synthetic_timings import times_around
 
-from hpccoll.analysis.recommendations import recommend, verdicts_by_setting
+from hpccoll.analysis.recommendations import ranges_by_setting, recommend
 from hpccoll.cases.case import TIMINGS, Effort
 from hpccoll.common.terminal import ERASE_LINE, PrintableStream
 from hpccoll.render import run_table
@@ -44,7 +44,7 @@ def verdicts(job, histories):
     for history in histories:
         attempts.setdefault(history.attempt.run_id, (history.attempt, []))[1].append(history.outcome)
     raw = RawResults(path=Path("here.h5"), job=job, attempts=[*attempts.values()])
-    return verdicts_by_setting(recommend(to_results(ResultFiles(raw_results=[raw]))))
+    return ranges_by_setting(recommend(to_results(ResultFiles(raw_results=[raw]))))
 
 
 @pytest.fixture

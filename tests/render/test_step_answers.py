@@ -7,6 +7,7 @@ from step_examples import steps
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.step_comparison import compare_steps
+from hpccoll.render.answer_lines import terminal_lines
 from hpccoll.render.answers import Answers
 from hpccoll.render.step_answers import step_answers
 from hpccoll.store.load_results import to_results
@@ -41,7 +42,7 @@ def test_the_answers_and_comparisons_of_training_steps():
     page = []
     for title, raws in SCENARIOS.items():
         found = results(*raws)
-        page += [f"-- {title}", *map(str, step_answers(found))]
+        page += [f"-- {title}", *terminal_lines(step_answers(found))]
         for each in compare_steps(found.rows, {run.run_id: run.machine for run in found.runs}):
             algorithms = " ".join(row.algorithm for row in each.rows)
             page.append(f"{each.shape}, {', '.join(each.details)}: {algorithms}{', ranked' * each.ranked}")

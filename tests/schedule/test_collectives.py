@@ -6,6 +6,7 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import NONE, Layout, Recv, Send, Step, bidirectional, broadcast, collective, multi_pair, send_recv
 from hpccoll.schedule.collective_table import all_gather, all_reduce, all_to_all_v
+from hpccoll.schedule.step import RecvReduce, drop_null_peers
 
 
 def test_a_row_knows_its_algorithms_and_refuses_others():
@@ -113,6 +114,63 @@ def test_every_collective_has_the_postcondition_written_here(row):
 def test_a_call_that_does_not_fit_is_answered_with_what_would(row, arguments, words):
     with pytest.raises(BadInputError, match=words):
         row.call(4, **arguments)
+
+
+# ---- bytes in the memory of a node ----------------------------------------------------------------------------------
+
+IN_MEMORY = [name for name, row in COLLECTIVES.items() if row.memory]
+
+
+def moved_units(call, units, *, in_place):
+    """Count the units that a single copy reads and writes, by the postcondition alone.
+
+    The first rank that needs a unit reduces its contributions; others copy it, unless it is their own in place.
+    """
+    moved, reduced = 0, set()
+    for me in range(call.p):
+        for unit in call.target(me, units):
+            contributions = frozenset(call.result(me, unit))
+            if len(contributions) > 1 and contributions not in reduced:
+                moved += len(contributions) + 1
+                reduced.add(contributions)
+            elif not (in_place and {origin for origin, _ in contributions} == {me}):
+                moved += 2
+    return moved
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("p", [2, 3, 8])
+@pytest.mark.parametrize("name", IN_MEMORY)
+def test_the_bytes_in_memory_are_those_that_the_postcondition_needs(name, p, in_place):
+    row = COLLECTIVES[name]
+    assert row.memory(p, in_place) == pytest.approx(moved_units(row.call(p), p, in_place=in_place) / p)
+
+
+def units_moved(schedule):
+    """Count the units that two ranks read and write in place: two of an arrival that replaces, three of one reduced."""
+    steps = (drop_null_peers(step) for me in range(2) for step in schedule.steps(me))
+    arrivals = (a for step in steps for a in step.actions if isinstance(a, Recv | RecvReduce))
+    return sum(len(a.part.units) * (3 if isinstance(a, RecvReduce) else 2) for a in arrivals)
+
+
+@pytest.mark.parametrize("name", [name for name in IN_MEMORY if name != "all_to_all"])  # whose blocks are staged
+def test_the_leanest_schedule_of_two_ranks_moves_these_bytes(name):
+    row, layout = COLLECTIVES[name], Layout.of(2)
+
+    def moved(algorithm):
+        slices = row.call(2).slices(algorithm, layout)
+        return sum(map(units_moved, slices)) / sum(schedule.units for schedule in slices)
+
+    algorithms = [each for each in row.components.values() if not each.unmet(layout)]
+    assert min(map(moved, algorithms)) == pytest.approx(row.memory(2, True))
+
+
+@pytest.mark.parametrize(
+    ("name", "out", "inside"), [("all_reduce", 2, 1), ("all_gather", 5 / 4, 1), ("gather", 2 / 4, 7 / 16)]
+)
+def test_buffers_hold_the_contribution_and_the_result_which_are_one_in_place(name, out, inside):
+    shares = [COLLECTIVES[name].buffer_share(4, in_place=in_place) for in_place in (False, True)]
+    assert shares == [pytest.approx(out), pytest.approx(inside)]
 
 
 def test_the_peer_is_the_last_rank_unless_named_and_may_be_counted_from_the_end():

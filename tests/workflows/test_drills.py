@@ -52,8 +52,8 @@ def test_a_sweep_survives_its_own_end_and_what_it_leaves_is_ended_by_the_next(tm
         rank = read_journal(journal).attempts[-1][0].places[1].pid
         os.kill(rank, signal.SIGSTOP)  # the others wait for it, until the next sweep ends them all
         status = invoke("status", out)
-        assert (status.code, status.out.partition(":")[0]) == (3, "a sweep is running")
-        assert "mpi.p2: running, " in status.out
+        assert (status.code, status.out.split(": ")[1]) == (3, "a sweep is running")
+        assert "mpi.p2: running (" in status.out
         assert spawn("sweep", "slow.yaml", cwd=tmp_path).is_bad_input("results/slow", "a sweep is running")
 
         snakemake = next(pid for pid, words in marked().items() if "-m snakemake -s " in words)
@@ -64,7 +64,7 @@ def test_a_sweep_survives_its_own_end_and_what_it_leaves_is_ended_by_the_next(tm
         kept = start_times(read_journal(journal))
         assert any("hpccoll run" in words for words in marked().values())
         status = invoke("status", out)
-        assert (status.code, status.out.partition(":")[0]) == (3, "no sweep is running")
+        assert (status.code, status.out.split(": ")[1]) == (3, "no sweep is running")
 
         result = spawn("sweep", "slow.yaml", cwd=tmp_path)
         assert result.code == 0, result.out + result.err

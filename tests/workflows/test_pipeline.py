@@ -37,7 +37,7 @@ def test_a_sweep_prints_the_command_and_last_the_report(swept):
     assert "<html" in (swept.out / "report" / "index.html").read_text()
 
 
-def test_every_planned_case_has_a_row_and_status_and_validate_say_so(swept):
+def test_every_planned_case_has_a_row_and_status_says_so(swept):
     assert "36 of 36 measurements" in swept.result.err
     assert "\x1b" not in swept.result.err
     plan = json.loads((swept.out / "plan.json").read_text())
@@ -45,10 +45,9 @@ def test_every_planned_case_has_a_row_and_status_and_validate_say_so(swept):
     assert {(row["job"], row["algorithm"], row["bytes"], row["status"]) for row in rows} == {
         (job["name"], case["algorithm"], case["bytes"], "ok") for job in plan["jobs"] for case in job["cases"]
     }
-    status, valid = invoke("status", swept.out), invoke("validate", swept.out)
-    assert (status.code, valid.code) == (0, 0)
-    assert [f"mpi.p{ranks}: 6 of 6 cases\n" in status.out for ranks in (1, 2)] == [True, True]
-    assert valid.out.count("complete, 6 of 6 cases, 1 attempt\n") == 2
+    status = invoke("status", swept.out)
+    assert status.code == 0
+    assert [f"mpi.p{ranks}: complete, 6 of 6 cases, 1 attempt\n" in status.out for ranks in (1, 2)] == [True, True]
 
 
 def test_a_second_sweep_measures_nothing(copy):
@@ -126,7 +125,7 @@ def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(copy):
     path = copy.out / "raw" / "mpi.p2.h5"
     before = path.read_bytes()[:9000]
     path.write_bytes(before)
-    for command in ("report", "export", "validate", "status"):
+    for command in ("report", "export", "status"):
         assert invoke(command, path).is_bad_input("mpi.p2.h5")
     job = copy.out / "jobs" / "mpi.p2.json"
     assert spawn("run", "--job", job, "--out", path, launcher=["mpiexec", "-n", "2"]).is_bad_input("mpi.p2.h5")

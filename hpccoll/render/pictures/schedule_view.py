@@ -1,6 +1,5 @@
 """The view of a schedule: an algorithm of a collective on a layout, from the arguments of the command line."""
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -97,7 +96,4 @@ def view_of(
     layout = requested_layout(workers, ranks_per_node, racks, aggregators, MAX_WORKERS)
     values = dict(map(parse_parameter, parameters))
     call, registered, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=values)
-    page = inspect.getmodule(registered.program)
-    text = " ".join(((page and page.__doc__) or "").strip().partition("\n\n")[0].split())
-    first, stop, _ = text.partition(". ")
-    return ScheduleView(call, slices, algorithm, first + stop.strip(), registered.declared(workers, **values))
+    return ScheduleView(call, slices, algorithm, f"{registered.title}.", registered.declared(workers, **values))

@@ -1,4 +1,4 @@
-"""``hpccoll model``: of a run, as text, as JSON and as the file of a machine."""
+"""``hpccoll fit``: of a run, as text, as JSON and as the file of a machine."""
 
 import json
 
@@ -30,24 +30,24 @@ def measured(tmp_path):
 )
 def test_declared_sections_are_those_of_the_machine_or_are_refused_in_one_line(measured, sections, said):
     (measured / "declared.yaml").write_text(f"{sections}\n")
-    result = invoke("model", measured, "--declare", measured / "declared.yaml")
+    result = invoke("fit", measured, "--declare", measured / "declared.yaml")
     assert (result.code, result.err.count("\n")) in ((0, 0), (2, 1))
     assert said in (result.err if result.code else result.out)
 
 
 def test_the_fitted_machine_is_a_file_that_other_commands_take(measured):
-    result = invoke("model", measured, "--out", measured / "machine.json")
+    result = invoke("fit", measured, "--out", measured / "machine.json")
     assert (result.code, result.out.splitlines()[-1]) == (0, f"machine: {measured / 'machine.json'}")
     machine = read_machine(measured / "machine.json", "--machine")
-    (printed,) = json.loads(invoke("model", measured, "--json").out)
+    (printed,) = json.loads(invoke("fit", measured, "--json").out)
     assert machine == MachineFile.model_validate(printed["machine_file"])
     assert machine.validation["cases"] > 0
-    assert invoke("model", measured / "sums.h5").is_bad_input("path", "sums.h5", "send_recv", "calibrate.yaml")
+    assert invoke("fit", measured / "sums.h5").is_bad_input("path", "sums.h5", "send_recv", "calibrate.yaml")
 
 
 def test_several_machines_do_not_fit_into_one_file(tmp_path):
     for executor in EXECUTORS:
         write_raw_file(raw_trips(executor), tmp_path / f"{executor}.h5")
     out = tmp_path / "machine.json"
-    assert invoke("model", tmp_path, "--out", out).is_bad_input("--out", out, *EXECUTORS)
+    assert invoke("fit", tmp_path, "--out", out).is_bad_input("--out", out, *EXECUTORS)
     assert not out.exists()

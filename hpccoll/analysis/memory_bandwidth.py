@@ -1,0 +1,61 @@
+"""Bandwidth of the memory that ranks of one node share: what a single copy of the data needs at the rate of a copy.
+
+The rate is measured in each launch (measure/copy_rates.py), for several sizes, because caches that hold the data are
+faster than memory. The bytes are those of ``Collective.memory``.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpccoll.schedule import COLLECTIVES
+from hpccoll.store.rows import Row, Run
+
+KEY = "copy_rates"
+"""The key of the provenance of a run: ``ranks`` that copied at once, and ``sizes``, each with the ``bytes`` of the two
+buffers of a rank and the bytes per second, ``Bps``, that all ranks together read and wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRates:
+    """The rate of copies between all ranks of a node at once; without sizes it is unknown."""
+
+    ranks: int = 0  # the ranks that copied
+    sizes: tuple[int, ...] = ()  # the bytes of the two buffers of a rank, ascending
+    rates: tuple[float, ...] = ()  # for each, the bytes per second that all ranks together read and wrote
+
+    @classmethod
+    def of(cls, run: Run | None) -> "CopyRates":
+        """Return the rates that ``run`` recorded."""
+        recorded: Any = run.provenance.get(KEY) if run else None
+        if not recorded:
+            return UNKNOWN_RATES
+        sizes, rates = zip(*((each["bytes"], each["Bps"]) for each in recorded["sizes"]), strict=True)
+        return cls(recorded["ranks"], sizes, rates)
+
+    def rate(self, nbytes: float) -> float | None:
+        """Return the rate for two buffers of ``nbytes``: logarithmic between sizes, and that of the largest beyond it.
+
+        It is None below the smallest: there the time of a call is not that of its bytes.
+        """
+        if not self.sizes or nbytes < self.sizes[0]:
+            return None
+        return float(np.exp(np.interp(np.log(nbytes), np.log(self.sizes), np.log(self.rates))))
+
+
+UNKNOWN_RATES = CopyRates()
+
+
+def memory_limit(row: Row, memory: CopyRates) -> float | None:
+    """Return the busbw of a single copy of the data of ``row`` at the rate of a copy; None if either is unknown.
+
+    All ranks of the launch must take part, on one node, with a core each and with their buffers in its memory.
+    """
+    collective = COLLECTIVES.get(row.collective)
+    if collective is None or collective.memory is None or collective.busbw is None or row.floor:
+        return None
+    if row.nodes > 1 or row.ranks < 2 or row.ranks != memory.ranks or row.oversubscribed or row.device != "cpu":
+        return None
+    rate = memory.rate(row.bytes * collective.buffer_share(row.ranks, in_place=row.in_place))
+    return rate and rate * collective.busbw(row.ranks) / collective.memory(row.ranks, row.in_place)

@@ -1,0 +1,117 @@
+"""The state of result files: of the jobs of each sweep, and of raw files that belong to no sweep."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.store.load_results import to_results
+from hpccoll.store.raw_results import RawResults
+from hpccoll.store.result_files import ResultFiles
+from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """The state of a job, or of the job of a raw file."""
+
+    name: str  # the name of the job; the path of a raw file that belongs to no sweep
+    state: str  # complete, partial, running, damaged (it cannot be read), or planned (it has no file)
+    results: Results  # those of this job
+    log: Path | None = None  # the output of its ranks
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record of ``hpccoll status --json``."""
+        results = self.results
+        return {
+            "name": self.name, "state": self.state, "cases": results.planned, "done": sum(results.done),
+            "measurements": _sum_of(results.progress, "total"), "measured": _sum_of(results.progress, "done"),
+            "attempts": len(results.runs), "missing": [asdict(gap) for gap in results.missing],
+            "skipped": [asdict(gap) for gap in results.skipped],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStatus:
+    """The state of a sweep, or of raw files that belong to none."""
+
+    directory: Path | None  # the directory of the sweep; None of raw files that belong to none
+    is_running: bool
+    jobs: tuple[JobStatus, ...]
+    left_out: tuple[Gap, ...] = ()  # cases that planning left out
+
+    @property
+    def progress(self) -> list[JobProgress]:
+        """The progress of its jobs."""
+        return [each for job in self.jobs for each in job.results.progress]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether something was measured, and nothing is missing."""
+        return any(job.results.measured for job in self.jobs) and not any(job.results.missing for job in self.jobs)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record of ``hpccoll status --json``."""
+        return {
+            "directory": self.directory and str(self.directory), "running": self.is_running,
+            "measurements": _sum_of(self.progress, "total"), "measured": _sum_of(self.progress, "done"),
+            "jobs": [job.to_json() for job in self.jobs], "left_out": [asdict(gap) for gap in self.left_out],
+        }  # fmt: skip
+
+
+def sweep_statuses(files: ResultFiles, running: Collection[Path]) -> list[SweepStatus]:
+    """Return the status of each sweep, and then that of the raw files that belong to none.
+
+    Args:
+        files: the files below some paths; a directory with a plan is that of a sweep.
+        running: the directories in which a sweep is running.
+    """
+    sweeps = [path.parent for path in files.plans]
+    loose = _select(files, None, sweeps)
+    jobs = (*map(_of_raw_file, loose.raw_results), *map(_of_damaged_file, loose.unreadable.items()))
+    statuses = [_of_sweep(_select(files, each, sweeps), each, is_running=each in running) for each in sweeps]
+    return [*statuses, *([SweepStatus(None, is_running=False, jobs=jobs)] if jobs else [])]
+
+
+def _select(files: ResultFiles, sweep: Path | None, sweeps: Collection[Path]) -> ResultFiles:
+    """Return the files of a sweep; if it is None those of none."""
+
+    def belongs(path: Path) -> bool:
+        return next((each for each in sweeps if path.is_relative_to(each)), None) == sweep
+
+    return ResultFiles(
+        raw_results=[raw for raw in files.raw_results if belongs(raw.path)],
+        plans={path: plan for path, plan in files.plans.items() if belongs(path)},
+        unreadable={path: error for path, error in files.unreadable.items() if belongs(path)},
+    )
+
+
+def _of_sweep(files: ResultFiles, directory: Path, *, is_running: bool) -> SweepStatus:
+    results = to_results(files, [directory])
+    raw_by_job = {raw.job.name: raw for raw in files.raw_results}
+    names = dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)])
+    unreadable = {path.stem for path in files.unreadable}
+    jobs = []
+    for name in names:
+        raw, log = raw_by_job.get(name), directory / "logs" / f"{name}.log"
+        state = _state(raw) if raw else "damaged" if name in unreadable else "planned"
+        jobs.append(JobStatus(name, state, results.for_job(name), log if log.exists() else None))
+    left_out = tuple(gap for gap in results.skipped if gap.status == NOT_PLANNED)
+    return SweepStatus(directory, is_running, tuple(jobs), left_out)
+
+
+def _of_raw_file(raw: RawResults) -> JobStatus:
+    return JobStatus(str(raw.path), _state(raw), to_results(ResultFiles(raw_results=[raw])))
+
+
+def _of_damaged_file(file: tuple[Path, BadInputError]) -> JobStatus:
+    return JobStatus(str(file[0]), "damaged", to_results(ResultFiles(raw_results=[], unreadable=dict([file]))))
+
+
+def _state(raw: RawResults) -> str:
+    return "complete" if raw.complete else "running" if raw.is_running else "partial"
+
+
+def _sum_of(progress: Iterable[JobProgress], number: str) -> int:
+    return sum(getattr(each, number) for each in progress)

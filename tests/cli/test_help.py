@@ -1,0 +1,67 @@
+"""The help of every command fits a screen, and shows what a person types."""
+
+import re
+
+import pytest
+from cli_runner import invoke
+from typer.main import get_command
+
+from hpccoll.cases.keys import FOR_THE_WORKFLOW, RUN_OPTIONS
+from hpccoll.cli.command_help import RENAMED
+from hpccoll.cli.main import app
+
+MAX_LINES, COLUMNS = 50, 80
+
+COMMANDS = (
+    "sweep", "plan", "run", "train", "report", "export", "status", "compare", "import", "tune", "fit", "predict",
+    "list", "show", "evidence", "doctor",
+)  # fmt: skip
+"""The commands of the contract that a person calls."""
+PAGES = ["", *COMMANDS, "predict step", "launch"]
+
+
+@pytest.fixture(autouse=True)
+def _screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+
+
+def page(command, option="--help"):
+    result = invoke(*command.split(), option)
+    assert (result.code, result.err) == (0, "")
+    return result.out
+
+
+@pytest.mark.parametrize("command", PAGES)
+def test_the_help_of_a_command_fits_a_screen_and_has_an_example(command):
+    lines = page(command).splitlines()
+    assert len(lines) <= MAX_LINES
+    assert [line for line in lines if len(line) > COLUMNS and not line.startswith("Example")] == []
+    assert f"hpccoll {command}".strip() in "\n".join(lines).partition("Example")[2]
+
+
+def test_the_first_help_has_a_line_for_each_command_of_the_contract_and_for_no_other():
+    commands = re.findall(r"^  (\w+) ", page(""), re.MULTILINE)
+    assert sorted(commands) == sorted(COMMANDS)
+    assert page("") == invoke().out
+    hidden = {name for name, command in get_command(app).commands.items() if command.hidden}
+    assert hidden == get_command(app).commands.keys() - {*COMMANDS} == {"launch"}
+
+
+@pytest.mark.parametrize("command", ["run", "train"])
+def test_options_of_the_workflow_are_shown_only_with_all_others(command):
+    short, whole = page(command), page(command, "--help-all")
+    flags = [option.flags[0] for option in RUN_OPTIONS[FOR_THE_WORKFLOW]]
+    assert not [flag for flag in flags if flag in short]
+    listed = re.findall(r"^  (--?[\w-]+)", whole, re.MULTILINE)
+    assert set(listed) >= {*re.findall(r"^  (--?[\w-]+)", short, re.MULTILINE), "--shape", "--hosts", "--exit-zero"}
+    assert command == "train" or set(listed) >= {*flags}
+
+
+def test_every_option_of_predict_step_stands_in_its_help():
+    options = get_command(app).commands["predict"].commands["step"].params
+    assert [each.opts[0] for each in options if each.opts[0].lstrip("-") not in page("predict step")] == []
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_command_of_an_earlier_version_names_its_successor(name):
+    assert invoke(name, "x").is_bad_input(f"no command '{name}'", RENAMED[name])

@@ -1,0 +1,110 @@
+"""A schedule in GOAL of another program: its messages are paired, its chain is counted, its faults are named."""
+
+import pytest
+from cli_runner import invoke
+from schedule_examples import ALGORITHMS, case_of
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.interop.goal import goal_texts
+from hpccoll.interop.goal_reader import critical_path, read_goal
+from hpccoll.schedule import Cut, count, out_of_place
+
+TREE = """
+num_ranks 4 /* a comment
+of two lines */
+rank 0 {
+l1: send 8b to 1 tag 7
+send 8b to 2 tag 7 cpu 1 nic 0   // without a label
+}
+rank 1 {
+l1: recv 8b from 0 tag 7
+l2: calc 100 cpu 0
+l3: send 24b to 3
+l2 requires l1
+l3 irequires l2
+}
+rank 3 {
+l1: recv 24b from 1
+}
+rank 2 {
+l1: recv 8b from 0 tag 7
+}
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text):
+        (tmp_path / "a.goal").write_text(text)
+        return read_goal(tmp_path / "a.goal")
+
+    return read
+
+
+def test_operations_have_their_bytes_tags_and_costs_and_what_they_require(read):
+    schedule = read(TREE)
+    operations = {(each.rank, each.line): each for each in schedule.operations}
+    assert schedule.ranks == 4
+    assert [(each.rank, each.peer, each.nbytes, each.tag) for each in schedule.sends] == [
+        (0, 1, 8, 7), (0, 2, 8, 7), (1, 3, 24, 0),
+    ]  # fmt: skip
+    first, compute, last = (operations[1, line] for line in (9, 10, 11))
+    assert (compute.cost, compute.after_end, last.after_start) == (100, [first], [compute])
+    assert first.message is operations[0, 5]
+    assert critical_path(schedule) == (2, 32)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_is_written_of_every_algorithm_is_read_again_and_matched(read, name):
+    case = case_of(name, 8)
+    slices = case.slices if case.call.collective.in_place else [out_of_place(case.call, each) for each in case.slices]
+    cut = Cut(case.call, 1024, slices[0].units, len(slices), 4)
+    counted = count(slices, cut)
+    schedule = read("".join(goal_texts(slices, cut)))
+    assert schedule.ranks == slices[0].layout.ranks
+    assert sum(each.nbytes for each in schedule.sends) == counted.sent[:, 1:].sum()
+    longest = critical_path(schedule)
+    assert longest.messages <= counted.rounds * cut.lanes
+    if name in ("all_reduce-ring", "all_gather-bruck"):
+        assert (longest.messages, longest.nbytes) == (counted.rounds, counted.critical_bytes)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rank 0 {\n}", "line 1: it does not begin with num_ranks"),
+        ("", "it does not begin with num_ranks"),
+        ("num_ranks 0", "num_ranks: '0' is not valid"),
+        ("num_ranks 2\nrank 2 {\n}", "line 2: rank 2 is none of the 2"),
+        ("num_ranks 2\nrank 0 {\nsend 1b to 9\n}", "line 3: rank 9 is none"),
+        ("num_ranks 2\nrank 0 {\nrecv 1b from -1\n}", "a receive from any rank"),
+        ("num_ranks 2\nrank 0 {\nrecv 1b from 1 tag -1\n}", "a receive of any tag"),
+        ("num_ranks 2\nrank 0 {\nsend 1 to 1\n}", "line 3: 'send 1 to 1' is not send"),
+        ("num_ranks 2\nrank 0 {\nl1: calc 1\nl1 requires l2\n}", "line 4: there is no operation l2"),
+        ("num_ranks 2\nrank 0 {\nl1: calc 1", "no closing bracket"),
+        (TREE.replace("send 24b", "send 25b"), "line 11 sends 25 bytes, and line 16 receives 24"),
+        (TREE.replace("l1: recv 24b from 1\n", "calc 1\n"), "rank 1 sends 1 message of tag 0 to rank 3"),
+        (TREE.replace("from 1\n", "from 1 tag 1\n"), "which receives 0; rank 1 sends 0 messages of tag 1"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(read, text, words):
+    with pytest.raises(BadInputError) as error:
+        read(text)
+    assert words in str(error.value)
+
+
+def test_operations_that_wait_for_one_another_are_named(read):
+    one = "rank {} {{\na: recv 1b from {}\nb: send 1b to {}\nb requires a\n}}\n"
+    with pytest.raises(BadInputError, match="rank 0, line 3: 'a: recv 1b from 1' never ends"):
+        critical_path(read("num_ranks 2\n" + one.format(0, 1, 1) + one.format(1, 0, 0)))
+
+
+def test_show_says_what_a_file_holds_and_that_it_is_not_proven(tmp_path):
+    path = tmp_path / "tree.goal"
+    path.write_text(TREE)
+    shown = invoke("show", path)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith(f"{path}: 4 ranks, 3 messages, 40 B together\n")
+    assert shown.out.splitlines()[-1].startswith("matched, not proven")
+    assert invoke("show", path, "-p", 4).is_bad_input("tree.goal", "a file has no options")
+    assert invoke("show", tmp_path / "none.goal").is_bad_input("none.goal", "No such file")
