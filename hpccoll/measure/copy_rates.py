@@ -7,6 +7,7 @@ reads what another rank has just written, as a collective does: small buffers ar
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,13 @@ def copy_rates(
     All ranks call this together. Several ranks must share one node, with a core each, and have cases in its memory.
     ``options`` are those of the compiled executor; without them Python copies.
     """
-    memory = [case.bytes for case in job.cases if case.device == "cpu" and _has_limit(case.collective)]
-    if attempt.nodes > 1 or attempt.ranks < 2 or attempt.aggregators or attempt.oversubscribed or not memory:
+    cases = (case for case in job.cases if case.device == "cpu" and _has_limit(case.collective))
+    largest = 2 * max((case.bytes for case in cases), default=0)  # both buffers of a rank
+    if attempt.nodes > 1 or attempt.ranks < 2 or attempt.aggregators or attempt.oversubscribed or largest < SIZES[0]:
         return {}
     affordable = ranks.agree(int(MEMORY_SHARE * available_memory() / attempt.ranks))
-    sizes = [size for i, size in enumerate(SIZES) if size <= affordable and (not i or SIZES[i - 1] < 2 * max(memory))]
+    needed = [SIZES[0], *(size for smaller, size in pairwise(SIZES) if smaller < largest)]
+    sizes = [size for size in needed if size <= affordable]
     if not sizes:
         return {}
     shared = SharedMemory(ranks.comm)

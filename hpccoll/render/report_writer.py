@@ -36,6 +36,7 @@ from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.other_programs import other_programs
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
@@ -185,12 +186,12 @@ def answer_section(
 
     The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
-    several, steps = len(collectives) > 1, step_answers(results)
+    several, steps, of_pairs = len(collectives) > 1, step_answers(results), pair_answers(results)
     shown: list[Answer] = []
     folded: list[Answer] = []
     for name in (*collectives, *unmeasured):
         first, others = (steps, []) if steps and name in WORKLOADS else answers.split(name)
-        shown += first or [unanswered(results, name)]
+        shown += [*of_pairs.get(name, ()), *first] or [unanswered(results, name)]
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {"counts": _counts(results), "strengths": STRENGTH_MEANINGS, "noise": noise_note(results)}
@@ -208,7 +209,9 @@ def _answers(
 ) -> dict[str, object]:
     """Return what a page says: some answers, others in a fold, and what those of collectives ``names`` do not cover."""
     summary = f"{name_settings(answer.where for answer in folded)}: {format_count(len(folded), 'more setting')}"
+    shared = {answer.where for answer in shown if answer.where}
     return {
+        "on": shared.pop() if len(shared) == 1 and len(shown) > 1 else "",
         "shown": shown, "folded": folded, "summary": summary, "not_measured": not_measured(results, names),
         "links": (), "legend": None,
     }  # fmt: skip

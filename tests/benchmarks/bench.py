@@ -3,7 +3,7 @@
 By hand, on an idle machine; the testbed needs root:
 
     python tests/benchmarks/bench.py                # all of it, about 40 minutes
-    python tests/benchmarks/bench.py node wire      # some settings of settings.py
+    python tests/benchmarks/bench.py node wire      # some settings of settings.py; node: with Intel MPI and Open MPI
     python tests/benchmarks/bench.py agree          # hpccoll next to plain C programs (agree.py), about 10 minutes
     python tests/benchmarks/bench.py --rounds 7 node > table.md
 
@@ -26,6 +26,7 @@ from statistics import median
 from typing import Any
 
 import agree
+import libraries
 from bounds import bound_s
 from launch import mpiexec, run_job
 from settings import SETTINGS, Ask, Setting, Way
@@ -39,7 +40,7 @@ from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Row
 
-AGREE = "agree"
+AGREE, NODE = "agree", "node"
 NAME = "bench"
 """Of the testbed, so that another one may be up."""
 
@@ -152,6 +153,8 @@ def run(name: str, rounds: int, keep: Path) -> bool:
     print_table(head, rows_of(setting, found, allowed))
     reached = [shown(ask, found, allowed) for ask in setting.asks]
     print(flush=True)
+    if name == NODE:
+        libraries.run(rounds, keep)
     return all(reached)
 
 

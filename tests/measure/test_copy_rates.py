@@ -40,5 +40,6 @@ def test_two_ranks_copy_at_once_with_buffers_up_to_those_of_the_largest_case(rec
     json.dumps(found)  # it is stored as JSON
 
 
-def test_a_rank_alone_has_no_rate(recorded):
-    assert recorded(1, raw_examples.case(4096)) is None
+@pytest.mark.parametrize(("ranks", "size"), [(2, 4096), (1, 1 << 20)])
+def test_small_cases_and_a_rank_alone_need_no_rate(recorded, ranks, size):
+    assert recorded(ranks, raw_examples.case(size)) is None
