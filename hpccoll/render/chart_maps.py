@@ -115,11 +115,12 @@ def _heatmap(
         for first, second in [rank_pair(point.row) or (0, 0)]
     ]
     every = list(range(ranks))
+    end = "host" if points[0].names_hosts else "rank"
     named = f"{json.dumps([points[0].rank_label(rank) for rank in every])}[datum.value]"
     scale = alt.Scale(domain=every)
     base = alt.Chart().encode(
-        x=alt.X("second:O", title="second rank", scale=scale, axis=_axis("datum.label")),
-        y=alt.Y("first:O", title="first rank", scale=scale, axis=_axis(named)),
+        x=alt.X("second:O", title=f"second {end}", scale=scale, axis=_axis(named if end == "host" else "datum.label")),
+        y=alt.Y("first:O", title=f"first {end}", scale=scale, axis=_axis(named)),
     )
     shades = [DARK_CELL, LIGHT_CELL] if slow_is_low else [LIGHT_CELL, DARK_CELL]
     spread = alt.Scale(type="log", range=shades, domain=[min(values), max(values)], nice=False)

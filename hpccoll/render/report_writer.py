@@ -37,6 +37,7 @@ from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.other_programs import other_programs
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
@@ -220,12 +221,12 @@ def answer_section(
 
     The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
-    several, steps = len(collectives) > 1, step_answers(results)
+    several, steps, of_pairs = len(collectives) > 1, step_answers(results), pair_answers(results)
     shown: list[Answer] = []
     folded: list[Answer] = []
     for name in (*collectives, *unmeasured):
         first, others = (steps, []) if steps and name in WORKLOADS else answers.split(name)
-        shown += first or [unanswered(results, name)]
+        shown += [*of_pairs.get(name, ()), *first] or [unanswered(results, name)]
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {"counts": _counts(results), "strengths": STRENGTH_MEANINGS, "noise": noise_note(results)}
