@@ -12,9 +12,9 @@ class Unmeasured:
     """What the answers of a collective do not cover: all but what is listed, and what is said to be missing."""
 
     sizes: tuple[int, ...]  # the measured sizes, in bytes, ascending; empty if the collective has none
-    # the nodes and ranks that were measured with a core for each rank, or all if none were, ascending
+    # the nodes and ranks that were measured with a core for each rank, ascending
     shapes: tuple[tuple[int, int], ...]
-    crowded: bool  # whether others, or all, were measured with more ranks than cores
+    crowded: bool  # whether others were measured with more ranks than cores
     dtypes: tuple[str, ...]  # the measured element types; empty if the collective has none
     ops: tuple[str, ...]  # the measured reductions; likewise
     # the placement that was not measured, ``in place`` or ``out of place``; empty if both were; None if there is one
@@ -35,7 +35,7 @@ def unmeasured(results: Results, name: str) -> Unmeasured | None:
     missing = "" if len(placements) > 1 else "out of place" if True in placements else "in place"
     return Unmeasured(
         sizes=() if called.token else tuple(sorted({row.requested_bytes for row in rows})),
-        shapes=tuple(sorted(fitting or crowded)),
+        shapes=tuple(sorted(fitting)),
         crowded=bool(crowded),
         dtypes=() if called.token else tuple(sorted({row.dtype for row in rows})),
         ops=tuple(sorted({row.op for row in rows if row.op})) if called.has_op else (),

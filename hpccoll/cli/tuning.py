@@ -45,7 +45,7 @@ def tune(
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
         write_table(build_table(results), out)
-        lines = (*choice_table_lines(Answers(recommend(results))), f"table: {out}", *table_warnings(results))
+        lines = (*choice_table_lines(results, Answers(recommend(results))), f"table: {out}", *table_warnings(results))
         typer.echo("\n".join(lines))
     return report_damaged(results)
 
@@ -70,7 +70,8 @@ def fit(
     be read.
     """
     from hpccoll.common.yaml_model import load_yaml
-    from hpccoll.model.machine_file import DeclaredSections, write_machine
+    from hpccoll.model.machine_file import write_machine
+    from hpccoll.model.machine_sections import DeclaredSections
     from hpccoll.model.run_model import models_of
     from hpccoll.render.model_report import model_lines
     from hpccoll.store.result_files import read_all

@@ -6,13 +6,15 @@ from itertools import chain
 from hpccoll.analysis.judge_table import SizeRegret, TableJudgement
 from hpccoll.common.units import format_seconds, format_size
 from hpccoll.render.answer_lines import terminal_lines
-from hpccoll.render.answers import Answers
+from hpccoll.render.answers import Answers, not_measured_line
+from hpccoll.store.rows import Results
 
 
-def choice_table_lines(answers: Answers) -> Iterator[str]:
-    """Yield the answers for all settings of all collectives for a terminal."""
+def choice_table_lines(results: Results, answers: Answers) -> Iterator[str]:
+    """Yield for a terminal the answers for all settings of all collectives, and what was not measured."""
     for name in answers.by_collective:
         yield from terminal_lines(chain(*answers.split(name)))
+    yield from not_measured_line(results, answers)
 
 
 def judgement_lines(judgement: TableJudgement) -> Iterator[str]:

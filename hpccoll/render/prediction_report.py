@@ -7,7 +7,14 @@ from string import ascii_uppercase
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.text import in_brackets, table_lines
-from hpccoll.common.units import format_count, format_interval, format_rounded_size, format_seconds, format_size
+from hpccoll.common.units import (
+    format_count,
+    format_factor,
+    format_interval,
+    format_rounded_size,
+    format_seconds,
+    format_size,
+)
 from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, best_choices, crossovers
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions
@@ -131,7 +138,7 @@ def _notes(predicted: Predictions) -> Iterator[str]:
     if any(choice.other for choice in best_choices(predicted)):
         yield "*: the fastest; ~: the fastest, but not in the whole interval"
     else:
-        yield "no advice: no size has two algorithms that were simulated, so that there is nothing to compare"
+        yield "no choice: no size has two algorithms that were simulated, so that there is nothing to compare"
     stepwise = dict.fromkeys(one.algorithm for one in predictions if one.exact is False)
     if stepwise:
         nodes = sorted({one.nodes for one in predictions if one.exact is False})
@@ -163,8 +170,8 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
         if other:
             value, low, high = best.times_as_fast_as(other)
             flat = other.algorithm == REFERENCE and best.ranks_per_node > 1 and best.nodes > 1
-            times = f"{value:.3g} times as fast as" if value > TIE else "as fast as"
+            times = f"{format_factor(value)} as fast as" if value > TIE else "as fast as"
             times = times if choice.clear else "not clearly faster than"
-            lead = f", {times} {'the flat ' * flat}{other.algorithm} ({low:.3g} to {high:.3g})"
+            lead = f", {times} {'the flat ' * flat}{other.algorithm} ({format_factor(low)} to {format_factor(high)})"
         time = f"{format_seconds(best.value_s)} ({format_interval(best.interval)}), {best.kind}"
         yield f"{where}: {best.algorithm}{lead}; {time}; {predicted.machine.name}: {best.distance}{error}"

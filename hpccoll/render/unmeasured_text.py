@@ -43,11 +43,13 @@ def _unmeasured_sizes(of: Unmeasured) -> str | None:
 
 
 def _unmeasured_shapes(of: Unmeasured) -> str:
+    if not of.shapes:
+        return "ranks with a core each"
     on_one_node, with_one_rank = all(nodes == 1 for nodes, _ in of.shapes), all(n == ranks for n, ranks in of.shapes)
     cores = " with a core each" if of.crowded else ""
     if not (on_one_node or with_one_rank):
-        shapes = first_few((f"{ranks} on {nodes}" for nodes, ranks in of.shapes), MAX_NAMED, "shape")
-        return f"ranks and nodes other than {join_words(shapes)}{cores}"
+        shapes = first_few((f"{ranks} ranks on {nodes} nodes" for nodes, ranks in of.shapes), MAX_NAMED, "shape")
+        return f"shapes other than {join_words(shapes)}{cores}"
     noun, numbers = "ranks" if on_one_node else "nodes", [ranks for _, ranks in of.shapes]
     if numbers == [*range(2, numbers[-1] + 1)]:
         return f"more than {numbers[-1]} {noun}{cores}"
@@ -56,10 +58,10 @@ def _unmeasured_shapes(of: Unmeasured) -> str:
 
 _CLAUSES: tuple[Callable[[Unmeasured], str | None], ...] = (
     _unmeasured_sizes,
+    lambda of: "the library's own call" if of.native else "",
     _unmeasured_shapes,
     lambda of: f"types other than {join_words(of.dtypes)}" if of.dtypes else None,
     lambda of: f"reductions other than {join_words(of.ops)}" if of.ops else None,
     lambda of: of.placement and f"calls {of.placement}",
-    lambda of: "the library's own call" if of.native else "",
 )
 """What a sentence says of what was not measured, in this order; None where it does not apply."""

@@ -57,12 +57,16 @@ def test_what_holds_for_some_collectives_only_names_them():
     )
     words = not_measured(several, ["all_reduce", "all_gather"])
     assert "sizes below 1 KiB or above 4 MiB (all_reduce); sizes other than 1 KiB (all_gather)" in words
-    assert (
-        "types other than float32; reductions other than sum; calls in place; the library's own call (all_gather)"
-        in words
-    )
+    assert "; the library's own call (all_gather); " in words
+    assert "; types other than float32; reductions other than sum; calls in place; " in words
     assert "1 planned case (failed)" in words
     assert "planned case" not in not_measured(several, ["all_reduce"])
+
+
+def test_if_no_rank_had_a_core_of_its_own_these_are_not_measured():
+    results = on(4, crowded=(4,))
+    assert unmeasured(results, "all_reduce").shapes == ()
+    assert "; ranks with a core each; " in not_measured(results, ["all_reduce"])
 
 
 def test_sixteen_mebibytes_are_recognised_as_not_measured():

@@ -92,7 +92,7 @@ def test_the_answers_of_a_terminal_and_what_their_strength_follows_from():
     lines = []
     for title, results in SCENARIOS.items():
         found = Answers(recommend(results))
-        lines += [f"-- {title}", *choice_table_lines(found)]
+        lines += [f"-- {title}", *choice_table_lines(results, found)]
         answers = [each for name in found.by_collective for part in found.split(name) for each in part]
         lines += dict.fromkeys(f"{line.sizes}: {line.basis}" for each in answers for line in each.lines if line.basis)
     assert_golden("answers", lines)

@@ -38,4 +38,4 @@ def test_an_answer_within_the_intervals_claims_no_lead():
             for each, name, times in zip(found.predictions, ("ring", "rabenseifner"),
                                          ((1.5, 0.4, 2.5), (1.0, 0.5, 2.0)), strict=True)]  # fmt: skip
     (answer,) = question_lines(replace(found, predictions=near))
-    assert ": rabenseifner, not clearly faster than the flat ring (0.8 to 1.5)" in answer
+    assert ": rabenseifner, not clearly faster than the flat ring (0.80x to 1.50x)" in answer
