@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -51,6 +51,14 @@ def choice_map(group: ChartGroup) -> Chart | None:
     return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
 
 
+PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place",), False: ("out of place",)}
+
+
+def column_label(recommendation: Recommendation) -> str:
+    """Return what a column of the map stands for: ``2 ranks, in place``."""
+    return ", ".join((recommendation.setting.shape_label, *PLACEMENTS[recommendation.setting.in_place]))
+
+
 def _choice_cells(
     group: ChartGroup, recommendation: Recommendation, compared: Sequence[Recommendation]
 ) -> Iterator[ChartRecord]:
@@ -60,13 +68,13 @@ def _choice_cells(
     details = answers.setting_details(replace(recommendation, setting=replace(setting, in_place=None)))
     count = setting.ranks if group.ranks_per_node is None else setting.nodes
     mark = "\u25cb " if recommendation.measured.oversubscribed else ""
-    placement = {None: (), True: ("in place",), False: ("out of place",)}[setting.in_place]
+    placement = PLACEMENTS[setting.in_place]
     for verdict in recommendation.verdicts.values():
         yield {
-            "panel": ", ".join(details), "on": ", ".join((setting.shape_label, *placement)),
+            "panel": ", ".join(details), "on": column_label(recommendation),
             "at": ", ".join((f"{mark}{count}", *placement)), "position": (count, setting.in_place is True),
             "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
-            "series": group.series_of(verdict.choice, recommendation), "setting": recommendation.setting.label,
+            "series": group.series_of(verdict.choice, recommendation),
         } | _verdict_fields(group, verdict, recommendation)  # fmt: skip
 
 
