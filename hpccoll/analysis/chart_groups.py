@@ -26,11 +26,24 @@ if TYPE_CHECKING:
     from hpccoll.analysis.recommendations import Recommendation
 
 
+FAMILIES = (
+    ("recursive_doubling", "recursive_halving", "dissemination"), ("ring", "bidirectional_ring", "chain"),
+    ("rabenseifner",), ("direct", "pairwise", "exchange"), ("bruck",), ("binomial_tree", "binomial"),
+    ("double_binary_tree",), ("hierarchical",), ("star", "ping_pong", "train"), ("swing",), ("torus",),
+    ("sharp_emulated",), ("reduce_scatter_all_gather", "scatter_all_gather"),
+)  # fmt: skip
+"""Families of algorithms, which have a hue each in all charts; any other algorithm is a family of its own."""
+
+MEMBERS = {name: (number, member) for number, names in enumerate(FAMILIES) for member, name in enumerate(names)}
+MOST_MEMBERS = max(map(len, FAMILIES))
+
+
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
     """What distinguishes a series in all charts of a report."""
 
-    number: int = -1  # its number from 0; -1 of the library's own, and of floors
+    number: int = -1  # that of its family from 0; -1 of the library's own, and of floors
+    member: int = 0  # its number in the family: other algorithms of it, other transports and parameters
     is_floor: bool = False  # whether it is a floor
     is_predicted: bool = False  # whether it was predicted: it has the number of the series that it predicts
 
@@ -50,6 +63,32 @@ class ChartGroup:
     series_of_row: Mapping[RowKey, str] = field(default_factory=dict)  # the series of every row of the report
     # the predicted rows, which charts of times draw dashed, and which nothing else takes
     predictions: tuple[SeriesPoint, ...] = ()
+    whole: "ChartGroup | None" = None  # the group that this is a part of, whose names of shapes and machines hold
+
+    @cached_property
+    def fitting(self) -> "ChartGroup":
+        """The part in which ranks had cores of their own, which sets the scale of charts; everything if none had."""
+        return self._part(crowded=False) if self.crowded else self
+
+    @cached_property
+    def crowded(self) -> "ChartGroup | None":
+        """The part with more ranks than cores, which charts fold; None if it is everything, or nothing."""
+        kinds = {point.row.oversubscribed for point in self.usable}
+        return self._part(crowded=True) if kinds >= {True, False} else None
+
+    def _part(self, *, crowded: bool) -> "ChartGroup":
+        points = tuple(point for point in self.points if point.row.oversubscribed == crowded)
+        kept, others = ({self.shape_label(p.row) for p in self.usable if p.row.oversubscribed == each}
+                        for each in (crowded, not crowded))  # fmt: skip
+        # A prediction is drawn beside what was measured on its shape.
+        predictions = tuple(
+            point
+            for point in self.predictions
+            for shape in [self.shape_label(point.row)]
+            if shape in kept or (not crowded and shape not in others)
+        )
+        of_part = tuple(each for each in self.recommendations if each.measured.oversubscribed == crowded)
+        return replace(self, points=points, predictions=predictions, recommendations=of_part, whole=self)
 
     def series_of(self, choice: Choice, recommendation: "Recommendation") -> str:
         """Return the name of the series of a choice in a setting.
@@ -83,6 +122,8 @@ class ChartGroup:
     @cached_property
     def many_pairs(self) -> bool:
         """Whether a line stands for several pairs of ranks."""
+        if self.whole:
+            return self.whole.many_pairs
         keys = {p.key.only("ranks", "nodes", "pair") for p in self.usable if rank_pair(p.row)}
         return len({key.without("pair") for key in keys}) < len(keys)
 
@@ -118,7 +159,7 @@ class ChartGroup:
     @property
     def machines(self) -> tuple[str, ...]:
         """The machines, in order of first use."""
-        return tuple(dict.fromkeys(point.machine for point in self.points))
+        return tuple(dict.fromkeys(point.machine for point in (self.whole or self).points))
 
     @property
     def machine_of_run(self) -> dict[str, str]:
@@ -138,7 +179,7 @@ class ChartGroup:
     @cached_property
     def ranks_per_node(self) -> int | None:
         """The ranks of each node if curves run over nodes; None if they run over ranks."""
-        rows = [point.row for point in self.drawn]
+        rows = [point.row for point in (self.whole or self).drawn]
         each = {row.ranks_per_node for row in rows}
         return each.pop() if len(each) == 1 and any(row.nodes > 1 for row in rows) else None
 
@@ -268,20 +309,37 @@ def _legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> 
     native = sorted(native_names, key=lambda name: (fell_back(rows[name]), name))[:1]
     by_name = sorted(rows, key=lambda name: (rows[name].predicted, name))
     others = [name for name in by_name if name not in floors and name not in native]
-    numbers = _assign_numbers(others, [*charts.values(), answers])
-    legend = dict.fromkeys(native, LegendEntry()) | {name: LegendEntry(number) for name, number in numbers.items()}
+    # Variants of the library's own call run other algorithms, and are families of their own.
+    family = {name: name if rows[name].algorithm == NATIVE else rows[name].algorithm for name in others}
+    together = [*charts.values(), answers]
+    numbers = _assign_numbers(
+        dict.fromkeys(family.values()), [[family[name] for name in names if name in family] for names in together],
+        {name: number for name, (number, _) in MEMBERS.items()},
+    )  # fmt: skip
+    variants: dict[str, int] = {}
+    for algorithm in dict.fromkeys(family.values()):
+        of_family = [name for name in others if family[name] == algorithm]
+        variants |= _assign_numbers(of_family, [[n for n in names if family.get(n) == algorithm] for names in together])
+    legend = dict.fromkeys(native, LegendEntry())
+    for name in others:
+        first = MEMBERS.get(family[name], (0, 0))[1]
+        legend[name] = LegendEntry(numbers[family[name]], first + MOST_MEMBERS * variants[name])
     legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
     return legend | {name: replace(legend[of], is_predicted=True) for name, of in predictions.items()}
 
 
-def _assign_numbers(names: Iterable[str], groups: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Return for each name, in their order, the lowest number that no other name in one of its groups has."""
+def _assign_numbers(
+    names: Iterable[str], groups: Iterable[Iterable[str]], known: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
+    """Return for each name that has no ``known`` number the lowest that no other name in one of its groups has."""
     neighbours: Mapping[str, set[str]] = defaultdict(set)
     for group in map(set, groups):
         for name in group:
             neighbours[name] |= group
-    numbers: dict[str, int] = {}
+    numbers = dict(known)
     for name in names:
+        if name in known:
+            continue
         used = {numbers.get(other) for other in neighbours[name]}
         numbers[name] = next(i for i in range(len(used) + 1) if i not in used)
     return numbers

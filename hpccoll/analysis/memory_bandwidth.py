@@ -5,6 +5,7 @@ faster than memory. The bytes are those of ``Collective.memory``.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,16 @@ class CopyRates:
 
     @classmethod
     def of(cls, run: Run | None) -> "CopyRates":
-        """Return the rates that ``run`` recorded."""
+        """Return the rates that ``run`` recorded; unknown ones if it recorded none, or if they are damaged."""
         recorded: Any = run.provenance.get(KEY) if run else None
-        if not recorded:
+        try:
+            by_size = sorted((int(each["bytes"]), float(each["Bps"])) for each in recorded["sizes"])
+            ranks = int(recorded["ranks"])
+        except (KeyError, TypeError, ValueError, OverflowError):
             return UNKNOWN_RATES
-        sizes, rates = zip(*((each["bytes"], each["Bps"]) for each in recorded["sizes"]), strict=True)
-        return cls(recorded["ranks"], sizes, rates)
+        if not all(0 < number < inf for pair in by_size for number in pair):
+            return UNKNOWN_RATES
+        return cls(ranks, tuple(size for size, _ in by_size), tuple(rate for _, rate in by_size))
 
     def rate(self, nbytes: float) -> float | None:
         """Return the rate for two buffers of ``nbytes``: logarithmic between sizes, and that of the largest beyond it.

@@ -1,17 +1,19 @@
-"""Pairs of ranks that exchange messages: the median pair, the fastest and the slowest."""
+"""Pairs of ranks that exchange messages: the median pair, and the slow ones with what explains them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.round_comparison import clearly_faster_anywhere
+from hpccoll.analysis.chart_groups import ChartGroup, chart_groups
 from hpccoll.analysis.row_labels import tier_label
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
-from hpccoll.common.text import Finding, info
-from hpccoll.common.units import format_count, format_rate, format_seconds
+from hpccoll.analysis.slow_pairs import SlowPairs, slow_pairs
+from hpccoll.common.text import Finding, info, join_words, warning
+from hpccoll.common.units import format_factor, format_rate, format_seconds
 from hpccoll.store.call_key import CallKey, rank_pair
-from hpccoll.store.rows import Interval
+from hpccoll.store.host_names import host_ranges
+from hpccoll.store.rows import Interval, Results
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,35 +86,81 @@ def map_sizes(group: ChartGroup) -> tuple[str, str]:
 
 
 def pair_findings(group: ChartGroup) -> Iterator[Finding]:
-    """Yield the fastest, the median and the slowest pair of each series, at the smallest and at the largest size."""
-    smallest, largest = smallest_and_largest(map_points(group))
-    if not smallest:
-        return
-    yield from _extremes(group, smallest, format_seconds, median_seconds)
-    if largest[0].row.requested_bytes > smallest[0].row.requested_bytes:
-        yield from _extremes(group, largest, format_rate, lambda point: point.row.busbw_Bps or 0.0)
+    """Yield for each series the median pair and the slow pairs, at the smallest and at the largest size."""
+    ends = smallest_and_largest(map_points(group))
+    for series in group.legend:
+        smallest, largest = ([point for point in points if point.series == series] for points in ends)
+        if len(smallest) > 1:
+            several = largest[:1] != smallest[:1] and len(largest) > 1
+            yield _pair_finding(group, [_at_size(group, smallest), *([_at_size(group, largest)] if several else [])])
 
 
-def _extremes(
-    group: ChartGroup, points: Sequence[SeriesPoint], form: Callable[[float], str],
-    value: Callable[[SeriesPoint], float],
-) -> Iterator[Finding]:  # fmt: skip
-    for name in group.legend:
-        of_series = sorted((point for point in points if point.series == name), key=median_seconds)
-        if len(of_series) > 1:
-            fastest, slowest, median = of_series[0], of_series[-1], MedianPair(tuple(of_series)).point
-            best, worst = form(value(fastest)), form(value(slowest))
-            ratio = median_seconds(slowest) / median_seconds(fastest)
-            clear = clearly_faster_anywhere(fastest.row, slowest.row)
-            range_text = (
-                f"the fastest pair is {fastest.pair_label} with {best}; the slowest pair is {slowest.pair_label} with "
-                f"{worst}, {ratio:.2f} times as long" if clear else f"no pair is clearly slower ({best} to {worst})"
-            )  # fmt: skip
-            yield info(
-                "pair_extremes",
-                f"the median of {format_count(len(of_series), 'pair')} is {form(value(median))}; {range_text}.",
-                title=f"{name}, {group.size_label(median.row.requested_bytes)}, {group.shape_label(median.row)}",
-                series=name, nbytes=median.row.requested_bytes, pairs=len(of_series), median=value(median),
-                fastest=fastest.pair_label, fastest_value=value(fastest), slowest=slowest.pair_label,
-                slowest_value=value(slowest), ratio=ratio, clear=clear,
-            )  # fmt: skip
+def foremost_pair_findings(results: Results) -> dict[str, list[Finding]]:
+    """Return the findings that answer for collectives with many pairs of ranks, in the place of advice for each pair.
+
+    The library's own call, or else the first series, speaks for all, on one node and between nodes.
+    """
+    results = results.ours
+    of_pairs = replace(results, rows=tuple(row for row in results.rows if rank_pair(row)))
+    found: dict[str, list[Finding]] = {}
+    for group in chart_groups(of_pairs):
+        tiers: dict[str, Finding] = {}
+        for finding in pair_findings(group):
+            tiers.setdefault(finding.values["tier"], finding)
+        if tiers:
+            found.setdefault(group.collective, []).extend(tiers.values())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _PairsAtSize:
+    """The pairs of a series at one size."""
+
+    point: SeriesPoint  # of the median pair
+    pairs: int
+    slow: SlowPairs | None
+    text: str
+
+    @property
+    def values(self) -> dict[str, Any]:
+        slow = asdict(self.slow) if self.slow else None
+        row = self.point.row
+        return {"nbytes": row.requested_bytes, "median_s": row.median_s, "pairs": self.pairs, "slow": slow}
+
+
+def _at_size(group: ChartGroup, points: Sequence[SeriesPoint]) -> _PairsAtSize:
+    middle, slow = MedianPair(tuple(sorted(points, key=median_seconds))).point, slow_pairs(points)
+    rate = f" ({format_rate(middle.row.busbw_Bps)})" if middle.row.busbw_Bps else ""
+    text = (
+        f"at {group.size_label(middle.row.requested_bytes)} the median of {len(points)} pairs takes "
+        f"{format_seconds(median_seconds(middle))}{rate}, and {_slow_text(slow) if slow else 'no pair is slow'}"
+    )
+    return _PairsAtSize(middle, len(points), slow, text)
+
+
+def _slow_text(slow: SlowPairs) -> str:
+    names = slow.names
+    match slow.explanation:
+        case "members":
+            what = f"all {slow.count} slow pairs contain {join_words(names[0], 'or')}"
+        case "racks":
+            what = f"the {slow.count} slow pairs are exactly those between racks ({'; '.join(map(host_ranges, names))})"
+        case "groups":
+            what = f"the {slow.count} slow pairs are exactly those between {join_words(map(host_ranges, names))}"
+        case "links":
+            what = f"the slow {'one is' if slow.count == 1 else 'ones are'} {'; '.join(map(join_words, names))}"
+        case "nothing":
+            what = f"{slow.count} pairs are slow, and no host or rank explains them"
+    return f"{what} ({format_factor(slow.factor)} as long as the others, by their medians)"
+
+
+def _pair_finding(group: ChartGroup, sizes: Sequence[_PairsAtSize]) -> Finding:
+    point, slow = sizes[0].point, [each.slow for each in sizes if each.slow]
+    named = dict.fromkeys(name for each in slow if each.explanation == "members" for name in each.names[0])
+    remedy = f"Measure without {join_words(named)}: the cause is there if no pair is slow then." if named else ""
+    severe = any(each.explanation in ("members", "links") for each in slow)
+    return (warning if severe else info)(
+        "pairs", f"{'; '.join(each.text for each in sizes)}.",
+        title=f"{point.series}, {group.shape_label(point.row)}", remedy=remedy, series=point.series,
+        shape=group.shape_label(point.row), tier=tier_label(point.row), sizes=tuple(each.values for each in sizes),
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, TypeAlias
@@ -129,15 +129,22 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
 
     Tables of ``hpccoll tune`` and reports both come from here, so that they agree. A placement in which nothing but
     calls of the library with one buffer were measured has no recommendation of its own if the other placement has one,
-    because that is compared with these calls, too.
+    because that is compared with these calls, too. Neither has any of several pairs of ranks: see ``rank_pairs``.
     """
-    found = recommend_placements(results)
+    found = _without_many_pairs(recommend_placements(results))
     settings = {(each.setting, each.measured.conditions) for each in found}
     return tuple(
         each
         for each in found
         if not (each.has_one_buffer and (_other_placement(each.setting), each.measured.conditions) in settings)
     )
+
+
+def _without_many_pairs(found: Iterable[Recommendation]) -> list[Recommendation]:
+    several = defaultdict[tuple[Setting, Conditions], list[Recommendation]](list)
+    for each in found:
+        several[each.setting.of_any_pair, each.measured.conditions].append(each)
+    return [members[0] for members in several.values() if len(members) == 1]
 
 
 def recommend_placements(results: Results) -> tuple[Recommendation, ...]:

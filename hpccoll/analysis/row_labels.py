@@ -1,5 +1,7 @@
 """Labels of a row: the pattern, pair and placement of its call, and what ran, which may not be what was requested."""
 
+from collections.abc import Sequence
+
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import OFFLOADED, UNKNOWN
@@ -43,6 +45,12 @@ def node_of_rank(row: Row, rank: int) -> int | None:
     if row.mapping == "cyclic":
         return rank % row.nodes
     return rank // row.ranks_per_node if row.mapping == "block" and row.ranks_per_node else None
+
+
+def host_of_rank(row: Row, hosts: Sequence[str], rank: int) -> str:
+    """Return the host of a worker if there are several; empty if it is unknown; ``hosts`` are those of its nodes."""
+    node = node_of_rank(row, rank)
+    return hosts[node] if node is not None and len(hosts) == row.nodes > 1 else ""
 
 
 def tier_label(row: Row) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
 from hpccoll.analysis.memory_bandwidth import UNKNOWN_RATES, CopyRates
 from hpccoll.analysis.round_comparison import round_statistics
-from hpccoll.analysis.row_labels import node_of_rank
+from hpccoll.analysis.row_labels import host_of_rank
 from hpccoll.analysis.series_names import series_namer
 from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.analysis.wire_bandwidth import Wire
@@ -27,6 +27,7 @@ class SeriesPoint:
     hosts: tuple[str, ...]  # one for each node, in order
     wire: Wire
     memory: CopyRates = UNKNOWN_RATES
+    racks: tuple[int, ...] = ()  # the rack of each node
     hosts_changed: bool = False  # whether its rounds were measured on different hosts
     library: str = ""  # the library and its network, from its logs
     expected_s: float | None = None  # the time that the library's own model predicts for what ran
@@ -46,17 +47,29 @@ class SeriesPoint:
         """The kind of the result, with the rate of the wires if they are those of a testbed."""
         return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))
 
+    def host_of(self, rank: int) -> str:
+        """Return the host of a worker if there are several; empty if it is unknown."""
+        return host_of_rank(self.row, self.hosts, rank)
+
+    @property
+    def names_hosts(self) -> bool:
+        """Whether hosts name workers: there are several, and each has one worker."""
+        return bool(self.host_of(0)) and self.row.ranks == self.row.nodes
+
+    def rank_name(self, rank: int) -> str:
+        """Return a worker in words: ``rank 3 on n17``, or ``n17`` if that has one worker; ``rank 3`` on one host."""
+        host = self.host_of(rank)
+        return host if self.names_hosts else f"rank {rank} on {host}" if host else f"rank {rank}"
+
     def rank_label(self, rank: int) -> str:
-        """Return the number of a worker, with its host if there are several."""
-        row, node = self.row, node_of_rank(self.row, rank)
-        host = self.hosts[node] if node is not None and len(self.hosts) == row.nodes > 1 else ""
-        return f"{rank} ({host})" if host else str(rank)
+        """Return a worker for an axis of ranks: ``3 (n17)``, ``n17`` or ``3``."""
+        host = self.host_of(rank)
+        return host if self.names_hosts else f"{rank} ({host})" if host else str(rank)
 
     @property
     def pair_label(self) -> str:
-        """The two ranks that exchange messages, with their hosts if there are several; empty if all take part."""
-        pair = rank_pair(self.row)
-        return f"ranks {' and '.join(map(self.rank_label, pair))}" if pair else ""
+        """The two workers that exchange messages, in words; empty if all take part."""
+        return " and ".join(map(self.rank_name, rank_pair(self.row) or ()))
 
 
 def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoint]:
@@ -96,7 +109,7 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
             )  # fmt: skip
         probe = probes[run.run_id]
         return SeriesPoint(
-            row, series, run.machine, hosts[run.run_id], Wire.of(run), CopyRates.of(run),
+            row, series, run.machine, hosts[run.run_id], Wire.of(run), CopyRates.of(run), racks=run.racks,
             hosts_changed=len({hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}) > 1,
             library=library_summary(probe) if row.algorithm == NATIVE else "", expected_s=expected_s(probe, row),
             mpi=recorded_mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",

@@ -15,6 +15,8 @@ from hpccoll.store.rows import Row
 
 _ARITHMETIC = {"float16": "half", "bfloat16": "bfloat16"}
 """The kinds of arithmetic of element types that CPUs convert to fold them."""
+_PAIR = "root", "peer"
+"""The arguments that name two ranks which exchange messages."""
 FULL = "full"
 ARITHMETIC = (*_ARITHMETIC.values(), FULL)
 """The kinds of arithmetic."""
@@ -51,7 +53,7 @@ class Setting:
     def of_key(cls, key: CallKey) -> "Setting":
         """Return the setting of a call: it joins element types of one arithmetic, reductions, roots and sizes."""
         values = {name: getattr(key, name) for name in _SHARED_FIELDS}
-        pair = dict(zip(("root", "peer"), key.pair, strict=True)) if key.pair else {}
+        pair = dict(zip(_PAIR, key.pair, strict=True)) if key.pair else {}
         arguments = tuple(sorted({**dict(key.arguments or ()), **pair}.items()))
         arithmetic = None if key.op is None else _ARITHMETIC.get(key.dtype or "", FULL)
         return cls(**values, arithmetic=arithmetic, arguments=arguments)
@@ -63,6 +65,11 @@ class Setting:
         mapping = case.mapping or layout.mapping
         placed = replace(key, ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=mapping)
         return cls.of_key(replace(placed, aggregators=layout.aggregators, variant=variant))
+
+    @property
+    def of_any_pair(self) -> "Setting":
+        """The setting without the two ranks that exchange messages."""
+        return replace(self, arguments=tuple(each for each in self.arguments if each[0] not in _PAIR))
 
     @property
     def call(self) -> tuple[object, ...]:

@@ -52,7 +52,8 @@ def _settings() -> Iterator[Entry]:
 
 
 def _machine() -> Iterator[Entry]:
-    from hpccoll.model.machine_file import MachineFile, Quantity
+    from hpccoll.model.machine_file import MachineFile
+    from hpccoll.model.machine_sections import Quantity
 
     parts = tuple(f".{key}" for key in Quantity.model_fields)  # of every number; listed once
     yield from (entry for entry in _keys(MachineFile) if entry.name.count(".") < 2 or not entry.name.endswith(parts))

@@ -70,7 +70,8 @@ def fit(
     be read.
     """
     from hpccoll.common.yaml_model import load_yaml
-    from hpccoll.model.machine_file import DeclaredSections, write_machine
+    from hpccoll.model.machine_file import write_machine
+    from hpccoll.model.machine_sections import DeclaredSections
     from hpccoll.model.run_model import models_of
     from hpccoll.render.model_report import model_lines
     from hpccoll.store.result_files import read_all

@@ -36,7 +36,7 @@ LEAST_BYTES = 1 << 20
 MEMORY_SHARE = 0.25
 """The part of a node's free memory that the buffers may have."""
 
-EFFORT = Effort(warmup=1, min_iterations=3, max_iterations=100, seconds=0.03, precision=1e-6)
+EFFORT = Effort(warmup=1, min_iterations=3, max_iterations=10_000, seconds=0.03, precision=1e-6)
 """The effort for a size: no median becomes so precise, so that the time decides. 2 ranks need 0.25 s for all sizes."""
 
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import UnusableError
 from hpccoll.model.machine import Machine
-from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation import RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.training.parallelism import Mesh

@@ -7,238 +7,45 @@ hpccoll, in ``clusters/``. Every number of the model may have an interval.
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
-    ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, file_error
 from hpccoll.common.limits import (
     AGGREGATORS,
-    CPUS,
-    MAX_BYTES,
-    MAX_LIST_ENTRIES,
-    NAME,
     RANKS,
     RANKS_PER_NODE,
-    IntegerRange,
 )
 from hpccoll.common.units import format_size
-from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, load_yaml, reject_bool
+from hpccoll.common.yaml_model import Text, YamlSection, load_yaml
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
+from hpccoll.model.machine_sections import (
+    AggregatorKind,
+    Bound,
+    CpusSection,
+    DeclaredSections,
+    LayoutSection,
+    MeasuredSection,
+    MessageCostsSection,
+    Name,
+    NcclSection,
+    Number,
+    PortSection,
+    RateSection,
+    TierCosts,
+    UplinkSection,
+)
 from hpccoll.schedule import DTYPE, MAPPINGS, Layout, numbering
 from hpccoll.store.durable_files import replacing_file
 
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
 CLUSTERS = Path(__file__).parent / "clusters"
 """The directory of the described clusters that come with hpccoll."""
-
-Bound: TypeAlias = Literal["value", "low_cost", "high_cost"]
-"""The values of a machine: the likely ones, or the ends of all intervals at which messages are fastest or slowest."""
-
-Name = Annotated[Text, Field(max_length=NAME.maximum)]
-Number = Annotated[float, BeforeValidator(reject_bool)]
-
-
-class Quantity(YamlSection):
-    """A number; a file may have it alone in the place of the section."""
-
-    model_config = ConfigDict(frozen=True)
-
-    value: Number = Field(description="seconds, bytes or bytes a second, as the name of the quantity says")
-    low: Number | None = Field(default=None, description="lower end of the interval: of 95 % if fitted, else plausible")
-    high: Number | None = Field(default=None, description="upper end of the interval")
-    source: Text | None = Field(default=None, description="where the number comes from")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_number(cls, given: object) -> object:
-        return given if isinstance(given, dict | Quantity) else {"value": given}
-
-    @model_serializer(mode="wrap")
-    def _to_number(self, handler: SerializerFunctionWrapHandler) -> Any:
-        return self.value if self == Quantity(value=self.value) else handler(self)
-
-    def at(self, bound: Bound, *, is_rate: bool = False) -> float:
-        """Return the number, or the end of its interval that costs least or most; of a rate, the high end is fast."""
-        if bound == "value":
-            return self.value
-        end = self.low if (bound == "low_cost") != is_rate else self.high
-        return self.value if end is None else end
-
-
-def _within(least: float, most: float, unit: str) -> AfterValidator:
-    """Return the validator of quantities within bounds, each in its own interval."""
-
-    def check(quantity: Quantity) -> Quantity:
-        value = quantity.value
-        low, high = (value if end is None else end for end in (quantity.low, quantity.high))
-        for number in (value, low, high):
-            if not least <= number <= most:  # nor is NaN
-                raise BadInputError("value", number, f"{unit}, {least:g} to {most:g}")
-        if not low <= value <= high:
-            raise BadInputError("value", [low, value, high], "low, value and high in ascending order")
-        return quantity
-
-    return AfterValidator(check)
-
-
-Seconds = Annotated[Quantity, _within(0, 3600, "seconds")]
-Rate = Annotated[Quantity, _within(1, 1e18, "bytes a second")]
-Bytes = Annotated[Quantity, _within(0, MAX_BYTES, "bytes")]
-Ratio = Annotated[Quantity, _within(0.001, 1000, "a ratio")]
-Factor = Annotated[Quantity, _within(0, 1000, "a factor")]
-
-
-class LayoutSection(YamlSection):
-    """Where ranks are; there are as many nodes and racks as needed."""
-
-    ranks_per_node: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(description="the ranks, or GPUs, of a node")
-    rails: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(
-        1, description="the ports of a node, each of which connects to a network of its own"
-    )
-    nodes_per_rack: Annotated[int, Bounded(RANKS)] | None = Field(
-        None, description="the nodes of a rack, which share an uplink [all nodes are in one]"
-    )
-
-
-class MessageCostsSection(YamlSection):
-    """The costs of messages between two ranks from one size on."""
-
-    model_config = ConfigDict(frozen=True)
-
-    from_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(0, description="the smallest message")
-    latency_s: Seconds = Field(description="L: the time in transit, during which other messages can be sent")
-    overhead_s: Seconds = Field(
-        Quantity(value=0), description="o: the CPU time of a message, on the sender and again on the receiver"
-    )
-    gap_s: Seconds = Field(Quantity(value=0), description="g: the time between the starts of a sender's messages")
-    bytes_per_s: Rate = Field(description="1/G: the rate between two ranks while no others use the network")
-    synchronous: bool = Field(False, description="whether messages wait for their receiver (rendezvous)")
-
-    def at(self, bound: Bound) -> MessageCosts:
-        """Return the costs with the numbers of a bound."""
-        latency_s, overhead_s, gap_s = (each.at(bound) for each in (self.latency_s, self.overhead_s, self.gap_s))
-        byte_s = 1 / self.bytes_per_s.at(bound, is_rate=True)
-        return MessageCosts(self.from_bytes, latency_s, overhead_s, gap_s, byte_s, self.synchronous)
-
-
-def _check_starts(costs: list[MessageCostsSection]) -> list[MessageCostsSection]:
-    starts = [each.from_bytes for each in costs]
-    if starts[0] != 0 or starts != sorted(set(starts)):
-        raise BadInputError("from_bytes", starts, "0 first, and then larger and larger sizes")
-    return costs
-
-
-TierCosts = Annotated[
-    list[MessageCostsSection],
-    BeforeValidator(as_list),
-    Field(min_length=1, max_length=MAX_LIST_ENTRIES),
-    AfterValidator(_check_starts),
-]
-
-
-class RateSection(YamlSection):
-    """A resource with a rate."""
-
-    bytes_per_s: Rate = Field(description="the rate, shared by all that use it at once")
-
-
-class PortSection(RateSection):
-    """The port of a node on each of its rails."""
-
-    bytes_per_s: Rate = Field(description="the rate of each direction of each rail of a node")
-    burst_bytes: Bytes = Field(Quantity(value=0), description="the bytes that pass at once after a pause")
-
-
-class UplinkSection(YamlSection):
-    """The way from a rack to the others, on each of its rails."""
-
-    bytes_per_s: Rate | None = Field(None, description="the rate of each direction of each rail of a rack")
-    oversubscription: Ratio | None = Field(
-        None, description="instead of the rate: the total rate of the rack's ports on a rail, over that of the uplink"
-    )
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
-        if (self.bytes_per_s is None) == (self.oversubscription is None):
-            raise BadInputError("uplink", "both" if self.bytes_per_s else "neither", "bytes_per_s or oversubscription")
-        return self
-
-
-class CpusSection(YamlSection):
-    """The CPUs that several ranks share."""
-
-    cores: Annotated[int, Bounded(CPUS)] = Field(description="the number of CPUs")
-    bytes_per_s: Rate | None = Field(
-        None, description="the rate at which one CPU moves bytes of messages, for both ends together [no limit]"
-    )
-    of: Literal["node", "machine"] = Field(
-        "node", description="which ranks share them: node (those of a node) or machine (all ranks)"
-    )
-    contention: Factor = Field(
-        Quantity(value=1),
-        description="delay of a rank's work by each other rank on its CPU, relative to the time of the work alone: 1 "
-        "if ranks take turns, more if waiting ranks poll, 0 if they sleep",
-    )
-
-
-class AggregatorKind(YamlSection):
-    """What the aggregators of an algorithm are."""
-
-    kind: Literal["ranks", "unmetered", "switches"] = Field(
-        default="ranks",
-        description="ranks; unmetered: ranks whose ports have no limit; switches: a port for every neighbour, and "
-        "reductions that cost nothing",
-    )
-    source: Text | None = Field(default=None, description="where this comes from, or that it is assumed")
-
-
-class NcclSection(YamlSection):
-    """What NCCL's own model takes for jobs of two nodes and more.
-
-    Channels and rates are what NCCL's search finds (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH: nChannels and bw).
-    """
-
-    architecture: Literal["ampere", "hopper", "blackwell"] = Field(
-        description="architecture of the GPUs: ampere, hopper or blackwell"
-    )
-    cpu: Literal["intel", "amd", "other"] = Field("intel", description="vendor of the CPUs: intel, amd or other")
-    channels: Annotated[int, Bounded(IntegerRange(1, 32))] = Field(description="the channels of rings and trees")
-    intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node, used on two nodes")
-    inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes, used on more nodes")
-    balanced_trees: bool = Field(True, description="whether trees are balanced in a node (pattern 1; otherwise 3)")
-
-
-class MeasuredSection(YamlSection):
-    """The measurements of a fitted machine; a prediction says how far it is from them."""
-
-    kind: Text = Field(description="what the measurements are: measured, measured on a testbed, ...")
-    machine: Text = Field(description="the machine")
-    transport: Text = Field(description="the transport")
-    executor: Text = Field(description="the executor")
-    nodes: OneOrMore[Annotated[int, Bounded(RANKS)]] = Field(description="the numbers of nodes")
-    ranks_per_node: OneOrMore[Annotated[int, Bounded(RANKS_PER_NODE)]] = Field(description="the ranks on each node")
-    smallest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(description="the smallest size")
-    largest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(description="the largest size")
-    files: OneOrMore[Text] = Field(description="the raw files")
-
-
-class DeclaredSections(YamlSection):
-    """Sections of a machine file that a person adds to a fit, because patterns on few nodes do not show them."""
-
-    geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are")
-    uplink: UplinkSection | None = Field(None, description="the link from a rack to the others")
-    memory: RateSection | None = Field(None, description="all messages inside a node together")
-    cpus: CpusSection | None = Field(None, description="CPUs that ranks share")
-    aggregators: AggregatorKind | None = Field(None, description="what aggregators are")
 
 
 class MachineFile(YamlSection):
@@ -308,7 +115,9 @@ class MachineFile(YamlSection):
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
         cpus = self.cpus
         return Machine(
-            tiers={name: Tier(tuple(each.at(bound) for each in costs)) for name, costs in self.tiers.items()},
+            tiers={
+                name: Tier(tuple(_message_costs(each, bound) for each in costs)) for name, costs in self.tiers.items()
+            },
             fold_s={dtype: _byte_s(rate, bound) for dtype, rate in self.reduction.items()},
             port_byte_s=_byte_s(self.port, bound),
             burst_bytes=self.port.burst_bytes.at(bound, is_rate=True) if self.port else 0.0,
@@ -385,6 +194,12 @@ class MachineFile(YamlSection):
             if needed[tier] and tier not in self.tiers:
                 has = ", ".join(TIER_LABELS[each] for each in self.tiers)
                 raise UnusableError(f"{self.name}: tiers.{tier}", f"no costs of messages {label}; it has those {has}")
+
+
+def _message_costs(section: MessageCostsSection, bound: Bound) -> MessageCosts:
+    latency_s, overhead_s, gap_s = (each.at(bound) for each in (section.latency_s, section.overhead_s, section.gap_s))
+    byte_s = 1 / section.bytes_per_s.at(bound, is_rate=True)
+    return MessageCosts(section.from_bytes, latency_s, overhead_s, gap_s, byte_s, section.synchronous)
 
 
 def _byte_s(section: RateSection | UplinkSection | CpusSection | None, bound: Bound) -> float:

@@ -10,7 +10,7 @@ The model is known to miss: for trees on nodes of 8 H800 NCCL printed 68.8 GB/s,
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hpccoll.model.machine_file import NcclSection
+from hpccoll.model.machine_sections import NcclSection
 from hpccoll.schedule import floor_log2
 
 PROTOCOLS = ("LL", "LL128", "Simple")

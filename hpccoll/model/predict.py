@@ -11,7 +11,8 @@ from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_algorithm
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import Bound
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
 from hpccoll.schedule import Parameter, itemsize

@@ -9,8 +9,10 @@ from typing import Any
 
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.fit import MIN_SIZES, fit
-from hpccoll.model.machine_file import DeclaredSections, MachineFile
+from hpccoll.model.fit import fit
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import DeclaredSections
+from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.observations import Observation, Work, observations
 from hpccoll.model.validation import Errors, Regret, Validated, count_progress, find_crossings, validate
 from hpccoll.store.raw_results import RawResults

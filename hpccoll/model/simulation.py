@@ -12,7 +12,8 @@ from hpccoll.common.limits import AGGREGATORS, IntegerRange
 from hpccoll.common.units import format_size
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
-from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import Bound
 from hpccoll.model.traffic import kept_traffic
 from hpccoll.model.wave_simulation import simulate_waves
 from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize

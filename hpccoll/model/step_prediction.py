@@ -15,7 +15,8 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.group_costs import GroupCosts
-from hpccoll.model.machine_file import Bound, MachineFile
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import SIMULATED

@@ -7,7 +7,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from hpccoll.analysis.recommendations import (
     AutoResult,
@@ -22,6 +22,7 @@ from hpccoll.cases.case import SINGLE
 from hpccoll.common.text import first_few, join_ends, join_words, table_of
 from hpccoll.common.units import format_factor, format_seconds, format_size
 from hpccoll.render.answer_lines import Answer, AnswerLine, as_fast_as, basis_of, of_sizes, terminal_lines
+from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.step_answers import step_answers
 from hpccoll.render.unmeasured_text import not_measured
 from hpccoll.schedule import WORKLOADS, collective
@@ -263,12 +264,13 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
         yield from terminal_lines(first)
         if others:
             yield f"{name}: the report has the answers for {name_settings(other.where for other in others)}."
+    of_pairs, steps = pair_answers(results), step_answers(results)
+    yield from terminal_lines(chain.from_iterable(of_pairs.values()))
     yield from not_measured_line(results, answers)
-    steps = step_answers(results)
     yield from terminal_lines(steps)
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(row.collective for row in results.ours.rows):
-        if name not in answers.by_collective and not (steps and name in WORKLOADS):
+        if name not in (*answers.by_collective, *of_pairs) and not (steps and name in WORKLOADS):
             by_reason[_reason_unanswered(results, name)].append(name)
     yield from (f"{', '.join(names)}: {reason}." for reason, names in by_reason.items())
 

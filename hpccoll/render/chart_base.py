@@ -3,6 +3,8 @@
 A chart is data, records with the fields that its marks and tooltips name, and a few calls of this module.
 """
 
+import copy
+import itertools
 import json
 import math
 import textwrap
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import altair as alt
 
@@ -54,37 +56,84 @@ TIME_LABEL = _unit_expression(((1.0, "s"), (1e-3, "ms"), (1e-6, "us")), (1e-9, "
 LINEAR_TIME_LABEL = f"datum.value ? {TIME_LABEL} : '0'"
 
 
+AXIS_MARGIN = 1.4
+"""The most by which an axis reaches beyond its smallest and its largest value, as a factor."""
+
+LABEL_HEIGHT = 22
+"""Pixels between the labels of a vertical axis, at least."""
+
+Ends: TypeAlias = tuple[float, float]
+
+
+def log_ends(values: Iterable[float]) -> Ends:
+    """Return the ends of a logarithmic axis: those of ``values`` with room for the marks, at most AXIS_MARGIN."""
+    low, high = min(values := list(values)), max(values)
+    margin = min(AXIS_MARGIN, max(1.08, (high / low) ** 0.05))
+    return low / margin, high * margin
+
+
+def linear_ends(values: Iterable[float]) -> Ends:
+    """Return the ends of a linear axis of values that are not negative, likewise."""
+    low, high = min(values := list(values)), max(values)
+    margin = max(0.06 * (high - low), 0.02 * high)
+    return max(low - margin, low / AXIS_MARGIN), min(high + margin, high * AXIS_MARGIN) or 1.0
+
+
+def _log_scale(ends: Ends, base: int = 10) -> alt.Scale:
+    return alt.Scale(type="log", base=base, domain=list(ends), nice=False)
+
+
+def _count_scale(values: Sequence[float], **axis: Any) -> tuple[alt.Scale, alt.Axis]:
+    """Return the scale and the axis of counts: a tick at each, and as many labels as there is room for."""
+    overlap: Mapping[str, Any] = {"labelOverlap": "parity", "labelSeparation": 6, "labelFlush": False}
+    return _log_scale(log_ends(values), 2), alt.Axis(values=sorted(set(values)), **overlap, **axis)
+
+
 def size_axis(sizes: Iterable[int]) -> alt.X:
-    """Return the horizontal axis of ``bytes``: logarithmic, labelled in binary units."""
-    powers = range(math.floor(math.log2(min(sizes := list(sizes)))), math.ceil(math.log2(max(sizes))) + 1)
-    ticks = [2**power for power in powers][:: max(1, math.ceil(len(powers) / 6))]
-    axis = alt.Axis(values=ticks, labelExpr=SIZE_LABEL, labelOverlap="greedy", labelFlush=False)
-    return alt.X(
-        "bytes:Q", title="size (B, KiB, MiB)", axis=axis, scale=alt.Scale(type="log", base=2, nice=False, padding=8)
-    )
+    """Return the horizontal axis of ``bytes``: logarithmic, with a tick at each of ``sizes``, in binary units."""
+    scale, axis = _count_scale([*sizes], labelExpr=SIZE_LABEL)
+    return alt.X("bytes:Q", title="size (B, KiB, MiB)", axis=axis, scale=scale)
 
 
 def count_axis(field: str, title: str, counts: Iterable[float]) -> alt.X:
     """Return a logarithmic horizontal axis of counts, such as of nodes, with a tick at each of ``counts``."""
-    axis = alt.Axis(values=sorted(set(counts)), format=",d", labelOverlap="greedy")
-    return alt.X(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(type="log", base=2, nice=False, padding=12))
+    scale, axis = _count_scale([*counts], format=",d")
+    return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
 
 
-def _log_ticks(values: Iterable[float]) -> list[float]:
-    """Return ticks at powers of ten, with more ticks between them for a narrow range; empty: Vega chooses."""
-    values = list(values)
-    low, high = math.log10(min(values)), math.log10(max(values))
-    fine = (1, 1.5, 2, 3, 5, 7) if high - low > 0.4 else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)
-    factors = fine if high - low < 1 else (1, 2, 5) if high - low < 2.5 else (1,)
-    ticks = (n * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for n in factors)
-    shown = [float(f"{tick:.6g}") for tick in ticks if 10**low <= tick <= 10**high]
-    return shown if len(shown) > 1 else []
+_TICK_FACTORS = (
+    (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2, 2.2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9),
+    (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,),
+)  # fmt: skip
+"""Ticks of a decade, from fine to coarse."""
+
+
+def log_ticks(ends: Ends) -> list[float]:
+    """Return the finest ticks whose labels do not touch, at round numbers; empty if the axis is too short for any."""
+    low, high = map(math.log10, ends)
+    for factors in _TICK_FACTORS:
+        powers = range(math.floor(low), math.ceil(high) + 1)
+        ticks = [float(f"{n * 10.0**power:.6g}") for power in powers for n in factors]
+        shown = [math.log10(tick) for tick in ticks if low <= math.log10(tick) <= high]
+        if len(shown) < 2 or min(b - a for a, b in itertools.pairwise(shown)) * HEIGHT / (high - low) >= LABEL_HEIGHT:
+            return [float(f"{10**tick:.6g}") for tick in shown] if len(shown) > 1 else []
+    return [
+        float(f"{10.0**power:.6g}")
+        for power in range(math.ceil(low), math.floor(high) + 1, math.ceil((high - low) / 8))
+    ]
 
 
 def log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
     """Return a logarithmic vertical axis of ``value``; ``label`` is the Vega expression of its labels."""
-    axis = alt.Axis(labelExpr=label, values=_log_ticks(values) or alt.Undefined, tickCount=5)
-    return alt.Y("value:Q", title=title, axis=axis, scale=alt.Scale(type="log", nice=False, padding=8))
+    ends = log_ends(values)
+    ticks = log_ticks(ends)
+    axis = alt.Axis(labelExpr=label, values=ticks or alt.Undefined, tickCount=5, labelOverlap="greedy")
+    return alt.Y("value:Q", title=title, axis=axis, scale=_log_scale(ends))
+
+
+def _linear_values(title: str, values: Iterable[float], **axis: Any) -> alt.Y:
+    scale = alt.Scale(domain=list(linear_ends(values)), nice=False, zero=False)
+    return alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5, **axis), scale=scale)
 
 
 time_axis: ValueAxis = partial(log_values, "time per operation (us, ms, s)", TIME_LABEL)
@@ -101,30 +150,32 @@ FACTOR_LABEL = "format(datum.value, '.3~r') + 'x'"
 
 
 def ratio_axis(values: Iterable[float]) -> alt.Y:
-    """Return the vertical axis of speed-ups over native, which includes 1."""
-    return log_values("speed-up over native", FACTOR_LABEL, [*values, 1.0])
+    """Return the vertical axis of speed-ups over native, which includes 1, where native is."""
+    label = f"datum.value === 1 ? 'native' : {FACTOR_LABEL}"
+    return log_values("speed-up over native", label, [*values, 1.0])
 
 
 def share_axis(title: str) -> ValueAxis:
-    """Return the vertical axis of a fraction: linear from 0, labelled in per cent."""
-    axis = alt.Axis(format=".0%", tickCount=5)
-    return lambda _values: alt.Y("value:Q", title=title, axis=axis, scale=alt.Scale(zero=True, nice=True))
+    """Return the vertical axis of a fraction: linear, labelled in per cent."""
+    return lambda values: _linear_values(title, values, format=".0%")
 
 
 def step_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of the seconds of a training step: linear."""
-    axis = alt.Axis(labelExpr=LINEAR_TIME_LABEL, tickCount=5)
-    scale = alt.Scale(zero=False, nice=True, domainMin=0.0 if min(values) < 0.5 * max(values) else alt.Undefined)
-    return alt.Y("value:Q", title="time of the step", axis=axis, scale=scale)
+    return _linear_values("time of the step", values, labelExpr=LINEAR_TIME_LABEL)
 
 
 def colour(field: str, colours: Mapping[str, str], symbol: str | None = None) -> alt.Color:
     """Return the colours of the values of ``field``; ``symbol``: of the legend."""
-    legend = alt.Legend(symbolType=symbol) if symbol else alt.Legend()
-    return alt.Color(f"{field}:N", scale=scale_of(colours), legend=legend)
+    return alt.Color(f"{field}:N", scale=scale_of(colours), legend=legend_of(symbol))
 
 
-def scale_of(values: Mapping[str, str]) -> alt.Scale:
+def legend_of(symbol: str | None = None) -> alt.Legend:
+    """Return a legend, of ``symbol`` unless marks have shapes."""
+    return alt.Legend(symbolType=symbol) if symbol else alt.Legend()
+
+
+def scale_of(values: Mapping[str, Any]) -> alt.Scale:
     """Return the scale from names to ``values``."""
     return alt.Scale(domain=[*values], range=[*values.values()])
 
@@ -181,8 +232,8 @@ def choice_cells(
     labels = base.mark_text(fontSize=12, fontWeight=600).encode(
         text=alt.Text("lead:N"), color=alt.Color("text_colour:N", scale=None)
     )
-    width = max(240, 90 * len(distinct(data, x.shorthand.split(":")[0])))
-    layered: Chart = alt.layer(cells, labels).properties(width=width, height=26 * len(sizes))
+    columns = len(distinct(data, x.shorthand.split(":")[0]))
+    layered: Chart = alt.layer(cells, labels).properties(width=max(240, 90 * columns), height=26 * len(sizes))
     return layered
 
 
@@ -219,9 +270,13 @@ def curves(
         opacity=_opacity(chosen, 1, 0.12),
     )
     valued = base.transform_filter("isValid(datum.value)")
-    dash = alt.StrokeDash("line:N", legend=None, scale=alt.Scale(domain=[*DASHES], range=[*DASHES.values()]))
+    line_of = {str(d["series"]): str(d["line"]) for d in data}
+    dashes = {name: DASHES[line_of[name]] for name in order if name in line_of}
+    dash = alt.StrokeDash("series:N", scale=scale_of(dashes), legend=legend_of(symbol))
     thin = alt.condition(f"datum.line === '{FLOOR}'", alt.value(1), alt.value(2))
-    lines = valued.mark_line(strokeJoin="round").encode(strokeDash=dash, strokeWidth=alt.StrokeWidthValue(**thin))
+    lines = valued.mark_line(strokeJoin="round", clip=True).encode(
+        strokeDash=dash, strokeWidth=alt.StrokeWidthValue(**thin)
+    )
     above_floor = valued.transform_filter(f"datum.line !== '{FLOOR}'")
     points = above_floor.mark_point(size=34, strokeWidth=1.6).encode(
         fill=alt.Fill("fill:N", scale=None), tooltip=tooltip(*fields), **({"shape": shape} if shape else {})
@@ -249,9 +304,11 @@ def _completed(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
     return complete
 
 
-def _axis_values(data: Iterable[ChartRecord]) -> list[float]:
-    keys = ("value", "low", "high", "limit", "expected")
-    return [number for d in data for key in keys if isinstance(number := d.get(key), float)]
+def _axis_values(data: Sequence[ChartRecord]) -> list[float]:
+    """Return the values that set the scale: no floors, and no intervals, which may reach far."""
+    compared = [d for d in data if d["line"] != FLOOR] or list(data)
+    keys = ("value", "limit", "expected")
+    return [number for d in compared for key in keys if isinstance(number := d.get(key), float)]
 
 
 def _opacity(chosen: alt.Parameter | None, picked: float, others: float) -> alt.OpacityValue:
@@ -273,12 +330,14 @@ def _bands(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
     if chosen:
         pale = alt.when(chosen, alt.datum.line != MEASURED).then(alt.value(0.05))
         opacity = alt.OpacityValue(**pale.when(chosen).then(alt.value(0.2)).otherwise(alt.value(0.03)))
-    bands: alt.Chart = base.mark_area().encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=opacity)
+    bands: alt.Chart = base.mark_area(clip=True).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=opacity)
     return bands
 
 
 def _ticks(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
-    with_tick = base.transform_filter("isValid(datum.tick)").mark_tick(orient="horizontal", width=9, thickness=1.2)
+    with_tick = base.transform_filter("isValid(datum.tick)").mark_tick(
+        orient="horizontal", width=9, thickness=1.2, clip=True
+    )
     ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=_opacity(chosen, 0.8, 0.05))
     return ticks
 
@@ -290,24 +349,61 @@ LETTER_WIDTH = 7
 def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], names: Iterable[str]) -> dict[str, object]:
     """Return ``chart`` as a Vega-Lite specification with a wrapped title and the theme of the report.
 
-    The legend has as many columns as the longest of ``names`` allows; the page recomputes them for its own width.
+    The legend has as many columns as the longest of ``names`` allows. ``usermeta`` has what ``fitted``, and the
+    page for its own width, need to fit the chart into a room.
     """
     wrapped = [short for line in lines for short in textwrap.wrap(line, 104)]
-    spec: dict[str, object] = chart.to_dict(validate=False)
+    spec: dict[str, Any] = chart.to_dict(validate=False)
     label = 40 + max(map(len, names)) * LETTER_WIDTH
+    panel = spec.get("spec", spec)
     return spec | {
         "title": {"text": title, "subtitle": wrapped, "anchor": "start", "frame": "bounds", "offset": 12},
         "config": {**_THEME, "legend": {**_LEGEND, "columns": max(1, WIDTH // label)}},
-        "usermeta": {"label": label},
+        "usermeta": {
+            "label": label, "layouts": _layouts(spec.get("columns", 1)),
+            "most": max(2 * panel.get("width", WIDTH), 420), "text": panel.get("usermeta", {}).get("text", 0),
+        },
         "background": PAPER,
         "padding": 12,
-    }
+    }  # fmt: skip
+
+
+AXIS_ROOM, LEAST_WIDTH = 76, 180
+"""Pixels for a vertical axis with its title; the least width of one of several panels in a row."""
+
+
+def _layouts(columns: int) -> list[dict[str, int]]:
+    """Return how many panels are in a row, the widest first, from which room on, and what of it is not panels."""
+    layouts = []
+    while columns > 1:
+        fixed = AXIS_ROOM + PANEL_GAP["column"] * (columns - 1)
+        layouts.append({"columns": columns, "fixed": fixed, "room": fixed + columns * LEAST_WIDTH})
+        columns = math.ceil(columns / 2)
+    return [*layouts, {"columns": 1, "fixed": AXIS_ROOM, "room": 0}]
+
+
+def fitted(specification: Mapping[str, Any], room: int) -> dict[str, Any]:
+    """Return a specification of ``apply_theme`` for a room of so many pixels; page.js does the same."""
+    spec = copy.deepcopy(dict(specification))
+    meta = spec["usermeta"]
+    layout = next(each for each in meta["layouts"] if room >= each["room"])
+    panel = spec.get("spec", spec)
+    panel["width"] = min(meta["most"], (room - layout["fixed"]) // layout["columns"])
+    if "facet" in spec:
+        spec["columns"] = layout["columns"]
+        spec["config"]["header"]["labelLimit"] = panel["width"]
+        if layout["columns"] == 1:
+            spec["resolve"] = {"axis": {"x": "independent"}}
+    if panel["width"] < meta["text"]:
+        panel["layer"] = [layer for layer in panel["layer"] if layer["mark"]["type"] != "text"]
+    spec["config"]["legend"]["columns"] = max(1, room // meta["label"])
+    return spec
 
 
 _AXIS_TITLE = {"titleColor": MUTED, "titleFontSize": 12, "titleFontWeight": "normal"}
 _LEGEND: Mapping[str, object] = {
     "orient": "top", "title": None, "labelColor": INK, "labelFontSize": 13, "labelLimit": 320, "symbolOpacity": 1,
-    **_AXIS_TITLE,
+    "symbolSize": 160, **_AXIS_TITLE,
 }  # fmt: skip
 _THEME: Mapping[str, object] = {
     "font": FONT,

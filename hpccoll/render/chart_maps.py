@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 import altair as alt
 
@@ -33,14 +34,15 @@ MAX_RANKS_WITH_TEXT = 8
 
 
 def choice_map(group: ChartGroup) -> Chart | None:
-    """Return the map; None if nothing was compared."""
+    """Return the map, in which placements with answers of their own have columns; None if nothing was compared."""
     compared = [each for each in group.recommendations if each.is_compared]
     if not compared or group.many_pairs:
         return None
     data = [cell for each in compared for cell in _choice_cells(group, each, compared)]
     sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
-    hollow = f"(indexof({group.oversubscribed_counts}, datum.value) < 0 ? '' : '\u25cb ') + datum.label"
-    x = alt.X("at:O", title=group.unit_title, axis=alt.Axis(labelAngle=0, labelExpr=hollow))
+    columns = distinct(sorted(data, key=itemgetter("position")), "at")
+    lines = alt.Axis(labelAngle=0, labelExpr="split(datum.label, ', ')", labelOverlap=False)
+    x = alt.X("at:N", title=group.unit_title, sort=columns, axis=lines)
     chart = choice_cells(
         data, present(group_colours(group.legend), data), x, sizes, ("size", "on", "series", "time", "second")
     )
@@ -51,21 +53,20 @@ def choice_map(group: ChartGroup) -> Chart | None:
 def _choice_cells(
     group: ChartGroup, recommendation: Recommendation, compared: Sequence[Recommendation]
 ) -> Iterator[ChartRecord]:
-    """Yield a cell for each size; a choice for both placements is in the panels of both if others are separate."""
+    """Yield a cell for each size."""
     setting = recommendation.setting
-    placements = dict.fromkeys(each.setting.in_place for each in compared)
-    own = (setting.in_place,) if setting.in_place is not None or len(placements) == 1 else (False, True)
     answers = Answers(replace(each, setting=replace(each.setting, in_place=None)) for each in compared)
     details = answers.setting_details(replace(recommendation, setting=replace(setting, in_place=None)))
-    for in_place in own:
-        placement = "" if in_place is None else "in place" if in_place else "out of place"
-        for verdict in recommendation.verdicts.values():
-            yield {
-                "panel": ", ".join(filter(None, (*details, placement))), "on": setting.shape_label,
-                "at": setting.ranks if group.ranks_per_node is None else setting.nodes,
-                "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
-                "series": group.series_of(verdict.choice, recommendation),
-            } | _verdict_fields(group, verdict, recommendation)  # fmt: skip
+    count = setting.ranks if group.ranks_per_node is None else setting.nodes
+    mark = "\u25cb " if recommendation.measured.oversubscribed else ""
+    placement = {None: (), True: ("in place",), False: ("out of place",)}[setting.in_place]
+    for verdict in recommendation.verdicts.values():
+        yield {
+            "panel": ", ".join(details), "on": ", ".join((setting.shape_label, *placement)),
+            "at": ", ".join((f"{mark}{count}", *placement)), "position": (count, setting.in_place is True),
+            "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
+            "series": group.series_of(verdict.choice, recommendation), "setting": recommendation.setting.label,
+        } | _verdict_fields(group, verdict, recommendation)  # fmt: skip
 
 
 def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
@@ -93,12 +94,14 @@ def pair_busbw_map(group: ChartGroup) -> Chart | None:
     points = smallest_and_largest(map_points(group))[1]
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
     label = f"format(datum.value / {scale}, '.3~r') + ' {unit}'"
-    return _heatmap(group, points, lambda p: p.row.busbw_Bps or 0.0, label, lambda value: f"{value / scale:.3g}")
+    return _heatmap(
+        group, points, lambda p: p.row.busbw_Bps or 0.0, label, lambda value: f"{value / scale:.3g}", slow_is_low=True
+    )
 
 
 def _heatmap(
     group: ChartGroup, points: Sequence[SeriesPoint], value: Callable[[SeriesPoint], float], label: str,
-    format_value: Callable[[float], str],
+    format_value: Callable[[float], str], *, slow_is_low: bool = False,
 ) -> Chart | None:  # fmt: skip
     points = [point for point in points if value(point) > 0]
     if not points:
@@ -112,20 +115,26 @@ def _heatmap(
         for first, second in [rank_pair(point.row) or (0, 0)]
     ]
     every = list(range(ranks))
+    end = "host" if points[0].names_hosts else "rank"
     named = f"{json.dumps([points[0].rank_label(rank) for rank in every])}[datum.value]"
     scale = alt.Scale(domain=every)
     base = alt.Chart().encode(
-        x=alt.X("second:O", title="second rank", scale=scale, axis=_axis("datum.label")),
-        y=alt.Y("first:O", title="first rank", scale=scale, axis=_axis(named)),
+        x=alt.X("second:O", title=f"second {end}", scale=scale, axis=_axis(named if end == "host" else "datum.label")),
+        y=alt.Y("first:O", title=f"first {end}", scale=scale, axis=_axis(named)),
     )
-    spread = alt.Scale(type="log", range=[LIGHT_CELL, DARK_CELL], domain=[min(values), max(values)], nice=False)
-    legend = alt.Legend(type="gradient", labelExpr=label, values=[min(values), middle, max(values)], gradientLength=220)
+    shades = [DARK_CELL, LIGHT_CELL] if slow_is_low else [LIGHT_CELL, DARK_CELL]
+    spread = alt.Scale(type="log", range=shades, domain=[min(values), max(values)], nice=False)
+    ends = [min(values), middle, max(values)]
+    legend = alt.Legend(title="dark is slow", type="gradient", labelExpr=label, values=ends, gradientLength=220)
     side = max(5, min(34, 480 // ranks))
     cells = base.mark_rect(stroke=PAPER, strokeWidth=min(2, side / 10)).encode(
         color=alt.Color("value:Q", scale=spread, legend=legend),
         tooltip=tooltip("series", "pair", "size", "at", "time", "interval", "busbw", "machine", "run"),
     )
-    shade = alt.condition(f"datum.value <= {middle}", alt.value(BLACK), alt.value(WHITE))  # dark text on light cells
+    light = ">" if slow_is_low else "<="
+    shade = alt.condition(
+        f"datum.value {light} {middle}", alt.value(BLACK), alt.value(WHITE)
+    )  # dark text on light cells
     text = base.mark_text(fontSize=12, fontWeight=600).encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade))
     layers = [cells, *([text] if ranks <= MAX_RANKS_WITH_TEXT else ())]
     chart = alt.layer(*layers).properties(width=max(240, side * ranks), height=side * ranks)

@@ -93,6 +93,8 @@ def curves_over_size(
     shown += beyond
     sizes = chart_base.size_axis(point.row.bytes for point in group.drawn)
     counts = len(measured or distinct(beyond, "at"))
+    if counts == 1 and not beyond:
+        counts = len(placements)  # beside each other
     fits = counts < 5 and not (measured and beyond and counts == 1)  # a row for each placement
     return group_curves(group, shown, sizes, y, distinct(shown, "panel"), counts if fits else 3, below)
 
@@ -128,13 +130,18 @@ def counts_of(group: ChartGroup) -> alt.X:
 
 
 def unity_rule(base: alt.Chart) -> list[alt.Chart]:
-    """Return a rule at 1, where native is."""
-    native = base.transform_aggregate(groupby=["panel"], leftmost="min(bytes)").encode(
-        x=alt.XValue("width"), y=alt.YDatum(1), detail=[], opacity=alt.OpacityValue(1), color=_MUTED
-    )
-    rule = native.mark_rule(strokeDash=[5, 3]).encode(x=alt.XValue(0), x2=alt.X2Value("width"))
-    # Next to the panel, where no line passes under it.
-    return [rule, native.mark_text(align="left", baseline="middle", dx=4, fontSize=11, text="native")]
+    """Return a rule at 1, where native is; the axis names it."""
+    native = base.transform_aggregate(groupby=["panel"], leftmost="min(bytes)")
+    return [
+        native.mark_rule(strokeDash=[5, 3]).encode(
+            x=alt.XValue(0),
+            x2=alt.X2Value("width"),
+            y=alt.YDatum(1),
+            detail=[],
+            opacity=alt.OpacityValue(1),
+            color=_MUTED,
+        )
+    ]
 
 
 def limit_record(point: SeriesPoint, value: Callable[[Limit], float]) -> ChartRecord:

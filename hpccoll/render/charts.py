@@ -45,11 +45,16 @@ class Figure:
     caption: str  # how to read the chart, with the definition of derived quantities
     pairs_caption: str = ""  # the caption if lines stand for several pairs of ranks; empty: the same
     model_caption: str = ""  # an addition to the caption if a library's own model predicts times
+    over_ranks: bool = False  # whether curves run over ranks: the folded chart has all of them, to join them
 
     def group_caption(self, group: ChartGroup) -> str:
         """Return the caption for ``group``."""
         caption = self.pairs_caption if group.many_pairs and self.pairs_caption else self.caption
         return f"{caption} {self.model_caption}" if self.model_caption and group.modelled else caption
+
+    def folded_part(self, group: ChartGroup) -> ChartGroup | None:
+        """Return the part of ``group`` whose chart is folded, on a scale of its own; None without one."""
+        return group if group.crowded and self.over_ranks else group.crowded
 
     def specification(self, group: ChartGroup) -> dict[str, object] | None:
         """Return the Vega-Lite specification for ``group``; None if there is nothing to draw."""
@@ -77,7 +82,14 @@ def time_against_size(group: ChartGroup) -> Chart | None:
     ]
     layers = chart_panels.guide_lines(data, above=False)
     data += predicted_records(group, median_seconds, lambda p: p.row.interval)
+    data = _without_low_floors(data)
     return curves_over_size(group, data, chart_base.time_axis, layers)
+
+
+def _without_low_floors(data: Sequence[ChartRecord]) -> list[ChartRecord]:
+    """Return the records without the floors below the axis, which is that of all others."""
+    least = min((float(str(d["value"])) for d in data if d["line"] != chart_base.FLOOR), default=0.0)
+    return [d for d in data if d["line"] != chart_base.FLOOR or float(str(d["value"])) >= least]
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
@@ -241,14 +253,15 @@ FIGURES = (
     Figure("choice", "the choice by {by}, and its lead over the next best", choice_map,
         "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
         "Pale: tie, no choice is clearly faster in every round; at 0.98x another is faster at this size, by less than "
-        "the 3 % that a range of its own costs; alone, nothing else was measured. Placements share a panel if one "
-        "choice serves both."),
+        "the 3 % that a range of its own costs; alone, nothing else was measured. Placements have columns of their own "
+        "only where they have answers of their own."),
     Figure("speedup", "speed-up over native against size", speedup_against_size,
         "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
         "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic."),
     Figure("time", "time against size", time_against_size,
         f"Median over the timed iterations; the band is the 95 % confidence interval of the median. {ROUNDS_NOTE} Both "
-        "axes are logarithmic. The thin dotted grey line, if any, is the floor: the cost of an empty schedule. "
+        "axes are logarithmic. The thin dotted grey line is the floor, the cost of an empty schedule, where it "
+        "reaches into the axis. "
         f"{LIMIT_NOTE}",
         f"{PAIRS_NOTE} Both axes are logarithmic.",
         "Dashed: the time that NCCL's own model predicts for the algorithm and protocol that ran, from its log."),
@@ -259,12 +272,12 @@ FIGURES = (
     Figure("pairs-time", "time of each pair of ranks at {least}", pair_time_map,
         f"Darker is slower. {CELLS_NOTE}"),
     Figure("pairs-busbw", "bus bandwidth of each pair of ranks at {most}", pair_busbw_map,
-        f"Darker is faster. {CELLS_NOTE}"),
+        f"Darker is slower. {CELLS_NOTE}"),
     Figure("scaling", "time against {unit}", time_against_ranks,
-        f"Median time at a few of the sizes. {PLACEMENT_NOTE}"),
+        f"Median time at a few of the sizes. {PLACEMENT_NOTE}", over_ranks=True),
     Figure("efficiency", "parallel efficiency against {unit}", efficiency_against_ranks,
         "Parallel efficiency: busbw divided by the busbw of the same series and size on the fewest ranks measured on "
-        f"the same machine. {PLACEMENT_NOTE}"),
+        f"the same machine. {PLACEMENT_NOTE}", over_ranks=True),
     Figure("wire", "bytes on the wire against size", sent_against_size,
         "Bytes that the ports of a node sent for one operation, in units of S; dashed: bytes counted from the "
         f"schedule, without headers. {HEADER_MODEL}"),
@@ -283,7 +296,8 @@ STEP_FIGURES = (
         "The per cent of exposed communication are by the null step."),
     Figure("share", "communication in the step against {unit}", share_against_ranks,
         "Exposed: what the step takes longer than the same step without communication (null), over the step. All: the "
-        "durations of all collectives of a rank, added up, over the step, whether or not computation hides them."),
+        "durations of all collectives of a rank, added up, over the step, whether or not computation hides them.",
+        over_ranks=True),
     Figure("bucket", "time of the step against the limit of a bucket", time_against_bucket,
         "Median, with its 95 % interval as a band. The dotted grey line is the step without communication."),
 )  # fmt: skip

@@ -35,13 +35,28 @@ def series_colour(i: int) -> str:
     """Return colour number ``i``: one of the palette, then a new hue."""
     if i < len(PALETTE):
         return PALETTE[i]
-    red, green, blue = colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5)  # multiples of the golden ratio never repeat a hue
-    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+    return _hex(colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5))  # multiples of the golden ratio never repeat a hue
+
+
+SHADES = (0.0, 0.14, -0.11, 0.21, -0.17, 0.07, -0.06)
+"""What the members of a family add to the lightness of its colour; further members turn its hue a little."""
 
 
 def entry_colour(entry: LegendEntry) -> str:
-    """Return the colour of a series: dark for the library's own, grey for floors, that of what it predicts."""
-    return GREY if entry.is_floor else INK if entry.number < 0 else series_colour(entry.number)
+    """Return the colour of a series: dark for the library's own, grey for floors, else a shade of its family's hue."""
+    return GREY if entry.is_floor else INK if entry.number < 0 else _shade(series_colour(entry.number), entry.member)
+
+
+def _shade(colour: str, member: int) -> str:
+    if not member:
+        return colour
+    hue, lightness, saturation = colorsys.rgb_to_hls(*(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)))
+    turns, shade = divmod(member, len(SHADES))
+    return _hex(colorsys.hls_to_rgb((hue + 0.02 * turns) % 1, lightness + SHADES[shade], saturation))
+
+
+def _hex(rgb: tuple[float, float, float]) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
 
 
 def group_colours(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
@@ -52,7 +67,7 @@ def group_colours(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
 def group_shapes(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
     """Return the shape of the points of every series."""
     return {
-        name: PREDICTED_SHAPE if entry.is_predicted else SHAPES[(entry.number + 1) % len(SHAPES)]
+        name: PREDICTED_SHAPE if entry.is_predicted else SHAPES[(entry.number + 1 + entry.member) % len(SHAPES)]
         for name, entry in legend.items()
     }
 

@@ -8,9 +8,10 @@ from hpccoll.common.text import Columns, table_lines, table_of
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
 from hpccoll.model import validation
 from hpccoll.model.expectations import Expectation
-from hpccoll.model.fit import MIN_SIZES
 from hpccoll.model.machine import TIER_LABELS
-from hpccoll.model.machine_file import MachineFile, MessageCostsSection, Quantity
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import MessageCostsSection, Quantity
+from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.run_model import RunModel
 
 

@@ -19,10 +19,11 @@ from hpccoll.analysis.step_findings import step_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.common.terminal import printable
+from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_lines import Answer
 from hpccoll.render.answers import Answers, name_settings, unanswered
-from hpccoll.render.chart_base import write_picture
+from hpccoll.render.chart_base import AXIS_ROOM, WIDTH, fitted, write_picture
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.render.definitions import (
     DEFINITIONS,
@@ -36,6 +37,7 @@ from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.other_programs import other_programs
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
@@ -45,18 +47,36 @@ from hpccoll.store.rows import NOT_PLANNED, Gap, Results, Run
 
 
 @dataclass(frozen=True, slots=True)
-class ReportChart:
-    """A chart of one group in the report; ``files`` is the relative path of its pictures without the suffix."""
+class Drawing:
+    """A drawn specification; ``files`` is the relative path of its pictures without the suffix."""
 
-    title: str
-    caption: str
-    group: ChartGroup
     specification: Mapping[str, object]
     files: str
 
     @property
     def name(self) -> str:
         return self.files.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportChart:
+    """A chart of one group in the report, in two drawings, each on a scale of its own."""
+
+    title: str
+    caption: str
+    group: ChartGroup
+    figure: str  # the name of its figure
+    shown: Drawing | None  # what was measured with a core for each rank, or everything; None if that is nothing
+    folded: Drawing | None = None  # what was measured with more ranks than cores
+    summary: str = ""  # that in words
+
+    @property
+    def name(self) -> str:
+        return f"{self.group.name}-{self.figure}"
+
+    @property
+    def drawings(self) -> tuple[Drawing, ...]:
+        return tuple(filter(None, (self.shown, self.folded)))
 
 
 def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] = ()) -> Path:
@@ -77,8 +97,8 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     charts = [chart for group in groups for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)]
     if len({group.collective for group in groups}) > 1:
         charts += _group_charts(overview_group(groups, answers), OVERVIEW_FIGURES)
-    for chart in charts:
-        _save_chart(chart, out)
+    for drawing in (drawing for chart in charts for drawing in chart.drawings):
+        _save_drawing(drawing, out)
     index = out / PAGE_NAME
     with replacing_file(index) as unfinished:
         unfinished.write_text(
@@ -88,14 +108,29 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
 
 
 def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportChart]:
-    return [
-        ReportChart(
-            figure.title_of(group), figure.group_caption(group), group, _printable(specification),
-            f"charts/{group.name}-{figure.name}",
-        )
-        for figure in figures
-        if group.drawn and (specification := figure.specification(group))
-    ]  # fmt: skip
+    charts = (_report_chart(group, figure) for figure in figures if group.drawn)
+    return [chart for chart in charts if chart.drawings]
+
+
+def _report_chart(group: ChartGroup, figure: Figure) -> ReportChart:
+    name = f"charts/{group.name}-{figure.name}"
+    folded = figure.folded_part(group)
+    joined = "with " if folded is group else ""
+    return ReportChart(
+        figure.title_of(group), figure.group_caption(group), group, figure.name, _drawing(figure, group.fitting, name),
+        _drawing(figure, folded, f"{name}-oversubscribed") if folded else None,
+        f"{joined}{_oversubscribed_counts(group)}: more ranks than cores",
+    )  # fmt: skip
+
+
+def _oversubscribed_counts(group: ChartGroup) -> str:
+    """Return the counts of ranks or nodes with more ranks than cores, in words: ``3 and 4 ranks``."""
+    return f"{join_words([*map(str, group.oversubscribed_counts)])} {group.unit}"
+
+
+def _drawing(figure: Figure, group: ChartGroup, files: str) -> Drawing | None:
+    specification = figure.specification(group)
+    return Drawing(_printable(specification), files) if specification else None
 
 
 def _printable(value: Any) -> Any:
@@ -110,8 +145,9 @@ def _printable(value: Any) -> Any:
     return value
 
 
-def _save_chart(chart: ReportChart, out: Path) -> None:
-    write_picture(chart.specification, out / f"{chart.files}.svg", out / f"{chart.files}.png")
+def _save_drawing(drawing: Drawing, out: Path) -> None:
+    whole = fitted(drawing.specification, WIDTH + AXIS_ROOM)
+    write_picture(whole, out / f"{drawing.files}.svg", out / f"{drawing.files}.png")
 
 
 def render_page(
@@ -185,12 +221,12 @@ def answer_section(
 
     The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
-    several, steps = len(collectives) > 1, step_answers(results)
+    several, steps, of_pairs = len(collectives) > 1, step_answers(results), pair_answers(results)
     shown: list[Answer] = []
     folded: list[Answer] = []
     for name in (*collectives, *unmeasured):
         first, others = (steps, []) if steps and name in WORKLOADS else answers.split(name)
-        shown += first or [unanswered(results, name)]
+        shown += [*of_pairs.get(name, ()), *first] or [unanswered(results, name)]
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {"counts": _counts(results), "strengths": STRENGTH_MEANINGS, "noise": noise_note(results)}

@@ -143,8 +143,10 @@ def _to_run(raw: RawResults, attempt: Attempt) -> Run:
     of_attempt: dict[str, Any] = {name: getattr(attempt, name) for name in names}
     of_job: dict[str, Any] = {name: getattr(raw.job, name) for name in ("variant", "environment", "communicator")}
     status = "complete" if raw.complete else "partial"
+    racks = {place.node: place.rack for place in attempt.places}
     return Run(
         **of_attempt, **of_job, job=raw.job.name, attempt=attempt.number, status=status, path=str(raw.path),
+        rank_nodes=tuple(place.node for place in attempt.places), racks=tuple(racks[node] for node in sorted(racks)),
     )  # fmt: skip
 
 

@@ -162,6 +162,13 @@ class Run:
     variant: str | None = None  # the sweep's variant
     environment: Mapping[str, str] = field(default_factory=dict)  # the environment variables of the variant
     communicator: Mapping[str, int | str] = field(default_factory=dict)  # its settings of NCCL communicators
+    rank_nodes: tuple[int, ...] = ()  # the node of each rank, as launched
+    racks: tuple[int, ...] = ()  # the rack of each node
+
+    def rank_name(self, rank: int) -> str:
+        """Return a rank as launched in words: ``rank 3 on n17``; without the host if that is unknown."""
+        node = self.rank_nodes[rank] if rank < len(self.rank_nodes) else len(self.hosts)
+        return f"rank {rank} on {self.hosts[node]}" if node < len(self.hosts) else f"rank {rank}"
 
     @property
     def hosts(self) -> tuple[str, ...]:

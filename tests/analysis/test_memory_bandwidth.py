@@ -37,6 +37,11 @@ def test_a_run_without_rates_has_no_limit(make_run):
     assert UNKNOWN_RATES.rate(MIB) is None
 
 
+@pytest.mark.parametrize("damaged", [3, {"ranks": 2}, {"ranks": 2, "sizes": [{"bytes": 0, "Bps": 1e9}]}])
+def test_damaged_rates_are_unknown(make_run, damaged):
+    assert CopyRates.of(make_run(provenance={KEY: damaged})) == UNKNOWN_RATES
+
+
 def test_the_rate_is_logarithmic_between_sizes_and_constant_beyond_the_largest(memory):
     rates = [memory.rate(nbytes) for nbytes in (64 * KIB - 1, 64 * KIB, 2 * MIB, 4 * MIB, 64 * MIB)]
     assert rates == [None, *(pytest.approx(rate) for rate in (80e9, 40e9, 20e9, 20e9))]

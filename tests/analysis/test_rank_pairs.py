@@ -4,7 +4,9 @@ import pytest
 from finding_values import assert_findings
 
 from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.rank_pairs import foremost_pair_findings
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.render.answers import Answers, conclusion_lines
 from hpccoll.render.charts import FIGURES
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
@@ -44,25 +46,36 @@ def test_a_line_is_the_median_pair_with_the_range_of_all(pairs):
     ours = {d["series"]: d for d in data if d["size"] == "8 B" and d["series"].startswith("ping_pong")}
     between = ours["ping_pong between nodes"]
     assert (between["value"], between["low"], between["high"]) == pytest.approx((6e-6, 5e-6, 9e-6))
-    assert between["pair"] == "ranks 0 (alpha) and 3 (beta)"
+    assert between["pair"] == "rank 0 on alpha and rank 3 on beta"
     assert between["range"] == "5 us to 9 us"
     assert ours["ping_pong on one node"]["value"] == pytest.approx(1e-6)
     assert BY_NAME["time"].group_caption(group) == BY_NAME["time"].pairs_caption
 
 
-def test_each_rule_of_the_extremes_of_pairs_shows_in_its_rows(pairs, make_pair, make_run, of_rows):
+def test_each_rule_of_the_findings_on_pairs_shows_in_its_rows(pairs, make_pair, make_run, of_rows):
     wide = {"ci_low_s": 4e-6, "ci_high_s": 8e-6, "nbytes": 8, "nodes": 2, "ranks_per_node": 2}
     noisy = [make_pair(0, second, seconds=us * 1e-6, **wide) for second, us in ((2, 5), (3, 6))]
     again = make_run(run_id="run-2", created="2026-02-01T00:00:00Z")
     repeated = make_pair(0, 1), make_pair(0, 1, seconds=3e-5, run_id="run-2"), make_pair(0, 2, seconds=5e-5)
-    kind = "pair_extremes"
+    kind = "pairs"
     assert_findings("pair_findings", {
-        "the fastest and the slowest pair of each series": (f"{kind} highest_busbw", pairs),
-        "pairs within the noise have no slowest one": (kind, of_rows(*noisy)),
-        "nor has one pair": (kind, of_rows(*noisy[:1])),
+        "the median and the slow pairs of each series": (f"{kind} highest_busbw", pairs),
+        "pairs within the noise are not slow": (kind, of_rows(*noisy)),
+        "one pair has no finding": (kind, of_rows(*noisy[:1])),
         "of a repeated pair the last measurement counts": (kind, of_rows(*repeated, runs=(make_run(), again))),
-        "floors have no extremes": (kind, of_rows(*(make_pair(0, peer, "null") for peer in (1, 2)))),
+        "nor have floors": (kind, of_rows(*(make_pair(0, peer, "null") for peer in (1, 2)))),
     })  # fmt: skip
+
+
+def test_many_pairs_have_one_answer_and_no_advice_for_each(pairs, make_pair, of_rows):
+    assert recommend(pairs) == ()
+    found = foremost_pair_findings(pairs)["send_recv"]
+    assert [each.values["series"] for each in found] == ["native between nodes", "native on one node"]
+    lines = conclusion_lines(pairs, Answers(()))
+    assert [each.text in line for each, line in zip(found, lines, strict=True)] == [True, True]
+    of_one = of_rows(make_pair(0, 1), make_pair(0, 1, "native"), make_pair(0, 1, nbytes=4096))
+    assert [each.setting.collective for each in recommend(of_one)] == ["send_recv"]
+    assert foremost_pair_findings(of_one) == {}
 
 
 def test_pairs_of_which_only_the_floor_was_measured_have_no_map(make_pair, of_rows):

@@ -4,6 +4,7 @@ By hand, on an idle machine; the testbed needs root:
 
     python tests/benchmarks/bench.py                # all of it, about 40 minutes
     python tests/benchmarks/bench.py node wire      # some settings of settings.py; node: with Intel MPI and Open MPI
+    python tests/benchmarks/bench.py libraries      # the last part of node alone (libraries.py), a minute for 3 rounds
     python tests/benchmarks/bench.py agree          # hpccoll next to plain C programs (agree.py), about 10 minutes
     python tests/benchmarks/bench.py --rounds 7 node > table.md
 
@@ -21,6 +22,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,7 +42,7 @@ from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Row
 
-AGREE, NODE = "agree", "node"
+AGREE, LIBRARIES, NODE = "agree", "libraries", "node"
 NAME = "bench"
 """Of the testbed, so that another one may be up."""
 
@@ -153,23 +155,20 @@ def run(name: str, rounds: int, keep: Path) -> bool:
     print_table(head, rows_of(setting, found, allowed))
     reached = [shown(ask, found, allowed) for ask in setting.asks]
     print(flush=True)
-    if name == NODE:
-        libraries.run(rounds, keep)
-    return all(reached)
+    return all(reached) and (name != NODE or libraries.run(rounds, keep))
 
 
 def main() -> int:
-    parse = setting_parser("Measure ours beside the library's own.", [AGREE, *SETTINGS])
+    parse = setting_parser("Measure ours beside the library's own.", [AGREE, LIBRARIES, *SETTINGS])
     parse.add_argument("--rounds", type=int, help=f"rounds of a setting [5; {AGREE}: 7]")
     parse.add_argument("--keep", type=Path, help="where raw files stay [nowhere]")
     asked = parse.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         keep = asked.keep or Path(scratch)
         keep.mkdir(parents=True, exist_ok=True)
-        reached = [  # all of them, whatever one shows
-            agree.run(asked.rounds or 7, keep) if name == AGREE else run(name, asked.rounds or 5, keep)
-            for name in asked.settings
-        ]
+        programs = {AGREE: partial(agree.run, asked.rounds or 7), LIBRARIES: partial(libraries.run, asked.rounds or 7)}
+        settings = {name: partial(run, name, asked.rounds or 5) for name in SETTINGS}
+        reached = [(programs | settings)[name](keep) for name in asked.settings]  # all of them, whatever one shows
         return 0 if all(reached) else 1
 
 

@@ -83,9 +83,8 @@ def launch(setting: Setting, number: int, raw: Path, library: Library | None, pr
             raise SystemExit(f"{row.case_id}: {row.status}: {row.reason}")
         key = Way(row.algorithm, row.transport).name, row.requested_bytes
         seconds[key] = min(row.median_s, seconds.get(key, row.median_s))
-    return Launch(
-        " ".join(str(results.runs[0].provenance["mpi"]["version"]).split(",")[0].split(" for ")[0].split()), seconds
-    )
+    version = str(results.runs[0].provenance["mpi"]["version"]).split(",")[0].split(" for ")[0]
+    return Launch(" ".join(version.split()), seconds)
 
 
 def table(found: Mapping[str, Sequence[Launch]]) -> Iterator[tuple[str, ...]]:
@@ -103,8 +102,8 @@ def table(found: Mapping[str, Sequence[Launch]]) -> Iterator[tuple[str, ...]]:
         yield format_size(nbytes), best, format_seconds(median(times[best])), *cells
 
 
-def run(rounds: int, keep: Path) -> None:
-    """Measure and print the table; installations and raw files are left in ``keep``."""
+def run(rounds: int, keep: Path) -> bool:
+    """Measure, print the table, and return True: nothing is asked of it. ``keep`` has the installations afterwards."""
     for library in OTHERS:
         library.install(keep / library.package)
     before, found = os.getloadavg()[0], dict[str, list[Launch]]()
@@ -125,3 +124,4 @@ def run(rounds: int, keep: Path) -> None:
     print_table(
         ("size", "ours", "time:", *(head for each in versions for head in (f"{each}:", "/ ours:"))), table(found)
     )
+    return True

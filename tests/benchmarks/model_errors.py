@@ -19,7 +19,7 @@ import yaml
 from testbed_bench import ROOT, run_settings, run_sweep, run_testbed, verdict
 
 from hpccoll.common.units import format_size
-from hpccoll.model.machine_file import DeclaredSections
+from hpccoll.model.machine_sections import DeclaredSections
 from hpccoll.model.run_model import RunModel, models_of
 from hpccoll.model.validation import Errors, Regret, Validated
 from hpccoll.render.model_report import model_lines

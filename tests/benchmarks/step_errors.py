@@ -22,7 +22,8 @@ from testbed_bench import run_settings, run_sweep, run_testbed, verdict
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
-from hpccoll.model.machine_file import DeclaredSections, MachineFile
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import DeclaredSections
 from hpccoll.model.run_model import models_of
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.store.load_results import read_results

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.model.machine_file import NcclSection
+from hpccoll.model.machine_sections import NcclSection
 from hpccoll.model.nccl_model import PROTOCOLS, nccl_estimates
 
 HOPPER = NcclSection(architecture="hopper", channels=8, intra_bytes_per_s=48e9, inter_bytes_per_s=48e9)

@@ -21,12 +21,12 @@ TIMES = st.lists(st.floats(1e-6, 1e-3), min_size=len(SIZES), max_size=len(SIZES)
 
 
 def map_cells(results):
-    """Return the cells of the map, by placement (None for one panel) and size, and its group."""
+    """Return the cells of the map, by placement (None for both) and size, and its group."""
     recommendations = recommend(results)
     (group,) = chart_groups(results, recommendations)
     (cells,) = MAP.specification(group)["datasets"].values()
     placements = {"": None, "out of place": False, "in place": True}
-    by_place = {(placements[cell["panel"]], cell["size"]): cell for cell in cells}
+    by_place = {(placements[cell["on"].partition(", ")[2]], cell["size"]): cell for cell in cells}
     assert len(by_place) == len(cells), "a cell is drawn once"
     return by_place, Answers(recommendations)
 

@@ -1,23 +1,25 @@
-// Charts fit the width of the page: a narrow page has fewer panels in a row.
-const AXIS = 76, GAP = 40, LEAST = 180;
+// Charts fit the width of the page as their specification says: a narrow page has fewer panels in a row.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const DARK = {{ colours.DARK | tojson }};
 
-function fitted(text, room) {
+function fitted(text, room) {  // as in render/chart_base.py
   if (dark.matches) text = text.replace(/#[0-9a-f]{6}/g, (colour) => DARK[colour] ?? colour);
-  const spec = JSON.parse(text);
+  const spec = JSON.parse(text), meta = spec.usermeta, panel = spec.spec ?? spec;
+  const layout = meta.layouts.find((each) => room >= each.room);
+  panel.width = Math.min(meta.most, Math.floor((room - layout.fixed) / layout.columns));
+  if (spec.facet) {
+    spec.columns = layout.columns;
+    spec.config.header.labelLimit = panel.width;
+    if (layout.columns === 1) spec.resolve = { axis: { x: "independent" } };  // each panel has its own labels
+  }
+  if (panel.width < meta.text) panel.layer = panel.layer.filter((layer) => layer.mark.type !== "text");
+  spec.config.legend.columns = Math.max(1, Math.floor(room / meta.label));
   delete spec.title;  // the page has its own
-  const panel = spec.facet ? spec.spec : spec;
-  let columns = spec.columns ?? 1;
-  const share = () => Math.floor((room - AXIS - GAP * (columns - 1)) / columns);
-  while (columns > 1 && share() < LEAST) columns = Math.ceil(columns / 2);
-  if (spec.facet) spec.columns = columns;
-  if (spec.facet && columns === 1) spec.resolve = { axis: { x: "independent" } };  // each panel has its own labels
-  panel.width = Math.min(share(), Math.max(2 * panel.width, 420));
   spec.padding = 0;
-  Object.assign(spec.config.legend, { columns: Math.max(1, Math.floor(room / spec.usermeta.label)) });
   return spec;
 }
+
+const MOST_OVER = 60;
 
 // Charts have the width of the header, because hidden elements have none. Wide labels are detected after drawing.
 const drawn = new Map();
@@ -32,8 +34,8 @@ async function draw(charts) {
       drawn.set(chart, width);
       await show(chart, width);
     }
-    const over = chart.scrollWidth - chart.clientWidth;  // labels are wider than AXIS
-    if (over > 0) await show(chart, width - over);
+    const over = chart.scrollWidth - chart.clientWidth;  // labels are wider than their room
+    if (over > 0) await show(chart, width - Math.min(over, MOST_OVER));
   }
 }
 
@@ -55,16 +57,18 @@ for (const head of document.querySelectorAll(".sortable th")) {
 // Visible charts are drawn at once, the others when the browser is idle, so that all of them can be printed.
 const all = [...document.querySelectorAll(".chart")];
 const idle = () => new Promise(globalThis.requestIdleCallback ?? ((then) => setTimeout(then, 50)));
-const seen = () => draw(all.filter((chart) => !chart.closest(".tab:not(.shown)")));
+const folded = (chart) => chart.closest("details:not([open])");
+const seen = () => draw(all.filter((chart) => !folded(chart) && !chart.closest(".tab:not(.shown)")));
 async function rest() {
   for (const chart of all) {
-    if (drawn.has(chart)) continue;
+    if (drawn.has(chart) || folded(chart)) continue;
     await idle();
     if (!drawn.has(chart)) await draw([chart]);
   }
 }
 addEventListener("resize", seen);
 addEventListener("tab", seen);
+for (const fold of document.querySelectorAll("details:has(.chart)")) fold.addEventListener("toggle", seen);
 dark.addEventListener("change", async () => { drawn.clear(); await seen(); await rest(); });
 await seen();
 await rest();
