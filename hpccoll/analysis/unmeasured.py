@@ -23,7 +23,7 @@ class Unmeasured:
 
 
 def unmeasured(results: Results, name: str) -> Unmeasured | None:
-    """Return what the answers of the collective ``name`` do not cover; None for training steps, and without an answer."""
+    """Return what the answers of the collective ``name`` do not cover; None for steps and without answers."""
     rows = [row for row in results.ours.rows if row.collective == name and row.may_answer]
     if not rows or name in WORKLOADS:
         return None
