@@ -22,6 +22,7 @@ from hpccoll.render.chart_base import (
     distinct,
     facet_chart,
     present,
+    text_from,
     tooltip,
 )
 from hpccoll.render.chart_panels import chart_record
@@ -137,7 +138,9 @@ def _heatmap(
     )  # dark text on light cells
     text = base.mark_text(fontSize=12, fontWeight=600).encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade))
     layers = [cells, *([text] if ranks <= MAX_RANKS_WITH_TEXT else ())]
-    chart = alt.layer(*layers).properties(width=max(240, side * ranks), height=side * ranks)
+    chart = alt.layer(*layers).properties(
+        width=max(240, side * ranks), height=side * ranks, usermeta=text_from(36 * ranks)
+    )
     panels = sorted(distinct(data, "panel"), key=lambda panel: (panel != "native", panel))
     return facet_chart(chart, data, panels, min(2, len(panels)))
 
