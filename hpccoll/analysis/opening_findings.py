@@ -1,6 +1,6 @@
 """Findings on runs as a whole: stalled ranks, networks, variants without evidence, executors, slow machines.
 
-The critical ones stand above the answers of a page, the others below; ``run`` and ``sweep`` print their texts first.
+The critical ones stand above the answers, on a page and in a terminal, and the others below.
 """
 
 from collections import Counter, defaultdict
@@ -103,18 +103,22 @@ def _gpu_bindings(runs: Iterable[Run]) -> Iterator[tuple[Run, Finding]]:
     for run in runs:
         if ranks := cast("list[int]", run.provenance.get("ranks_far_from_gpu")):
             text = (
-                f"{format_count(len(ranks), 'rank')} (the first is rank {ranks[0]}) had no CPU on the NUMA node of "
-                "their GPU, so that small messages take longer. Bind ranks next to their GPUs (srun --distribution, "
-                "--cpu-bind), or list the GPUs in the order of the ranks (CUDA_VISIBLE_DEVICES)."
+                f"{format_count(len(ranks), 'rank')} (the first is {run.rank_name(ranks[0])}) had no CPU on the NUMA "
+                "node of their GPU, so that small messages take longer."
             )
-            yield run, warning("far_gpus", text, number=len(ranks), first=ranks[0])
+            remedy = (
+                "Bind ranks next to their GPUs (srun --distribution, --cpu-bind), or list the GPUs in the order of the "
+                "ranks (CUDA_VISIBLE_DEVICES)."
+            )
+            yield run, warning("far_gpus", text, remedy=remedy, number=len(ranks), first=run.rank_name(ranks[0]))
         if ranks := cast("list[int]", run.provenance.get("ranks_seeing_one_gpu")):
             text = (
                 f"{format_count(len(ranks), 'rank')} saw one GPU only, and ranks of the same node used others. If "
                 "Slurm hides those from the rank (--gpus-per-task, --gpu-bind), messages go through host memory "
-                "instead of NVLink or PCIe. Do: srun --gpus-per-node=N --gpu-bind=none."
+                "instead of NVLink or PCIe."
             )
-            yield run, warning("hidden_gpus", text, number=len(ranks))
+            remedy = "Do: srun --gpus-per-node=N --gpu-bind=none."
+            yield run, warning("hidden_gpus", text, remedy=remedy, number=len(ranks))
 
 
 def _busy_machine(results: Results) -> Iterator[Finding]:
@@ -124,8 +128,9 @@ def _busy_machine(results: Results) -> Iterator[Finding]:
     if busy:
         load = describe_busy(load for hosts in busy for load in hosts)
         where = f"in {len(busy)} of {format_count(len(timed), 'run')}"
-        text = f"{load[:1].upper()}{load[1:]}, {where}. Small leads may be chance; measure again on an idle machine."
-        yield warning("busy_machine", text, launches=len(busy), all_launches=len(timed), load=load)
+        text = f"{load[:1].upper()}{load[1:]}, {where}."
+        remedy = "Small leads may be chance; measure again on an idle machine."
+        yield warning("busy_machine", text, remedy=remedy, launches=len(busy), all_launches=len(timed), load=load)
 
 
 def _slow_gpus(results: Results) -> Iterator[Finding]:
@@ -143,7 +148,7 @@ def _slow_gpus(results: Results) -> Iterator[Finding]:
         of_cases = f"of {format_count(observed.total(), 'case')}"
         named = [f"{gpu} in {cases} {of_cases} ({', '.join(why)})" for gpu, cases, why in gpus]
         text = f"Clocks of GPUs were lowered: {'; '.join(first_few(named, MAX_GPUS, 'GPU'))}."
-        yield warning("gpus_throttled", f"{text} Check cooling and power supply, and measure again.", gpus=gpus)
+        yield warning("gpus_throttled", text, remedy="Check cooling and power supply, and measure again.", gpus=gpus)
     slow = tuple(
         (gpu, len(of_gpu), median(share for _, share in of_gpu))
         for gpu, of_gpu in sorted(shares.items())
@@ -156,10 +161,10 @@ def _slow_gpus(results: Results) -> Iterator[Finding]:
         ]
         text = (
             f"Clocks of GPUs are more than {100 * CLOCK_SHARE:g} % below those of the others: "
-            f"{'; '.join(first_few(named, MAX_GPUS, 'GPU'))}. A collective waits for the slowest GPU: compare the "
-            "clock and power limits (nvidia-smi -q)."
+            f"{'; '.join(first_few(named, MAX_GPUS, 'GPU'))}. A collective waits for the slowest GPU."
         )
-        yield warning("gpu_clocks_differ", text, gpus=slow)
+        remedy = "Compare the clock and power limits (nvidia-smi -q)."
+        yield warning("gpu_clocks_differ", text, remedy=remedy, gpus=slow)
 
 
 def _network_findings(run: Run, record: LogRecord) -> Iterator[Finding]:

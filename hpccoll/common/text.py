@@ -28,6 +28,11 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.title}: {self.text}" if self.title else self.text
 
+    @property
+    def with_remedy(self) -> str:
+        """The whole finding: its title, its text and its remedy."""
+        return " ".join(filter(None, (str(self), self.remedy)))
+
 
 SEVERITY_WORDS: Mapping[Severity, str] = {"critical": "WRONG", "warning": "warn", "absent": "none", "info": "ok"}
 """The words of severities in lines of text."""

@@ -72,7 +72,7 @@ DEFINITIONS = {
     "another and compared round by round. A ratio is the median of the ratios of the rounds. The winner has, in each "
     "round, a median below the 95 % interval of each other series; with one round, the intervals must be disjoint. "
     "Without intervals there is no winner.",
-    "strength": f"How strong the evidence for an answer is. {_strengths}. A lead at a size is clear if in each round "
+    "strength of evidence": f"How sure an answer is. {_strengths}. A lead at a size is clear if in each round "
     "the median of the choice is below the 95 % interval of every other choice, or of native; with one round, the "
     "intervals are disjoint.",
     "over native": "The time of the library's own collective over that of the choice: at 1.20x native takes 1.20 times "

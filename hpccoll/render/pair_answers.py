@@ -1,5 +1,7 @@
 """Many pairs of ranks in words: an answer for each tier, which says what slow pairs have in common."""
 
+from dataclasses import replace
+
 from hpccoll.analysis.rank_pairs import foremost_pair_findings
 from hpccoll.common.text import Finding
 from hpccoll.render.answer_lines import Answer, AnswerLine
@@ -12,5 +14,5 @@ def pair_answers(results: Results) -> dict[str, list[Answer]]:
 
 
 def _answer(collective: str, finding: Finding) -> Answer:
-    text = " ".join(filter(None, (finding.text, finding.remedy)))
-    return Answer(collective, f"{finding.values['shape']}, {finding.values['series']}", (AnswerLine(None, text),))
+    line = AnswerLine(None, replace(finding, title="").with_remedy)
+    return Answer(collective, f"{finding.values['shape']}, {finding.values['series']}", (line,))

@@ -58,9 +58,9 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 
 def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield opening findings, machines with GPUs, counts of cases, reasons for missing ones, what to use, the noise."""
+    """Yield critical findings, GPUs, counts of cases, why some are missing, what to use, the noise, other findings."""
     findings = opening_findings(results)
-    yield from (finding.text for finding in findings if finding.kind != "busy_machine")
+    yield from (finding.with_remedy for finding in findings if finding.severity == "critical")
     yield from gpu_machines(results)
     if results.skipped and not (results.measured or results.missing):
         yield "nothing was measured: every case is skipped"
@@ -74,7 +74,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from conclusion_lines(results, Answers(recommend(results)))
     if noise := noise_note(results):
         yield noise
-    yield from (finding.text for finding in findings if finding.kind == "busy_machine")
+    yield from (finding.with_remedy for finding in findings if finding.severity != "critical")
 
 
 def status_lines(status: SweepStatus) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The raw results of one job: its attempts, each with the outcomes and times of its cases."""
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hpccoll.cases.case import Case, Job, Parameter
 from hpccoll.schedule import Layout
 from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.host_names import host_ranges
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_MERGES, Merge, OfKind, RankResult
 
 Status: TypeAlias = Literal["ok", "wrong", "skipped", "failed"]
@@ -303,6 +304,12 @@ class RawResults:
         last = self.attempts[-1][0].number if self.attempts else None
         return any(not f.case_id and f.rank == 0 and f.attempt == last for f in self.failures)
 
+    def _hosts_of(self, ranks: Iterable[int]) -> str:
+        """Return where ranks of the last attempt ran: `` on n[1-2], n7``; empty on one node, or if that is unknown."""
+        places = self.attempts[-1][0].places if self.attempts and self.attempts[-1][0].nodes > 1 else ()
+        hosts = {places[rank].host for rank in ranks if 0 <= rank < len(places)}
+        return f" on {host_ranges(hosts)}" if hosts and all(hosts) else ""
+
     def failure_reason(self, case_id: str) -> str | None:
         """Return why a case that started has no outcome; None if it never started or is running."""
         ranks_by_message: dict[str, set[int]] = {}
@@ -311,7 +318,10 @@ class RawResults:
                 ranks_by_message.setdefault(failure.message, set()).add(failure.rank)
         if ranks_by_message:
             lists = {message: ", ".join(map(str, sorted(ranks))) for message, ranks in ranks_by_message.items()}
-            return "; ".join(f"rank{'s' * (',' in ranks)} {ranks}: {message}" for message, ranks in lists.items())
+            hosts = {message: self._hosts_of(ranks) for message, ranks in ranks_by_message.items()}
+            return "; ".join(
+                f"rank{'s' * (',' in ranks)} {ranks}{hosts[message]}: {message}" for message, ranks in lists.items()
+            )
         if self.is_running and [case_id] == self.started[-1:]:
             return None
         why = f": {self.stop_reason}" if self.stop_reason else ", and no rank left a message"

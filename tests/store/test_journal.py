@@ -93,7 +93,7 @@ def test_a_case_that_ended_the_job_has_the_notes_of_its_ranks_as_its_reason(out)
         "failure-0", "failure-1", "failure-launch",
     ]  # fmt: skip
     assert journal_path(out).read_bytes() == content
-    assert read_journal(journal_path(out)).failure_reason(CASES[1].id) == "ranks 0, 1: no; rank -1: lost"
+    assert read_journal(journal_path(out)).failure_reason(CASES[1].id) == "ranks 0, 1 on n[0-1]: no; rank -1: lost"
     remove_failure_notes(out, "launch")
     assert {failure.rank for failure in read_failure_notes(out)} == {0, 1}
 
