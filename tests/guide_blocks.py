@@ -41,7 +41,8 @@ NOT_RUN = {
     ("slurm/GPU.md", "NCCL_DEBUG=INFO"): "starts a training program on GPUs",
     ("hpccoll/README.md", "python -m hpccoll.executor.build --sanitize"): "compiles and tests for minutes",
     ("results/FILES.md", "h5dump"): "tests/analysis/test_files_guide.py runs it",
-    ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; tests/analysis/test_run_comparison.py compares",
+    ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; "
+    "tests/analysis/test_run_comparison.py compares",
     ("results/FILES.md", "hpccoll import"): "tests/interop imports outputs",
 }  # fmt: skip
 """Blocks that run nowhere in the tests, or elsewhere, with the reason."""

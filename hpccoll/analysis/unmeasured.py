@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hpccoll.analysis.setting import Choice, Setting
-from hpccoll.schedule import collective
+from hpccoll.schedule import WORKLOADS, collective
 from hpccoll.store.rows import Results
 
 
@@ -23,9 +23,9 @@ class Unmeasured:
 
 
 def unmeasured(results: Results, name: str) -> Unmeasured | None:
-    """Return what the answers of the collective ``name`` do not cover; None if it has no answer."""
+    """Return what the answers of the collective ``name`` do not cover; None for steps and without answers."""
     rows = [row for row in results.ours.rows if row.collective == name and row.may_answer]
-    if not rows:
+    if not rows or name in WORKLOADS:
         return None
     called, placements = collective(name), {row.in_place for row in rows}
     settings = [(Setting.of(row), row.oversubscribed) for row in rows]

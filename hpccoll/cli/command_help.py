@@ -77,12 +77,15 @@ def _option(option: Any) -> str:
     if option.secondary_opts:
         return f"--[no-]{option.opts[0].removeprefix('--')}"
     flags = ", ".join(sorted(option.opts, key=len))
-    placeholder = "" if option.is_flag else option.metavar or option.name.rpartition("_")[2].upper()
+    placeholder = "" if option.is_flag else option.metavar or option.name.strip("_").rpartition("_")[2].upper()
     return f"{flags} {placeholder}".rstrip()
 
 
 def _text(param: Any) -> str:
     """Return the help of a parameter with its default in brackets, unless it has one."""
     text: str = "this page" if param.name == "help" else param.help or ""
-    shown = "" if getattr(param, "is_flag", False) or "[" in text or param.default is None else f" [{param.default}]"
-    return f"{text}{shown}"
+    if getattr(param, "is_flag", False) or "[" in text:
+        return text
+    if param.required and param.param_type_name == "option":
+        return f"{text} [required]"
+    return text if param.default is None else f"{text} [{param.default}]"

@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from hpccoll.store.rows import Results
 
 PATHS = Annotated[list[Path], typer.Argument(help="raw files, or directories with raw files", metavar="PATHS...")]
-PROFILE = Annotated[
-    str, typer.Option(help="execution profile: local, slurm, slurm-nodbd or testbed; see hpccoll doctor")
-]
+PROFILE = Annotated[str, typer.Option(help="local, slurm, slurm-nodbd or testbed; see hpccoll doctor", metavar="NAME")]
 SITE = Annotated[
     str | None,
-    typer.Option(help="site file of the cluster, or the name of one in slurm/sites [Slurm's defaults]"),
+    typer.Option(help="site file, or the name of one in slurm/sites [Slurm's defaults]", metavar="NAME|F.yaml"),
 ]
 WHERE, OUTPUT = "Where", "Output"
 """Titles of groups of options in the help."""

@@ -197,7 +197,9 @@ def _show_file(path: Path, options: tuple[object, ...]) -> int:
 
 
 @family.command(
-    epilog="Example: hpccoll evidence logs --network rdma, of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log"
+    epilog="""Example: hpccoll evidence logs --network rdma
+
+of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log"""
 )
 def evidence(
     logs: Annotated[list[Path], typer.Argument(help="logs, or directories with logs", metavar="LOGS...")],

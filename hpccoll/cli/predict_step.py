@@ -15,7 +15,7 @@ from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, N
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
 
-EXAMPLE = "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --mfu 0.4 --gpu h100"
+EXAMPLE = "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
 
 ONLY_SIMULATED = "machine", "cluster", "parallel", "mfu", "batch"
 ONLY_CLOSED_FORM = "gpus", "rate", "node_rate", "latency", "tokens"

@@ -16,9 +16,7 @@ def report(
     paths: PATHS,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="directory of the report [DIR/report, or FILE.report next to FILE.h5, for the first of PATHS]"
-        ),
+        typer.Option(help="directory of the report [DIR/report, or FILE.report, of the first of PATHS]", metavar="DIR"),
     ] = None,
 ) -> int:
     """Write a report of raw files.

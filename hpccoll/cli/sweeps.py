@@ -17,7 +17,7 @@ family = typer.Typer()
 
 
 @family.command(
-    epilog="Example: hpccoll sweep workflows/config/default.yaml --out results/tuesday -- --cores 1",
+    epilog="Example: hpccoll sweep my.yaml --out results/tuesday -- --cores 1",
     context_settings={"allow_extra_args": True},
 )
 def sweep(
@@ -28,7 +28,7 @@ def sweep(
     profile: PROFILE = "local",
     site: SITE = None,
     out: Annotated[
-        Path | None, typer.Option(help="directory of the results [results/NAME, with the NAME of the sweep file]")
+        Path | None, typer.Option(help="directory of the results [results/NAME of the sweep file]", metavar="DIR")
     ] = None,
 ) -> int:
     """Measure the cases of a sweep file, and write a report.
@@ -78,10 +78,10 @@ def plan(
     config: Annotated[Path, typer.Argument(help="sweep file", metavar="CONFIG")],
     profile: Annotated[
         str | None,
-        typer.Option(help="execution profile: local, slurm, slurm-nodbd or testbed [for a cluster: offline]"),
+        typer.Option(help="local, slurm, slurm-nodbd or testbed [for a cluster: offline]", metavar="NAME"),
     ] = None,
     site: SITE = None,
-    out: Annotated[Path | None, typer.Option(help="directory for plan.json and the job files")] = None,
+    out: Annotated[Path | None, typer.Option(help="directory for plan.json and the job files", metavar="DIR")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
 ) -> None:
@@ -100,9 +100,7 @@ def plan(
     show_found(plan_json(made), plan_lines(made), as_json=as_json)
 
 
-@family.command(
-    hidden=True, epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out results/my/raw/mpi.p4.h5"
-)
+@family.command(hidden=True, epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out mpi.p4.h5")
 def launch(
     plan_file: Annotated[Path, typer.Argument(help="plan.json of a sweep", metavar="PLAN")],
     job: Annotated[str, typer.Argument(help="name of one of its jobs", metavar="JOB")],

@@ -148,8 +148,13 @@ def format_seconds(seconds: float) -> str:
     """Format a duration or a difference with three significant digits: ``5.61 us``, ``-12.8 ms``."""
     if seconds < 0:
         return f"-{format_seconds(-seconds)}"
-    scale, unit = _largest_unit(seconds, (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+    scale, unit = seconds_unit(seconds)
     return f"{seconds / scale:.3g} {unit}"
+
+
+def seconds_unit(seconds: float) -> tuple[float, str]:
+    """Return scale and name of the unit of a duration."""
+    return _largest_unit(seconds, (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def _largest_unit(value: float, *units: tuple[float, str]) -> tuple[float, str]:

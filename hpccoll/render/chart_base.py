@@ -211,9 +211,15 @@ def facet_chart(chart: Chart, data: Sequence[ChartRecord], titles: Sequence[str]
     """Return ``chart`` once for each of ``titles``, the values of ``panel``; without titles it is one chart."""
     if not titles:
         return chart.properties(data=inline_data(data))
-    facet = alt.Facet("panel:N", title=None, sort=list(titles))
+    two_lines = alt.Header(labelExpr="split(datum.label, ': ')")
+    facet = alt.Facet("panel:N", title=None, sort=list(titles), header=two_lines)
     panels: alt.FacetChart = chart.facet(facet=facet, columns=columns, data=inline_data(data), spacing=PANEL_GAP)
     return panels
+
+
+def text_from(width: int) -> dict[str, int]:
+    """Return the ``usermeta`` of panels whose texts have room from so many pixels on; narrower ones have none."""
+    return {"text": width}
 
 
 def choice_cells(
@@ -233,7 +239,9 @@ def choice_cells(
         text=alt.Text("lead:N"), color=alt.Color("text_colour:N", scale=None)
     )
     columns = len(distinct(data, x.shorthand.split(":")[0]))
-    layered: Chart = alt.layer(cells, labels).properties(width=max(240, 90 * columns), height=26 * len(sizes))
+    layered: Chart = alt.layer(cells, labels).properties(
+        width=max(240, 90 * columns), height=26 * len(sizes), usermeta=text_from(40 * columns)
+    )
     return layered
 
 
@@ -361,7 +369,7 @@ def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], name
         "config": {**_THEME, "legend": {**_LEGEND, "columns": max(1, WIDTH // label)}},
         "usermeta": {
             "label": label, "layouts": _layouts(spec.get("columns", 1)),
-            "most": max(2 * panel.get("width", WIDTH), 420), "text": panel.get("usermeta", {}).get("text", 0),
+            "most": max(2 * panel.get("width", WIDTH), 420), "text": panel.pop("usermeta", {}).get("text", 0),
         },
         "background": PAPER,
         "padding": 12,

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -22,6 +22,7 @@ from hpccoll.render.chart_base import (
     distinct,
     facet_chart,
     present,
+    text_from,
     tooltip,
 )
 from hpccoll.render.chart_panels import chart_record
@@ -50,6 +51,14 @@ def choice_map(group: ChartGroup) -> Chart | None:
     return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
 
 
+PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place",), False: ("out of place",)}
+
+
+def column_label(recommendation: Recommendation) -> str:
+    """Return what a column of the map stands for: ``2 ranks, in place``."""
+    return ", ".join((recommendation.setting.shape_label, *PLACEMENTS[recommendation.setting.in_place]))
+
+
 def _choice_cells(
     group: ChartGroup, recommendation: Recommendation, compared: Sequence[Recommendation]
 ) -> Iterator[ChartRecord]:
@@ -59,13 +68,13 @@ def _choice_cells(
     details = answers.setting_details(replace(recommendation, setting=replace(setting, in_place=None)))
     count = setting.ranks if group.ranks_per_node is None else setting.nodes
     mark = "\u25cb " if recommendation.measured.oversubscribed else ""
-    placement = {None: (), True: ("in place",), False: ("out of place",)}[setting.in_place]
+    placement = PLACEMENTS[setting.in_place]
     for verdict in recommendation.verdicts.values():
         yield {
-            "panel": ", ".join(details), "on": ", ".join((setting.shape_label, *placement)),
+            "panel": ", ".join(details), "on": column_label(recommendation),
             "at": ", ".join((f"{mark}{count}", *placement)), "position": (count, setting.in_place is True),
             "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
-            "series": group.series_of(verdict.choice, recommendation), "setting": recommendation.setting.label,
+            "series": group.series_of(verdict.choice, recommendation),
         } | _verdict_fields(group, verdict, recommendation)  # fmt: skip
 
 
@@ -137,7 +146,9 @@ def _heatmap(
     )  # dark text on light cells
     text = base.mark_text(fontSize=12, fontWeight=600).encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade))
     layers = [cells, *([text] if ranks <= MAX_RANKS_WITH_TEXT else ())]
-    chart = alt.layer(*layers).properties(width=max(240, side * ranks), height=side * ranks)
+    chart = alt.layer(*layers).properties(
+        width=max(240, side * ranks), height=side * ranks, usermeta=text_from(36 * ranks)
+    )
     panels = sorted(distinct(data, "panel"), key=lambda panel: (panel != "native", panel))
     return facet_chart(chart, data, panels, min(2, len(panels)))
 

@@ -72,7 +72,7 @@ DEFINITIONS = {
     "another and compared round by round. A ratio is the median of the ratios of the rounds. If the "
     "winner takes 10.0, 10.2 and 10.1 us in three rounds, the 95 % intervals of all others begin above these, such as "
     "at 10.4, 10.5 and 10.3 us; with one round, the intervals must be disjoint. Without intervals there is no winner.",
-    "strength": f"How strong the evidence for an answer is. {_strengths}. A lead at a size is clear if in each round "
+    "strength of evidence": f"How sure an answer is. {_strengths}. A lead at a size is clear if in each round "
     "the median of the choice is below the 95 % interval of every other choice, or of native; with one round, the "
     "intervals are disjoint.",
     "over native": "The time of the library's own collective over that of the choice: at 1.20x native takes 1.20 times "
@@ -88,8 +88,8 @@ DEFINITIONS = {
     "was measured repeatedly has its last measurement.",
     "traffic": "The distribution of the blocks of an all_to_all_v: uniform, all equal; zipf, rank j is as popular as "
     "1/(j + 1); random, each pair has a random size; or weights from a file, with the first digits of its digest.",
-    "native": "The library's own collective at its default settings, in the run, placement, variant and mapping of what "
-    "is compared with it: a ring in place with the library's call in place.",
+    "native": "The library's own collective at its default settings, in the run, placement, variant and mapping of "
+    "what is compared with it: a ring in place, with the library's call in place.",
     "auto": "The choice of a table of hpccoll tune for the size, named in executed (and in evidence, with its "
     "transport). It is left out of rankings, because it duplicates another row, but drawn in the charts of time and of "
     "busbw against size.",

@@ -25,6 +25,7 @@ from hpccoll.render.answer_lines import Answer
 from hpccoll.render.answers import Answers, name_settings, unanswered
 from hpccoll.render.chart_base import AXIS_ROOM, WIDTH, fitted, write_picture
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
+from hpccoll.render.choice_times_table import ChoiceTable, choice_tables
 from hpccoll.render.definitions import (
     DEFINITIONS,
     OVERVIEW,
@@ -73,6 +74,11 @@ class ReportChart:
     @property
     def name(self) -> str:
         return f"{self.group.name}-{self.figure}"
+
+    @property
+    def tables(self) -> list[ChoiceTable]:
+        """The tables of what the map shows; empty for any other chart."""
+        return choice_tables(self.group) if self.figure == "choice" else []
 
     @property
     def drawings(self) -> tuple[Drawing, ...]:

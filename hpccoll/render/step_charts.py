@@ -152,7 +152,9 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     )  # fmt: skip
     seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
     chart = alt.layer(*seen, queued, text).properties(
-        width=chart_base.WIDTH, height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks)
+        width=chart_base.WIDTH,
+        height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks),
+        usermeta=chart_base.text_from(chart_base.WIDTH - chart_base.AXIS_ROOM),
     )
     return chart_base.facet_chart(chart, data, titles, 1)
 

@@ -25,7 +25,16 @@ const MOST_OVER = 60;
 const drawn = new Map();
 async function show(chart, room) {
   const text = document.getElementById(chart.dataset.spec).textContent;
-  await vegaEmbed(chart, fitted(text, room), { actions: false, renderer: "svg" });
+  const { view } = await vegaEmbed(chart, fitted(text, room), { actions: false, renderer: "svg" });
+  const times = chart.closest("figure").querySelector(".times");
+  if (!times) return;
+  // Cells have the size and the setting, and labels of the axis the size.
+  const chosen = (datum) => (datum?.on ? pick(times, datum.size, datum.on) : pick(times, datum?.value));
+  view.addEventListener("click", (_, item) => chosen(item?.datum));
+  for (const cell of chart.querySelectorAll(".mark-rect.role-mark path")) {
+    cell.tabIndex = 0;
+    cell.addEventListener("keydown", (event) => { if (event.key === "Enter") chosen(cell.__data__?.datum); });
+  }
 }
 async function draw(charts) {
   const width = document.querySelector("header").clientWidth;
@@ -36,6 +45,32 @@ async function draw(charts) {
     }
     const over = chart.scrollWidth - chart.clientWidth;  // labels are wider than their room
     if (over > 0) await show(chart, width - Math.min(over, MOST_OVER));
+  }
+}
+
+// The tables of a map show one size, the fastest choice first, or all sizes without a size.
+function pick(times, size, setting) {
+  const tables = [...times.querySelectorAll("table")];
+  if (size !== undefined && !tables.some((table) => headOf(table, size))) return;
+  for (const table of tables) {
+    const head = size === undefined ? null : headOf(table, size), at = head?.cellIndex;
+    table.parentNode.hidden = size !== undefined && (!head || (setting && table.dataset.setting !== setting));
+    table.classList.toggle("one", Boolean(head));
+    for (const row of table.rows) [...row.cells].forEach((cell, i) => cell.classList.toggle("on", i === at));
+    const key = (row) => Number(row.cells[at].dataset.key ?? Infinity);
+    if (head) table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => key(a) - key(b)));
+  }
+  times.querySelector("button").hidden = size === undefined;
+  times.open = true;
+  if (size !== undefined) times.scrollIntoView({ block: "nearest" });
+}
+const headOf = (table, size) => [...table.tHead.rows[0].cells].find((cell) => cell.dataset.size === size);
+for (const times of document.querySelectorAll(".times")) {
+  times.querySelector("button").addEventListener("click", () => pick(times));
+  for (const head of times.querySelectorAll("th[data-size]")) {
+    const only = () => pick(times, head.dataset.size, head.closest("table").dataset.setting);
+    head.addEventListener("click", only);
+    head.addEventListener("keydown", (event) => { if (event.key === "Enter") only(); });
   }
 }
 

@@ -1,0 +1,39 @@
+"""The times of all choices of a setting at every size, next to the fastest of the size."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpccoll.analysis.measured_choices import ChoiceTime, comparable_seconds
+from hpccoll.analysis.recommendations import Recommendation
+from hpccoll.analysis.setting import Choice
+from hpccoll.store.rows import Interval
+from hpccoll.store.statistics import combine_rounds
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedTime:
+    """The time of a choice at one size."""
+
+    seconds: float  # the median
+    factor: float  # that over the fastest choice of the size, round by round
+    interval: Interval  # its ends in seconds, around those of all rounds; None without one
+    chosen: bool  # whether the recommendation has it at this size
+
+
+def choice_times(recommendation: Recommendation) -> dict[int, dict[Choice, ComparedTime]]:
+    """Return the times of all choices by size in bytes, ascending; those of a size are sorted, the fastest first."""
+    measured, verdicts = recommendation.measured, recommendation.verdicts
+    chosen = {size: verdict.choice for size, verdict in verdicts.items()}
+    return {size: _compared(measured.times_at(size), chosen.get(size)) for size in measured.sizes}
+
+
+def _compared(times: Mapping[Choice, ChoiceTime], chosen: Choice | None) -> dict[Choice, ComparedTime]:
+    seconds = comparable_seconds(times)
+    fastest = min(seconds.values())
+    return {
+        choice: ComparedTime(
+            times[choice].seconds, seconds[choice] / fastest,
+            combine_rounds([*times[choice].rounds.values()]).interval, choice == chosen,
+        )
+        for choice in sorted(times, key=seconds.__getitem__)
+    }  # fmt: skip

@@ -1,0 +1,63 @@
+"""The table of all choices at every size, one for each column of the choice map."""
+
+from dataclasses import dataclass
+
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.choice_times import ComparedTime, choice_times
+from hpccoll.analysis.recommendations import Recommendation
+from hpccoll.common.units import format_interval, seconds_unit
+from hpccoll.render.chart_maps import column_label
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCell:
+    """A cell: a time in the unit of its column, and what it is compared with."""
+
+    time: str
+    key: float  # the seconds, by which rows are sorted
+    factor: str
+    interval: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceTable:
+    """The table of a setting: a row for each choice, a column for each size."""
+
+    setting: str
+    sizes: tuple[tuple[str, str], ...]  # each with the unit of its times
+    rows: tuple[tuple[str, tuple[TimeCell | None, ...]], ...]  # None: not measured
+
+
+def choice_tables(group: ChartGroup) -> list[ChoiceTable]:
+    """Return the tables of the settings that the map of ``group`` has."""
+    return [] if group.many_pairs else [_table(group, each) for each in group.recommendations if each.is_compared]
+
+
+def _table(group: ChartGroup, recommendation: Recommendation) -> ChoiceTable:
+    by_size = choice_times(recommendation)
+    units = {size: seconds_unit(min(each.seconds for each in times.values())) for size, times in by_size.items()}
+    choices = list(dict.fromkeys(choice for times in reversed(by_size.values()) for choice in times))
+    rows = (
+        (
+            group.series_of(choice, recommendation),
+            tuple(_cell(times.get(choice), units[size][0]) for size, times in by_size.items()),
+        )
+        for choice in choices
+    )
+    sizes = ((group.size_label(size), unit) for size, (_, unit) in units.items())
+    return ChoiceTable(column_label(recommendation), tuple(sizes), tuple(rows))
+
+
+def _cell(time: ComparedTime | None, scale: float) -> TimeCell | None:
+    if time is None:
+        return None
+    interval = format_interval(time.interval) if time.interval else "too few iterations"
+    number = time.seconds / scale
+    return TimeCell(
+        f"{number:.3g}" if number < 999.5 else f"{number:,.0f}",
+        time.seconds,
+        f"{time.factor:.2f}x",
+        interval,
+        time.chosen,
+    )

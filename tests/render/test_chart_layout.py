@@ -1,0 +1,82 @@
+"""The layout of all charts of three reports, wide and narrow: no texts overlap, and axes end at what is shown."""
+
+import json
+
+import pytest
+from chart_outline import layers, values
+from row_examples import make_row
+from svg_texts import log_axes, overlaps
+
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.render.answers import Answers
+from hpccoll.render.chart_base import chart_engine, fitted
+from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
+from hpccoll.render.report_writer import _group_charts
+
+WIDE, NARROW = 1120, 388
+"""Pixels of a chart in windows of 1300 and 420 pixels."""
+
+MOST = 1.5
+"""The most by which an axis may reach beyond what it shows, as a factor."""
+
+
+@pytest.fixture(scope="module")
+def thirteen(of_rows):
+    """Results of all collectives on two ranks."""
+    times = {"native": 2e-6, "ring": 1.5e-6, "direct": 1.4e-6}
+    return of_rows(
+        *(
+            make_row(algorithm, 2, nbytes, seconds=seconds + nbytes * 1e-10, collective=name, op=None)
+            for name in COLLECTIVES
+            for algorithm, seconds in times.items()
+            for nbytes in (8, 1024, 64 << 10, 4 << 20)
+        )
+    )
+
+
+def drawings(results):
+    """Return the specifications of all charts of a report, by name."""
+    recommendations = recommend(results)
+    groups = chart_groups(results, recommendations)
+    charts = [chart for group in groups for chart in _group_charts(group, FIGURES)]
+    if len(groups) > 1:
+        charts += _group_charts(overview_group(groups, Answers(recommendations)), OVERVIEW_FIGURES)
+    return {drawing.name: drawing.specification for chart in charts for drawing in chart.drawings}
+
+
+def shown_values(specification, title):
+    """Return the values that an axis of a title has to show."""
+    data = values(specification)
+    for layer in layers(specification):
+        for channel in "xy":
+            axis = layer["encoding"].get(channel, {})
+            if axis.get("title") == title:
+                fields = [axis["field"], *(("limit", "expected") if channel == "y" else ())]
+                numbers = [d[field] for d in data for field in fields if d.get(field) and d.get("line") != "floor"]
+                return [*numbers, *([1.0] if title == "speed-up over native" else [])]
+    raise AssertionError(title)
+
+
+@pytest.mark.parametrize("room", [WIDE, NARROW])
+@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen"])
+def test_no_texts_overlap_and_axes_end_at_what_is_shown(request, report, room):
+    specifications = drawings(request.getfixturevalue(report))
+    if report == "results":
+        assert {"all_reduce-time", "all_reduce-time-oversubscribed"} <= specifications.keys()
+    touching, wide = {}, {}
+    seen = set()
+    for name, specification in specifications.items():
+        seen_before = json.dumps([specification["usermeta"], len(values(specification)), name.partition("-")[2]])
+        if report == "thirteen" and seen_before in seen:
+            continue  # one of each shape is enough
+        seen.add(seen_before)
+        svg = chart_engine().vegalite_to_svg(json.dumps(fitted(specification, room)))
+        if found := overlaps(svg):
+            touching[name] = found
+        for title, low, high in log_axes(svg):
+            shown = shown_values(specification, title)
+            if low < min(shown) / MOST or high > max(shown) * MOST:
+                wide[name, title] = low, min(shown), max(shown), high
+    assert (touching, wide) == ({}, {})
