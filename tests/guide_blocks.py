@@ -13,7 +13,8 @@ from shipped_sweeps import sweep_files
 
 ROOT = Path(__file__).parents[1]
 GUIDES = (
-    "README.md", "workflows/README.md", "slurm/README.md", "slurm/GPU.md", "results/README.md", "hpccoll/README.md",
+    "README.md", "workflows/README.md", "slurm/README.md", "slurm/GPU.md", "results/README.md", "results/REPORT.md",
+    "results/CHOOSE.md", "results/PREDICT.md", "results/FILES.md", "hpccoll/README.md",
 )  # fmt: skip
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -27,21 +28,22 @@ ON_SLURM = (
 """Blocks that run on the testbed: the guide and how the block begins."""
 
 NOT_RUN = {
-    ("README.md", "pip install -e '.[local]'"): "needs a network",
+    ("README.md", "pip install -e '.[local,analysis]'"): "needs a network; prepare() sweeps",
     ("README.md", "hpccoll doctor                                            #"): "needs slurmdbd and the site's MPI; "
     "slurm/README.md has the same commands for the profile slurm-nodbd",
     ("README.md", "pip install -e '.[cuda12]'"): "needs a network, GPUs and slurmdbd",
     ("slurm/README.md", "slurm/testbed/testbed up --nodes 8 --cpus 1 --rate 1gbit --racks 2"): "has up to 11 hosts; "
     "tests/slurm/test_fabric.py has racks, rails and aggregators on fewer",
-    ("workflows/README.md", "slurm/testbed/testbed up --nodes 8"): "has 8 hosts, and ping-pongs take minutes",
+    ("results/PREDICT.md", "slurm/testbed/testbed up --nodes 8"): "has 8 hosts, and ping-pongs take minutes",
     ("slurm/GPU.md", "pip install"): "needs a network, GPUs and slurmdbd",
     ("slurm/GPU.md", "sbatch -N 2 slurm/nccl.sbatch"): "needs GPUs; tests/slurm/test_scripts.py runs them with a "
     "stand-in for srun",
     ("slurm/GPU.md", "NCCL_DEBUG=INFO"): "starts a training program on GPUs",
     ("hpccoll/README.md", "python -m hpccoll.executor.build --sanitize"): "compiles and tests for minutes",
-    ("results/README.md", "h5dump"): "tests/analysis/test_results_readme.py runs it",
-    ("results/README.md", "hpccoll compare results/last-week"): "noise decides its exit code; tests/compare runs it",
-    ("results/README.md", "hpccoll import"): "tests/interop imports outputs",
+    ("results/FILES.md", "h5dump"): "tests/analysis/test_files_guide.py runs it",
+    ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; "
+    "tests/analysis/test_run_comparison.py compares",
+    ("results/FILES.md", "hpccoll import"): "tests/interop imports outputs",
 }  # fmt: skip
 """Blocks that run nowhere in the tests, or elsewhere, with the reason."""
 

@@ -1,6 +1,6 @@
 """A tune table: the choice of algorithm by setting and size, its JSON format, and ``auto``, which looks it up.
 
-``hpccoll tune`` makes it, and results/README.md describes its format. A job contains its table, so that ranks need no
+``hpccoll tune`` makes it, and results/CHOOSE.md describes its format. A job contains its table, so that ranks need no
 other file; a look-up needs neither raw files nor a fit.
 """
 

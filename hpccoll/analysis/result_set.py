@@ -75,7 +75,7 @@ class ResultSet:
         return f"<hpccoll.ResultSet: {', '.join(lengths)}>"
 
     def times(self, cases: "pd.DataFrame | pd.Series | str | None" = None, *, per_rank: bool = True) -> xr.Dataset:
-        """Return the raw times of cases, as results/README.md describes them; only these are read from their files.
+        """Return the raw times of cases, as results/FILES.md describes them; only these are read from their files.
 
         The dimensions are ``case`` (the index of ``rows``), ``round``, ``iteration`` in the round, and ``rank``. Absent
         times are NaN. The median of ``time_s`` over ``iteration``, and then over ``round``, is ``median_s`` of the row.

@@ -66,12 +66,12 @@ DEFINITIONS = {
     "operations may also be aggregated: many are queued back to back, and the longest duration over the ranks is "
     "divided by their number, as nccl-tests does. Rows of different timings are never compared.",
     "median, interval": "The median over the timed iterations, and its 95 % confidence interval. With several rounds: "
-    "the median of their medians, and an interval that contains the intervals of all rounds (with 9 rounds or more, it "
-    "drops as many of the lowest and of the highest ends as the interval of a median drops samples).",
+    "the median of their medians, and an interval that contains the intervals of all rounds (with 9 rounds, it "
+    "drops the lowest and the highest end, with 12 two of each, as the interval of a median drops samples).",
     "round": "One pass over all cases of a launch, in an order of its own. All series of a call are measured one after "
-    "another and compared round by round. A ratio is the median of the ratios of the rounds. The winner has, in each "
-    "round, a median below the 95 % interval of each other series; with one round, the intervals must be disjoint. "
-    "Without intervals there is no winner.",
+    "another and compared round by round. A ratio is the median of the ratios of the rounds. If the "
+    "winner takes 10.0, 10.2 and 10.1 us in three rounds, the 95 % intervals of all others begin above these, such as "
+    "at 10.4, 10.5 and 10.3 us; with one round, the intervals must be disjoint. Without intervals there is no winner.",
     "strength of evidence": f"How sure an answer is. {_strengths}. A lead at a size is clear if in each round "
     "the median of the choice is below the 95 % interval of every other choice, or of native; with one round, the "
     "intervals are disjoint.",
@@ -88,8 +88,8 @@ DEFINITIONS = {
     "was measured repeatedly has its last measurement.",
     "traffic": "The distribution of the blocks of an all_to_all_v: uniform, all equal; zipf, rank j is as popular as "
     "1/(j + 1); random, each pair has a random size; or weights from a file, with the first digits of its digest.",
-    "native": "The library's own collective at its default settings: the faster of its in-place and out-of-place call "
-    "in the same run, and thus in the same variant; it is compared with series of the same mapping.",
+    "native": "The library's own collective at its default settings, in the run, placement, variant and mapping of "
+    "what is compared with it: a ring in place, with the library's call in place.",
     "auto": "The choice of a table of hpccoll tune for the size, named in executed (and in evidence, with its "
     "transport). It is left out of rankings, because it duplicates another row, but drawn in the charts of time and of "
     "busbw against size.",

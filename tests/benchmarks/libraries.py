@@ -77,6 +77,11 @@ def launch(setting: Setting, number: int, raw: Path, library: Library | None, pr
         start, environment = [str(prefix / "bin/mpiexec"), "-n", str(RANKS)], library.environment(prefix)
     job = Job(name="libraries", ranks=RANKS, seed=number, effort=EFFORT, cases=tuple(setting.cases()))
     run_job(job, start, raw, environment)
+    return read_launch(raw)
+
+
+def read_launch(raw: Path) -> Launch:
+    """Return what a raw file has of one launch."""
     results, seconds = read_results([raw]), dict[tuple[str, int], float]()
     for row in results.rows:
         if row.status != "ok" or row.median_s is None:
