@@ -126,7 +126,9 @@ def log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
     ends = log_ends(values)
     ticks = log_ticks(ends)
     # Vega would drop every other one of our values if there are more than its ``tickCount``.
-    axis = alt.Axis(labelExpr=label, labelOverlap="greedy", grid=True, **({"values": ticks} if ticks else {"tickCount": 5}))
+    axis = alt.Axis(
+        labelExpr=label, labelOverlap="greedy", grid=True, **({"values": ticks} if ticks else {"tickCount": 5})
+    )
     return alt.Y("value:Q", title=title, axis=axis, scale=_log_scale(ends))
 
 
