@@ -27,10 +27,10 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
     low, high = ends or (value, value)
     row, medians = point.row, [stats.median for stats in round_statistics(point.row).values()]
     return {
-        "series": point.series, "bytes": row.requested_bytes, "size": group.size_label(row.requested_bytes), "ranks": row.ranks,
-        "nodes": row.nodes, "at": group.shape_label(row), "place": placement_label(row), "pair": point.pair_label,
-        "machine": group.machine_label(point), "run": row.run_id, "value": value, "low": low, "high": high,
-        "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
+        "series": point.series, "bytes": row.requested_bytes, "size": group.size_label(row.requested_bytes),
+        "ranks": row.ranks, "nodes": row.nodes, "at": group.shape_label(row), "place": placement_label(row),
+        "pair": point.pair_label, "machine": group.machine_label(point), "run": row.run_id, "value": value,
+        "low": low, "high": high, "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
         "line": chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED,
         "time": format_seconds(median_seconds(point)), "interval": interval_label(point.row.interval),
         "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one", "ran": executed_note(row),
