@@ -10,9 +10,16 @@ WIDTHS = {letter: width for width, letters in (
 ) for letter in letters}  # fmt: skip
 """The widths of letters over the size of their font, a little more than those of Helvetica; of all others 0.6."""
 
+WIDEST, BOLD = 1.09, 1.22
+"""What a text takes in DejaVu Sans, the widest of the fonts of charts, over the sum of WIDTHS; the latter if bold."""
 
-def text_width(text, size):
-    return size * sum(WIDTHS.get(letter, 0.6) for letter in text)
+
+def text_width(text, size, *, bold=False):
+    """Return the width of a text in pixels, as it is in the widest font.
+
+    Of 639 plain texts of four reports it was 0.99 to 1.06 times what Chromium measured, of 94 bold ones 0.94 to 1.10.
+    """
+    return size * (BOLD if bold else WIDEST) * sum(WIDTHS.get(letter, 0.6) for letter in text)
 
 
 TRANSFORM = re.compile(r"(translate|rotate)\(([^)]*)\)")
@@ -54,7 +61,8 @@ def _boxes(element, x, y):
 
 def _box(element, lines, x, y, *, upright):
     size = float(element.get("font-size", "11px").removesuffix("px"))
-    length = max(text_width(line, size) for line in lines)
+    bold = element.get("font-weight", "normal") != "normal"
+    length = max(text_width(line, size, bold=bold) for line in lines)
     shift = {"middle": length / 2, "end": length}.get(element.get("text-anchor", "start"), 0.0)
     text = " / ".join(lines)
     height = size * 1.2 * (len(lines) - 1)

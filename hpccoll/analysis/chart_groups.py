@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 
 FAMILIES = (
-    ("recursive_doubling", "recursive_halving", "dissemination"), ("ring", "bidirectional_ring", "chain"),
+    ("recursive_doubling", "recursive_halving", "dissemination"),
+    ("ring", "bidirectional_ring", "nccl_ring", "chain"),
     ("rabenseifner",), ("direct", "pairwise", "exchange"), ("bruck",), ("binomial_tree", "binomial"),
-    ("double_binary_tree",), ("hierarchical",), ("star", "ping_pong", "train"), ("swing",), ("torus",),
-    ("sharp_emulated",), ("reduce_scatter_all_gather", "scatter_all_gather"),
+    ("double_binary_tree", "nccl_tree"), ("hierarchical",), ("sharp_emulated",), ("swing",), ("torus",),
+    ("star", "ping_pong", "train"), ("reduce_scatter_all_gather", "scatter_all_gather"),
 )  # fmt: skip
 """Families of algorithms, which have a hue each in all charts; any other algorithm is a family of its own."""
 
@@ -326,6 +327,13 @@ def _legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> 
         legend[name] = LegendEntry(numbers[family[name]], first + MOST_MEMBERS * variants[name])
     legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
     return legend | {name: replace(legend[of], is_predicted=True) for name, of in predictions.items()}
+
+
+def predicted_entries(algorithms: Iterable[str]) -> dict[str, LegendEntry]:
+    """Return the entries of predicted algorithms, in the colours that they have where they were measured."""
+    names = list(dict.fromkeys(algorithms))
+    numbers = _assign_numbers(names, [names], {name: number for name, (number, _) in MEMBERS.items()})
+    return {name: LegendEntry(numbers[name], MEMBERS.get(name, (0, 0))[1], is_predicted=True) for name in names}
 
 
 def _assign_numbers(

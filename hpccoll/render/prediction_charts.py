@@ -6,15 +6,19 @@ from typing import Any
 
 import altair as alt
 
+from hpccoll.analysis.chart_groups import predicted_entries
 from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_bit_rate, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ValueAxis
-from hpccoll.render.colours import BLACK, INK, WHITE, numbered_colours, series_colour
+from hpccoll.render.colours import BLACK, INK, WHITE, group_colours, numbered_colours, series_colour
 
-MAX_SIZES = 4
-"""The most panels of times over nodes."""
+COLUMNS = {1: 1, 2: 2, 3: 3, 4: 2}
+"""The panels in a row of times over nodes, by their number."""
+
+OWN_LEGENDS: Mapping[str, Any] = {"color": "independent", "strokeDash": "independent"}
+"""Each chart of a picture has the legend of what it shows."""
 
 NOTE = "Dashed: simulated; dotted: modelled. Pale: not the fastest within the whole interval."
 
@@ -42,10 +46,12 @@ def write_prediction_chart(
     The ``cells``, the best by nodes and size, are rows with faster_than, factor and clear; the ``lines`` below the
     title say what the predictions are.
     """
-    colours = numbered_colours(dict.fromkeys(map(_series, rows)))
+    colours = group_colours(predicted_entries(str(row["algorithm"]) for row in rows))
+    colours = {_series(row): colours[str(row["algorithm"])] for row in rows}
     charts = [_map(cells, colours)] if cells else []
     charts += [_times(rows, colours)] if len({row["nodes"] for row in rows}) > 1 else []
-    _write(alt.vconcat(*charts, spacing=30), out, title, lines, colours, NOTE)
+    whole = alt.vconcat(*charts, spacing=30).resolve_scale(**OWN_LEGENDS)
+    _write(whole, out, title, lines, colours, NOTE)
 
 
 def _series(row: Row) -> str:
@@ -58,7 +64,7 @@ def _map(cells: Sequence[Row], colours: Mapping[str, str]) -> Chart:
     data: list[ChartRecord] = [
         {
             "nodes": cell["nodes"], "size": format_size(cell["bytes"]), "series": _series(cell),
-            "lead": f"{cell['factor']:.2g}x" if cell["factor"] else "", "time": format_seconds(cell["median_s"]),
+            "lead": f"{cell['factor']:.2f}x" if cell["factor"] else "", "time": format_seconds(cell["median_s"]),
             "second": cell["faster_than"] or "none", "clear": cell["clear"],
             "text_colour": WHITE if cell["clear"] else BLACK,
         }
@@ -67,11 +73,11 @@ def _map(cells: Sequence[Row], colours: Mapping[str, str]) -> Chart:
     sizes = [format_size(nbytes) for nbytes in sorted({cell["bytes"] for cell in cells}, reverse=True)]
     x = alt.X("nodes:O", title="nodes", axis=alt.Axis(labelAngle=0))
     fields = ("size", "nodes", "series", "time", "second", "lead")
-    return chart_base.facet_chart(chart_base.choice_cells(data, colours, x, sizes, fields), data, (), 1)
+    return chart_base.facet_chart(chart_base.choice_cells(data, chart_base.present(colours, data), x, sizes, fields), data, (), 1)
 
 
 def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
-    sizes = evenly_spaced(sorted({row["requested_bytes"] for row in rows}), MAX_SIZES)
+    sizes = evenly_spaced(sorted({row["requested_bytes"] for row in rows}), max(COLUMNS))
     data: list[ChartRecord] = [
         {
             "nodes": row["nodes"], "series": _series(row), "panel": format_size(row["requested_bytes"]),
@@ -84,7 +90,7 @@ def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
     nodes = chart_base.count_axis("nodes", "nodes", (row["nodes"] for row in rows))
     return chart_base.curves(
         data, nodes, chart_base.time_axis, colours, ("series", "line", "nodes", "panel", "time"),
-        titles=[format_size(nbytes) for nbytes in sizes], columns=min(2, len(sizes)), symbol="square", pick=False,
+        titles=[format_size(nbytes) for nbytes in sizes], columns=COLUMNS[len(sizes)], symbol="stroke", pick=False,
     )  # fmt: skip
 
 
@@ -186,7 +192,7 @@ def _curves(
 
 
 def _write_beside(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:
-    whole = alt.hconcat(*charts, spacing=40).resolve_scale(color="independent", y="independent")
+    whole = alt.hconcat(*charts, spacing=40).resolve_scale(**OWN_LEGENDS, y="independent")
     _write(whole, out, title, lines, PARTS)
 
 

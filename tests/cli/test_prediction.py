@@ -8,6 +8,7 @@ import raw_examples
 from cli_runner import invoke
 from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, in_racks
+from svg_texts import overlaps
 
 from hpccoll.model.machine_file import cluster_names, write_machine
 from hpccoll.store import hdf5
@@ -60,6 +61,8 @@ def test_a_picture_has_the_best_and_times_over_nodes_and_says_what_is_assumed_or
         text = out.read_text()
         assert [word for word in shown if word not in text] == []
         assert "ring (" not in text.replace("nccl_ring (", "")
+    if suffix == "svg":
+        assert overlaps(text) == []
 
 
 def test_results_are_compared_with_what_is_expected(tmp_path):
@@ -119,6 +122,8 @@ def test_a_picture_of_each_kind_of_step(suffix, here):
         result = invoke("predict", "step", *STEPS[name].split(), "--out", f"{name}.{suffix}")
         assert (result.code, result.out.splitlines()[-1]) == (0, f"picture: {name}.{suffix}")
         assert (here / f"{name}.{suffix}").stat().st_size > 1000
+        if suffix == "svg":
+            assert overlaps((here / f"{name}.svg").read_text()) == []
 
 
 ONE = "cluster: 8xh100-400g, compute: 1s"

@@ -1,19 +1,23 @@
-"""The layout of all charts of three reports, wide and narrow: no texts overlap, and axes end at what is shown."""
+"""The layout of all charts of four reports, wide and narrow: no texts overlap, and axes end at what is shown."""
 
 import json
 
 import pytest
 from chart_outline import layers, values
 from row_examples import make_row
+from step_examples import steps
 from svg_texts import log_axes, overlaps
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.row_labels import has_size
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import chart_engine, fitted
-from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
+from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, overview_group
 from hpccoll.render.report_writer import _group_charts
+from hpccoll.store.load_results import to_results
+from hpccoll.store.result_files import ResultFiles
 
 WIDE, NARROW = 1120, 388
 """Pixels of a chart in windows of 1300 and 420 pixels."""
@@ -31,19 +35,36 @@ def thirteen(of_rows):
             make_row(algorithm, 2, nbytes, seconds=seconds + nbytes * 1e-10, collective=name, op=None)
             for name in COLLECTIVES
             for algorithm, seconds in times.items()
-            for nbytes in (8, 1024, 64 << 10, 4 << 20)
+            for nbytes in ((8, 1024, 64 << 10, 4 << 20) if has_size(name) else (8,))
         )
     )
+
+
+@pytest.fixture(scope="module")
+def training():
+    """Results of training steps on 2 and 4 nodes, with two limits of buckets, overlapped and not."""
+    takes = {"ring": 60, "hierarchical": 45, "native": 50, "null": 0}
+    workloads = [{"overlap": overlap, "bucket": bucket} for overlap in (0, 1) for bucket in (1 << 20, 25 << 20)]
+    raw = [steps(takes, workloads, ranks=n, rounds=3, path=f"{n}.h5", run_id=str(n)) for n in (2, 4)]
+    return to_results(ResultFiles(raw_results=raw))
 
 
 def drawings(results):
     """Return the specifications of all charts of a report, by name."""
     recommendations = recommend(results)
     groups = chart_groups(results, recommendations)
-    charts = [chart for group in groups for chart in _group_charts(group, FIGURES)]
+    charts = [chart for group in groups for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)]
     if len(groups) > 1:
         charts += _group_charts(overview_group(groups, Answers(recommendations)), OVERVIEW_FIGURES)
     return {drawing.name: drawing.specification for chart in charts for drawing in chart.drawings}
+
+
+EXPECTED = {
+    "results": ("all_reduce-time", "all_reduce-time-oversubscribed"), "testbed_results": ("all_reduce-wire",),
+    "thirteen": ("overview-speedup", *(f"{name}-time" for name in COLLECTIVES if has_size(name))),
+    "training": tuple(f"training_step-{name}" for name in ("timeline", "share", "bucket")),
+}  # fmt: skip
+"""Some of the charts that a report has."""
 
 
 def shown_values(specification, title):
@@ -60,18 +81,12 @@ def shown_values(specification, title):
 
 
 @pytest.mark.parametrize("room", [WIDE, NARROW])
-@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen"])
+@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen", "training"])
 def test_no_texts_overlap_and_axes_end_at_what_is_shown(request, report, room):
     specifications = drawings(request.getfixturevalue(report))
-    if report == "results":
-        assert {"all_reduce-time", "all_reduce-time-oversubscribed"} <= specifications.keys()
+    assert {name: specifications.keys() for name in EXPECTED[report] if name not in specifications} == {}
     touching, wide = {}, {}
-    seen = set()
     for name, specification in specifications.items():
-        seen_before = json.dumps([specification["usermeta"], len(values(specification)), name.partition("-")[2]])
-        if report == "thirteen" and seen_before in seen:
-            continue  # one of each shape is enough
-        seen.add(seen_before)
         svg = chart_engine().vegalite_to_svg(json.dumps(fitted(specification, room)))
         if found := overlaps(svg):
             touching[name] = found
