@@ -90,7 +90,7 @@ def _count_scale(values: Sequence[float], **axis: Any) -> tuple[alt.Scale, alt.A
 
 
 def size_axis(sizes: Iterable[int]) -> alt.X:
-    """Return the horizontal axis of ``bytes``: logarithmic, with a tick at each of ``sizes``, in binary units."""
+    """Return the horizontal axis of ``bytes``, the requested sizes: logarithmic, with a tick at each of ``sizes``."""
     scale, axis = _count_scale([*sizes], labelExpr=SIZE_LABEL)
     return alt.X("bytes:Q", title="size (B, KiB, MiB)", axis=axis, scale=scale)
 
@@ -117,17 +117,18 @@ def log_ticks(ends: Ends) -> list[float]:
         shown = [math.log10(tick) for tick in ticks if low <= math.log10(tick) <= high]
         if len(shown) < 2 or min(b - a for a, b in itertools.pairwise(shown)) * HEIGHT / (high - low) >= LABEL_HEIGHT:
             return [float(f"{10**tick:.6g}") for tick in shown] if len(shown) > 1 else []
-    return [
-        float(f"{10.0**power:.6g}")
-        for power in range(math.ceil(low), math.floor(high) + 1, math.ceil((high - low) / 8))
-    ]
+    every = math.ceil((high - low) / 8)
+    return [float(f"{10.0**power:.6g}") for power in range(math.ceil(low / every) * every, math.floor(high) + 1, every)]
 
 
 def log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
     """Return a logarithmic vertical axis of ``value``; ``label`` is the Vega expression of its labels."""
     ends = log_ends(values)
     ticks = log_ticks(ends)
-    axis = alt.Axis(labelExpr=label, values=ticks or alt.Undefined, tickCount=5, labelOverlap="greedy")
+    # Vega would drop every other one of our values if there are more than its ``tickCount``.
+    axis = alt.Axis(
+        labelExpr=label, labelOverlap="greedy", grid=True, **({"values": ticks} if ticks else {"tickCount": 5})
+    )
     return alt.Y("value:Q", title=title, axis=axis, scale=_log_scale(ends))
 
 
@@ -334,10 +335,10 @@ def _tick_records(d: ChartRecord) -> list[ChartRecord]:
 
 def _bands(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
     # The intervals of predictions are wide, and overlap: they are paler.
-    opacity = alt.OpacityValue(0.15)
+    opacity = alt.OpacityValue(0.1)
     if chosen:
         pale = alt.when(chosen, alt.datum.line != MEASURED).then(alt.value(0.05))
-        opacity = alt.OpacityValue(**pale.when(chosen).then(alt.value(0.2)).otherwise(alt.value(0.03)))
+        opacity = alt.OpacityValue(**pale.when(chosen).then(alt.value(0.12)).otherwise(alt.value(0.02)))
     bands: alt.Chart = base.mark_area(clip=True).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=opacity)
     return bands
 

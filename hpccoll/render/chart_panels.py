@@ -27,10 +27,10 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
     low, high = ends or (value, value)
     row, medians = point.row, [stats.median for stats in round_statistics(point.row).values()]
     return {
-        "series": point.series, "bytes": row.bytes, "size": group.size_label(row.requested_bytes), "ranks": row.ranks,
-        "nodes": row.nodes, "at": group.shape_label(row), "place": placement_label(row), "pair": point.pair_label,
-        "machine": group.machine_label(point), "run": row.run_id, "value": value, "low": low, "high": high,
-        "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
+        "series": point.series, "bytes": row.requested_bytes, "size": group.size_label(row.requested_bytes),
+        "ranks": row.ranks, "nodes": row.nodes, "at": group.shape_label(row), "place": placement_label(row),
+        "pair": point.pair_label, "machine": group.machine_label(point), "run": row.run_id, "value": value,
+        "low": low, "high": high, "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
         "line": chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED,
         "time": format_seconds(median_seconds(point)), "interval": interval_label(point.row.interval),
         "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one", "ran": executed_note(row),
@@ -91,7 +91,7 @@ def curves_over_size(
     ]
     beyond = [d | {"panel": d["at"]} for d in data if d["at"] not in measured]
     shown += beyond
-    sizes = chart_base.size_axis(point.row.bytes for point in group.drawn)
+    sizes = chart_base.size_axis(point.row.requested_bytes for point in group.drawn)
     counts = len(measured or distinct(beyond, "at"))
     if counts == 1 and not beyond:
         counts = len(placements)  # beside each other
@@ -106,7 +106,7 @@ def panels_of_collectives(
     if not data:
         return None
     titles = distinct(data, "panel")
-    sizes = chart_base.size_axis(point.row.bytes for point in group.points)
+    sizes = chart_base.size_axis(point.row.requested_bytes for point in group.points)
     return group_curves(group, data, sizes, y, titles, min(4, len(titles)), below)
 
 

@@ -171,7 +171,7 @@ def busbw_of_collectives(group: ChartGroup) -> Chart | None:
 def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
     """Return one group of the points of the foremost setting of every collective, in one placement."""
     points: list[SeriesPoint] = []
-    for name in answers.by_collective:
+    for name in dict.fromkeys(group.collective for group in groups if group.collective in answers.by_collective):
         foremost = answers.foremost(name)[0]
         # Of several groups, such as one for each element type, the first has the most rows.
         group = next((group for group in groups if group.has_size and foremost in group.recommendations), None)

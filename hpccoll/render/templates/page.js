@@ -15,7 +15,7 @@ function fitted(text, room) {  // as in render/chart_base.py
   if (panel.width < meta.text) panel.layer = panel.layer.filter((layer) => layer.mark.type !== "text");
   spec.config.legend.columns = Math.max(1, Math.floor(room / meta.label));
   delete spec.title;  // the page has its own
-  spec.padding = 0;
+  spec.padding = { bottom: 6 };  // the letters of the last title reach below its box
   return spec;
 }
 
