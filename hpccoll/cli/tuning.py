@@ -45,7 +45,7 @@ def tune(
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
         write_table(build_table(results), out)
-        lines = (*choice_table_lines(results, Answers(recommend(results))), f"table: {out}", *table_warnings(results))
+        lines = (*choice_table_lines(results, Answers(recommend(results))), *table_warnings(results), f"table: {out}")
         typer.echo("\n".join(lines))
     return report_damaged(results)
 

@@ -9,7 +9,7 @@ from row_examples import make_row
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.chart_groups import chart_groups
-from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.recommendations import recommend_placements
 from hpccoll.analysis.run_comparison import compare
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.setting import Setting
@@ -89,7 +89,7 @@ def rounded(*values):
 
 def report_figures(of, field):
     """Return the figures of a report: its answers, speed-ups, efficiencies and points of curves."""
-    recommendations = recommend(of)
+    recommendations = recommend_placements(of)  # a report advises nothing for each of several pairs of ranks
     groups = chart_groups(of, recommendations)
     points = [point for group in groups for point in group.usable]
     yield from (("speedup", p.point.row.requested_bytes, *rounded(p.value, *p.ends)) for p in speedups(points))
@@ -101,7 +101,7 @@ def report_figures(of, field):
     if field not in SHARED_IN_TABLES:
         for each in recommendations:
             for part in each.ranges:
-                yield "range", part.sizes.first, part.choice.label, *rounded(part.gain.factor)
+                yield "range", part.sizes.first, part.choice.label, part.strength, *rounded(part.evidence.gain.factor)
             yield from (
                 ("verdict", size, verdict.choice.label, verdict.verdict, *rounded(verdict.lead))
                 for size, verdict in each.verdicts.items()

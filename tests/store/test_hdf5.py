@@ -186,8 +186,8 @@ def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    ["report --out=page", "export", "validate", "status", "compare WHOLE", "tune --out=t.json", "tune --judge=t.json",
-     "model", "predict --cluster=8xh100-400g --nodes=2 -b8 --against"],
+    ["report --out=page", "export", "status", "compare WHOLE", "tune --out=t.json", "tune --judge=t.json",
+     "fit", "predict --cluster=8xh100-400g --nodes=2 -b8 --against"],
 )  # fmt: skip
 def test_every_reader_refuses_a_damaged_file(file, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
@@ -267,7 +267,7 @@ def locked(file):
 @pytest.mark.parametrize("how", [lambda file: h5py.File(file, "r+", locking=False), locked])
 def test_a_file_that_another_process_has_open_for_writing_is_not_called_damaged(file, how):
     with how(file):
-        for command in ("export", "validate"):
+        for command in ("export", "status"):
             ended = invoke(command, file)
             assert ended.code == 2
             assert "another process has it open for writing" in ended.err + ended.out

@@ -53,7 +53,7 @@ def test_every_gap_has_its_reason(sweep):
     gaps = {(gap.job, gap.case): (gap.status, gap.reason) for gap in results.missing}
     assert gaps == {
         ("mpi.p2", CASES[1].id): ("wrong", "rank 0: bad"),
-        ("mpi.p2", CASES[2].id): ("failed", "rank 1: stuck"),
+        ("mpi.p2", CASES[2].id): ("failed", "rank 1 on n1: stuck"),
         ("mpi.p2", CASES[3].id): ("not run", "the job ended before it"),
         ("mpi.p3", CASES[0].id): ("not run", "its job has not begun"),
         ("mpi.p3", CASES[1].id): ("not run", "its job has not begun"),

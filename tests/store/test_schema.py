@@ -9,11 +9,11 @@ from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, VERSION
 
-README = Path(__file__).parents[2] / "results" / "README.md"
+GUIDE = Path(__file__).parents[2] / "results" / "FILES.md"
 
 
 def test_the_page_names_the_version():
-    assert f"schema version {VERSION}" in README.read_text()
+    assert f"schema version {VERSION}" in GUIDE.read_text()
 
 
 def test_every_measured_field_has_a_column_with_an_absent_value_of_its_type():

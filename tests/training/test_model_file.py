@@ -24,7 +24,7 @@ def test_modules_become_tensors_in_the_order_of_the_file():
     ("content", "key"),
     [
         (None, "content"), ({"modules": []}, "modules"), ({"modules": [FC, FC]}, "modules"),
-        ({"modules": [FC], "layers": 3}, "key"), ({"modules": [FC], "dtype": "float"}, "dtype"),
+        ({"modules": [FC], "layers": 3}, "key"), ({"modules": [FC], "dtype": "float8"}, "dtype"),
         ({"modules": [CONV, {"tensors": {}}]}, "modules.1.name"), ({"modules": [{"name": "a\nb"}]}, "modules.0.name"),
         ({"modules": [{**FC, "forward_flops": -1}]}, "modules.0.forward_flops"),
         ({"modules": [{**FC, "forward_flops": "many"}]}, "modules.0.forward_flops"),
