@@ -73,7 +73,9 @@ def _map(cells: Sequence[Row], colours: Mapping[str, str]) -> Chart:
     sizes = [format_size(nbytes) for nbytes in sorted({cell["bytes"] for cell in cells}, reverse=True)]
     x = alt.X("nodes:O", title="nodes", axis=alt.Axis(labelAngle=0))
     fields = ("size", "nodes", "series", "time", "second", "lead")
-    return chart_base.facet_chart(chart_base.choice_cells(data, chart_base.present(colours, data), x, sizes, fields), data, (), 1)
+    return chart_base.facet_chart(
+        chart_base.choice_cells(data, chart_base.present(colours, data), x, sizes, fields), data, (), 1
+    )
 
 
 def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
