@@ -31,9 +31,11 @@ async function show(chart, room) {
   // Cells have the size and the setting, and labels of the axis the size.
   const chosen = (datum) => (datum?.on ? pick(times, datum.size, datum.on) : pick(times, datum?.value));
   view.addEventListener("click", (_, item) => chosen(item?.datum));
-  for (const cell of chart.querySelectorAll(".mark-rect.role-mark path")) {
-    cell.tabIndex = 0;
-    cell.addEventListener("keydown", (event) => { if (event.key === "Enter") chosen(cell.__data__?.datum); });
+  for (const part of chart.querySelectorAll(".mark-rect.role-mark path, .role-axis-label text")) {
+    const datum = part.__data__?.datum;
+    if (!times.querySelector(`th[data-size="${datum?.size ?? datum?.value}"]`)) continue;
+    part.tabIndex = 0;
+    part.addEventListener("keydown", (event) => { if (event.key === "Enter") chosen(datum); });
   }
 }
 async function draw(charts) {
