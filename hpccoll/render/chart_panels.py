@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import altair as alt
 
@@ -151,7 +152,7 @@ def limit_record(point: SeriesPoint, value: Callable[[Limit], float]) -> ChartRe
 
 
 def limit_line(base: alt.Chart, *, above: bool) -> list[alt.Chart]:
-    """Return a line at the limits of the sizes that have one, to the right edge, with its name.
+    """Return a line at the limits of the sizes that have one, to the right edge, with its name where no values are.
 
     Of several rows of a size the loosest limit counts: the largest if values lie below it, else the smallest.
     """
@@ -168,7 +169,8 @@ def limit_line(base: alt.Chart, *, above: bool) -> list[alt.Chart]:
         largest="max(bytes)", frame=[None, None], groupby=["panel", "machine", "limit_name"]
     ).transform_filter("datum.bytes === datum.largest")
     edge = end.mark_rule(strokeDash=[5, 3]).encode(x2=alt.X2Value("width"))
-    name = end.mark_text(align="left", baseline="middle", dx=3, fontSize=11)  # as in ``unity_rule``
+    side: dict[str, Any] = {"baseline": "bottom", "dy": -4} if above else {"baseline": "top", "dy": 16}
+    name = end.mark_text(align="right", fontSize=11, **side)
     return [line, edge, name.encode(x=alt.XValue("width"), text=alt.Text("limit_name:N"))]
 
 
