@@ -54,9 +54,18 @@ def choice_map(group: ChartGroup) -> Chart | None:
 PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place",), False: ("out of place",)}
 
 
-def column_label(recommendation: Recommendation) -> str:
-    """Return what a column of the map stands for: ``2 ranks, in place``."""
-    return ", ".join((recommendation.setting.shape_label, *PLACEMENTS[recommendation.setting.in_place]))
+def column_label(recommendation: Recommendation, compared: Sequence[Recommendation]) -> str:
+    """Return what a column of the map of ``compared`` stands for: ``2 ranks, in place, bfloat16``."""
+    setting = recommendation.setting
+    return ", ".join((setting.shape_label, *PLACEMENTS[setting.in_place], *_panel_words(recommendation, compared)))
+
+
+def _panel_words(recommendation: Recommendation, compared: Sequence[Recommendation]) -> tuple[str, ...]:
+    """Return what distinguishes the panel of a recommendation: its setting without ranks and placement."""
+    each, *others = (
+        replace(each, setting=replace(each.setting, in_place=None)) for each in (recommendation, *compared)
+    )
+    return Answers(others).setting_details(each)
 
 
 def _choice_cells(
@@ -64,14 +73,12 @@ def _choice_cells(
 ) -> Iterator[ChartRecord]:
     """Yield a cell for each size."""
     setting = recommendation.setting
-    answers = Answers(replace(each, setting=replace(each.setting, in_place=None)) for each in compared)
-    details = answers.setting_details(replace(recommendation, setting=replace(setting, in_place=None)))
     count = setting.ranks if group.ranks_per_node is None else setting.nodes
     mark = "\u25cb " if recommendation.measured.oversubscribed else ""
     placement = PLACEMENTS[setting.in_place]
     for verdict in recommendation.verdicts.values():
         yield {
-            "panel": ", ".join(details), "on": column_label(recommendation),
+            "panel": ", ".join(_panel_words(recommendation, compared)), "on": column_label(recommendation, compared),
             "at": ", ".join((f"{mark}{count}", *placement)), "position": (count, setting.in_place is True),
             "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
             "series": group.series_of(verdict.choice, recommendation),

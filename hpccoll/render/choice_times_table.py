@@ -31,10 +31,11 @@ class ChoiceTable:
 
 def choice_tables(group: ChartGroup) -> list[ChoiceTable]:
     """Return the tables of the settings that the map of ``group`` has."""
-    return [] if group.many_pairs else [_table(group, each) for each in group.recommendations if each.is_compared]
+    compared = [each for each in group.recommendations if each.is_compared and not group.many_pairs]
+    return [_table(group, each, column_label(each, compared)) for each in compared]
 
 
-def _table(group: ChartGroup, recommendation: Recommendation) -> ChoiceTable:
+def _table(group: ChartGroup, recommendation: Recommendation, setting: str) -> ChoiceTable:
     by_size = choice_times(recommendation)
     units = {size: seconds_unit(min(each.seconds for each in times.values())) for size, times in by_size.items()}
     choices = list(dict.fromkeys(choice for times in reversed(by_size.values()) for choice in times))
@@ -46,7 +47,7 @@ def _table(group: ChartGroup, recommendation: Recommendation) -> ChoiceTable:
         for choice in choices
     )
     sizes = ((group.size_label(size), unit) for size, (_, unit) in units.items())
-    return ChoiceTable(column_label(recommendation), tuple(sizes), tuple(rows))
+    return ChoiceTable(setting, tuple(sizes), tuple(rows))
 
 
 def _cell(time: ComparedTime | None, scale: float) -> TimeCell | None:

@@ -23,3 +23,16 @@ def test_each_column_of_the_map_has_a_table_with_a_unit_for_each_size_and_gaps_w
         "native": [("300", "1.00x", True), ("3", "1.50x", False)],
         "star": [None, ("4", "2.00x", False)],
     }
+
+
+def test_tables_of_several_settings_say_which_in_the_words_of_the_map(of_rows):
+    rows = (
+        make_row(name, nbytes=size, seconds=s, params={}, variant=variant)
+        for name, s in (("native", 2e-6), ("ring", 1e-6))
+        for size in (8, 64)
+        for variant in ("quick", "plain")
+    )
+    results = of_rows(*rows)
+    groups = chart_groups(results, recommend(results))
+    tables = [table.setting for group in groups for table in choice_tables(group)]
+    assert len(set(tables)) == len(tables) == 2
