@@ -90,7 +90,7 @@ def table_warnings(results: Results) -> Iterator[str]:
     if unsure:
         yield (
             f"weak: in {unsure} of {format_count(len(ranges), 'range')} the evidence for the choice is weak or none; "
-            f"{AUTO} runs it all the same"
+            f"{AUTO} follows the table there, too"
         )
     noise = {setting: 100 * ratio_noise(measured) for setting, measured in measured_settings(results).items()}
     noisy = [setting for setting in noise if noise[setting] >= NOISE_WARNING_PERCENT]

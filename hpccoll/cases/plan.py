@@ -17,6 +17,9 @@ from hpccoll.common.records import json_text, load_record
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 """The execution profiles."""
 
+PLAN_FILE = "plan.json"
+"""The file of the plan below the directory of a sweep."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:

@@ -160,12 +160,17 @@ class Answers:
             (True, "time", lambda of: format_seconds(of.seconds)),
             (any(of.over_native for of in verdicts), "over native", lambda of: _lead(of.over_native)),
             (compared, "over the next", lambda of: _lead(of.lead, named(of.runner_up) if of.runner_up else "")),
-            (compared, "clear", lambda of: _CLEAR[of.verdict]),
+            (compared, "clear", _clear),
         ]
         return table_of([(heading, cell) for shown, heading, cell in optional if shown], verdicts)
 
 
 _CLEAR: Mapping[Verdict, str] = {"clear": "yes", "tie": "no", "behind": "slower", "alone": ""}
+
+
+def _clear(of: SizeVerdict) -> str:
+    """Return whether the choice of a size is clear, and if only over native, that."""
+    return "over native" if of.is_clear and of.verdict == "tie" else _CLEAR[of.verdict]
 
 
 def _lead(factor: float | None, rival: str = "") -> str:

@@ -46,7 +46,7 @@ VERDICT_STYLES = {
 """The verdicts, in the order in which they are reported."""
 
 CASE_COLUMNS: Columns[CaseComparison] = (
-    ("new / old", lambda case: format_factor(case.shift.factor) if case.shift else ""),
+    ("new / old by round", lambda case: format_factor(case.shift.factor) if case.shift else ""),
     ("case", lambda case: case.label),
     ("95 % interval", lambda case: shift_interval_label(case.shift) if case.shift else ""),
     ("old", lambda case: format_seconds(case.old_s) if case.old_s else ""),

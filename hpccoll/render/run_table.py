@@ -176,7 +176,8 @@ class PrintedTable:
         if job.effort.rounds > 1 and outcome.rounds:
             number, rounds = max(outcome.rounds), job.effort.rounds
             if number != self._round:
-                print(f"# round {number} of {rounds}{': the results of all rounds' * (number == rounds)}", flush=True)
+                what = "the results of all rounds" if number == rounds else "results are printed with the last round"
+                print(f"# round {number} of {rounds}{f': {what}' * (number > 1)}", flush=True)
             self._round = number
         key = attempt.number, outcome.case.id
         if row.incomplete and key in self._seen:

@@ -5,13 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hpccoll.cases.plan import Plan
+from hpccoll.cases.plan import PLAN_FILE, Plan
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.store import hdf5
 from hpccoll.store.journal import has_records, journal_path, read_journal
 from hpccoll.store.raw_results import RawResults
-
-PLAN_FILE = "plan.json"
 
 COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+)$")
 """The suffixes of the files that accompany a raw file."""

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import hpccoll
+from hpccoll.cases.plan import PLAN_FILE
 from hpccoll.common.errors import UnusableError
-from hpccoll.store.result_files import PLAN_FILE
 
 
 def _data_directory(name: str, *checkout: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
 from hpccoll.cases.catalogue import load_job
-from hpccoll.cases.plan import PROFILES, Plan, Skip
+from hpccoll.cases.plan import PLAN_FILE, PROFILES, Plan, Skip
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
@@ -20,7 +20,7 @@ from hpccoll.schedule import Layout
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
 from hpccoll.store.journal import journal_path
-from hpccoll.store.result_files import PLAN_FILE, has_results, read_raw
+from hpccoll.store.result_files import has_results, read_raw
 from hpccoll.sweep.execution_site import ExecutionSite, naming_site_file
 from hpccoll.sweep.site_file import load_site
 from hpccoll.sweep.slurm import query
