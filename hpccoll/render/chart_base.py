@@ -378,7 +378,7 @@ def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], name
 
 
 AXIS_ROOM, LEAST_WIDTH = 96, 180
-"""Pixels for a vertical axis with its title, and half a label at the right; the least width of one of several panels in a row."""
+"""Pixels for a vertical axis, its title and half a label at the right; the least width of several panels in a row."""
 
 
 def _layouts(columns: int) -> list[dict[str, int]]:
