@@ -377,8 +377,8 @@ def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], name
     }  # fmt: skip
 
 
-AXIS_ROOM, LEAST_WIDTH = 76, 180
-"""Pixels for a vertical axis with its title; the least width of one of several panels in a row."""
+AXIS_ROOM, LEAST_WIDTH = 96, 180
+"""Pixels for a vertical axis, its title and half a label at the right; the least width of several panels in a row."""
 
 
 def _layouts(columns: int) -> list[dict[str, int]]:
