@@ -14,7 +14,7 @@ class Unmeasured:
     sizes: tuple[int, ...]  # the measured sizes, in bytes, ascending; empty if the collective has none
     # the nodes and ranks that were measured with a core for each rank, ascending
     shapes: tuple[tuple[int, int], ...]
-    crowded: bool  # whether others were measured with more ranks than cores
+    crowded: tuple[tuple[int, int], ...]  # those that were measured with more ranks than cores only
     dtypes: tuple[str, ...]  # the measured element types; empty if the collective has none
     ops: tuple[str, ...]  # the measured reductions; likewise
     # the placement that was not measured, ``in place`` or ``out of place``; empty if both were; None if there is one
@@ -36,7 +36,7 @@ def unmeasured(results: Results, name: str) -> Unmeasured | None:
     return Unmeasured(
         sizes=() if called.token else tuple(sorted({row.requested_bytes for row in rows})),
         shapes=tuple(sorted(fitting)),
-        crowded=bool(crowded),
+        crowded=tuple(sorted(crowded)),
         dtypes=() if called.token else tuple(sorted({row.dtype for row in rows})),
         ops=tuple(sorted({row.op for row in rows if row.op})) if called.has_op else (),
         placement=None if one_way else missing,

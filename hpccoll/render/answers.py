@@ -124,7 +124,7 @@ class Answers:
 
     def _advice(self, each: Recommendation, of_range: RecommendedRange) -> str:
         name, gain = self._name(each, of_range.choice), of_range.evidence.gain
-        compared = f": {as_fast_as(gain.factor, _own_call(each))}" if gain else ""
+        compared = f": {as_fast_as(gain.factor, _own_call(each))}{_by_size(of_range)}" if gain else ""
         if of_range.is_advice:
             return f"use {name}{compared}"
         return f"{name} may be {'faster' if gain else 'the best choice'}{compared}"
@@ -143,9 +143,9 @@ class Answers:
             unsure |= {choice for choice in each.choices if choice.is_native}
         names = join_words(self._name(each, choice) for choice in each.choices if choice in unsure)
         behind = [verdict.lead for verdict in verdicts if verdict.verdict == "behind" and verdict.lead]
-        if 2 * len(behind) > len(verdicts):
-            return f"no choice: {names} differ by {format_factor(1 / min(behind))} at most"
-        return f"no choice: {names} differ by less than the noise"
+        most = f"{format_factor(1 / min(behind))} at most" if 2 * len(behind) > len(verdicts) else "less than the noise"
+        keep = f"; keep {_own_call(each)}" if any(choice and choice.is_native for choice in unsure) else ""
+        return f"a tie: {names} differ by {most}{keep}"
 
     def _figures(
         self, each: Recommendation, ranges: Sequence[RecommendedRange]
@@ -163,6 +163,21 @@ class Answers:
             (compared, "clear", _clear),
         ]
         return table_of([(heading, cell) for shown, heading, cell in optional if shown], verdicts)
+
+
+LEAST_SPREAD = 1.1
+"""The ratio of the ends of a range's factors from which on its sentence names both: below it the mean says enough."""
+
+
+def _by_size(of_range: RecommendedRange) -> str:
+    """Return the least and the most of the factors over native of the sizes of a range: `` (1.10x to 2.40x by size)``.
+
+    Empty if they hardly differ.
+    """
+    factors = sorted(each.over_native for each in of_range.verdicts if each.over_native)
+    if not factors or factors[-1] < LEAST_SPREAD * factors[0]:
+        return ""
+    return f" ({join_ends(map(format_factor, (factors[0], factors[-1])))} by size)"
 
 
 _CLEAR: Mapping[Verdict, str] = {"clear": "yes", "tie": "no", "behind": "slower", "alone": ""}

@@ -228,12 +228,16 @@ def choice_cells(
 ) -> Chart:
     """Return a cell for each size and position, in the colour of the ``series`` of its choice, with its ``lead``.
 
-    The ``sizes`` are from above; one empty size has no axis. The ``fields`` are those of the tooltip.
+    The ``sizes`` are from above; one empty size has no axis. The ``fields`` are those of the tooltip. Cells that are
+    ``tied`` are grey: no choice is advised there.
     """
+    of_choice: alt.Color | alt.ColorValue = alt.ColorValue(MUTED)
+    if colours:
+        of_choice = alt.when("datum.tied").then(alt.value(MUTED)).otherwise(colour("series", colours, "square"))
     y = alt.Y("size:N", title="size", sort=list(sizes), axis=alt.Undefined if any(sizes) else None)
     base = alt.Chart().encode(x=x, y=y)
     cells = base.mark_rect(stroke=PAPER, strokeWidth=2).encode(
-        color=colour("series", colours, "square"), tooltip=tooltip(*fields),
+        color=of_choice, tooltip=tooltip(*fields),
         opacity=alt.OpacityValue(**alt.condition("datum.clear", alt.value(1), alt.value(0.35))),
     )  # fmt: skip
     labels = base.mark_text(fontSize=12, fontWeight=600).encode(

@@ -44,9 +44,8 @@ def choice_map(group: ChartGroup) -> Chart | None:
     columns = distinct(sorted(data, key=itemgetter("position")), "at")
     lines = alt.Axis(labelAngle=0, labelExpr="split(datum.label, ', ')", labelOverlap=False)
     x = alt.X("at:N", title=group.unit_title, sort=columns, axis=lines)
-    chart = choice_cells(
-        data, present(group_colours(group.legend), data), x, sizes, ("size", "on", "series", "time", "second")
-    )
+    colours = present(group_colours(group.legend), [cell for cell in data if not cell["tied"]])
+    chart = choice_cells(data, colours, x, sizes, ("size", "on", "series", "time", "second"))
     panels = distinct(data, "panel")
     return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
 
@@ -76,12 +75,13 @@ def _choice_cells(
     count = setting.ranks if group.ranks_per_node is None else setting.nodes
     mark = "\u25cb " if recommendation.measured.oversubscribed else ""
     placement = PLACEMENTS[setting.in_place]
+    tied = {each.nbytes for part in recommendation.ranges if part.strength == "none" for each in part.verdicts}
     for verdict in recommendation.verdicts.values():
         yield {
             "panel": ", ".join(_panel_words(recommendation, compared)), "on": column_label(recommendation, compared),
             "at": ", ".join((f"{mark}{count}", *placement)), "position": (count, setting.in_place is True),
             "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
-            "series": group.series_of(verdict.choice, recommendation),
+            "series": group.series_of(verdict.choice, recommendation), "tied": verdict.nbytes in tied,
         } | _verdict_fields(group, verdict, recommendation)  # fmt: skip
 
 

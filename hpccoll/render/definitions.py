@@ -49,6 +49,12 @@ STRENGTH_MEANINGS: Mapping[Strength, str] = {
 }
 """What each strength takes, besides what the weaker ones take, the strongest first."""
 
+STRENGTHS_IN_BRIEF = (
+    "Evidence is strong if the choice is clearly faster at every size, fair at half of the sizes or more, weak at "
+    "fewer; none: a tie, or nothing to compare. A limit between two measured sizes is where the curves of two choices "
+    "cross."
+)
+
 _strengths = "; ".join(f"{strength}: {meaning}" for strength, meaning in STRENGTH_MEANINGS.items())
 
 DEFINITIONS = {

@@ -30,6 +30,7 @@ from hpccoll.render.definitions import (
     DEFINITIONS,
     OVERVIEW,
     STRENGTH_MEANINGS,
+    STRENGTHS_IN_BRIEF,
     describe_collective,
     heading_lines,
     heading_of,
@@ -235,7 +236,12 @@ def answer_section(
         shown += [*of_pairs.get(name, ()), *first] or [unanswered(results, name)]
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
-    legend = {"counts": _counts(results), "strengths": STRENGTH_MEANINGS, "noise": noise_note(results)}
+    legend = {
+        "brief": STRENGTHS_IN_BRIEF,
+        "counts": _counts(results),
+        "strengths": STRENGTH_MEANINGS,
+        "noise": noise_note(results),
+    }
     return render("answers.html", context | {"links": collectives if several else (), "legend": legend})
 
 

@@ -49,7 +49,7 @@ def _step_line(each: StepComparison) -> AnswerLine:
     gain = f": {as_fast_as(evidence.gain.factor, NATIVE)}" if evidence.gain else ""
     several = join_words(f"`{Choice.of(row).name}`" for row in each.rows)
     advice = {
-        "none": f"no choice: {several} differ by less than the noise",
+        "none": f"a tie: {several} differ by less than the noise",
         "weak": f"{name} may be {'faster' if gain else 'the best choice'}{gain}",
     }.get(evidence.strength, f"use {name}{gain}")
     figures = table_of(_COLUMNS, each.rows)
