@@ -17,7 +17,6 @@ from hpccoll.schedule import collective
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.host_load import busy_hosts
 from hpccoll.store.rows import Results, Row
-from hpccoll.store.statistics import median_ratio
 
 Verdict: TypeAlias = Literal["clear", "tie", "behind", "alone"]
 """How sure a choice is at a size: clearly the fastest; not clearly faster or slower than another; clearly slower than
@@ -285,10 +284,9 @@ def _gain(pairs: Sequence[tuple[ChoiceTime, ChoiceTime]]) -> Gain | None:
     for native, chosen in pairs:
         for (_, run, number), ratio in native.round_ratios(chosen).items():
             of_rounds[run, number].append(math.log(ratio))
-    if len(of_rounds) < 2:
-        return Gain(math.exp(fmean(math.log(native.ratio(chosen)) for native, chosen in pairs)), None, None)
+    factor = math.exp(fmean(math.log(native.ratio(chosen)) for native, chosen in pairs))
     rounds = [math.exp(fmean(logs)) for logs in of_rounds.values()]
-    return Gain(median_ratio(rounds), min(rounds), max(rounds))
+    return Gain(factor, min(rounds), max(rounds)) if len(rounds) > 1 else Gain(factor, None, None)
 
 
 def lone_rank_reason(rows: Sequence[Row]) -> str:

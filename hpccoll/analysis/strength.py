@@ -41,7 +41,7 @@ NOTICEABLE = 1.05
 class Gain:
     """How many times as long native takes: the geometric mean over the sizes of a range."""
 
-    factor: float  # its median over the rounds
+    factor: float  # that of the medians over the rounds at each size
     low: float | None  # that of the round in which it is least; None if fewer than two rounds measured both
     high: float | None  # that of the round in which it is most, likewise
 

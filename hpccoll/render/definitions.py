@@ -82,7 +82,7 @@ DEFINITIONS = {
     "the median of the choice is below the 95 % interval of every other choice, or of native; with one round, the "
     "intervals are disjoint.",
     "over native": "The time of the library's own collective over that of the choice: at 1.20x native takes 1.20 times "
-    "as long. Of a range of sizes it is the geometric mean over the sizes, and of that the median over the rounds.",
+    "as long. Of a range of sizes it is the geometric mean over the sizes of their medians over the rounds.",
     "exposed, share": "In a training step, exposed is the median of the step minus that of the same step without "
     "communication (null), in a pipeline with the bubble; share is exposed over the whole step.",
     "null": "The same training step without communication.",
