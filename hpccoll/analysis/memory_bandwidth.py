@@ -23,7 +23,7 @@ class CopyRates:
     """The rate of copies between all ranks of a node at once; without sizes it is unknown."""
 
     ranks: int = 0  # the ranks that copied
-    sizes: tuple[int, ...] = ()  # the bytes of the two buffers of a rank, ascending
+    sizes: tuple[float, ...] = ()  # the bytes of the two buffers of a rank, ascending
     rates: tuple[float, ...] = ()  # for each, the bytes per second that all ranks together read and wrote
 
     @classmethod
@@ -31,7 +31,7 @@ class CopyRates:
         """Return the rates that ``run`` recorded; unknown ones if it recorded none, or if they are damaged."""
         recorded: Any = run.provenance.get(KEY) if run else None
         try:
-            by_size = sorted((int(each["bytes"]), float(each["Bps"])) for each in recorded["sizes"])
+            by_size = sorted((float(each["bytes"]), float(each["Bps"])) for each in recorded["sizes"])
             ranks = int(recorded["ranks"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return UNKNOWN_RATES

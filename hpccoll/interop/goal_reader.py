@@ -191,6 +191,8 @@ def critical_path(schedule: GoalSchedule) -> CriticalPath:
         stuck = schedule.operations[next(event for event, count in enumerate(waits) if count) // 2]
         reason = f"'{stuck.text}' never ends: operations wait for one another in a circle"
         raise UnusableError(f"rank {stuck.rank}, line {stuck.line}", reason)
+    if not longest:
+        return CriticalPath(0, 0)
     return CriticalPath(*(max(each, default=0) for each in zip(*longest, strict=True)))
 
 

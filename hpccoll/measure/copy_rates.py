@@ -2,7 +2,8 @@
 
 All ranks copy at once, each from the next rank's buffer to its own. There are two buffers: while a rank reads the first
 and writes the second, the next rank may still read the second; then it reads the second and writes the first. So a copy
-reads what another rank has just written, as a collective does: small buffers are in that rank's cache.
+reads what another rank wrote shortly before, as a collective does: small buffers are in that rank's cache. Ranks meet
+before an iteration, and not between its copies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -79,10 +80,14 @@ def _measure_sizes(
 
     The rate is that of the fastest iteration, as in STREAM (McCalpin): a limit does not count what disturbs it.
 
+    They are empty, too, if MPI says that not all ranks share memory, whatever their host names are.
+
     Raises:
         BadInputError: on all ranks, if a node has too little free shared memory.
     """
     comm, found = ranks.comm, list[Mapping[str, float]]()
+    if -ranks.max_over_ranks(-len(shared.ranks)) < comm.size:
+        return found
     first, second = (shared.empty(max(sizes) // 2, np.dtype(np.uint8)) for _ in range(2))
     for buffer in (first, second):
         buffer[...] = 1

@@ -142,9 +142,12 @@ class Answers:
         if any(of_range.evidence.gain for of_range in ranges):
             unsure |= {choice for choice in each.choices if choice.is_native}
         names = join_words(self._name(each, choice) for choice in each.choices if choice in unsure)
+        if not any(of_range.evidence.rounds for of_range in ranges):
+            return f"no choice: no launch measured {names} together"
         behind = [verdict.lead for verdict in verdicts if verdict.verdict == "behind" and verdict.lead]
         most = f"{format_factor(1 / min(behind))} at most" if 2 * len(behind) > len(verdicts) else "less than the noise"
-        keep = f"; keep {_own_call(each)}" if any(choice and choice.is_native for choice in unsure) else ""
+        has_native = any(choice and choice.is_native for choice in unsure)
+        keep = f"; keep {_own_call(each)}" if has_native and not behind else ""
         return f"a tie: {names} differ by {most}{keep}"
 
     def _figures(

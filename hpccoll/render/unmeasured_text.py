@@ -52,7 +52,8 @@ def _unmeasured_shapes(of: Unmeasured) -> str:
         return f"shapes other than {join_words(shapes)}{cores}"
     noun, numbers = "ranks" if on_one_node else "nodes", [ranks for _, ranks in of.shapes]
     sharing = first_few((str(ranks) for _, ranks in of.crowded), MAX_NAMED, "number")
-    cores += f" ({join_words(sharing)} {noun} shared cores)" if of.crowded else ""
+    alike = all(ranks == nodes or (on_one_node and nodes == 1) for nodes, ranks in of.crowded)
+    cores += f" ({join_words(sharing)} {noun} shared cores)" if of.crowded and alike else ""
     if numbers == [*range(2, numbers[-1] + 1)]:
         return f"more than {numbers[-1]} {noun}{cores}"
     return f"{noun} other than {join_words(first_few(map(str, numbers), MAX_NAMED, 'number'))}{cores}"
