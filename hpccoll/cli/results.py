@@ -88,6 +88,7 @@ def status(
     is missing or damaged.
     """
     from hpccoll.analysis.sweep_status import sweep_statuses
+    from hpccoll.cases.plan import PLAN_FILE
     from hpccoll.render.terminal_summary import status_lines
     from hpccoll.store.result_files import read_all
     from hpccoll.store.scheduler_log import read_scheduled
@@ -97,6 +98,7 @@ def status(
     from hpccoll.sweep.workflow import is_running
 
     paths = paths or [newest_sweep(Path("results"))]
+    paths += [plan.parent for path in paths if path.is_dir() for plan in sorted(path.glob(f"*/{PLAN_FILE}"))]
     directories = [path for path in paths if path.is_dir()]
     running = [path for path in directories if is_running(path)]
     for path in directories:

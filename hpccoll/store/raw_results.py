@@ -204,7 +204,7 @@ class RawResults:
     _indexed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes per attempt
 
     def begin(self, attempt: Attempt) -> None:
-        """Add an attempt without outcomes, the one that ``record`` adds outcomes to."""
+        """Add an attempt without outcomes; ``record`` adds outcomes to it."""
         self.attempts.append((attempt, []))
 
     def start(self, case: Case) -> None:
@@ -304,23 +304,27 @@ class RawResults:
         last = self.attempts[-1][0].number if self.attempts else None
         return any(not f.case_id and f.rank == 0 and f.attempt == last for f in self.failures)
 
-    def _hosts_of(self, ranks: Iterable[int]) -> str:
-        """Return where ranks of the last attempt ran: `` on n[1-2], n7``; empty on one node, or if that is unknown."""
-        places = self.attempts[-1][0].places if self.attempts and self.attempts[-1][0].nodes > 1 else ()
+    def _hosts_of(self, ranks: Iterable[int], number: int) -> str:
+        """Return where ranks of an attempt ran: `` on n[1-2], n7``; empty on one node, or if that is unknown.
+
+        The ``number`` 0 is that of the last attempt.
+        """
+        attempts = [attempt for attempt, _ in self.attempts if number in (0, attempt.number)][-1:]
+        places = attempts[0].places if attempts and attempts[0].nodes > 1 else ()
         hosts = {places[rank].host for rank in ranks if 0 <= rank < len(places)}
         return f" on {host_ranges(hosts)}" if hosts and all(hosts) else ""
 
     def failure_reason(self, case_id: str) -> str | None:
         """Return why a case that started has no outcome; None if it never started or is running."""
-        ranks_by_message: dict[str, set[int]] = {}
+        failed: dict[tuple[str, int], set[int]] = {}
         for failure in self.failures:
             if failure.case_id == case_id:
-                ranks_by_message.setdefault(failure.message, set()).add(failure.rank)
-        if ranks_by_message:
-            lists = {message: ", ".join(map(str, sorted(ranks))) for message, ranks in ranks_by_message.items()}
-            hosts = {message: self._hosts_of(ranks) for message, ranks in ranks_by_message.items()}
+                failed.setdefault((failure.message, failure.attempt), set()).add(failure.rank)
+        if failed:
             return "; ".join(
-                f"rank{'s' * (',' in ranks)} {ranks}{hosts[message]}: {message}" for message, ranks in lists.items()
+                f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
+                f"{self._hosts_of(ranks, number)}: {message}"
+                for (message, number), ranks in failed.items()
             )
         if self.is_running and [case_id] == self.started[-1:]:
             return None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import raw_examples
+from cli_runner import invoke
 
 from hpccoll.cases.plan import Launcher, Plan, Skip
 from hpccoll.common.errors import BadInputError
@@ -46,6 +47,22 @@ def sweep(tmp_path):
     write_failure_note(tmp_path / "raw" / "mpi.p2.h5", Failure(case_id=CASES[2].id, rank=1, message="stuck"))
     journal.close(remove=False)
     return tmp_path
+
+
+def test_the_status_of_a_directory_of_sweeps_knows_their_plans(sweep, tmp_path_factory):
+    parent = tmp_path_factory.mktemp("results")
+    shutil.copytree(sweep, parent / "mine")
+    ended = invoke("status", parent)
+    assert (ended.code, "mpi.p3" in ended.out) == (3, True)
+
+
+def test_the_hosts_of_a_failure_are_those_of_its_attempt():
+    raw = raw_examples.raw()
+    first = raw_examples.attempt()
+    elsewhere = tuple(replace(place, host="n9") for place in first.places)
+    raw.attempts = [(first, []), (replace(first, number=2, places=elsewhere), [])]
+    raw.failures = [Failure(case_id=CASES[0].id, rank=1, message="stuck", attempt=1)]
+    assert raw.failure_reason(CASES[0].id) == f"rank 1 on {first.places[1].host}: stuck"
 
 
 def test_every_gap_has_its_reason(sweep):
