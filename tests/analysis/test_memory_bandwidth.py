@@ -14,7 +14,9 @@ KIB, MIB = 1 << 10, 1 << 20
 RECORDED = {
     "ranks": 2,
     "sizes": [
-        {"bytes": 64 * KIB, "Bps": 80e9}, {"bytes": 1 * MIB, "Bps": 80e9}, {"bytes": 4 * MIB, "Bps": 20e9},
+        {"bytes": 64 * KIB, "Bps": 80e9},
+        {"bytes": 1 * MIB, "Bps": 80e9},
+        {"bytes": 4 * MIB, "Bps": 20e9},
         {"bytes": 64 * MIB, "Bps": 20e9},
     ],
 }
