@@ -81,16 +81,21 @@ def read_goal(path: Path) -> GoalSchedule:
     return schedule
 
 
-def _parse(path: Path, text: str) -> tuple[int, list[GoalOperation]]:
-    """Return the number of ranks, and all operations, each with what it requires."""
+def _without_comments(path: Path, text: str) -> str:
+    """Return a text of as many lines."""
 
-    def blank(comment: re.Match[str]) -> str:
+    def line_ends(comment: re.Match[str]) -> str:
         if comment["end"] == "":
             begin = text.count("\n", 0, comment.start()) + 1
             raise UnusableError(f"{path}, line {begin}", "a comment has no end")
         return "\n" * comment[0].count("\n")
 
-    lines = _COMMENT.sub(blank, text).splitlines()
+    return _COMMENT.sub(line_ends, text)
+
+
+def _parse(path: Path, text: str) -> tuple[int, list[GoalOperation]]:
+    """Return the number of ranks, and all operations, each with what it requires."""
+    lines = _without_comments(path, text).splitlines()
     ranks, rank, labels, operations = 0, -1, dict[str, GoalOperation](), list[GoalOperation]()
     orders: list[tuple[re.Match[str], int]] = []
     for number, line in enumerate(map(str.strip, lines), 1):

@@ -54,7 +54,7 @@ PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place"
 
 
 def column_label(group: ChartGroup, recommendation: Recommendation) -> str:
-    """Return what a column of a map stands for, in words that hold for the whole group: ``2 ranks, in place, bfloat16``."""
+    """Return what a column of a map stands for, in the words of the whole group: ``2 ranks, in place, bfloat16``."""
     setting = recommendation.setting
     compared = [each for each in (group.whole or group).recommendations if each.is_compared]
     return ", ".join((setting.shape_label, *PLACEMENTS[setting.in_place], *_panel_words(recommendation, compared)))

@@ -52,7 +52,7 @@ def test_the_rate_is_logarithmic_between_sizes_and_constant_beyond_those_that_ca
     assert rates == [None, *(pytest.approx(rate) for rate in (80e9, 40e9, 20e9, 20e9, 20e9))]
 
 
-def test_there_is_no_limit_beyond_sizes_that_memory_cut_because_caches_may_have_held_them(memory, share):
+def test_there_is_no_limit_beyond_sizes_that_memory_cut_because_caches_may_have_held_them(memory):
     cut = CopyRates(memory.ranks, memory.sizes[:-1], memory.rates[:-1])
     assert [cut.rate(nbytes) for nbytes in (4 * MIB, 4 * MIB + 1)] == [pytest.approx(20e9), None]
     point = SeriesPoint(make_row(nbytes=16 * MIB), "ring", "a machine", (), Wire(), cut)
