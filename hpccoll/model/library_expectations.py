@@ -37,7 +37,7 @@ PAIRWISE = {"peer", "concurrent"}
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryCall:
+class ComparedCall:
     """A measured call, with the predictions that it is held against."""
 
     row: Row  # the measurement
@@ -66,13 +66,13 @@ class LibraryExpectation:
     machine: MachineFile
     measured_on: str  # the machine that was measured
     basis: str  # NCCL_MODEL or FASTEST_SCHEDULE; empty if nothing can be expected
-    calls: Sequence[LibraryCall]  # the calls, by size
+    calls: Sequence[ComparedCall]  # the calls, by size
     reason: str = ""  # why nothing can be expected
 
     @property
-    def by_size(self) -> dict[int, LibraryCall]:
+    def by_size(self) -> dict[int, ComparedCall]:
         """The faster placement at each size, without sizes that nothing is expected of."""
-        fastest: dict[int, LibraryCall] = {}
+        fastest: dict[int, ComparedCall] = {}
         for call in self.calls:
             if call.ratio:
                 other = fastest.setdefault(call.row.requested_bytes, call)
@@ -86,7 +86,7 @@ class LibraryExpectation:
         return median(call.ratio or 1.0 for call in self.by_size.values())
 
     @property
-    def outside(self) -> list[list[LibraryCall]]:
+    def outside(self) -> list[list[ComparedCall]]:
         """The ranges of sizes whose ratio is outside CLOSE, each above it or below it."""
         low, high = CLOSE
         sides = groupby(self.by_size.values(), lambda call: ((call.ratio or 1.0) > high) - ((call.ratio or 1.0) < low))
@@ -140,7 +140,7 @@ def _expectation(rows: Sequence[Row], machine: MachineFile, measured_on: str) ->
             candidates = _candidates(rows, machine, basis)
         except BadInputError as error:
             basis, reason = "", str(error)
-    calls = [LibraryCall(row, candidates.get(row.requested_bytes, ())) for row in rows]
+    calls = [ComparedCall(row, candidates.get(row.requested_bytes, ())) for row in rows]
     return LibraryExpectation(machine, measured_on, basis, calls, reason)
 
 

@@ -13,7 +13,7 @@ from hpccoll.model.library_expectations import (
     CLOSE,
     FASTEST_SCHEDULE,
     NCCL_MODEL,
-    LibraryCall,
+    ComparedCall,
     LibraryExpectation,
 )
 from hpccoll.model.machine import TIER_LABELS
@@ -206,7 +206,7 @@ def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
     yield from table_lines(*_library_cells(expectation))
 
 
-def _range_text(calls: Sequence[LibraryCall]) -> str:
+def _range_text(calls: Sequence[ComparedCall]) -> str:
     ratios = sorted(call.ratio or 1.0 for call in calls)
     return f"{join_ends(format_size(call.row.requested_bytes) for call in calls)} ({join_ends(map(_ratio, ratios))})"
 
@@ -217,7 +217,7 @@ def _ratio(ratio: float | None) -> str:
 
 def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[list[str]]]:
     """Return a table with a line for each size: the expected time and busbw, then those measured of each placement."""
-    by_size: dict[int, dict[bool, LibraryCall]] = defaultdict(dict)
+    by_size: dict[int, dict[bool, ComparedCall]] = defaultdict(dict)
     for call in expectation.calls:
         if call.expected:
             by_size[call.row.requested_bytes][call.row.in_place] = call
