@@ -157,10 +157,11 @@ class PlannedPrediction:
     def algorithm(self) -> str:
         return self.simulation.algorithm.name
 
-    @property
-    def text(self) -> str:
+    def text(self, share: float) -> str:
+        """Return what it is, and the share of its simulations that is done."""
         ranks = format_count(f"{self.simulation.layout.workers:,}", "rank")
-        return f"{self.algorithm} on {ranks}, {format_size(self.nbytes)}"
+        done = f"{share:.0%}" if share else "pairing messages"
+        return f"{self.algorithm} on {ranks}, {format_size(self.nbytes)}: {done}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +235,7 @@ class PredictionPlan:
 
                 def report(share: float, done: int = done, each: PlannedPrediction = each) -> None:
                     if progress:
-                        progress(
-                            done,
-                            len(order),
-                            f"{each.text}: {f'{share:.0%}' if share else 'pairing messages'}",
-                            left.seconds(share),
-                        )
+                        progress(done, len(order), each.text(share), left.seconds(share))
 
                 report(0.0)
                 found[id(each)] = _prediction(each.simulation, self.request, each.nodes, each.nbytes, report)
@@ -248,7 +244,7 @@ class PredictionPlan:
         predictions: list[Prediction] = []
         for nodes in self.request.nodes:
             predictions += [found[id(each)] for each in self.planned if each.nodes == nodes and id(each) in found]
-            predictions += _nccl_predictions(self.machine, self.request, nodes)
+            predictions += nccl_predictions(self.machine, self.request, nodes)
         left_out = {**self.left_out, **_not_reached([each for each in order if id(each) not in found])}
         return Predictions(self.machine, self.request, predictions, left_out, interrupted)
 
@@ -283,7 +279,7 @@ def _prediction(
     )  # fmt: skip
 
 
-def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:
+def nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:
     """Yield NCCL's own estimates of its ring and of its tree, each by the fastest protocol."""
     if machine.nccl is None:
         return

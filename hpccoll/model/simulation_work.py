@@ -1,7 +1,7 @@
 """The work of simulations, before anything is simulated: their time and memory, from the steps of a few ranks.
 
-The seconds are those of one core of a server of 2024, and right to a factor of about three; ``RemainingTime`` corrects them
-by how long the simulations take that have run.
+The seconds are those of one core of a server of 2024, and right to a factor of about three; ``RemainingTime`` corrects
+them by how long the simulations take that have run.
 """
 
 from collections.abc import Sequence

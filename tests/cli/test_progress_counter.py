@@ -65,7 +65,7 @@ def test_the_pauses_between_lines_of_a_log_grow_up_to_a_minute(monkeypatch):
     assert at == [3, 6, 12, 24, 48, 96, 156, 216, 276, 336, 396]
 
 
-def test_what_is_to_stay_is_printed_at_once(monkeypatch, capsys):
+def test_what_is_to_stay_is_printed_at_once(capsys):
     with progress.progress_counter("predictions") as display:
         display.say("about 12 min")
         assert capsys.readouterr().err == "about 12 min\n"

@@ -1,6 +1,5 @@
 """Signals that interrupt a command raise KeyboardInterrupt for a while."""
 
-import os
 import signal
 from threading import Thread
 
@@ -22,8 +21,7 @@ def ignored():
 def test_a_signal_interrupts_also_in_the_background_and_has_its_handler_again_afterwards(number):
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt), interruptible(signal.SIGINT, signal.SIGTERM):
-        os.kill(os.getpid(), number)
-        signal.pause()
+        signal.raise_signal(number)
     assert signal.getsignal(number) == before
 
 
