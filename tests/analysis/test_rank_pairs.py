@@ -78,6 +78,23 @@ def test_many_pairs_have_one_answer_and_no_advice_for_each(pairs, make_pair, of_
     assert foremost_pair_findings(of_one) == {}
 
 
+@pytest.mark.parametrize(
+    ("others", "answers", "findings"),
+    [
+        ({(0, 2): 8}, 2, 0),  # a pair of each tier
+        ({(0, 2): 8, (1, 3): 8}, 1, 1),  # and several between nodes
+        ({(0, 2): 8, (2, 3): 4096}, 3, 0),  # of a tier, but without a common size
+    ],
+)
+def test_pairs_without_a_finding_keep_their_answers(make_pair, of_rows, others, answers, findings):
+    shape = {"nodes": 2, "ranks_per_node": 2}
+    several = {(0, 1): 8, **others}
+    rows = of_rows(*(make_pair(*two, name, nbytes=nbytes, **shape)
+                     for two, nbytes in several.items() for name in ("ping_pong", "native")))  # fmt: skip
+    assert len(recommend(rows)) == answers
+    assert len(foremost_pair_findings(rows).get("send_recv", ())) == findings
+
+
 def test_pairs_of_which_only_the_floor_was_measured_have_no_map(make_pair, of_rows):
     (group,) = chart_groups(of_rows(*(make_pair(0, peer, "null") for peer in (1, 2))))
     assert {name for name, figure in BY_NAME.items() if figure.specification(group)} == {"time"}
