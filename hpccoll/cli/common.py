@@ -54,6 +54,16 @@ def show_found(record: object, lines: "Iterable[str]", *, as_json: bool) -> None
         typer.echo("\n".join(lines))
 
 
+def given_options(context: typer.Context) -> list[str]:
+    """Return the options that were typed, by their long names, whatever their values."""
+    return [
+        max(option.opts, key=len)
+        for option in context.command.params
+        for source in [context.get_parameter_source(option.name or "")]
+        if option.param_type_name == "option" and source and source.name == "COMMANDLINE"
+    ]
+
+
 def check_suffix(out: Path | None, *suffixes: str) -> None:
     """Check that an output file, if one is requested, is of a known format."""
     if out and out.suffix not in suffixes:

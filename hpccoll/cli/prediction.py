@@ -148,8 +148,7 @@ def predict(
 
 
 def _check_no_options(context: typer.Context) -> int:
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
+    if given := common.given_options(context):
         raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
     return 0
 
