@@ -228,7 +228,9 @@ def _auto_line(each: Recommendation, auto: AutoResult) -> AnswerLine:
     elif auto.slower or evidence.clear:
         counts = {"faster": evidence.clear, "slower": auto.slower}
         parts = (f"{word} at {of_sizes(count, len(auto.sizes))}" for word, count in counts.items() if count)
-        over_all = f"; over all {compared}" if evidence.clear or round(auto.gain.factor, 2) < 1 else ", and faster at none"
+        over_all = (
+            f"; over all {compared}" if evidence.clear or round(auto.gain.factor, 2) < 1 else ", and faster at none"
+        )
         text = f"`{AUTO}` is {join_words(parts)}{over_all}"
     else:
         text = why or f"{join_words(names)} differ by less than the noise"
