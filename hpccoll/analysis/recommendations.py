@@ -1,6 +1,6 @@
 """What to use: for each setting the choice by size, how much faster than native it is, and how sure that is."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 
 from hpccoll.analysis.choice_table import ChoiceRange
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, rows_by_setting
-from hpccoll.analysis.rank_pairs import foremost_pair_findings
 from hpccoll.analysis.round_comparison import RoundKey
 from hpccoll.analysis.row_labels import tier_label
 from hpccoll.analysis.setting import Choice, Conditions, Setting
@@ -148,20 +147,22 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
 
 
 def _without_many_pairs(results: Results) -> list[Recommendation]:
-    """Return the recommendations but those of several pairs of ranks of a tier that a finding answers for."""
+    """Return the recommendations but those of pairs of ranks for which a finding on their tier answers.
+
+    It has the pairs of a choice at the smallest size, if these are several: see ``rank_pairs.pair_findings``.
+    """
     tiers = {row.key: tier_label(row) for row in results.rows}
-    by_tier = defaultdict[tuple[Setting, Conditions, str], list[Recommendation]](list)
+    of_calls = defaultdict[tuple[Setting, Conditions], list[tuple[str, Recommendation]]](list)
     for each in recommend_placements(results):
         tier = tiers[next(iter(each.measured.rows))]
-        by_tier[each.setting.of_any_pair, each.measured.conditions, tier].append(each)
-    findings = foremost_pair_findings(results) if any(len(members) > 1 for members in by_tier.values()) else {}
-    answered = {(name, each.values["tier"]) for name, of_name in findings.items() for each in of_name}
-    return [
-        each
-        for (setting, _, tier), members in by_tier.items()
-        for each in members
-        if len(members) == 1 or (setting.collective, tier) not in answered
-    ]
+        of_calls[each.setting.of_any_pair, each.measured.conditions].append((tier, each))
+    found: list[Recommendation] = []
+    for members in of_calls.values():
+        least = min(each.measured.sizes[0] for _, each in members)
+        pairs = Counter((tier, choice) for tier, each in members for choice in each.measured.times_at(least))
+        answered = {tier for (tier, _), count in pairs.items() if count > 1}
+        found += (each for tier, each in members if tier not in answered)
+    return found
 
 
 def recommend_placements(results: Results) -> tuple[Recommendation, ...]:

@@ -2,12 +2,16 @@
 
 import pytest
 from finding_values import assert_findings
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.rank_pairs import foremost_pair_findings
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.row_labels import tier_label
 from hpccoll.render.answers import Answers, conclusion_lines
 from hpccoll.render.charts import FIGURES
+from hpccoll.store.call_key import rank_pair
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 US = {(0, 1): 1, (2, 3): 2, (0, 2): 5, (0, 3): 6, (1, 2): 7, (1, 3): 9}
@@ -78,21 +82,19 @@ def test_many_pairs_have_one_answer_and_no_advice_for_each(pairs, make_pair, of_
     assert foremost_pair_findings(of_one) == {}
 
 
-@pytest.mark.parametrize(
-    ("others", "answers", "findings"),
-    [
-        ({(0, 2): 8}, 2, 0),  # a pair of each tier
-        ({(0, 2): 8, (1, 3): 8}, 1, 1),  # and several between nodes
-        ({(0, 2): 8, (2, 3): 4096}, 3, 0),  # of a tier, but without a common size
-    ],
-)
-def test_pairs_without_a_finding_keep_their_answers(make_pair, of_rows, others, answers, findings):
+@given(st.dictionaries(st.tuples(st.sampled_from([*US]), st.sampled_from(["ping_pong", "native"])),
+                       st.sampled_from([8, 4096]), min_size=1))  # fmt: skip
+@example({((0, 1), "native"): 8, ((0, 2), "native"): 8})
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pairs_have_an_answer_of_their_own_unless_their_tier_has_a_finding(make_pair, of_rows, measured):
     shape = {"nodes": 2, "ranks_per_node": 2}
-    several = {(0, 1): 8, **others}
-    rows = of_rows(*(make_pair(*two, name, nbytes=nbytes, **shape)
-                     for two, nbytes in several.items() for name in ("ping_pong", "native")))  # fmt: skip
-    assert len(recommend(rows)) == answers
-    assert len(foremost_pair_findings(rows).get("send_recv", ())) == findings
+    several = [make_pair(*two, name, nbytes=nbytes, **shape) for (two, name), nbytes in measured.items()]
+    rows = of_rows(*several)
+    answered = {each.values["tier"] for each in foremost_pair_findings(rows).get("send_recv", ())}
+    alone = {rank_pair(row) for row in several if tier_label(row) not in answered}
+    assert sorted(
+        tuple(dict(each.setting.arguments)[of] for of in ("root", "peer")) for each in recommend(rows)
+    ) == sorted(alone)
 
 
 def test_pairs_of_which_only_the_floor_was_measured_have_no_map(make_pair, of_rows):
