@@ -155,14 +155,20 @@ def _check_no_options(context: typer.Context) -> int:
 
 def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from hpccoll.model.expectations import expectations
-    from hpccoll.render.model_report import expectation_lines
+    from hpccoll.model.library_expectations import library_expectations
+    from hpccoll.render.model_report import expectation_lines, library_lines
+    from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
     with common.progress_counter("predictions") as progress:
-        compared = expectations(files.raw_results, model, progress)
-    rows = [row for each in compared for row in each.rows()]
-    common.show_found(rows, (line for each in compared for line in expectation_lines(each)), as_json=as_json)
+        schedules = expectations(files.raw_results, model, progress)
+        calls = library_expectations(to_results(files), model, progress)
+    rows = [*(row for each in schedules for row in each.rows()), *(row for each in calls for row in each.rows())]
+    if not rows:
+        raise UnusableError("--against", "no file has a correct measurement of an algorithm")
+    lines = (line for each in schedules for line in expectation_lines(each))
+    common.show_found(rows, (*lines, *library_lines(calls)), as_json=as_json)
     return common.report_damaged(files)
 
 

@@ -165,7 +165,7 @@ def predict(machine: MachineFile, request: Request, progress: Callable[[int, int
                     predictions.append(_prediction(simulation, request, nodes, nbytes, report))
                 done += 1
                 report()
-        predictions += _nccl_predictions(machine, request, nodes)
+        predictions += nccl_predictions(machine, request, nodes)
     if not any(each.kind == SIMULATED for each in predictions):
         raise UnusableError("--algorithms", "; ".join(left_out))
     counts = {key: tuple(dict.fromkeys(nodes)) for key, nodes in left_out.items()}
@@ -188,7 +188,7 @@ def _prediction(
     )  # fmt: skip
 
 
-def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:
+def nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:
     """Yield NCCL's own estimates of its ring and of its tree, each by the fastest protocol."""
     if machine.nccl is None:
         return
