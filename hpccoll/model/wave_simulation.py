@@ -110,7 +110,7 @@ class _State:
         self.slowdown = machine.slowdown(layout)
         self.fold_of = self.limited * (fold_s * self.slowdown)
         self.routes: dict[tuple[int, int], _Route] = {}
-        self.messages = 0
+        self.messages = 0  # those of no bytes among them
 
     def begin(self, sequence: int, ranks: Ints) -> float:
         """Return when the first of some ranks begins its next step."""
@@ -119,13 +119,13 @@ class _State:
 
     def advance(self, wave: Wave, sequence: int, nbytes: Ints) -> None:
         """Let the messages of a wave pass, and end the steps that end with it."""
+        self.messages += len(wave.source)
         if nbytes.all():
             source, target, reduces = wave.source, wave.target, wave.reduces
         else:
             some = np.flatnonzero(nbytes)
             source, target, reduces, nbytes = wave.source[some], wave.target[some], wave.reduces[some], nbytes[some]
         if len(source):
-            self.messages += len(source)
             route = self._route(source, target)
             self._pass(route, sequence, nbytes)
             if self.fold_s and reduces.any():
