@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
 from hpccoll.schedule import DTYPE
@@ -126,7 +127,7 @@ def _simulated(
     from hpccoll.render import prediction_report, step_report
 
     request = step_request(keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
-    with common.progress_counter("numbers of nodes") as progress:
+    with progress_counter("numbers of nodes") as progress:
         predicted = predict_steps(described, request, progress)
     rows = [one.to_json() for one in predicted.predictions]
 
@@ -176,7 +177,7 @@ def _scenarios(path: Path) -> _Answer:
     from hpccoll.model.step_scenarios import predict_scenarios
     from hpccoll.render.step_report import scenario_lines, scenario_titles
 
-    with common.progress_counter("scenarios") as progress:
+    with progress_counter("scenarios") as progress:
         predicted = predict_scenarios(path, progress)
     rows = [one.to_json() for one in predicted]
 

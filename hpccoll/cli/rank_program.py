@@ -149,12 +149,12 @@ def _report_failure(program: "JobRunner | None", error: BaseException, *, alone:
     refusal = refusal_of(error)
     if alone and refusal:
         if program:
-            program.note_failure(f"{refusal} (case {program.progress.case})")
+            program.note_failure(f"{refusal} ({program.progress.task})")
         return True
     in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if program:
-        program.report_failure(f"{reason} (case {program.progress.case})")
+        program.report_failure(f"{reason} ({program.progress.task})")
     elif in_one_line:  # such as in a probe
         print(f"r{mpi_startup.launcher_rank()} | {reason}", file=sys.stderr, flush=True)
     if not in_one_line:

@@ -32,7 +32,9 @@ def test_each_rule_of_the_highest_bandwidth_and_the_library_shows_in_its_rows(
     record = LogRecord(library="nccl", version="2.30.7")
     nccl = make_run(evidence=ProbeResult(record=record, balance="balanced: each GPU has a NIC at PIX").to_json())
 
-    shared = make_run(provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": 65536, "Bps": 40e9}]}})
+    shared = make_run(
+        provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": size, "Bps": 40e9} for size in (1 << 16, 1 << 26)]}}
+    )
 
     def on_node(share, **changes):
         """Return rows of two ranks: a ring that reaches such a share of what memory allows, and native with half."""
