@@ -13,6 +13,7 @@ from hpccoll.common.text import table_of
 from hpccoll.common.units import format_count, format_factor, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
+from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.colours import GREY, INK
 from hpccoll.render.comparison_tables import (
     SIDE_BY_SIDE_COLUMNS,
@@ -134,7 +135,7 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
         y=y, color=colours, shape=shapes, tooltip=chart_base.tooltip("case", "verdict", "change", "interval")
     )
     columns = min(2, len(panels))
-    one = alt.layer(band, intervals, points).properties(width=chart_base.WIDTH // columns, height=260)
+    one = alt.layer(band, intervals, points).properties(width=WIDTH // columns, height=260)
     whole = chart_base.facet_chart(one, data, panels if columns > 1 else (), columns)
     lines = [what_changed(comparison), what_matters(comparison)]
     return chart_base.apply_theme(whole, printable(title), lines, [*COLOURS, *algorithms])
