@@ -22,6 +22,7 @@ class AnswerLine:
     sizes: str = ""  # the range, with both ends: ``90 KiB to 4 MiB``; empty for what has no sizes
     basis: str = ""  # what the strength follows from: counts of sizes, the ends of rounds, what is missing
     figures: tuple[Sequence[str], Sequence[Sequence[str]]] = NO_TABLE  # the headings and rows of a table of its sizes
+    entry: str = ""  # what a table of choices has for sizes without advice: ``ring to 4 KiB, then star``
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,11 @@ class Answer:
 _WIDTH = max(map(len, STRENGTHS))
 
 
-def terminal_lines(answers: Iterable[Answer]) -> Iterator[str]:
+def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iterator[str]:
     """Yield the answers as text: a line with the title, then the lines below it, in columns.
 
-    A sentence that compares nothing follows its title in one line.
+    A sentence that compares nothing follows its title in one line. Those ``of_table`` also say what a table of choices
+    has where nothing is advised.
     """
     for answer in answers:
         ranges = [line for line in answer.lines if line.strength]
@@ -53,11 +55,12 @@ def terminal_lines(answers: Iterable[Answer]) -> Iterator[str]:
         if ranges:
             yield answer.title
         for line in ranges:
-            yield f"  {line.strength:<{_WIDTH}}  {f'{line.sizes:<{sizes}}  ' if sizes else ''}{_plain(line)}"
+            entry = f"; the table has {line.entry}" if of_table and line.entry else ""
+            yield f"  {line.strength:<{_WIDTH}}  {f'{line.sizes:<{sizes}}  ' if sizes else ''}{_plain(line, entry)}"
 
 
-def _plain(line: AnswerLine) -> str:
-    return line.text.replace("`", "")
+def _plain(line: AnswerLine, entry: str = "") -> str:
+    return f"{line.text}{entry}".replace("`", "")
 
 
 def as_fast_as(factor: float, what: str) -> str:

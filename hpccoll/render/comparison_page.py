@@ -19,6 +19,7 @@ from hpccoll.render.comparison_tables import (
     SIDE_BY_SIDE_COLUMNS,
     VERDICT_STYLES,
     case_table,
+    changed_facts,
     shift_interval_label,
     side_by_side_meanings,
     verdict_count,
@@ -71,7 +72,7 @@ def comparison_page(comparison: Comparison, title: str) -> str:
         "caption": CAPTION[comparison.unit],
         "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,
         "meanings": side_by_side_meanings(comparison.beside),
-        "changes": [(name, *values) for name, values in comparison.changes.items()],
+        "changes": changed_facts(comparison),
         "vega": vega_script() if any(call["chart"] for call in calls) else "",
     }
     return render("comparison.html", context)
