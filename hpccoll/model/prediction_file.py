@@ -83,8 +83,7 @@ def _outcome(
     elements = family.elements(one.requested_bytes, size, ranks)
     if elements < 1:
         return None
-    described = "nccl on cuda" if machine.nccl else "mpi"
-    transport, _, device = (machine.measured.transport if machine.measured else described).partition(" on ")
+    transport, _, device = machine.transport.partition(" on ")
     case = Case(
         collective=one.collective, algorithm=one.algorithm, transport=transport, device=device or "cpu",
         dtype=one.dtype, op=REDUCTION if family.reduces else None, bytes=one.requested_bytes, in_place=family.in_place,

@@ -8,7 +8,7 @@ from hpccoll.analysis import run_comparison
 from hpccoll.analysis.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.analysis.shift import Shift
 from hpccoll.analysis.side_by_side import SideBySide, operation_label
-from hpccoll.common.text import Columns, in_brackets, join_ends, table_lines, table_of
+from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds
 from hpccoll.render.colours import GREY
 from hpccoll.store.sources import SOURCES
@@ -68,9 +68,7 @@ OUR_MEANING = "hpccoll: the median over iterations and rounds of the longest dur
 
 def case_table(cases: Sequence[CaseComparison]) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells of cases, without columns that are empty."""
-    head, body = table_of(CASE_COLUMNS, cases)
-    used = [number for number in range(len(head)) if any(cells[number] for cells in body)]
-    return [head[number] for number in used], [[cells[number] for number in used] for cells in body]
+    return filled_columns(*table_of(CASE_COLUMNS, cases))
 
 
 def side_by_side_meanings(pairs: Sequence[SideBySide]) -> list[str]:

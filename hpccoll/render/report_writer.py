@@ -28,10 +28,10 @@ from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, fitted
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.render.choice_times_table import ChoiceTable, choice_tables
 from hpccoll.render.definitions import (
+    ANSWERS_IN_BRIEF,
     DEFINITIONS,
     OVERVIEW,
     STRENGTH_MEANINGS,
-    STRENGTHS_IN_BRIEF,
     describe_collective,
     heading_lines,
     heading_of,
@@ -238,7 +238,7 @@ def answer_section(
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {
-        "brief": STRENGTHS_IN_BRIEF,
+        "brief": ANSWERS_IN_BRIEF,
         "counts": _counts(results),
         "strengths": STRENGTH_MEANINGS,
         "noise": noise_note(results),
