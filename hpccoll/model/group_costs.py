@@ -208,7 +208,7 @@ class _GroupSimulation(AlgorithmSimulation):
         return super().unpredicted_reason(self._part(nbytes))
 
     def seconds(self, nbytes: int, progress: Callable[[], None], bounds: Sequence[Bound]) -> dict[Bound, float]:
-        times = self.times(self._part(nbytes), lambda _messages: progress(), bounds)
+        times = self.times(self._part(nbytes), lambda _share: progress(), bounds)
         return {bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()}
 
     def _part(self, nbytes: int) -> int:
