@@ -6,7 +6,7 @@ them by how long the simulations take that have run.
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from hpccoll.schedule import Schedule
 from hpccoll.schedule.step import Copy, Send, drop_null_peers, parts_of
@@ -25,6 +25,13 @@ PAIRING_S = 1e-4
 
 ACTION_NUMBERS, RANGE_NUMBERS = 24, 6
 """The numbers in memory, for each rank, of an action of a step and of a range of units, while messages are paired."""
+
+
+class ShowProgress(Protocol):
+    """Shows the progress of predictions."""
+
+    def __call__(self, done: int, of: int, doing: str = "", left_s: float | None = None) -> None:
+        """Show how many are done, what is being done, and the time left in seconds."""
 
 
 class ScheduleWork(NamedTuple):
