@@ -13,7 +13,8 @@ from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
-from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, NumberWithUnit, StepKey, option
+from hpccoll.schedule import DTYPE
+from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, StepKey, option
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
@@ -36,7 +37,7 @@ def _with_keys(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE"}
+METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE", DTYPE: "TYPE"}
 STEP, CLOSED_FORMULAS = "The step", "Closed formulas"
 
 
@@ -44,7 +45,7 @@ def _option(name: str, key: StepKey) -> inspect.Parameter:
     flags, help_text, default = [option(name), *SHORT_FORMS.get(name, [])], key.help_text, None
     kind: Any = str | None
     number = isinstance(key.kind, IntegerRange | PositiveNumber)
-    metavar = METAVARS.get(key.kind) if isinstance(key.kind, NumberWithUnit) else "N" if number else "NAME"
+    metavar: str | None = METAVARS.get(key.kind, "N" if number else "NAME")
     if key.kind is FLAG:
         kind, default, metavar = bool, bool(key.default), None
         flags = [f"{flags[0]}/--no-{name}"] if default else flags
@@ -78,10 +79,7 @@ def predict_step(
     ] = None,
     **texts: Any,
 ) -> int:
-    """Predict a training step, and what share is communication.
-
-    It is simulated on --machine or --cluster, or with --params by closed formulas.
-    """
+    """Predict a training step: simulated, or with --params by closed formulas."""
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
     common.check_suffix(out, *common.PICTURES)

@@ -23,7 +23,7 @@ from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import SIMULATED
 from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.parallelism import Mesh, Parallelism
+from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
@@ -95,6 +95,7 @@ class StepPrediction:
     nodes: int
     layout: Layout  # the layout of the ranks
     parallelism: Parallelism  # how the model is trained
+    dtypes: StepDtypes  # the types of what moves
     gradient_bytes: int  # the bytes of all gradients of the model
     rank_gradient_bytes: int  # the bytes of the gradients of a rank of the stage with the most of them
     timelines: Mapping[Bound, StepTimeline]  # the timeline by bound
@@ -138,7 +139,7 @@ class StepPrediction:
         return {
             "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
             "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
-            "samples": self.samples, "gradient_bytes": self.gradient_bytes,
+            "samples": self.samples, **self.dtypes.keys, "gradient_bytes": self.gradient_bytes,
             "rank_gradient_bytes": self.rank_gradient_bytes, "communication_s": step.communication_s,
             "exposed_s": step.exposed_s, "compute_s": step.compute_s, "bubble_s": step.bubble_s,
             "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
@@ -209,12 +210,13 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
     costs.prepare(programs)
     seconds = request.compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
-    size = itemsize(parallelism.gradient_dtype or request.model.dtype)
+    dtypes = parallelism.dtypes_of(request.model)
+    size = itemsize(dtypes.gradient)
     largest = max((each.nbytes for program in programs for each in program.operations), default=0)
     busbw = _gradient_busbw(mesh, timelines["value"])
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
     return StepPrediction(
-        nodes, layout, parallelism, request.model.parameters * size,
+        nodes, layout, parallelism, dtypes, request.model.parameters * size,
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
