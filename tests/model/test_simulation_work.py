@@ -38,6 +38,16 @@ def test_messages_are_exact_where_all_ranks_do_the_same(name):
     assert ScheduleWork.of(of).messages == len(Traffic.of(of).source)
 
 
+@pytest.mark.parametrize("name", ["ring", "recursive_doubling"])
+def test_the_first_of_many_steps_stand_for_as_many_as_are_declared(name, monkeypatch):
+    of = schedule("all_reduce", name)
+    whole = ScheduleWork.of(of)
+    monkeypatch.setattr(simulation_work, "SAMPLED_STEPS", 3)
+    part = ScheduleWork.of(of, collective("all_reduce").algorithm(name).declared(RANKS).rounds)
+    assert part.messages == whole.messages
+    assert part.wave_s == pytest.approx(whole.wave_s, rel=0.1)
+
+
 def test_longer_schedules_take_longer_and_steps_of_many_messages_more_memory():
     ring, doubling, direct = (ScheduleWork.of(schedule("all_reduce", name)) for name in
                               ("ring", "recursive_doubling", "direct"))  # fmt: skip
