@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case
@@ -16,7 +16,7 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
-from hpccoll.model.simulation_work import RemainingTime
+from hpccoll.model.simulation_work import RemainingTime, ShowProgress
 from hpccoll.schedule import Parameter, itemsize
 from hpccoll.store.schema import MODELLED, SIMULATED
 
@@ -135,13 +135,6 @@ class Predictions:
     predictions: Sequence[Prediction]  # the predictions, by nodes, algorithms and sizes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
     interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
-
-
-class ShowProgress(Protocol):
-    """Shows the progress of predictions."""
-
-    def __call__(self, done: int, of: int, doing: str = "", left_s: float | None = None) -> None:
-        """Show how many are done, what is being done, and the time left in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,10 @@ class AlgorithmSimulation:
 
     def _slice_works(self) -> list[ScheduleWork]:
         """Return the work of each slice in one lane."""
-        self._works = self._works or [ScheduleWork.of(each) for each in self._requested().slices]
+        if not self._works:
+            cost = self.algorithm.declared(self.layout.workers, **self.own_parameters)
+            rounds = int(cost.rounds) if cost else 0
+            self._works = [ScheduleWork.of(each, rounds) for each in self._requested().slices]
         return self._works
 
     def work(self, nbytes: int) -> ExpectedWork:

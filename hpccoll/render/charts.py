@@ -17,7 +17,8 @@ from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_s
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
+from hpccoll.render.chart_base import SENT_TITLE, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
+from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.chart_maps import choice_map, pair_busbw_map, pair_time_map
 from hpccoll.render.chart_panels import (
     chart_record,

@@ -23,7 +23,8 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_lines import Answer
 from hpccoll.render.answers import Answers, name_settings, unanswered
-from hpccoll.render.chart_base import AXIS_ROOM, WIDTH, fitted, write_picture
+from hpccoll.render.chart_base import write_picture
+from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, fitted
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.render.choice_times_table import ChoiceTable, choice_tables
 from hpccoll.render.definitions import (
