@@ -9,14 +9,13 @@ from hpccoll.cases.planned_schedule import choose_channels
 from hpccoll.cases.requested_schedule import RequestedOperation, requested_operation, requested_schedule
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
-from hpccoll.common.units import format_size
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.traffic import kept_traffic
 from hpccoll.model.wave_simulation import simulate_waves
-from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
+from hpccoll.schedule import Cut, Layout, Parameter, Schedule
 from hpccoll.schedule.lanes import lane_sequences
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
@@ -126,11 +125,8 @@ class AlgorithmSimulation:
     def unpredicted_reason(self, nbytes: int) -> str | None:
         """Return why nothing can be predicted for a size; None if something can."""
         workers = self.layout.workers
-        if workers == 1:
-            return "one rank sends no messages"
-        if self.family.elements(nbytes, itemsize(self.dtype), workers) < 1:
-            each = "" if self.family.units == "divisible" else f" for each of {workers} ranks"
-            return f"{format_size(nbytes)} is less than one {self.dtype}{each}"
+        if reason := self.family.unmoved_reason(nbytes, self.dtype, workers):
+            return reason
         arguments = {name: self.parameters[name] for name in self.family.arguments if name in self.parameters}
         try:
             self.family.call(workers, None, **arguments)
