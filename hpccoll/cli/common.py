@@ -1,19 +1,15 @@
 """Arguments and exit codes that several commands share."""
 
 import json
-import sys
-from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
-from hpccoll.common.terminal import show_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.store.result_files import ResultFiles
@@ -52,6 +48,16 @@ def show_found(record: object, lines: "Iterable[str]", *, as_json: bool) -> None
         typer.echo(json.dumps(record, indent=1, default=lambda part: part.to_json()))
     else:
         typer.echo("\n".join(lines))
+
+
+def given_options(context: typer.Context) -> list[str]:
+    """Return the options that were typed, by their long names, whatever their values."""
+    return [
+        max(option.opts, key=len)
+        for option in context.command.params
+        for source in [context.get_parameter_source(option.name or "")]
+        if option.param_type_name == "option" and source and source.name == "COMMANDLINE"
+    ]
 
 
 def check_suffix(out: Path | None, *suffixes: str) -> None:
@@ -100,24 +106,3 @@ def parse_counts(text: str, key: str) -> list[int]:
             raise BadInputError(key, part, "numbers such as 2,8,64, or an ascending range such as 2-64")
         counts |= {least << power for power in range((most // least).bit_length())} | {most}
     return sorted(counts)
-
-
-REDRAW_S = 0.2
-"""Seconds between two counts on a terminal."""
-
-
-@contextmanager
-def progress_counter(what: str) -> "Iterator[Callable[[int, int | None], None]]":
-    """Yield a function that shows how many of all are done, on stderr if that is a terminal."""
-    last = monotonic()
-
-    def show(done: int, of: int | None = None) -> None:
-        nonlocal last
-        if monotonic() - last > REDRAW_S:
-            last = monotonic()
-            show_status(sys.stderr, f"{done:,} {what}" if of is None else f"{done:,} of {of:,} {what}")
-
-    try:
-        yield show
-    finally:
-        show_status(sys.stderr, "")

@@ -89,6 +89,12 @@ def table_of(columns: Columns[Entry], entries: Iterable[Entry]) -> tuple[list[st
     return [heading for heading, _ in columns], [[str(cell(entry)) for _, cell in columns] for entry in entries]
 
 
+def filled_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the cells of a table without columns that are empty."""
+    used = [number for number in range(len(head)) if any(cells[number] for cells in rows)]
+    return [head[number] for number in used], [[cells[number] for number in used] for cells in rows]
+
+
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "  ") -> Iterator[str]:
     """Yield a table of text: a line of headings, then one for each row.
 

@@ -143,6 +143,11 @@ class MachineFile(YamlSection):
         """Measured over predicted time of held-out measurements, 5th percentile or 1, and 95th percentile or 1."""
         return min(1.0, self.validation.get("ratio_p5", 1.0)), max(1.0, self.validation.get("ratio_p95", 1.0))
 
+    @property
+    def transport(self) -> str:
+        """The transport whose costs it has, with the device if that is not the host: ``nccl on cuda``."""
+        return self.measured.transport if self.measured else "nccl on cuda" if self.nccl else "mpi"
+
     def layout(
         self, nodes: int, ranks_per_node: int | None = None, aggregators: int = 0, mapping: str | None = None
     ) -> Layout:

@@ -1,21 +1,24 @@
 """Predictions: the simulated times of algorithms by size and number of nodes, with intervals, and NCCL's own model."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import product
+from typing import Any
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_algorithm
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.units import format_count, format_size
 from hpccoll.model.library_calls import LibraryCalls, library_names, unmodelled
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound, PublishedSection
 from hpccoll.model.published_rates import published_near
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
+from hpccoll.model.simulation_work import RemainingTime, ShowProgress
 from hpccoll.schedule import Parameter, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.schema import MODELLED, SIMULATED
@@ -164,40 +167,169 @@ class Predictions:
     request: Request
     predictions: Sequence[Prediction]  # the predictions, by nodes, algorithms and sizes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
+    interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
 
 
-def predict(machine: MachineFile, request: Request, progress: Callable[[int, int], None] | None = None) -> Predictions:
-    """Return the predictions of a request; ``progress`` gets the number of those done, and of all.
+@dataclass(frozen=True, slots=True)
+class PlannedPrediction:
+    """A prediction that is to be simulated."""
 
-    Raises:
-        BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
+    simulation: AlgorithmSimulation
+    nodes: int
+    nbytes: int
+    expected_s: float  # the expected seconds of its simulations
+
+    @property
+    def algorithm(self) -> str:
+        return self.simulation.algorithm.name
+
+    def text(self, share: float) -> str:
+        """Return what it is, and the share of its simulations that is done."""
+        ranks = format_count(f"{self.simulation.layout.workers:,}", "rank")
+        done = f"{share:.0%}" if share else "pairing messages"
+        return f"{self.algorithm} on {ranks}, {format_size(self.nbytes)}: {done}"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionPlan:
+    """What is to be simulated for a request, and how long it will take."""
+
+    machine: MachineFile
+    request: Request
+    planned: Sequence[PlannedPrediction]  # the predictions, by nodes, algorithms and sizes
+    formulas: Sequence[Prediction]  # those of NCCL's own algorithms, which need no simulation
+    left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
+
+    @classmethod
+    def of(cls, machine: MachineFile, request: Request, progress: ShowProgress | None = None) -> "PredictionPlan":
+        """Return the plan of a request.
+
+        Raises:
+            BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
+        """
+        choices = request.choices(machine)
+        for nodes in request.nodes:  # what is wrong for one of them is said before the first estimate
+            machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
+        left_out: dict[str, list[int]] = defaultdict(list)
+        library = library_names(machine, request.collective)
+        formulas = list(_by_formulas(machine, request, [name for name, _ in choices if name in library], left_out))
+        ours = [(name, parameters) for name, parameters in choices if name not in library]
+        planned: list[PlannedPrediction] = []
+        for nodes in request.nodes:
+            for name, parameters in ours:
+                if progress:
+                    total = len(request.nodes) * len(ours) * len(request.sizes)
+                    progress(0, total, f"estimating the time of {name} on {format_count(nodes, 'node')}")
+                simulation = AlgorithmSimulation(
+                    machine, request.collective, name, parameters,
+                    partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
+                    dtype=request.dtype, aggregators=request.aggregators,
+                )  # fmt: skip
+                for nbytes in request.sizes:
+                    if reason := simulation.unpredicted_reason(nbytes):
+                        left_out[f"{name}: {reason}"].append(nodes)
+                    else:
+                        seconds = simulation.work(nbytes).seconds
+                        planned.append(PlannedPrediction(simulation, nodes, nbytes, seconds))
+        if not planned and not formulas:
+            raise UnusableError("--algorithms", "; ".join(left_out))
+        counts = {key: tuple(dict.fromkeys(each)) for key, each in left_out.items()}
+        return cls(machine, request, planned, formulas, counts)
+
+    @property
+    def order(self) -> list[PlannedPrediction]:
+        """The predictions in the order of their simulation: what takes longest comes last, after all that it delays.
+
+        All sizes of an algorithm on a number of nodes share its messages, and follow one another.
+        """
+        together: dict[int, list[PlannedPrediction]] = defaultdict(list)
+        for each in self.planned:
+            together[id(each.simulation)].append(each)
+        shortest_first = sorted(together.values(), key=lambda several: sum(each.expected_s for each in several))
+        return [each for several in shortest_first for each in several]
+
+    def seconds_by_algorithm(self) -> dict[str, float]:
+        """Return the expected seconds of each algorithm, the longest first."""
+        seconds: dict[str, float] = defaultdict(float)
+        for each in self.planned:
+            seconds[each.algorithm] += each.expected_s
+        return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+    def predict(self, progress: ShowProgress | None = None) -> Predictions:
+        """Return the predictions. After an interrupt (SIGINT) these are those that were complete."""
+        order, found = self.order, dict[int, Prediction]()
+        left = RemainingTime([each.expected_s for each in order])
+        interrupted = False
+        try:
+            for done, each in enumerate(order):
+                left.begin()
+
+                def report(share: float, done: int = done, each: PlannedPrediction = each) -> None:
+                    if progress:
+                        progress(done, len(order), each.text(share), left.seconds(share))
+
+                report(0.0)
+                found[id(each)] = _prediction(each.simulation, self.request, each.nodes, each.nbytes, report)
+        except KeyboardInterrupt:
+            interrupted = True
+        predictions: list[Prediction] = []
+        for nodes in self.request.nodes:
+            predictions += [each for each in self.formulas if each.nodes == nodes]
+            predictions += [found[id(each)] for each in self.planned if each.nodes == nodes and id(each) in found]
+        left_out = {**self.left_out, **_not_reached([each for each in order if id(each) not in found])}
+        return Predictions(self.machine, self.request, predictions, left_out, interrupted)
+
+
+def _not_reached(planned: Sequence[PlannedPrediction]) -> dict[str, Sequence[int]]:
+    """Return the numbers of nodes without the predictions that an interrupt has prevented, by the reason."""
+    if not planned:
+        return {}
+    names = ", ".join(dict.fromkeys(each.algorithm for each in planned))
+    nodes = tuple(sorted({each.nodes for each in planned}))
+    return {f"interrupted before {format_count(len(planned), 'prediction')} of {names}": nodes}
+
+
+def predict(machine: MachineFile, request: Request, progress: ShowProgress | None = None) -> Predictions:
+    """Return the predictions of a request: see ``PredictionPlan``."""
+    return PredictionPlan.of(machine, request, progress).predict(progress)
+
+
+def _prediction(
+    simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[float], None]
+) -> Prediction:
+    machine, layout = simulation.machine, simulation.layout
+    operation, parameters, seconds, exact = simulation.times(nbytes, progress)
+    least, most = machine.held_out_ratios
+    moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
+    per_node = layout.workers // nodes
+    return _beside_library(machine, Prediction(
+        simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
+        per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
+        min(seconds.values()) * least, max(seconds.values()) * most, exact,
+        machine.distance(nodes, per_node, nbytes), simulation.assumed,
+    ))  # fmt: skip
+
+
+def _by_formulas(
+    machine: MachineFile, request: Request, names: Sequence[str], left_out: dict[str, list[int]]
+) -> Iterator[Prediction]:
+    """Yield the predictions of NCCL's own algorithms, and add the numbers of nodes without one by reason.
+
+    The parameter of a prediction is the protocol that NCCL takes. NCCL orders ranks by itself.
     """
-    choices = request.choices(machine)
-    for nodes in request.nodes:  # what is wrong for one of them is said before the first simulation
-        machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
-    total, done = len(request.nodes) * len(choices) * len(request.sizes), 0
-    predictions: list[Prediction] = []
-    left_out: dict[str, list[int]] = defaultdict(list)
-
-    def report(_messages: int = 0) -> None:
-        if progress:
-            progress(done, total)
-
-    library = library_names(machine, request.collective)
-    for nodes in request.nodes:
-        for name, parameters in choices:
-            own = (_library if name in library else _simulation)(machine, request, nodes, name, parameters)
-            for nbytes in request.sizes:
-                if reason := own.unpredicted_reason(nbytes):
-                    left_out[f"{name}: {reason}"].append(nodes)
-                else:
-                    predictions.append(_beside_library(machine, own.prediction(nbytes, report)))
-                done += 1
-                report()
-    if not predictions:
-        raise UnusableError("--algorithms", "; ".join(left_out))
-    counts = {key: tuple(dict.fromkeys(nodes)) for key, nodes in left_out.items()}
-    return Predictions(machine, request, predictions, counts)
+    for nodes in request.nodes if names else ():
+        layout = machine.layout(nodes, request.ranks_per_node)
+        calls, per_node = LibraryCalls(machine, request.collective, layout, request.dtype), layout.workers // nodes
+        for name, nbytes in product(names, request.sizes):
+            if reason := calls.unpredicted_reason(nbytes):
+                left_out[f"{name}: {reason}"].append(nodes)
+                continue
+            found = calls.estimate(nbytes, name)
+            yield _beside_library(machine, Prediction(
+                request.collective, name, {"protocol": found.protocol}, nodes, per_node, layout.racks, 0, nbytes,
+                calls.moved(nbytes), request.dtype, None, {"value": found.seconds}, None, None, None,
+                machine.distance(nodes, per_node, nbytes),
+            ))  # fmt: skip
 
 
 def _beside_library(machine: MachineFile, one: Prediction) -> Prediction:
@@ -205,52 +337,3 @@ def _beside_library(machine: MachineFile, one: Prediction) -> Prediction:
     missing = unmodelled(machine, one.collective, one.nodes)
     near = published_near(machine, one.collective, one.nodes, one.ranks_per_node, one.nbytes)
     return replace(one, unmodelled=missing, published=near) if missing or near else one
-
-
-class _Candidate(NamedTuple):
-    """An algorithm on a number of nodes."""
-
-    unpredicted_reason: Callable[[int], str | None]  # why a size has no prediction; None if it has one
-    prediction: Callable[[int, Callable[[int], None]], Prediction]  # the prediction of a size; reports its progress
-
-
-def _simulation(
-    machine: MachineFile, request: Request, nodes: int, name: str, parameters: Mapping[str, Parameter]
-) -> _Candidate:
-    simulation = AlgorithmSimulation(
-        machine, request.collective, name, parameters,
-        partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
-        dtype=request.dtype, aggregators=request.aggregators,
-    )  # fmt: skip
-    layout, (least, most) = simulation.layout, machine.held_out_ratios
-    per_node = layout.workers // nodes
-
-    def predicted(nbytes: int, progress: Callable[[int], None]) -> Prediction:
-        operation, used, seconds, exact = simulation.times(nbytes, progress)
-        moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
-        return Prediction(
-            request.collective, name, {**simulation.algorithm.parameters, **used}, nodes, per_node, layout.racks,
-            layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
-            min(seconds.values()) * least, max(seconds.values()) * most, exact,
-            machine.distance(nodes, per_node, nbytes), simulation.assumed,
-        )  # fmt: skip
-
-    return _Candidate(simulation.unpredicted_reason, predicted)
-
-
-def _library(
-    machine: MachineFile, request: Request, nodes: int, name: str, _parameters: Mapping[str, Parameter]
-) -> _Candidate:
-    """Return one of NCCL's own algorithms, with the protocol that it takes; NCCL orders ranks by itself."""
-    layout = machine.layout(nodes, request.ranks_per_node)
-    calls, per_node = LibraryCalls(machine, request.collective, layout, request.dtype), layout.workers // nodes
-
-    def predicted(nbytes: int, _progress: Callable[[int], None]) -> Prediction:
-        found = calls.estimate(nbytes, name)
-        return Prediction(
-            request.collective, name, {"protocol": found.protocol}, nodes, per_node, layout.racks, 0, nbytes,
-            calls.moved(nbytes), request.dtype, None, {"value": found.seconds}, None, None, None,
-            machine.distance(nodes, per_node, nbytes),
-        )  # fmt: skip
-
-    return _Candidate(calls.unpredicted_reason, predicted)

@@ -74,8 +74,7 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
 def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int | str], aggregators: int) -> Outcome:
     """Return a prediction as the outcome of a case."""
     family, ranks = collective(one.collective), one.nodes * one.ranks_per_node
-    described = "nccl on cuda" if machine.nccl else "mpi"
-    transport, _, device = (machine.measured.transport if machine.measured else described).partition(" on ")
+    transport, _, device = machine.transport.partition(" on ")
     case = Case(
         collective=one.collective, algorithm=one.algorithm, transport=transport, device=device or "cpu",
         dtype=one.dtype, op=REDUCTION if family.reduces else None, bytes=one.requested_bytes, in_place=family.in_place,

@@ -81,6 +81,23 @@ def test_results_are_compared_with_what_is_expected(tmp_path):
     assert (damaged.code, damaged.out, "damaged.h5" in damaged.err) == (3, result.out, True)
 
 
+def test_an_imported_output_is_compared_with_the_model_of_its_library(tmp_path):
+    output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
+    assert invoke("import", output, "--out", tmp_path / "imported.h5").code == 0
+    words = ("predict", "--cluster", "8xh100-400g", "--against", tmp_path / "imported.h5")
+    result = invoke(*words)
+    assert (result.code, result.err) == (0, "")
+    rows = json.loads(invoke(*words, "--json").out)
+    assert len(rows) == 30
+    assert all(row.keys() >= CONTRACT | {"measured_s", "ratio", "busbw_Bps", "measured_busbw_Bps"} for row in rows)
+
+
+def test_files_without_a_correct_measurement_are_refused(tmp_path):
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.skipped()), tmp_path / "skipped.h5")
+    result = invoke("predict", "--cluster", "1x25g-tcp", "--against", tmp_path)
+    assert result.is_bad_input("--against", "no file has a correct measurement")
+
+
 COMMANDS = """
 predict --cluster paper.yaml --nodes 2,4 -b 1K -e 8K -f 8 -a ring,rabenseifner
 predict --cluster paper.yaml --nodes 2,4 -b 1K -e 8K -f 8 --question best
