@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from hpccoll.cli import common
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
 from hpccoll.schedule import DTYPE
 from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, StepKey, option
@@ -95,7 +97,7 @@ def predict_step(
     common.show_found(answer.rows, answer.lines, as_json=as_json)
     if out and not as_json:
         typer.echo(f"picture: {out}")
-    return 0
+    return INTERRUPTED if answer.interrupted else 0
 
 
 def _check_form(given: Mapping[str, Any]) -> None:
@@ -116,6 +118,7 @@ class _Answer(NamedTuple):
     rows: list[dict[str, Any]]
     lines: list[str]
     write: Callable[[Path], None]
+    interrupted: bool = False
 
 
 def _simulated(
@@ -127,7 +130,7 @@ def _simulated(
     from hpccoll.render import prediction_report, step_report
 
     request = step_request(keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
-    with progress_counter("numbers of nodes") as progress:
+    with progress_counter("numbers of nodes") as progress, interruptible(SIGINT, SIGTERM):
         predicted = predict_steps(described, request, progress)
     rows = [one.to_json() for one in predicted.predictions]
 
@@ -140,7 +143,7 @@ def _simulated(
     if as_json:
         for line in prediction_report.left_out_lines(predicted.left_out):
             typer.echo(f"hpccoll: {line}", err=True)
-    return _Answer(rows, list(step_report.step_lines(predicted)), write)
+    return _Answer(rows, list(step_report.step_lines(predicted)), write, predicted.interrupted)
 
 
 def _closed_form(keys: Mapping[str, Any]) -> _Answer:

@@ -109,7 +109,7 @@ def predict(
     Schedules are simulated on a fitted machine or a described cluster. Each time has an interval, and its distance
     from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed next to measured ones, and
     answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
-    cannot be read.
+    cannot be read. Ctrl-C prints what is complete, and ends with 130.
     """
     if context.invoked_subcommand:
         return _check_no_options(context)

@@ -14,10 +14,12 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_count
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation import BOUNDS
+from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import SIMULATED
 from hpccoll.training.model_shape import ModelShape
@@ -156,6 +158,7 @@ class StepPredictions:
     request: StepRequest
     predictions: Sequence[StepPrediction]  # the predictions, by nodes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by reason
+    interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
 
     @property
     def wall_nodes(self) -> int | None:
@@ -164,10 +167,8 @@ class StepPredictions:
         return next(passed, None)
 
 
-def predict_steps(
-    machine: MachineFile, request: StepRequest, progress: Callable[[int, int], None] | None = None
-) -> StepPredictions:
-    """Return the predictions of a request; ``progress`` gets the number of those done, and of all.
+def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProgress | None = None) -> StepPredictions:
+    """Return the predictions of a request. After an interrupt (SIGINT) these are those that were complete, if any.
 
     Raises:
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
@@ -181,26 +182,32 @@ def predict_steps(
     predictions: list[StepPrediction] = []
     left_out: dict[str, list[int]] = defaultdict(list)
     refused: BadInputError | None = None
+    interrupted = False
     for done, nodes in enumerate(request.nodes):
-        report = partial(progress or (lambda _done, _total: None), done, len(request.nodes))
-        report()
         try:
-            predictions.append(_predict(machine, request, nodes, report))
+            if progress:
+                progress(done, len(request.nodes), format_count(f"{nodes:,}", "node"))
+            predictions.append(_predict(machine, request, nodes))
         except BadInputError as error:
             left_out[str(error)].append(nodes)
             refused = refused or error
+        except KeyboardInterrupt:
+            if not predictions:
+                raise
+            left_out["interrupted"], interrupted = [*request.nodes[done:]], True
+            break
     if refused and not predictions:
         raise refused
-    return StepPredictions(machine, request, predictions, left_out)
+    return StepPredictions(machine, request, predictions, left_out, interrupted)
 
 
-def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: Callable[[], None]) -> StepPrediction:
+def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPrediction:
     layout = machine.layout(nodes, request.ranks_per_node)
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh
     programs = step_programs(request.model, parallelism)
     costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators)
-    costs.prepare(programs, progress)
+    costs.prepare(programs)
     seconds = request.compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
     dtypes = parallelism.dtypes_of(request.model)

@@ -8,7 +8,7 @@
 A scenario has the keys of ``common``, and may set each of them anew.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -19,6 +19,7 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
 from hpccoll.common.yaml_model import Bounded, Text, YamlSection, annotation_of, load_plain_yaml, load_yaml
 from hpccoll.model.machine_file import read_machine
+from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.schedule import Parameter
 from hpccoll.training.model_file import load_models, model_name, models_from_json
@@ -99,7 +100,7 @@ class ScenarioPrediction:
         return {"scenario": self.scenario.name, "machine": self.machine, **self.prediction.to_json()}
 
 
-def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = None) -> list[ScenarioPrediction]:
+def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> list[ScenarioPrediction]:
     """Return the predictions of a file of scenarios.
 
     Raises:
@@ -113,8 +114,8 @@ def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = 
     found = []
     for done, (scenario, machine, request) in enumerate(steps):
         if progress:
-            progress(done, len(steps))
-        predicted = predict_steps(machine, request, lambda *_counts, done=done: progress and progress(done, len(steps)))
+            progress(done, len(steps), scenario.name)
+        predicted = predict_steps(machine, request)
         found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
     return found
 

@@ -159,7 +159,7 @@ class Answers:
         unclear = all(verdict.verdict in ("tie", "alone") for verdict in verdicts)
         most = "less than the noise" if unclear else f"{format_factor(largest)} at most"
         has_native = any(choice and choice.is_native for choice in unsure)
-        keep = f"; keep {NATIVE}" if has_native and not behind else ""
+        keep = f"; keep `{NATIVE}`" if has_native and not behind else ""
         return f"{join_words(names)} differ by {most}{keep}"
 
     def _entry(self, each: Recommendation, first: int, last: int) -> str:

@@ -50,10 +50,10 @@ STRENGTH_MEANINGS: Mapping[Strength, str] = {
 """What each strength takes, besides what the weaker ones take, the strongest first."""
 
 ANSWERS_IN_BRIEF = (
-    "native is the library's own call. Evidence is strong at best if the choice is clearly faster at every size, fair "
-    "at best at half of the sizes or more, weak at fewer; fewer than three rounds, noise, other load and shared cores "
-    "weaken it. tie: no choice is shown to be faster; none: nothing can be compared. A limit between two measured "
-    "sizes is where the curves of two choices cross."
+    "native is the library's own call. Evidence can be strong where the choice is clearly faster at every size, fair "
+    "at half of the sizes or more, weak at fewer; fewer than three rounds, noise, other load and shared cores weaken "
+    "it. tie: no choice is shown to be faster; none: nothing can be compared. A limit between two measured sizes is "
+    "where the curves of two choices cross."
 )
 
 _strengths = "; ".join(f"{strength}: {meaning}" for strength, meaning in STRENGTH_MEANINGS.items())
