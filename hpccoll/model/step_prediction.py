@@ -184,9 +184,9 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
     refused: BadInputError | None = None
     interrupted = False
     for done, nodes in enumerate(request.nodes):
-        if progress:
-            progress(done, len(request.nodes), format_count(f"{nodes:,}", "node"))
         try:
+            if progress:
+                progress(done, len(request.nodes), format_count(f"{nodes:,}", "node"))
             predictions.append(_predict(machine, request, nodes))
         except BadInputError as error:
             left_out[str(error)].append(nodes)

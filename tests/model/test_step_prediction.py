@@ -150,3 +150,23 @@ def test_what_cannot_be_predicted_is_bad_input(changed, words):
     with pytest.raises(BadInputError) as refused:
         steps([2], **changed)
     assert [word for word in words if word not in str(refused.value)] == []
+
+
+def interrupt_at(done):
+    """Return a display of progress that interrupts once so many are done."""
+
+    def show(now_done, *_):
+        if now_done == done:
+            raise KeyboardInterrupt
+
+    return show
+
+
+def test_an_interrupt_keeps_the_numbers_of_nodes_that_are_complete():
+    request = StepRequest(TOY, [2, 4, 8], ComputeRate(step_s=0.1))
+    found = predict_steps(cluster(), request, interrupt_at(1))
+    assert [each.nodes for each in found.predictions] == [2]
+    assert found.left_out == {"interrupted": [4, 8]}
+    assert found.interrupted
+    with pytest.raises(KeyboardInterrupt):
+        predict_steps(cluster(), request, interrupt_at(0))
