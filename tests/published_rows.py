@@ -13,7 +13,7 @@ from hpccoll.model.step_prediction import ComputeRate
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.models import model_of
 from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.parallelism import Mesh, Parallelism
+from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
@@ -40,7 +40,7 @@ class PublishedStep:
             mesh=self.mesh, buckets=BucketRule(keys.get("buckets", "megatron")), sharding=keys.get("sharding", "none"),
             sequence=keys.get("sequence_parallel", False), overlap=keys.get("overlap", True),
             micro_batches=keys["batch"] // self.mesh.dp // keys["samples"], samples=keys["samples"],
-            recompute=keys.get("recompute", False), gradient_dtype="bfloat16", parameter_dtype="bfloat16",
+            recompute=keys.get("recompute", False), dtypes=StepDtypes.of({}, "bfloat16"),
         )  # fmt: skip
         self.programs = step_programs(self.model, parallelism)
         nodes = -(-self.gpus // GPUS_PER_NODE)

@@ -1,19 +1,15 @@
 """Arguments and exit codes that several commands share."""
 
 import json
-import sys
-from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
-from hpccoll.common.terminal import show_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.store.result_files import ResultFiles
@@ -110,24 +106,3 @@ def parse_counts(text: str, key: str) -> list[int]:
             raise BadInputError(key, part, "numbers such as 2,8,64, or an ascending range such as 2-64")
         counts |= {least << power for power in range((most // least).bit_length())} | {most}
     return sorted(counts)
-
-
-REDRAW_S = 0.2
-"""Seconds between two counts on a terminal."""
-
-
-@contextmanager
-def progress_counter(what: str) -> "Iterator[Callable[[int, int | None], None]]":
-    """Yield a function that shows how many of all are done, on stderr if that is a terminal."""
-    last = monotonic()
-
-    def show(done: int, of: int | None = None) -> None:
-        nonlocal last
-        if monotonic() - last > REDRAW_S:
-            last = monotonic()
-            show_status(sys.stderr, f"{done:,} {what}" if of is None else f"{done:,} of {of:,} {what}")
-
-    try:
-        yield show
-    finally:
-        show_status(sys.stderr, "")

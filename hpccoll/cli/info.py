@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, given_options, progress_counter, show_found
+from hpccoll.cli.common import INCOMPLETE, given_options, show_found
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import RANKS
 

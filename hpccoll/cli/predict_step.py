@@ -3,14 +3,18 @@
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
-from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, NumberWithUnit, StepKey, option
+from hpccoll.schedule import DTYPE
+from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, StepKey, option
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
@@ -33,7 +37,7 @@ def _with_keys(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE"}
+METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE", DTYPE: "TYPE"}
 STEP, CLOSED_FORMULAS = "The step", "Closed formulas"
 
 
@@ -41,7 +45,7 @@ def _option(name: str, key: StepKey) -> inspect.Parameter:
     flags, help_text, default = [option(name), *SHORT_FORMS.get(name, [])], key.help_text, None
     kind: Any = str | None
     number = isinstance(key.kind, IntegerRange | PositiveNumber)
-    metavar = METAVARS.get(key.kind) if isinstance(key.kind, NumberWithUnit) else "N" if number else "NAME"
+    metavar: str | None = METAVARS.get(key.kind, "N" if number else "NAME")
     if key.kind is FLAG:
         kind, default, metavar = bool, bool(key.default), None
         flags = [f"{flags[0]}/--no-{name}"] if default else flags
@@ -75,10 +79,7 @@ def predict_step(
     ] = None,
     **texts: Any,
 ) -> int:
-    """Predict a training step, and what share is communication.
-
-    It is simulated on --machine or --cluster, or with --params by closed formulas.
-    """
+    """Predict a training step: simulated, or with --params by closed formulas."""
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
     common.check_suffix(out, *common.PICTURES)
@@ -96,7 +97,7 @@ def predict_step(
     common.show_found(answer.rows, answer.lines, as_json=as_json)
     if out and not as_json:
         typer.echo(f"picture: {out}")
-    return 0
+    return INTERRUPTED if answer.interrupted else 0
 
 
 def _check_form(given: Mapping[str, Any]) -> None:
@@ -117,6 +118,7 @@ class _Answer(NamedTuple):
     rows: list[dict[str, Any]]
     lines: list[str]
     write: Callable[[Path], None]
+    interrupted: bool = False
 
 
 def _simulated(
@@ -128,7 +130,7 @@ def _simulated(
     from hpccoll.render import prediction_report, step_report
 
     request = step_request(keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
-    with common.progress_counter("numbers of nodes") as progress:
+    with progress_counter("numbers of nodes") as progress, interruptible(SIGINT, SIGTERM):
         predicted = predict_steps(described, request, progress)
     rows = [one.to_json() for one in predicted.predictions]
 
@@ -141,7 +143,7 @@ def _simulated(
     if as_json:
         for line in prediction_report.left_out_lines(predicted.left_out):
             typer.echo(f"hpccoll: {line}", err=True)
-    return _Answer(rows, list(step_report.step_lines(predicted)), write)
+    return _Answer(rows, list(step_report.step_lines(predicted)), write, predicted.interrupted)
 
 
 def _closed_form(keys: Mapping[str, Any]) -> _Answer:
@@ -178,7 +180,7 @@ def _scenarios(path: Path) -> _Answer:
     from hpccoll.model.step_scenarios import predict_scenarios
     from hpccoll.render.step_report import scenario_lines, scenario_titles
 
-    with common.progress_counter("scenarios") as progress:
+    with progress_counter("scenarios") as progress:
         predicted = predict_scenarios(path, progress)
     rows = [one.to_json() for one in predicted]
 

@@ -1,6 +1,7 @@
 """The command predict, and its command step."""
 
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +9,9 @@ import typer
 from hpccoll.cli import common
 from hpccoll.cli.command_help import PlainCommand, PlainGroup
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.interruption import INTERRUPTED, interruptible
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
@@ -106,14 +109,12 @@ def predict(
     Schedules are simulated on a fitted machine or a described cluster. Each time has an interval, and its distance
     from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed next to measured ones, and
     answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
-    cannot be read.
+    cannot be read. Ctrl-C prints what is complete, and ends with 130.
     """
     if context.invoked_subcommand:
         return _check_no_options(context)
     from hpccoll.common.units import parse_parameter
-    from hpccoll.model.best_choice import question_rows
-    from hpccoll.model.predict import Request
-    from hpccoll.model.predict import predict as predict_all
+    from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
 
@@ -131,8 +132,20 @@ def predict(
         parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
     _check_out(out, model, request)
-    with common.progress_counter("predictions") as progress:
-        predicted = predict_all(model, request, progress)
+    with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
+        plan = PredictionPlan.of(model, request, progress)
+        for line in prediction_report.waiting_lines(plan):
+            progress.say(f"hpccoll: {line}")
+        predicted = plan.predict(progress)
+    return _show(predicted, question, out, as_json=as_json)
+
+
+def _show(predicted: "Predictions", question: str | None, out: Path | None, *, as_json: bool) -> int:
+    """Show predictions as lines, JSON or a file, and return the exit code."""
+    from hpccoll.model.best_choice import question_rows
+    from hpccoll.render import prediction_report
+
+    out = out if predicted.predictions else None  # an interrupt may leave nothing to draw
     if out:
         _write(predicted, out)
     if question:
@@ -144,7 +157,7 @@ def predict(
             typer.echo(f"hpccoll: {line}", err=True)
     elif out:
         typer.echo(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
-    return 0
+    return INTERRUPTED if predicted.interrupted else 0
 
 
 def _check_no_options(context: typer.Context) -> int:
@@ -161,7 +174,7 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
-    with common.progress_counter("predictions") as progress:
+    with progress_counter("predictions") as progress:
         schedules = expectations(files.raw_results, model, progress)
         calls = library_expectations(to_results(files), model, progress)
     rows = [*(row for each in schedules for row in each.rows()), *(row for each in calls for row in each.rows())]

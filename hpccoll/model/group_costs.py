@@ -11,7 +11,7 @@ simulated by part of their ranks where this changes nothing:
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
 from typing import NamedTuple
@@ -113,14 +113,14 @@ class GroupCosts:
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     assumed: dict[str, None] = field(default_factory=dict)  # the assumptions behind the costs, in order
 
-    def prepare(self, programs: Iterable[StepProgram], progress: Callable[[], None] = lambda: None) -> None:
+    def prepare(self, programs: Iterable[StepProgram]) -> None:
         """Simulate the collectives of programs; BadInputError if no algorithm can run one of them."""
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for operation in dict.fromkeys(each for program in programs for each in program.operations):
             sizes[self._key(operation)].add(self._padded(operation))
         for key, needed in sizes.items():
             if key not in self._times:
-                self._times[key] = list(self._simulated(key, simulated_sizes(needed), progress))
+                self._times[key] = list(self._simulated(key, simulated_sizes(needed)))
 
     def cost(self, operation: StepOperation, bound: Bound = "value") -> float:
         """Return the seconds of an operation that was prepared."""
@@ -149,9 +149,7 @@ class GroupCosts:
         grain = itemsize(operation.dtype) * family.blocks(ranks)
         return -(-operation.nbytes // grain) * grain
 
-    def _simulated(
-        self, key: tuple[str, ...], sizes: Sequence[int], progress: Callable[[], None]
-    ) -> Iterator[tuple[int, AlgorithmTime]]:
+    def _simulated(self, key: tuple[str, ...], sizes: Sequence[int]) -> Iterator[tuple[int, AlgorithmTime]]:
         family, axis, dtype, *stages = key
         groups = self.mesh.pairs(int(stages[0]), int(stages[1])) if stages else self.mesh.groups(axis)
         use = group_use(self.layout, groups)
@@ -168,9 +166,9 @@ class GroupCosts:
             if not usable:
                 said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
                 raise UnusableError(f"{family} of {len(groups[0])} ranks", said)
-            likely = {name: simulations[name].seconds(nbytes, progress, ["value"]) for name in usable}
+            likely = {name: simulations[name].seconds(nbytes, ["value"]) for name in usable}
             fastest = min(usable, key=lambda name: likely[name]["value"])
-            ends = simulations[fastest].seconds(nbytes, progress, ["low_cost", "high_cost"])
+            ends = simulations[fastest].seconds(nbytes, ["low_cost", "high_cost"])
             if assumed := simulations[fastest].assumed:
                 self.assumed[f"{fastest}: {assumed}"] = None
             yield nbytes, AlgorithmTime(fastest, likely[fastest] | ends)
@@ -207,8 +205,8 @@ class _GroupSimulation(AlgorithmSimulation):
     def unpredicted_reason(self, nbytes: int) -> str | None:
         return super().unpredicted_reason(self._part(nbytes))
 
-    def seconds(self, nbytes: int, progress: Callable[[], None], bounds: Sequence[Bound]) -> dict[Bound, float]:
-        times = self.times(self._part(nbytes), lambda _messages: progress(), bounds)
+    def seconds(self, nbytes: int, bounds: Sequence[Bound]) -> dict[Bound, float]:
+        times = self.times(self._part(nbytes), bounds=bounds)
         return {bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()}
 
     def _part(self, nbytes: int) -> int:

@@ -11,10 +11,12 @@ from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_algorithm
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.units import format_count, format_size
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
+from hpccoll.model.simulation_work import RemainingTime, ShowProgress
 from hpccoll.schedule import Parameter, itemsize
 from hpccoll.store.schema import MODELLED, SIMULATED
 
@@ -132,48 +134,130 @@ class Predictions:
     request: Request
     predictions: Sequence[Prediction]  # the predictions, by nodes, algorithms and sizes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
+    interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
 
 
-def predict(machine: MachineFile, request: Request, progress: Callable[[int, int], None] | None = None) -> Predictions:
-    """Return the predictions of a request; ``progress`` gets the number of those done, and of all.
+@dataclass(frozen=True, slots=True)
+class PlannedPrediction:
+    """A prediction that is to be simulated."""
 
-    Raises:
-        BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
-    """
-    choices = request.choices(machine)
-    for nodes in request.nodes:  # what is wrong for one of them is said before the first simulation
-        machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
-    total, done = len(request.nodes) * len(choices) * len(request.sizes), 0
-    predictions: list[Prediction] = []
-    left_out: dict[str, list[int]] = defaultdict(list)
+    simulation: AlgorithmSimulation
+    nodes: int
+    nbytes: int
+    expected_s: float  # the expected seconds of its simulations
 
-    def report(_messages: int = 0) -> None:
-        if progress:
-            progress(done, total)
+    @property
+    def algorithm(self) -> str:
+        return self.simulation.algorithm.name
 
-    for nodes in request.nodes:
-        for name, parameters in choices:
-            simulation = AlgorithmSimulation(
-                machine, request.collective, name, parameters,
-                partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
-                dtype=request.dtype, aggregators=request.aggregators,
-            )  # fmt: skip
-            for nbytes in request.sizes:
-                if reason := simulation.unpredicted_reason(nbytes):
-                    left_out[f"{name}: {reason}"].append(nodes)
-                else:
-                    predictions.append(_prediction(simulation, request, nodes, nbytes, report))
-                done += 1
-                report()
-        predictions += nccl_predictions(machine, request, nodes)
-    if not any(each.kind == SIMULATED for each in predictions):
-        raise UnusableError("--algorithms", "; ".join(left_out))
-    counts = {key: tuple(dict.fromkeys(nodes)) for key, nodes in left_out.items()}
-    return Predictions(machine, request, predictions, counts)
+    def text(self, share: float) -> str:
+        """Return what it is, and the share of its simulations that is done."""
+        ranks = format_count(f"{self.simulation.layout.workers:,}", "rank")
+        done = f"{share:.0%}" if share else "pairing messages"
+        return f"{self.algorithm} on {ranks}, {format_size(self.nbytes)}: {done}"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionPlan:
+    """What is to be simulated for a request, and how long it will take."""
+
+    machine: MachineFile
+    request: Request
+    planned: Sequence[PlannedPrediction]  # the predictions, by nodes, algorithms and sizes
+    left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
+
+    @classmethod
+    def of(cls, machine: MachineFile, request: Request, progress: ShowProgress | None = None) -> "PredictionPlan":
+        """Return the plan of a request.
+
+        Raises:
+            BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
+        """
+        choices = request.choices(machine)
+        for nodes in request.nodes:  # what is wrong for one of them is said before the first estimate
+            machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
+        planned: list[PlannedPrediction] = []
+        left_out: dict[str, list[int]] = defaultdict(list)
+        for nodes in request.nodes:
+            for name, parameters in choices:
+                if progress:
+                    total = len(request.nodes) * len(choices) * len(request.sizes)
+                    progress(0, total, f"estimating the time of {name} on {format_count(nodes, 'node')}")
+                simulation = AlgorithmSimulation(
+                    machine, request.collective, name, parameters,
+                    partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
+                    dtype=request.dtype, aggregators=request.aggregators,
+                )  # fmt: skip
+                for nbytes in request.sizes:
+                    if reason := simulation.unpredicted_reason(nbytes):
+                        left_out[f"{name}: {reason}"].append(nodes)
+                    else:
+                        seconds = simulation.work(nbytes).seconds
+                        planned.append(PlannedPrediction(simulation, nodes, nbytes, seconds))
+        if not planned:
+            raise UnusableError("--algorithms", "; ".join(left_out))
+        return cls(machine, request, planned, {key: tuple(dict.fromkeys(each)) for key, each in left_out.items()})
+
+    @property
+    def order(self) -> list[PlannedPrediction]:
+        """The predictions in the order of their simulation: what takes longest comes last, after all that it delays.
+
+        All sizes of an algorithm on a number of nodes share its messages, and follow one another.
+        """
+        together: dict[int, list[PlannedPrediction]] = defaultdict(list)
+        for each in self.planned:
+            together[id(each.simulation)].append(each)
+        shortest_first = sorted(together.values(), key=lambda several: sum(each.expected_s for each in several))
+        return [each for several in shortest_first for each in several]
+
+    def seconds_by_algorithm(self) -> dict[str, float]:
+        """Return the expected seconds of each algorithm, the longest first."""
+        seconds: dict[str, float] = defaultdict(float)
+        for each in self.planned:
+            seconds[each.algorithm] += each.expected_s
+        return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+    def predict(self, progress: ShowProgress | None = None) -> Predictions:
+        """Return the predictions. After an interrupt (SIGINT) these are those that were complete."""
+        order, found = self.order, dict[int, Prediction]()
+        left = RemainingTime([each.expected_s for each in order])
+        interrupted = False
+        try:
+            for done, each in enumerate(order):
+                left.begin()
+
+                def report(share: float, done: int = done, each: PlannedPrediction = each) -> None:
+                    if progress:
+                        progress(done, len(order), each.text(share), left.seconds(share))
+
+                report(0.0)
+                found[id(each)] = _prediction(each.simulation, self.request, each.nodes, each.nbytes, report)
+        except KeyboardInterrupt:
+            interrupted = True
+        predictions: list[Prediction] = []
+        for nodes in self.request.nodes:
+            predictions += [found[id(each)] for each in self.planned if each.nodes == nodes and id(each) in found]
+            predictions += nccl_predictions(self.machine, self.request, nodes)
+        left_out = {**self.left_out, **_not_reached([each for each in order if id(each) not in found])}
+        return Predictions(self.machine, self.request, predictions, left_out, interrupted)
+
+
+def _not_reached(planned: Sequence[PlannedPrediction]) -> dict[str, Sequence[int]]:
+    """Return the numbers of nodes without the predictions that an interrupt has prevented, by the reason."""
+    if not planned:
+        return {}
+    names = ", ".join(dict.fromkeys(each.algorithm for each in planned))
+    nodes = tuple(sorted({each.nodes for each in planned}))
+    return {f"interrupted before {format_count(len(planned), 'prediction')} of {names}": nodes}
+
+
+def predict(machine: MachineFile, request: Request, progress: ShowProgress | None = None) -> Predictions:
+    """Return the predictions of a request: see ``PredictionPlan``."""
+    return PredictionPlan.of(machine, request, progress).predict(progress)
 
 
 def _prediction(
-    simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[int], None]
+    simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[float], None]
 ) -> Prediction:
     machine, layout = simulation.machine, simulation.layout
     operation, parameters, seconds, exact = simulation.times(nbytes, progress)

@@ -1,13 +1,15 @@
-"""When resources are free, and how messages that use them at once share them, as arrays over the resources."""
+"""When resources are free, and how messages that use them at once share them, as arrays over the resources.
+
+Sums in another order differ by rounding, and what comes first must not depend on it. So times up to an ``instant``
+apart count as one. It is a duration of the operation, not a part of the time of day: then a step takes the same
+whenever it begins.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
-
-SAME_TIME = 1e-9
-"""The relative difference up to which messages begin at the same time."""
 
 
 class Clocks:
@@ -16,9 +18,9 @@ class Clocks:
     Lanes take turns wave by wave, so that a message may come after others that begin later.
     """
 
-    def __init__(self, count: int, *, in_order: bool) -> None:
+    def __init__(self, count: int, instant_s: float, *, in_order: bool) -> None:
         self.free, self.pause, self.pause_end = np.zeros(count), np.zeros(count), np.zeros(count)
-        self.in_order = in_order
+        self.instant_s, self.in_order = instant_s, in_order
 
     def reserve(self, which: Ints | slice, begin: Floats, work: Floats) -> Floats:
         """Return when each of some different resources has done a work that can begin at ``begin``."""
@@ -28,9 +30,9 @@ class Clocks:
             self.free[which] = end
             return end
         early = np.maximum(begin, self.pause[which]) + work
-        fits = early <= self.pause_end[which]
+        fits = early <= self.pause_end[which] + self.instant_s
         end = np.where(fits, early, np.maximum(begin, free) + work)
-        idle = ~fits & (begin > free)
+        idle = ~fits & (begin > free + self.instant_s)
         self.pause_end[which] = np.where(idle, begin, self.pause_end[which])
         self.pause[which] = np.where(idle, free, np.where(fits, early, self.pause[which]))
         self.free[which] = np.where(fits, free, end)
@@ -63,7 +65,7 @@ class Sharing:
         begins, works = begin[self.order], np.broadcast_to(work, len(begin))[self.order]
         end = np.empty_like(begin)
         low = np.minimum.reduceat(begins, self.first)
-        if (begins - np.repeat(low, self.users)).max() <= SAME_TIME * low.max():
+        if (begins - np.repeat(low, self.users)).max() <= self.clocks.instant_s:
             ends = self.clocks.reserve(self.resources, low, np.add.reduceat(works, self.first))
             end[self.order] = np.repeat(ends, self.users)
         else:
@@ -83,9 +85,11 @@ class Sharing:
         """Return the ends of works that are ordered by resource."""
         resource = np.repeat(self.resources, self.users)
         order = np.lexsort((begins, resource))
-        of, begins, works = resource[order], begins[order], works[order]
-        later = np.diff(begins) > SAME_TIME * max(float(begins.max()), np.finfo(float).tiny)
-        leads = np.r_[True, (of[1:] != of[:-1]) | later | (not together)]  # the first of those that begin together
+        of = resource[order]
+        leads = np.r_[True, (of[1:] != of[:-1]) | (np.diff(begins[order]) > self.clocks.instant_s)]  # begin later
+        order = order[np.lexsort((order, leads.cumsum()))]  # listed order among those that begin together
+        begins, works = begins[order], works[order]
+        leads |= not together
         first = np.flatnonzero(leads)
         of, begins, works = of[first], begins[first], np.add.reduceat(works, first)
         places = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])

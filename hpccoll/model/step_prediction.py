@@ -14,14 +14,16 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_count
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation import BOUNDS
+from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import SIMULATED
 from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.parallelism import Mesh, Parallelism
+from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
@@ -93,6 +95,7 @@ class StepPrediction:
     nodes: int
     layout: Layout  # the layout of the ranks
     parallelism: Parallelism  # how the model is trained
+    dtypes: StepDtypes  # the types of what moves
     gradient_bytes: int  # the bytes of all gradients of the model
     rank_gradient_bytes: int  # the bytes of the gradients of a rank of the stage with the most of them
     timelines: Mapping[Bound, StepTimeline]  # the timeline by bound
@@ -136,7 +139,7 @@ class StepPrediction:
         return {
             "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
             "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
-            "samples": self.samples, "gradient_bytes": self.gradient_bytes,
+            "samples": self.samples, **self.dtypes.keys, "gradient_bytes": self.gradient_bytes,
             "rank_gradient_bytes": self.rank_gradient_bytes, "communication_s": step.communication_s,
             "exposed_s": step.exposed_s, "compute_s": step.compute_s, "bubble_s": step.bubble_s,
             "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
@@ -155,6 +158,7 @@ class StepPredictions:
     request: StepRequest
     predictions: Sequence[StepPrediction]  # the predictions, by nodes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by reason
+    interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
 
     @property
     def wall_nodes(self) -> int | None:
@@ -163,10 +167,8 @@ class StepPredictions:
         return next(passed, None)
 
 
-def predict_steps(
-    machine: MachineFile, request: StepRequest, progress: Callable[[int, int], None] | None = None
-) -> StepPredictions:
-    """Return the predictions of a request; ``progress`` gets the number of those done, and of all.
+def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProgress | None = None) -> StepPredictions:
+    """Return the predictions of a request. After an interrupt (SIGINT) these are those that were complete, if any.
 
     Raises:
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
@@ -180,34 +182,41 @@ def predict_steps(
     predictions: list[StepPrediction] = []
     left_out: dict[str, list[int]] = defaultdict(list)
     refused: BadInputError | None = None
+    interrupted = False
     for done, nodes in enumerate(request.nodes):
-        report = partial(progress or (lambda _done, _total: None), done, len(request.nodes))
-        report()
         try:
-            predictions.append(_predict(machine, request, nodes, report))
+            if progress:
+                progress(done, len(request.nodes), format_count(f"{nodes:,}", "node"))
+            predictions.append(_predict(machine, request, nodes))
         except BadInputError as error:
             left_out[str(error)].append(nodes)
             refused = refused or error
+        except KeyboardInterrupt:
+            if not predictions:
+                raise
+            left_out["interrupted"], interrupted = [*request.nodes[done:]], True
+            break
     if refused and not predictions:
         raise refused
-    return StepPredictions(machine, request, predictions, left_out)
+    return StepPredictions(machine, request, predictions, left_out, interrupted)
 
 
-def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: Callable[[], None]) -> StepPrediction:
+def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPrediction:
     layout = machine.layout(nodes, request.ranks_per_node)
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh
     programs = step_programs(request.model, parallelism)
     costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators)
-    costs.prepare(programs, progress)
+    costs.prepare(programs)
     seconds = request.compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
-    size = itemsize(parallelism.gradient_dtype or request.model.dtype)
+    dtypes = parallelism.dtypes_of(request.model)
+    size = itemsize(dtypes.gradient)
     largest = max((each.nbytes for program in programs for each in program.operations), default=0)
     busbw = _gradient_busbw(mesh, timelines["value"])
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
     return StepPrediction(
-        nodes, layout, parallelism, request.model.parameters * size,
+        nodes, layout, parallelism, dtypes, request.model.parameters * size,
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],

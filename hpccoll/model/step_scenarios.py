@@ -8,8 +8,8 @@
 A scenario has the keys of ``common``, and may set each of them anew.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -19,11 +19,13 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
 from hpccoll.common.yaml_model import Bounded, Text, YamlSection, annotation_of, load_plain_yaml, load_yaml
 from hpccoll.model.machine_file import read_machine
+from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.schedule import Parameter
 from hpccoll.training.model_file import load_models, model_name, models_from_json
-from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.model_shape import ModelShape, with_sequence
 from hpccoll.training.models import model_of
+from hpccoll.training.parallelism import StepDtypes
 from hpccoll.training.step_keys import PEAK_FLOPS, PREDICTED, parallelism_of
 
 _FIELDS: dict[str, Any] = {
@@ -51,10 +53,11 @@ def step_request(
         BadInputError: if a value is invalid, or not exactly one key says how fast GPUs compute.
     """
     keys = {name: key.default if given.get(name) is None else given[name] for name, key in PREDICTED.items()}
+    model = with_sequence(read_model_shape(keys["model"], "model"), keys["sequence_length"] or None)
+    dtypes = StepDtypes.of(keys, keys["dtype"] or model.dtype)
     return StepRequest(
-        model=read_model_shape(keys["model"], "model", keys["sequence_length"]), nodes=nodes,
-        compute=compute_rate(keys), parallel=keys["parallel"],
-        parallelism=parallelism_of(keys, gradient_dtype=keys["dtype"]), batch=keys["batch"],
+        model=model, nodes=nodes, compute=compute_rate(keys), parallel=keys["parallel"],
+        parallelism=parallelism_of(keys, dtypes=dtypes), batch=keys["batch"],
         ranks_per_node=keys["ranks_per_node"], algorithm=keys["algorithm"], parameters=parameters or {},
     )  # fmt: skip
 
@@ -97,7 +100,7 @@ class ScenarioPrediction:
         return {"scenario": self.scenario.name, "machine": self.machine, **self.prediction.to_json()}
 
 
-def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = None) -> list[ScenarioPrediction]:
+def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> list[ScenarioPrediction]:
     """Return the predictions of a file of scenarios.
 
     Raises:
@@ -111,27 +114,16 @@ def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = 
     found = []
     for done, (scenario, machine, request) in enumerate(steps):
         if progress:
-            progress(done, len(steps))
-        predicted = predict_steps(machine, request, lambda *_counts, done=done: progress and progress(done, len(steps)))
+            progress(done, len(steps), scenario.name)
+        predicted = predict_steps(machine, request)
         found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
     return found
 
 
-def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelShape:
-    """Return the model of this name, or of a file; the samples of a transformer have ``tokens`` [as many as its own].
-
-    Raises:
-        BadInputError: if there is no such model, the file is invalid, or the model is no transformer.
-    """
+def read_model_shape(name: str, key: str) -> ModelShape:
+    """Return the model of this name, or of a file; BadInputError if there is none, or the file is invalid."""
     own = models_from_json(load_models([name], key, load_plain_yaml))
-    model = own.get(model_name(name)) or model_of(name)
-    if tokens is None:
-        return model
-    if model.transformer is None:
-        raise BadInputError("--sequence-length", tokens, f"a transformer, unlike {model.name}")
-    factor = tokens / model.transformer.sequence
-    modules = tuple(replace(module, forward_flops=module.forward_flops * factor) for module in model.modules)
-    return replace(model, modules=modules, transformer=replace(model.transformer, sequence=tokens))
+    return own.get(model_name(name)) or model_of(name)
 
 
 def compute_rate(keys: Mapping[str, Any]) -> ComputeRate:

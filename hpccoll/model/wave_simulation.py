@@ -2,13 +2,12 @@
 
 It follows ``event_simulation`` with three simplifications. Messages that start at the same time share a resource until
 all of them have passed; those that start later follow them, first come, first served. Lanes take turns, wave by wave,
-by the times at which their waves begin. What passes a port at once after a pause (``burst_bytes``) is left out. Where
-no messages share a resource, the result is the same.
+by the times at which their waves begin; of those that begin together, the first. What passes a port at once after a
+pause (``burst_bytes``) is left out. Where no messages share a resource, the result is the same.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
-from heapq import heappop, heappush
 from itertools import islice, tee
 
 import numpy as np
@@ -19,6 +18,9 @@ from hpccoll.model.traffic import NotAlignedError, Traffic, Wave, kept_traffic, 
 from hpccoll.schedule import Cut, Layout, Schedule
 from hpccoll.schedule.lanes import lane_sequences
 from hpccoll.schedule.layout import TIERS
+
+SAME_TIME = 1e-6
+"""What begins within this part of the time of a message begins together."""
 
 MAX_ROUTES = 64
 """The most ways of waves that are remembered: those of a ring are all the same."""
@@ -31,18 +33,29 @@ def simulate_waves(
     """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
     sequences = len(lane_sequences(len(schedules), cut.lanes, window))
     waves = _SharedWaves(schedules, cut.lanes, sequences)
-    state = _State(schedules[0].layout, machine, machine.fold_s.get(dtype, 0.0), sequences)
-    turns = [(0.0, lane, waves.of(lane)) for lane in range(sequences)]
+    instant_s = _instant(machine, cut)
+    state = _State(schedules[0].layout, machine, machine.fold_s.get(dtype, 0.0), sequences, instant_s)
+    turns = {lane: (float(state.ready[lane].min()), waves.of(lane)) for lane in range(sequences)}
     while turns:
-        _, lane, left = heappop(turns)
+        together = min(begin for begin, _ in turns.values()) + instant_s
+        lane = min(lane for lane, (begin, _) in turns.items() if begin <= together)
+        _, left = turns.pop(lane)
         if wave := next(left, None):
             state.advance(wave, lane % sequences, wave.nbytes(cut, lane))
-            heappush(turns, (state.begin(lane % sequences, wave.ended), lane, left))
+            turns[lane] = state.begin(lane % sequences, wave.ended), left
             if progress:
                 progress(state.messages)
         elif lane + sequences < cut.lanes:
-            heappush(turns, (float(state.ready[lane % sequences].min()), lane + sequences, waves.of(lane + sequences)))
+            turns[lane + sequences] = float(state.ready[lane % sequences].min()), waves.of(lane + sequences)
     return float(state.ready.max(initial=0.0))
+
+
+def _instant(machine: Machine, cut: Cut) -> float:
+    """Return up to how many seconds apart times count as one: a small part of what a unit takes in the fastest tier."""
+    nbytes = int(cut.edges(0)[-1]) * cut.itemsize / cut.units
+    costs = [tier.of(nbytes) for tier in machine.tiers.values()]
+    alone = [each.latency_s + each.overhead_s + each.gap_s + nbytes * each.byte_s for each in costs]
+    return SAME_TIME * min(filter(None, alone), default=0.0)
 
 
 class _SharedWaves:
@@ -81,12 +94,12 @@ class _SharedWaves:
 class _State:
     """The time of every rank and sequence, and of every resource."""
 
-    def __init__(self, layout: Layout, machine: Machine, fold_s: float, sequences: int) -> None:
+    def __init__(self, layout: Layout, machine: Machine, fold_s: float, sequences: int, instant_s: float) -> None:
         self.machine, self.layout, self.fold_s, self.ranks = machine, layout, fold_s, layout.ranks
         self.ready = np.zeros((sequences, self.ranks))  # when each rank can begin its next step
         self.last = np.zeros((sequences, self.ranks))  # when the messages of its step have ended
         self.folded = np.zeros((sequences, self.ranks))  # bytes, in its step
-        clocks = partial(Clocks, in_order=sequences == 1)
+        clocks = partial(Clocks, instant_s=instant_s, in_order=sequences == 1)
         self.cpu, self.gaps, self.rank_out, self.rank_in = (clocks(self.ranks) for _ in range(4))
         nodes, racks, rails = (max(each) + 1 for each in (layout.node, layout.rack, layout.rail))
         counts = {"port out": nodes * rails, "port in": nodes * rails, "uplink out": racks * rails,
@@ -97,7 +110,7 @@ class _State:
         self.slowdown = machine.slowdown(layout)
         self.fold_of = self.limited * (fold_s * self.slowdown)
         self.routes: dict[tuple[int, int], _Route] = {}
-        self.messages = 0
+        self.messages = 0  # those of no bytes among them
 
     def begin(self, sequence: int, ranks: Ints) -> float:
         """Return when the first of some ranks begins its next step."""
@@ -106,13 +119,13 @@ class _State:
 
     def advance(self, wave: Wave, sequence: int, nbytes: Ints) -> None:
         """Let the messages of a wave pass, and end the steps that end with it."""
+        self.messages += len(wave.source)
         if nbytes.all():
             source, target, reduces = wave.source, wave.target, wave.reduces
         else:
             some = np.flatnonzero(nbytes)
             source, target, reduces, nbytes = wave.source[some], wave.target[some], wave.reduces[some], nbytes[some]
         if len(source):
-            self.messages += len(source)
             route = self._route(source, target)
             self._pass(route, sequence, nbytes)
             if self.fold_s and reduces.any():

@@ -17,7 +17,8 @@ from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_s
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
+from hpccoll.render.chart_base import SENT_TITLE, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
+from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.chart_maps import choice_map, pair_busbw_map, pair_time_map
 from hpccoll.render.chart_panels import (
     chart_record,
@@ -251,11 +252,12 @@ OVERVIEW_FIGURES = (
 """The charts of several collectives, with a small panel for each."""
 
 FIGURES = (
-    Figure("choice", "the choice by {by}, and its lead over the next best (pale or grey: a tie)", choice_map,
+    Figure("choice", "the choice by {by}, and its lead over the next best (pale or grey: not clear)", choice_map,
         "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
-        "Pale: tie, no choice is clearly faster in every round; grey: no choice is advised for the range of sizes; "
-        "at 0.98x another is faster at this size, by less than the 3 % that a range of its own costs; alone, nothing "
-        "else was measured. Placements have columns of their own only where they have answers of their own."),
+        "Pale: it is not clearly faster than all others; tie: nor is another clearly faster; grey: nothing is shown to "
+        "be faster in its range of sizes; at 0.98x another is faster at this size, by less than a range of its own "
+        "must gain: 3 %, or the noise if that is more, for each of its limits; alone: nothing else was measured. "
+        "Placements have columns of their own only where they have answers of their own."),
     Figure("speedup", "speed-up over native against size", speedup_against_size,
         "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
         "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic."),

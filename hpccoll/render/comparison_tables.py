@@ -109,8 +109,32 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield from table_lines(*table_of(SIDE_BY_SIDE_COLUMNS, (pair for pair in comparison.beside if pair.factor)))
     if comparison.changes:
         yield "what else changed:"
-        for name, (old, new) in comparison.changes.items():
-            yield f"  {name}: {old} before, {new} now"
+        yield from (f"  {name}: {old} before, {new} now" for name, old, new in changed_facts(comparison))
+
+
+FACTS = {
+    "cpu": "CPU", "cpu_quota": "quota of CPUs", "cpus": "CPUs of a host",
+    "cuda_aware_mpi": "whether MPI reads GPU memory", "executor": "executor of our schedules",
+    "git_commit": "commit of hpccoll", "gpus": "GPUs", "gpu_of_rank": "GPUs of ranks",
+    "hpccoll": "version of hpccoll", "kernel": "operating system", "kind": "kind of measurement",
+    "mpi.path": "file of the MPI library", "mpi.threads": "thread level of MPI, of which multiple is the slowest",
+    "mpi.version": "MPI library", "nccl": "NCCL", "network": "expected network", "waiting": "what a waiting rank does",
+}  # fmt: skip
+"""Facts of provenance in words, by their names."""
+
+FACT_GROUPS = {"testbed.": "testbed: {}", "variables.": "variable {}", "versions.": "version of {}"}
+"""Likewise, those of a group, by the beginnings of their names."""
+
+
+def fact_words(name: str) -> str:
+    """Return a fact of provenance in words; its name if it has none, such as ``hosts``."""
+    groups = (words.format(name.removeprefix(begin)) for begin, words in FACT_GROUPS.items() if name.startswith(begin))
+    return FACTS.get(name) or next(groups, name)
+
+
+def changed_facts(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """Return what else changed, in words, with its values before and now."""
+    return [(fact_words(name), *values) for name, values in comparison.changes.items()]
 
 
 def what_changed(comparison: Comparison) -> str:

@@ -49,10 +49,11 @@ STRENGTH_MEANINGS: Mapping[Strength, str] = {
 }
 """What each strength takes, besides what the weaker ones take, the strongest first."""
 
-STRENGTHS_IN_BRIEF = (
-    "Evidence is strong if the choice is clearly faster at every size, fair at half of the sizes or more, weak at "
-    "fewer; none: a tie, or nothing to compare. A limit between two measured sizes is where the curves of two choices "
-    "cross."
+ANSWERS_IN_BRIEF = (
+    "native is the library's own call. Evidence can be strong where the choice is clearly faster at every size, fair "
+    "at half of the sizes or more, weak at fewer; fewer than three rounds, noise, other load and shared cores weaken "
+    "it. tie: no choice is shown to be faster; none: nothing can be compared. A limit between two measured sizes is "
+    "where the curves of two choices cross."
 )
 
 _strengths = "; ".join(f"{strength}: {meaning}" for strength, meaning in STRENGTH_MEANINGS.items())
@@ -79,8 +80,8 @@ DEFINITIONS = {
     "winner takes 10.0, 10.2 and 10.1 us in three rounds, the 95 % intervals of all others begin above these, such as "
     "at 10.4, 10.5 and 10.3 us; with one round, the intervals must be disjoint. Without intervals there is no winner.",
     "strength of evidence": f"How sure an answer is. {_strengths}. A lead at a size is clear if in each round "
-    "the median of the choice is below the 95 % interval of every other choice, or of native; with one round, the "
-    "intervals are disjoint.",
+    "the median of the choice is below the 95 % interval of every other choice, or of native while no other choice is "
+    "clearly faster; with one round, the intervals are disjoint.",
     "over native": "The time of the library's own collective over that of the choice: at 1.20x native takes 1.20 times "
     "as long. Of a range of sizes it is the geometric mean over the sizes of their medians over the rounds.",
     "exposed, share": "In a training step, exposed is the median of the step minus that of the same step without "

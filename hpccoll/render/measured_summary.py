@@ -1,5 +1,6 @@
 """What was measured where: the heading of the page, and one sentence."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,7 +10,6 @@ from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.text import join_ends, join_words
 from hpccoll.common.units import format_count, format_size
-from hpccoll.render.answers import library_name
 from hpccoll.render.definitions import heading_of
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results
@@ -110,6 +110,11 @@ def _libraries(points: Sequence[SeriesPoint]) -> str:
     )
     meaning = f" (native: {join_words(own, 'or')}'s own)" if own else ""
     return f"; {join_words(named)}{meaning}" if named else ""
+
+
+def library_name(version: str) -> str:
+    """Return the name of an MPI library from its version text: ``MPICH`` from ``MPICH 5.0.2``."""
+    return re.split(r"\s+(?:version\s+)?v?\d", version, maxsplit=1)[0] or "the library"
 
 
 def gpu_machines(results: Results) -> Iterator[str]:

@@ -14,12 +14,16 @@ from hpccoll.common.units import (
     format_rounded_size,
     format_seconds,
     format_size,
+    format_wait,
 )
 from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, best_choices, crossovers
 from hpccoll.model.machine_file import MachineFile, describe_machine
-from hpccoll.model.predict import Prediction, Predictions
+from hpccoll.model.predict import Prediction, PredictionPlan, Predictions
 from hpccoll.model.step_prediction import StepPrediction
 from hpccoll.store.schema import MODELLED
+
+LONG_S = 60.0
+"""The expected seconds of simulations from which a line says so before they begin."""
 
 WIDTH = 100
 """The width of a paragraph."""
@@ -29,6 +33,9 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
     """Yield the predictions as text: the map of the best, then tables, crossovers and what was left out."""
     request, by_nodes = predicted.request, _by_nodes(predicted.predictions)
     yield from machine_lines(predicted.machine)
+    if not predicted.predictions:
+        yield from left_out_lines(predicted.left_out)
+        return
     if len(by_nodes) > 1 and len(request.sizes) > 1 and any(choice.other for choice in best_choices(predicted)):
         yield ""
         yield from _map_lines(predicted)
@@ -157,6 +164,25 @@ def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> Iterator[str]:
     """Yield a line for each reason for which numbers of nodes were left out."""
     for reason, nodes in left_out.items():
         yield f"left out on {', '.join(map(str, nodes))} nodes: {reason}"
+
+
+def waiting_lines(plan: PredictionPlan) -> Iterator[str]:
+    """Yield how long the simulations of a plan will take if that is long, and which algorithms take most of it."""
+    seconds = plan.seconds_by_algorithm()
+    total = rest = sum(seconds.values())
+    if total < LONG_S:
+        return
+    longest: list[str] = []
+    kept = [*seconds]
+    while len(kept) > 1 and rest > min(LONG_S, total / 2):
+        longest.append(kept.pop(0))
+        rest -= seconds[longest[-1]]
+    text = f"the simulations take about {format_wait(total)}"
+    if longest:
+        ranks = max(each.simulation.layout.workers for each in plan.planned if each.algorithm in longest)
+        text += f": {', '.join(longest)} on {ranks:,} ranks {'takes' if len(longest) == 1 else 'take'} most of it; "
+        text += f"-a {','.join(kept)} takes about {format_wait(rest)}"
+    yield f"{text}; Ctrl-C prints what is complete"
 
 
 def question_lines(predicted: Predictions) -> Iterator[str]:

@@ -23,15 +23,16 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_lines import Answer
 from hpccoll.render.answers import Answers, name_settings, unanswered
-from hpccoll.render.chart_base import AXIS_ROOM, WIDTH, fitted, write_picture
+from hpccoll.render.chart_base import write_picture
+from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, fitted
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.render.choice_times_table import ChoiceTable, choice_tables
 from hpccoll.render.comparison_tables import other_programs
 from hpccoll.render.definitions import (
+    ANSWERS_IN_BRIEF,
     DEFINITIONS,
     OVERVIEW,
     STRENGTH_MEANINGS,
-    STRENGTHS_IN_BRIEF,
     describe_collective,
     heading_lines,
     heading_of,
@@ -237,7 +238,7 @@ def answer_section(
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {
-        "brief": STRENGTHS_IN_BRIEF,
+        "brief": ANSWERS_IN_BRIEF,
         "counts": _counts(results),
         "strengths": STRENGTH_MEANINGS,
         "noise": noise_note(results),

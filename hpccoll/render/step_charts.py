@@ -17,6 +17,7 @@ from hpccoll.analysis.step_comparison import bucket_of, compare_steps, workload_
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord
+from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, text_from
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
 from hpccoll.render.colours import PALETTE, PAPER, WHITE
 from hpccoll.render.step_answers import exposed_words
@@ -152,9 +153,9 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     )  # fmt: skip
     seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
     chart = alt.layer(*seen, queued, text).properties(
-        width=chart_base.WIDTH,
+        width=WIDTH,
         height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks),
-        usermeta=chart_base.text_from(chart_base.WIDTH - chart_base.AXIS_ROOM),
+        usermeta=text_from(WIDTH - AXIS_ROOM),
     )
     return chart_base.facet_chart(chart, data, titles, 1)
 

@@ -17,14 +17,14 @@ BUBBLES = (4, 8, 16), (8, 32, 128)
 def step_lines(predicted: StepPredictions) -> Iterator[str]:
     """Yield the predicted steps as text."""
     request, first = predicted.request, predicted.predictions[0]
-    parallelism = first.parallelism
     yield from machine_lines(predicted.machine)
     yield ""
     yield (
         f"{request.model.name}: {request.model.parameters:,} parameters, gradients "
-        f"{format_decimal_bytes(first.gradient_bytes)} ({parallelism.gradient_dtype or request.model.dtype}); "
-        f"{request.compute.text}"
+        f"{format_decimal_bytes(first.gradient_bytes)} ({first.dtypes.gradient}); {request.compute.text}"
     )
+    if len({*first.dtypes}) > 1:
+        yield f"  parameters move in {first.dtypes.parameter}, activations in {first.dtypes.activation}"
     yield f"  {', '.join(_parallel_words(request.parallel, first))}"
     yield from table_lines(*table_of(_STEP, predicted.predictions))
     yield ""

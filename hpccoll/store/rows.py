@@ -164,6 +164,7 @@ class Run(OfKind):
     communicator: Mapping[str, int | str] = field(default_factory=dict)  # its settings of NCCL communicators
     rank_nodes: tuple[int, ...] = ()  # the node of each rank, as launched
     racks: tuple[int, ...] = ()  # the rack of each node
+    precision: float | None = None  # the requested half width of 95 % intervals, relative to the median
 
     def rank_name(self, rank: int) -> str:
         """Return a rank as launched in words: ``rank 3 on n17``; without the host if that is unknown."""

@@ -1,5 +1,7 @@
 """Predicted training steps: formulas where there are any, what overlaps, shares, and what is left out."""
 
+from dataclasses import replace
+
 import pytest
 from predicted_machines import EXACT, LATENCY, RATE, cluster, fitted
 
@@ -91,9 +93,27 @@ def test_a_rate_is_a_fraction_of_the_peak_of_a_gpu_and_samples_of_a_transformer_
     request = step_request({"model": "gpt2", "sequence_length": 512, "mfu": 0.4, "gpu": "h100"}, [2], None)
     assert request.compute.flops_per_s == pytest.approx(0.4 * 989e12)
     assert request.model.transformer.sequence == 512
-    assert request.model.forward_flops == model_of("gpt2").forward_flops / 2
+    scores = 4 * 12 * 768 * 512**2  # 4 s h a token and block, and half as many tokens
+    of_products = (model_of("gpt2").forward_flops - 4 * scores) / 2
+    assert request.model.forward_flops == pytest.approx(of_products + scores)
     with pytest.raises(BadInputError, match="a transformer, unlike resnet50"):
         step_request({"model": "resnet50", "sequence_length": 512, "compute": 1.0}, [2], None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "types"),
+    [
+        ({}, ["bfloat16", "bfloat16", "bfloat16"]),
+        ({"gradient_dtype": "float32"}, ["float32", "bfloat16", "bfloat16"]),
+        ({"dtype": "float32", "activation_dtype": "float16"}, ["float32", "float32", "float16"]),
+    ],
+)
+def test_what_has_no_type_of_its_own_has_that_of_the_step_or_of_the_model(keys, types):
+    request = step_request({"model": "llama3-8b", "compute": 1.0, "sharding": "zero1", **keys}, [2], None)
+    machine = cluster(tiers={"node": EXACT, "rack": EXACT}, layout={"ranks_per_node": 2})
+    row = predict_steps(machine, replace(request, parallel="tp=2")).predictions[0].to_json()
+    assert [row[f"{name}_dtype"] for name in ("gradient", "parameter", "activation")] == types
+    assert row["gradient_bytes"] == 8_030_261_248 * (4 if types[0] == "float32" else 2)
 
 
 def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
@@ -130,3 +150,23 @@ def test_what_cannot_be_predicted_is_bad_input(changed, words):
     with pytest.raises(BadInputError) as refused:
         steps([2], **changed)
     assert [word for word in words if word not in str(refused.value)] == []
+
+
+def interrupt_at(done):
+    """Return a display of progress that interrupts once so many are done."""
+
+    def show(now_done, *_):
+        if now_done == done:
+            raise KeyboardInterrupt
+
+    return show
+
+
+def test_an_interrupt_keeps_the_numbers_of_nodes_that_are_complete():
+    request = StepRequest(TOY, [2, 4, 8], ComputeRate(step_s=0.1))
+    found = predict_steps(cluster(), request, interrupt_at(1))
+    assert [each.nodes for each in found.predictions] == [2]
+    assert found.left_out == {"interrupted": [4, 8]}
+    assert found.interrupted
+    with pytest.raises(KeyboardInterrupt):
+        predict_steps(cluster(), request, interrupt_at(0))

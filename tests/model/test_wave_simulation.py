@@ -4,9 +4,12 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from schedule_examples import ALGORITHMS, cases, places
 from simulated_cases import first_case, simulated, synchronous, uniform_machine
 
+from hpccoll.model import wave_simulation
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.wave_simulation import simulate_waves
@@ -108,3 +111,40 @@ def test_waves_that_are_generated_for_several_lanes_are_those_that_are_kept(monk
     kept = simulated(case, SHARED, 5, 2, simulation=simulate_waves)
     monkeypatch.setattr("hpccoll.model.wave_simulation.kept_traffic", lambda _: None)
     assert simulated(case, SHARED, 5, 2, simulation=simulate_waves) == kept
+
+
+SHIFTED = {
+    "ring": {}, "bidirectional_ring": {}, "torus": {}, "double_binary_tree": {}, "rabenseifner": {},
+    "hierarchical": {"outer": "bidirectional_ring"},
+}  # fmt: skip
+
+
+@given(
+    name=st.sampled_from(sorted(SHIFTED)), layout=st.sampled_from([*LAYOUTS, Layout.of(12, 1), Layout.of(13, 4)]),
+    machine=st.sampled_from(
+        [uniform_machine(PIECES[0]), SHARED, synchronous(SHARED), replace(SHARED, cpus=Cpus(3, 1e-11))]
+    ),
+    channels=st.integers(1, 6), window=st.integers(1, 4), grains=st.integers(1, 300), later_s=st.floats(1e-6, 1.0),
+)  # fmt: skip
+def test_an_operation_takes_the_same_whenever_it_begins(name, layout, machine, channels, window, grains, later_s):
+    """Messages and lanes that begin together differ by rounding, which grows with the time of day."""
+    if name == "hierarchical" and layout.ranks_per_node is None:
+        return
+
+    class Later(wave_simulation._State):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            clocks = (self.cpu, self.gaps, self.rank_out, self.rank_in, *self.clocks.values())
+            self.ready += later_s
+            self.last += later_s
+            for each in clocks:
+                each.free, each.pause, each.pause_end = (
+                    times + later_s for times in (each.free, each.pause, each.pause_end)
+                )
+
+    case, parameters = first_case("all_reduce", name, layout, **SHIFTED[name]), (channels, window, grains)
+    at_once = simulated(case, machine, *parameters, simulation=simulate_waves)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wave_simulation, "_State", Later)
+        later = simulated(case, machine, *parameters, simulation=simulate_waves)
+    assert later - later_s == pytest.approx(at_once, rel=1e-9)

@@ -13,7 +13,8 @@ from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.row_labels import has_size
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import chart_engine, fitted
+from hpccoll.render.chart_base import chart_engine
+from hpccoll.render.chart_layout import fitted
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, overview_group
 from hpccoll.render.report_writer import _group_charts
 from hpccoll.store.load_results import to_results

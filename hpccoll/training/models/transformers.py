@@ -9,17 +9,17 @@ of a matrix with n elements takes 2 n FLOPs a token; the scores of attention and
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
+from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer, sequence_of
 
 
 def _product(
     name: str, inputs: int, outputs: int, tokens: int, block: int | None = None, part: str = "", *, bias: bool = True,
     split: str = "", more: float = 0.0,
 ) -> Module:  # fmt: skip
-    """Return a product whose weight is split by columns, by rows, or not at all; ``more`` FLOPs precede it."""
+    """Return a product whose weight is split by columns, by rows, or not; ``more`` FLOPs of scores precede it."""
     weight = Tensor("weight", inputs * outputs, split=bool(split))
     tensors = (weight, Tensor("bias", outputs, split=split == "columns")) if bias else (weight,)
-    return Module(name, tensors, 2.0 * inputs * outputs * tokens + more, block, part)
+    return Module(name, tensors, 2.0 * inputs * outputs * tokens + more, block, part, score_flops=more)
 
 
 _columns, _rows = partial(_product, split="columns"), partial(_product, split="rows")
@@ -30,7 +30,7 @@ def _shape(
     experts: int = 0, routed: int = 0,
 ) -> ModelShape:  # fmt: skip
     transformer = Transformer(blocks, hidden, sequence, experts, routed)
-    return ModelShape(name, tuple(modules), dtype, f"a sequence of {sequence} tokens", source, transformer)
+    return ModelShape(name, tuple(modules), dtype, sequence_of(sequence), source, transformer)
 
 
 def _norm(name: str, hidden: int, block: int | None = None, *, bias: bool = True) -> Module:
