@@ -6,7 +6,7 @@ does.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
@@ -15,9 +15,10 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError
+from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_model import RING_STEPS
-from hpccoll.model.predict import Prediction, Request, nccl_predictions, predict
+from hpccoll.model.predict import Prediction, Request, predict
 from hpccoll.schedule import DTYPE
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
@@ -184,12 +185,13 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
         nodes=[row.nodes], sizes=sizes, collective=row.collective, ranks_per_node=row.ranks_per_node, dtype=dtype,
         mapping=mapping, parameters=_arguments(row),
     )  # fmt: skip
-    found: Iterable[Prediction]
     if basis == NCCL_MODEL:
-        every = nccl_predictions(machine, replace(request, mapping=None), row.nodes)
+        own = replace(request, mapping=None, algorithms=library_names(machine, row.collective))
+        every = predict(machine, own).predictions
         found = [each for each in every if row.requested in (None, each.algorithm.removeprefix("nccl_"))]
     else:
-        found = [each for each in predict(machine, request).predictions if each.eligible]
+        every = predict(machine, request).predictions
+        found = [each for each in every if each.eligible and not each.of_library]
     by_size: dict[int, list[Prediction]] = defaultdict(list)
     for each in sorted(found, key=lambda each: each.value_s):
         by_size[each.requested_bytes].append(each)

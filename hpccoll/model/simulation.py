@@ -14,7 +14,7 @@ from hpccoll.cases.requested_schedule import (
 )
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
-from hpccoll.common.units import format_decimal_bytes, format_size
+from hpccoll.common.units import format_decimal_bytes
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
@@ -23,7 +23,7 @@ from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation_work import EVENT_S, ScheduleWork
 from hpccoll.model.traffic import kept_traffic
 from hpccoll.model.wave_simulation import simulate_waves
-from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
+from hpccoll.schedule import Cut, Layout, Parameter, Schedule
 from hpccoll.schedule.lanes import lane_sequences
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
@@ -148,11 +148,8 @@ class AlgorithmSimulation:
     def unpredicted_reason(self, nbytes: int) -> str | None:
         """Return why nothing can be predicted for a size; None if something can."""
         workers = self.layout.workers
-        if workers == 1:
-            return "one rank sends no messages"
-        if self.family.elements(nbytes, itemsize(self.dtype), workers) < 1:
-            each = "" if self.family.units == "divisible" else f" for each of {workers} ranks"
-            return f"{format_size(nbytes)} is less than one {self.dtype}{each}"
+        if reason := self.family.unmoved_reason(nbytes, self.dtype, workers):
+            return reason
         arguments = {name: self.parameters[name] for name in self.family.arguments if name in self.parameters}
         try:
             self.family.call(workers, None, **arguments)

@@ -1,6 +1,6 @@
 """Curves of a group of rows: the records of its points, and panels over sizes, over ranks and of collectives."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -153,10 +153,12 @@ def limit_record(point: SeriesPoint, value: Callable[[Limit], float]) -> ChartRe
     return {"limit": value(limit), "limit_name": limit.name} if limit else {}
 
 
-def limit_line(base: alt.Chart, *, above: bool) -> list[alt.Chart]:
+def limit_line(base: alt.Chart, *, above: bool, at_start: bool) -> list[alt.Chart]:
     """Return a line at the limits of the sizes that have one, to the right edge, with its name where no values are.
 
-    Of several rows of a size the loosest limit counts: the largest if values lie below it, else the smallest.
+    Of several rows of a size the loosest limit counts: the largest if values lie below it, else the smallest. The name
+    is ``at_start`` of the line if smaller sizes leave room there, at a side that a steep line does not touch: before a
+    line ``above`` the values, below a line that rises below them.
     """
     loosest = "max" if above else "min"
     limited = base.transform_filter("isValid(datum.limit)").transform_aggregate(
@@ -167,20 +169,35 @@ def limit_line(base: alt.Chart, *, above: bool) -> list[alt.Chart]:
         opacity=alt.OpacityValue(1), color=_MUTED,
     )  # fmt: skip
     line = lines.mark_line(strokeDash=[5, 3], strokeWidth=1)
-    end = lines.transform_window(
-        largest="max(bytes)", frame=[None, None], groupby=["panel", "machine", "limit_name"]
-    ).transform_filter("datum.bytes === datum.largest")
+    ends = lines.transform_window(
+        smallest="min(bytes)", largest="max(bytes)", frame=[None, None], groupby=["panel", "machine", "limit_name"]
+    )
+    end = ends.transform_filter("datum.bytes === datum.largest")
     edge = end.mark_rule(strokeDash=[5, 3]).encode(x2=alt.X2Value("width"))
-    side: dict[str, Any] = {"baseline": "bottom", "dy": -4} if above else {"baseline": "top", "dy": 16}
-    name = end.mark_text(align="right", fontSize=11, **side)
-    return [line, edge, name.encode(x=alt.XValue("width"), text=alt.Text("limit_name:N"))]
+    named = ends.transform_filter("datum.bytes === datum.smallest") if at_start else end
+    name = named.mark_text(fontSize=11, **_NAME_SIDES[at_start, above]).encode(text=alt.Text("limit_name:N"))
+    return [line, edge, name if at_start else name.encode(x=alt.XValue("width"))]
+
+
+_NAME_SIDES: Mapping[tuple[bool, bool], dict[str, Any]] = {
+    (True, True): {"align": "right", "baseline": "middle", "dx": -6},
+    (True, False): {"align": "left", "baseline": "top", "dx": 3, "dy": 5},
+    (False, True): {"align": "right", "baseline": "bottom", "dy": -4},
+    (False, False): {"align": "right", "baseline": "top", "dy": 16},
+}
+"""Where the name of a limit is: at the start or the end of its line, and whether that is above the values."""
 
 
 def guide_lines(data: Sequence[ChartRecord], *, above: bool) -> ExtraLayers:
     """Return the layers of the lines for which ``data`` has values: expected ones, and limits (see ``limit_line``)."""
-    limits = partial(limit_line, above=above)
+    limited = [d for d in data if d.get("limit") is not None]
+    limits = partial(limit_line, above=above, at_start=_smallest(limited) > _smallest(data))
     guides = [lines for field, lines in (("expected", expected_lines), ("limit", limits)) if _any_value(data, field)]
     return (lambda base: [layer for lines in guides for layer in lines(base)]) if guides else None
+
+
+def _smallest(data: Iterable[ChartRecord]) -> int:
+    return min((nbytes for d in data if isinstance(nbytes := d.get("bytes"), int)), default=0)
 
 
 def _any_value(data: Iterable[ChartRecord], field: str) -> bool:

@@ -97,14 +97,49 @@ def test_what_cannot_run_and_sizes_below_one_element_for_each_rank_are_left_out_
     }
 
 
-def test_nccls_own_model_is_next_to_simulations():
+def names(machine, **request):
+    """Return the algorithms of the predictions for one size on a number of nodes."""
+    return [each.algorithm for each in predict(machine, Request(sizes=[SIZE], **request)).predictions]
+
+
+def test_nccls_own_ring_and_tree_take_what_nccl_expects_with_the_protocol_that_it_takes_and_have_no_interval():
     machine = in_racks(nccl=NCCL)
-    found = [each for each in predict(machine, Request(nodes=[4], sizes=[SIZE])).predictions if each.kind == "modelled"]
+    found = [each for each in predict(machine, Request(nodes=[4], sizes=[SIZE])).predictions if each.of_library]
     estimates = nccl_estimates(machine.nccl, "all_reduce", 4, 2, SIZE)
-    assert {each.algorithm: each.value_s for each in found} == {
-        f"nccl_{name}": min(each.seconds for each in estimates if each.algorithm == name) for name in ("ring", "tree")
-    }
-    assert {(each.low_s, each.exact, each.eligible) for each in found} == {(None, None, False)}
+    for each in found:
+        own = min((one for one in estimates if f"nccl_{one.algorithm}" == each.algorithm), key=lambda one: one.seconds)
+        assert (each.value_s, each.params) == (own.seconds, {"protocol": own.protocol})
+        assert (each.low_s, each.high_s, each.kind, each.eligible) == (None, None, "modelled", True)
+    assert [each.algorithm for each in found] == ["nccl_ring", "nccl_tree"]
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithms", "expected"),
+    [
+        ("all_reduce", ["hierarchical"], ["nccl_ring", "nccl_tree", "hierarchical"]),  # ours beside NCCL's own
+        ("all_reduce", ["nccl_tree"], ["nccl_tree"]),
+        ("all_reduce", ["ring", "nccl_ring"], ["nccl_ring", "ring"]),
+        ("all_gather", ["ring"], ["nccl_ring", "ring"]),  # of which NCCL has no tree
+        ("broadcast", ["chain"], ["chain"]),  # without a formula
+    ],
+)
+def test_nccls_own_are_candidates_like_others_and_beside_ours_unless_some_are_named(collective, algorithms, expected):
+    assert names(in_racks(nccl=NCCL), nodes=[2], collective=collective, algorithms=algorithms) == expected
+
+
+def test_on_one_node_and_without_a_section_nccls_own_are_left_out_with_the_reason():
+    found = predict(in_racks(nccl=NCCL), Request(nodes=[1], sizes=[SIZE], algorithms=["ring"]))
+    assert [each.algorithm for each in found.predictions] == ["ring"]
+    assert [reason.startswith(("nccl_ring: on one node", "nccl_tree: on one node")) for reason in found.left_out]
+    with pytest.raises(BadInputError, match="nccl_ring"):
+        predict(in_racks(), Request(nodes=[2], sizes=[SIZE], algorithms=["nccl_ring"]))
+
+
+def test_bus_bandwidth_is_that_of_nccl_tests():
+    of_ring = one(in_racks(nccl=NCCL), 4, 1 << 30, "nccl_ring")  # 8 ranks
+    assert of_ring.to_json()["algbw_Bps"] == pytest.approx((1 << 30) / of_ring.value_s)
+    assert of_ring.to_json()["busbw_Bps"] == pytest.approx(2 * 7 / 8 * (1 << 30) / of_ring.value_s)
+    assert one(cluster(), 2, 1024, "dissemination", collective="barrier").to_json()["busbw_Bps"] is None
 
 
 @pytest.mark.parametrize(
