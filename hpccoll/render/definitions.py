@@ -183,8 +183,8 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     predicted = dict.fromkeys(
         f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
     )
-    marks = several, python, hollow, mixed
-    return tuple(filter(None, (*on, group.setting, *group.emulations, *marks, *imported, *predicted)))
+    notes = several, python, hollow, mixed
+    return tuple(filter(None, (*on, group.setting, *group.emulations, *notes, *imported, *predicted)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
