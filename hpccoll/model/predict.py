@@ -225,12 +225,15 @@ class PredictionPlan:
                     partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
                     dtype=request.dtype, aggregators=request.aggregators,
                 )  # fmt: skip
+                paired = False
                 for nbytes in request.sizes:
                     if reason := simulation.unpredicted_reason(nbytes):
                         left_out[f"{name}: {reason}"].append(nodes)
                     else:
-                        seconds = simulation.work(nbytes).seconds
+                        work = simulation.work(nbytes)
+                        seconds = work.seconds + (0.0 if paired else work.pairing_s)
                         planned.append(PlannedPrediction(simulation, nodes, nbytes, seconds))
+                        paired = True
         if not planned and not formulas:
             raise UnusableError("--algorithms", "; ".join(left_out))
         counts = {key: tuple(dict.fromkeys(each)) for key, each in left_out.items()}

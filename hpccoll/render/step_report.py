@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from hpccoll.common.text import Columns, table_lines, table_of
 from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_interval, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
-from hpccoll.model.step_prediction import StepPrediction, StepPredictions
+from hpccoll.model.step_prediction import StepPrediction, StepPredictions, StepRequest
 from hpccoll.model.step_scenarios import ScenarioPrediction
 from hpccoll.render.prediction_report import WIDTH, distances, left_out_lines, machine_lines
 from hpccoll.store.schema import MODELLED
@@ -26,7 +26,7 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     )
     if len({*first.dtypes}) > 1:
         yield f"  parameters move in {first.dtypes.parameter}, activations in {first.dtypes.activation}"
-    yield f"  {', '.join(_parallel_words(request.parallel, first))}"
+    yield f"  {', '.join(_parallel_words(request, first))}"
     yield from table_lines(*table_of(_STEP, predicted.predictions))
     yield ""
     yield from _wall_lines(predicted)
@@ -42,14 +42,15 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     yield from left_out_lines(predicted.left_out)
 
 
-def _parallel_words(parallel: str, one: StepPrediction) -> Iterator[str]:
-    parallelism = one.parallelism
-    yield parallel or "all ranks data parallel"
+def _parallel_words(request: StepRequest, one: StepPrediction) -> Iterator[str]:
+    parallelism, transformer = one.parallelism, request.model.transformer
+    yield request.parallel or "all ranks data parallel"
     if parallelism.sharding != "none":
         yield parallelism.sharding
     yield f"buckets {parallelism.buckets.framework}"
     yield format_count(parallelism.micro_batches, "micro-batch")
-    yield f"{format_count(parallelism.samples, 'sample')} each"
+    tokens = f" of {transformer.sequence:,} tokens" if transformer else ""
+    yield f"{format_count(parallelism.samples, 'sample')}{tokens} each"
     if parallelism.sequence:
         yield "sequence parallel"
     if parallelism.recompute:

@@ -11,6 +11,9 @@ from functools import cached_property
 
 from hpccoll.common.errors import BadInputError
 
+MAX_MODULES = 100_000
+"""The most modules of a model: of an architecture with thousands of experts, or of a file."""
+
 BACKWARD_OVER_FORWARD = 2
 """FLOPs of a backward pass over those of the forward pass: it has a product for the input and one for the weights."""
 

@@ -74,7 +74,7 @@ class StepKey:
 
 
 WORKLOAD: Mapping[str, StepKey] = {
-    "model": StepKey("model of 'hpccoll list', or a file F.yaml", "resnet50", PrintableText(minimum=1)),
+    "model": StepKey("model of 'hpccoll list', a config.json, or F.yaml", "resnet50", PrintableText(minimum=1)),
     "scale": StepKey("divisor of tensors, activations and bucket limits", 1, IntegerRange(1, 1 << 20)),
     "compute": StepKey("computation: wait (idle, as a host whose GPU computes), "
                        "gemm (products of matrices), none", WAIT, OneOfWords(COMPUTATIONS)),

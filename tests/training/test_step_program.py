@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hpccoll.common.errors import BadInputError
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.models import model_of
-from hpccoll.training.models.transformers import gpt2, mixtral_8x7b
+from hpccoll.training.models.decoders import mixtral_8x7b
+from hpccoll.training.models.transformers import gpt2
 from hpccoll.training.parallelism import SHARDINGS, Mesh, Parallelism, StepDtypes, part_of
 from hpccoll.training.step_program import BACKWARD, FORWARD, STEP, Compute, Start, Wait
 from hpccoll.training.step_program_builder import step_programs
