@@ -37,6 +37,9 @@ FEW_MESSAGES = 30_000
 MANY_MESSAGES = 500_000
 """The most messages to simulate by events if lanes run side by side, for which all ranks at once is less accurate."""
 
+LEAST_SHARE = 1e-3
+"""The share of simulations after which progress is reported."""
+
 MUCH_MEMORY = 1 << 30
 """The bytes that a simulation may need without a look at how many are free."""
 
@@ -79,7 +82,8 @@ class ExpectedWork(NamedTuple):
     """The work of the simulations of an operation, estimated before they run."""
 
     messages: float  # the messages of one simulation
-    seconds: float  # the time of all of them, with some for pairing that those of other sizes share
+    seconds: float  # the time of all of them
+    pairing_s: float  # the time to pair messages before, once for all sizes
 
 
 class SimulatedOperation(NamedTuple):
@@ -187,7 +191,7 @@ class AlgorithmSimulation:
         by_events = messages <= _most_events(len(works), len(works) * channels, int(run.get("window", 1)))
         seconds = messages * EVENT_S if by_events else channels * sum(work.wave_s for work in works)
         different = {bound: self._same(bound) for bound in BOUNDS}
-        return ExpectedWork(messages, seconds * len({*different.values()}) + sum(work.pairing_s for work in works))
+        return ExpectedWork(messages, seconds * len({*different.values()}), sum(work.pairing_s for work in works))
 
     def _same(self, bound: Bound) -> Bound:
         """Return the first bound at which the machine costs the same."""
@@ -213,9 +217,17 @@ class AlgorithmSimulation:
         return SimulatedOperation(operation, parameters, seconds, all(each.exact for each in simulated.values()))
 
     def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
-        """Return what reports the messages of one of several simulations as a share of all of them."""
-        messages = max(self.work(nbytes).messages, 1)
-        return lambda done: progress((number + min(done / messages, 1.0)) / of)
+        """Return what reports the messages of one of several simulations as a share of all of them, if it has grown."""
+        messages, shown = max(self.work(nbytes).messages, 1), 0.0
+
+        def report(done: int) -> None:
+            nonlocal shown
+            share = (number + min(done / messages, 1.0)) / of
+            if share - shown >= LEAST_SHARE:
+                shown = share
+                progress(share)
+
+        return report
 
     def _requested(self) -> RequestedSchedule:
         return requested_schedule(self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters)

@@ -12,7 +12,7 @@ these is given it computes as fast as the one before; ``step``, the time of a st
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, create_model, model_validator
 
@@ -113,8 +113,15 @@ class ScenarioPrediction:
         return {"scenario": self.scenario.name, "machine": self.machine, **self.prediction.to_json()}
 
 
-def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> list[ScenarioPrediction]:
-    """Return the predictions of a file of scenarios.
+class ScenarioPredictions(NamedTuple):
+    """The predictions of a file."""
+
+    predictions: list[ScenarioPrediction]
+    interrupted: list[str]  # the names of the scenarios without a prediction because the user has interrupted them
+
+
+def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> ScenarioPredictions:
+    """Return the predictions of a file of scenarios. After an interrupt (SIGINT) these are the complete ones, if any.
 
     Raises:
         BadInputError: if the file is invalid, or a scenario cannot be predicted.
@@ -129,14 +136,17 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> list[
         for number, each in enumerate(listed)
     ]
     found: list[ScenarioPrediction] = []
-    for done, (scenario, machine, given) in enumerate(steps):
-        if progress:
-            progress(done, len(steps), scenario.name)
-        compute = found[-1].prediction.compute if given.compute is AS_BEFORE else given.compute
-        request = replace(given, compute=compute)
-        predicted = predict_steps(machine, request)
-        found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
-    return found
+    try:
+        for done, (scenario, machine, given) in enumerate(steps):
+            if progress:
+                progress(done, len(steps), scenario.name)
+            compute = found[-1].prediction.compute if given.compute is AS_BEFORE else given.compute
+            predicted = predict_steps(machine, replace(given, compute=compute))
+            found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return ScenarioPredictions(found, [scenario.name for scenario, *_ in steps[len(found) :]])
 
 
 def read_model_shape(name: str, key: str) -> ModelShape:

@@ -340,4 +340,5 @@ def _reason_unanswered(results: Results, name: str) -> str:
         return "no result is complete and correct"
     if measured:
         return f"only {join_words(others)} {'was' if len(others) == 1 else 'were'} measured"
-    return f"all times are {' or '.join(sorted({row.kind for row in rows}))}" if rows else "nothing was measured"
+    kinds = [row.kind for row in sorted(rows, key=lambda row: row.precedence)]
+    return f"all times are {join_words(dict.fromkeys(kinds), 'or')}, and not ranked" if rows else "nothing was measured"

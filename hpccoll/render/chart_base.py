@@ -33,8 +33,8 @@ HEIGHT = 200
 
 SENT_TITLE = "bytes that a node sends (S)"
 
-MEASURED, FLOOR, MODELLED, SIMULATED, OTHERS = "measured", "floor", "modelled", "simulated", "of other programs"
-DASHES = {MEASURED: [1, 0], FLOOR: [2, 2], MODELLED: [1, 3], SIMULATED: [6, 4], OTHERS: [5, 3]}
+MEASURED, FLOOR, MODELLED, SIMULATED = "measured", "floor", "modelled", "simulated"
+DASHES = {MEASURED: [1, 0], FLOOR: [2, 2], MODELLED: [2, 3], SIMULATED: [6, 4]}
 """The dashes of a line by the ``line`` of its records."""
 
 

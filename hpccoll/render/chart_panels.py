@@ -33,20 +33,22 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "pair": point.pair_label, "machine": group.machine_label(point), "run": row.run_id, "value": value,
         "low": low, "high": high, "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
         "line": chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED,
-        "time": format_seconds(median_seconds(point)), "interval": interval_label(point.row.interval),
+        "time": format_seconds(median_seconds(point)),
+        "interval": interval_label(row.interval) if row.interval or row.ours else "none",
         "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one", "ran": executed_note(row),
         "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
     }  # fmt: skip
 
 
-def predicted_records(
+def records_beside(
     group: ChartGroup, value: Callable[[SeriesPoint], float | None], ends: Callable[[SeriesPoint], Interval]
 ) -> list[ChartRecord]:
-    """Return the records of predictions with their values and intervals; they are in the panels of both placements."""
-    usable = (point for point in group.drawn if point.row.predicted)
+    """Return the records of other programs and of predictions; predictions are in the panels of both placements."""
+    others = ((point, number) for point in group.drawn if not point.row.ours and (number := value(point)))
     return [
-        chart_record(group, point, number, ends(point)) | {"place": ""} for point in usable if (number := value(point))
+        chart_record(group, point, number, ends(point)) | ({"place": ""} if point.row.predicted else {})
+        for point, number in others
     ]
 
 

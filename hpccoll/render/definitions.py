@@ -138,9 +138,10 @@ DEFINITIONS = {
     "and ranks send a vector once. busbw assumes more bytes and may exceed every link: compare algbw; there is no "
     "percentage.",
     "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires at the given rate; the "
-    "nodes share the CPUs of one machine); measured on a shared GPU; simulated (from a schedule) and modelled (by "
-    "NCCL's own formulas): predictions, which charts draw dashed or dotted, and which no answer, finding or ratio "
-    "includes.",
+    "nodes share the CPUs of one machine); measured on a shared GPU; imported (by another program), which charts draw "
+    "solid; simulated (from a schedule) and modelled (by "
+    "NCCL's own formulas): predictions, which charts draw dashed or dotted. No answer, finding or ratio "
+    "includes what is imported or predicted.",
 }  # fmt: skip
 
 
@@ -176,10 +177,14 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     joined = mixed_hosts(group.points)
     mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
     on = (f"{group.kind} on {name}" for name in where)
+    imported = dict.fromkeys(
+        f"{point.row.source}: on {point.machine}; timed differently, and not ranked" for point in group.imports
+    )
     predicted = dict.fromkeys(
         f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
     )
-    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed, *predicted)))
+    notes = several, python, hollow, mixed
+    return tuple(filter(None, (*on, group.setting, *group.emulations, *notes, *imported, *predicted)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"
