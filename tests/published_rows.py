@@ -24,9 +24,9 @@ ROUNDS = 8
 
 
 class PublishedStep:
-    """A row of a table, with its programs and the costs of its collectives."""
+    """A row of a table, with its programs and the costs of its collectives: NCCL's own, or schedules of ours alone."""
 
-    def __init__(self, cluster: str, keys: dict[str, Any]) -> None:
+    def __init__(self, cluster: str, keys: dict[str, Any], *, library: bool = True) -> None:
         self.name, self.gpus, self.keys = str(keys["name"]), keys["gpus"], keys
         self.machine = read_machine(cluster, "cluster")
         tp, pp = keys["tp"], keys["pp"]
@@ -45,7 +45,7 @@ class PublishedStep:
         self.programs = step_programs(self.model, parallelism)
         nodes = -(-self.gpus // GPUS_PER_NODE)
         layout = self.machine.layout(nodes, min(self.gpus, GPUS_PER_NODE))
-        self.costs = GroupCosts(self.machine, layout, self.mesh)
+        self.costs = GroupCosts(self.machine, layout, self.mesh, library=library)
         self.costs.prepare(self.programs)
 
     @property
@@ -104,13 +104,18 @@ def tables() -> list[dict[str, Any]]:
     return content
 
 
-def predicted(table: dict[str, Any], names: Sequence[str] = ()) -> Iterator[tuple[float, PredictedStep]]:
-    """Yield the fitted fraction of the peak and the prediction of each row: the fitted one, then ``names`` [all]."""
+def predicted(
+    table: dict[str, Any], names: Sequence[str] = (), *, library: bool = True
+) -> Iterator[tuple[float, PredictedStep]]:
+    """Yield the fitted fraction of the peak and the prediction of each row: the fitted one, then ``names`` [all].
+
+    With ``library`` NCCL's own algorithms run what they can, else schedules of ours run everything.
+    """
     rate = 0.0
     for number, keys in enumerate(table["rows"]):
         if number and names and keys["name"] not in names:
             continue
-        row = PublishedStep(table["cluster"], table["common"] | keys)
+        row = PublishedStep(table["cluster"], table["common"] | keys, library=library)
         if not number:
             rate = row.fit()
         yield rate / float(table["peak"]), row.step(rate)

@@ -180,8 +180,10 @@ def _scenarios(path: Path) -> _Answer:
     from hpccoll.model.step_scenarios import predict_scenarios
     from hpccoll.render.step_report import scenario_lines, scenario_titles
 
-    with progress_counter("scenarios") as progress:
-        predicted = predict_scenarios(path, progress)
+    with progress_counter("scenarios") as progress, interruptible(SIGINT, SIGTERM):
+        predicted, interrupted = predict_scenarios(path, progress)
+    if interrupted:
+        typer.echo(f"hpccoll: left out: {', '.join(interrupted)}: interrupted", err=True)
     rows = [one.to_json() for one in predicted]
 
     def write(out: Path) -> None:
@@ -189,4 +191,4 @@ def _scenarios(path: Path) -> _Answer:
 
         write_scenario_chart(rows, out, f"{path.name}: simulated", scenario_titles(predicted))
 
-    return _Answer(rows, list(scenario_lines(predicted)), write)
+    return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))

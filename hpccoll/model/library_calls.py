@@ -4,21 +4,27 @@ NCCL knows its own communicator and no other. It chooses by what it expects ther
 ranks use the same ports at the same time.
 """
 
+import math
+
 from hpccoll.cases.algorithm_registry import collective
+from hpccoll.common.text import join_words
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.machine_sections import NcclSection, Quantity
+from hpccoll.model.machine_sections import Quantity
 from hpccoll.model.nccl_model import RING_STEPS, NcclEstimate, nccl_estimates
 from hpccoll.schedule import Layout, itemsize
 
-NAMES = {"nccl_ring": "ring", "nccl_tree": "tree"}
-"""The names of NCCL's algorithms among ours, with NCCL's own."""
+RATES = "intra_bytes_per_s", "inter_bytes_per_s"
+"""The rates of a channel in the section ``nccl``."""
+
+NAMES = {"ring": "nccl_ring", "tree": "nccl_tree"}
+"""The names of NCCL's algorithms among ours, by NCCL's own."""
 
 
 def library_names(machine: MachineFile, family: str) -> tuple[str, ...]:
     """Return the names of NCCL's algorithms of a collective; none without a section ``nccl``, or without a formula."""
     if machine.nccl is None or family not in RING_STEPS:
         return ()
-    return tuple(name for name, own in NAMES.items() if own == "ring" or family == "all_reduce")
+    return tuple(name for own, name in NAMES.items() if own == "ring" or family == "all_reduce")
 
 
 def unmodelled(machine: MachineFile, family: str, nodes: int) -> tuple[str, ...]:
@@ -38,15 +44,15 @@ def unmodelled(machine: MachineFile, family: str, nodes: int) -> tuple[str, ...]
 class LibraryCalls:
     """The calls of NCCL for a collective on a group of ranks.
 
-    What NCCL's search finds for a group. NCCL removes the GPUs of a node that are not in the communicator, and keeps
-    all network ports; but a path from a GPU to the port of another one is either through that GPU, which is gone, or
-    through the CPUs, where the search stops as soon as it has a faster path (graph/search.cc, typeInter). The ranks of
-    a group on a node thus use the ports next to them: k of the rails, and k rails' part of the channels that the search
-    finds for the whole node. A channel's rate is that of its port, and stays.
+    What NCCL's search finds for a group. Of the GPUs of a node its topology has those of the communicator, and all
+    network ports. From a GPU to the port of another one there is a path through that GPU, if it is in the communicator
+    (PXN), and one through the CPUs, for which the search does not look once it has channels without (graph/search.cc,
+    typeInter). The ranks of a group on a node thus use the ports next to them: k of the rails, with as many channels on
+    each as the search finds for the whole node. The rate of a channel is that of its port, and stays.
 
-    What other groups take. Groups whose ranks are at the same ports, as those of two GPUs that have one port, get an
-    equal part of it each; so do they of the uplink of a rack, which a ring of a group crosses once on each rail it
-    uses. NCCL does not expect this: it chooses by the whole rate, and takes the time of its part.
+    What other groups take. Groups whose ranks have the same ports, such as those of two GPUs beside one port, get an
+    equal part of it each. So they do of the uplink of a rack, which the ring of a group crosses once on each rail that
+    it uses. NCCL does not expect this: it chooses by the whole rate, and takes the time of the part.
 
     Args:
         machine: a machine with a section ``nccl``.
@@ -61,60 +67,45 @@ class LibraryCalls:
         self, machine: MachineFile, family: str, layout: Layout, dtype: str, at_port: float = 1.0,
         at_uplink: float = 1.0,
     ) -> None:  # fmt: skip
-        self.machine, self.family, self.layout, self.dtype = machine, family, layout, dtype
-        self.expected = self._found_by_search()
-        self.shared = self._beside_others(at_port, at_uplink)
+        if machine.nccl is None:
+            raise ValueError(f"{machine.name} has no section nccl")
+        self.family, self.dtype = collective(family), dtype
+        self.workers, self.nodes, self.ranks_per_node = layout.workers, layout.nodes, layout.ranks_per_node
+        self.missing = unmodelled(machine, family, self.nodes)
+        rails, used = machine.geometry.rails if machine.geometry else 1, len({*layout.rail})
+        channels = max(1, machine.nccl.channels * used // rails)
+        self.expected = machine.nccl.model_copy(update={"channels": channels})
+        uplink_byte_s = machine.machine().uplink_byte_s * at_uplink if layout.racks > 1 else 0.0
+        at_most = used / channels / uplink_byte_s if uplink_byte_s else math.inf
+        shared = {name: min(getattr(self.expected, name).value / at_port, at_most) for name in RATES}
+        self.taken = self.expected.model_copy(update={name: Quantity(value=rate) for name, rate in shared.items()})
 
     def unpredicted_reason(self, nbytes: int) -> str | None:
         """Return why NCCL's formulas do not apply to a size on the group; None if they do."""
-        if reason := collective(self.family).unmoved_reason(nbytes, self.dtype, self.layout.workers):
+        if reason := self.family.unmoved_reason(nbytes, self.dtype, self.workers):
             return reason
-        if self.layout.nodes == 1:
-            return "on one node NCCL finds other channels, for which there are no formulas here"
-        if self.layout.ranks_per_node is None:
+        if self.nodes == 1:
+            return f"on one node NCCL takes {join_words(self.missing, 'or')}, of which there is no formula here"
+        if self.ranks_per_node is None:
             return "the nodes do not have as many ranks each"
         return None
 
     def moved(self, nbytes: int) -> int:
         """Return the bytes that are moved for a requested size: whole elements, in equal blocks."""
-        family, size = collective(self.family), itemsize(self.dtype)
-        return family.elements(nbytes, size, self.layout.workers) * family.blocks(self.layout.workers) * size
+        size = itemsize(self.dtype)
+        return self.family.elements(nbytes, size, self.workers) * self.family.blocks(self.workers) * size
 
     def estimate(self, nbytes: int, name: str | None = None) -> NcclEstimate:
-        """Return what an operation takes with the algorithm and protocol that NCCL chooses, or with its own ``name``d.
+        """Return what an operation takes by the protocol that NCCL chooses.
 
         Args:
             nbytes: the requested size.
-            name: one of ``library_names`` [the one that NCCL chooses].
+            name: the algorithm, one of ``library_names`` [the one that NCCL chooses].
         """
-        size, per_node = self.moved(nbytes), self.layout.ranks_per_node or 1
         expected, taken = (
-            [each for each in nccl_estimates(section, self.family, self.layout.nodes, per_node, size)
-             if name is None or each.algorithm == NAMES[name]]
-            for section in (self.expected, self.shared)
+            [each for each in nccl_estimates(section, self.family.name, self.nodes, self.ranks_per_node or 1,
+                                             self.moved(nbytes))
+             if name in (None, NAMES[each.algorithm])]
+            for section in (self.expected, self.taken)
         )  # fmt: skip
-        chosen = min(range(len(expected)), key=lambda number: expected[number].seconds)
-        return taken[chosen]
-
-    @property
-    def _section(self) -> NcclSection:
-        if self.machine.nccl is None:
-            raise ValueError(f"{self.machine.name} has no section nccl")
-        return self.machine.nccl
-
-    @property
-    def _rails(self) -> tuple[int, int]:
-        """The rails that the group uses, and those of a node."""
-        return len(set(self.layout.rail)), self.machine.geometry.rails if self.machine.geometry else 1
-
-    def _found_by_search(self) -> NcclSection:
-        used, rails = self._rails
-        return self._section.model_copy(update={"channels": max(1, self._section.channels * used // rails)})
-
-    def _beside_others(self, at_port: float, at_uplink: float) -> NcclSection:
-        section, costs = self.expected, self.machine.machine()
-        rates = {name: getattr(section, name).value / at_port for name in ("intra_bytes_per_s", "inter_bytes_per_s")}
-        if self.layout.racks > 1 and costs.uplink_byte_s:
-            of_channel = self._rails[0] / section.channels / costs.uplink_byte_s / at_uplink
-            rates = {name: min(rate, of_channel) for name, rate in rates.items()}
-        return section.model_copy(update={name: Quantity(value=rate) for name, rate in rates.items()})
+        return taken[min(range(len(expected)), key=lambda number: expected[number].seconds)]

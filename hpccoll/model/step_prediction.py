@@ -16,12 +16,13 @@ from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count
 from hpccoll.model.group_costs import GroupCosts
+from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Layout, Parameter, itemsize
-from hpccoll.store.schema import SIMULATED
+from hpccoll.store.schema import MODELLED, SIMULATED
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program import Compute, StepProgram
@@ -71,7 +72,7 @@ class StepRequest:
     # every data-parallel rank]
     batch: int | None = None
     ranks_per_node: int | None = None  # the ranks on each node [those of the machine]
-    # the algorithm of the collectives that have it [of each the fastest of the usual ones]
+    # the algorithm of the collectives that have it [NCCL's own, or of each the fastest of the usual ones]
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
@@ -108,6 +109,7 @@ class StepPrediction:
     ratios: tuple[float, float]
     distance: str  # how far the prediction is from the nearest measurement, in words
     assumptions: Sequence[str]  # the assumptions behind the prediction
+    kinds: frozenset[str]  # the kinds of the times of its collectives: simulated, or modelled by NCCL's formulas
 
     @property
     def step(self) -> StepTimeline:
@@ -126,8 +128,17 @@ class StepPrediction:
         return 8 * self.link * step.communication_s / step.compute_s if self.link and step.compute_s else None
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """The interval of the time of the step: held-out errors of the machine widen what is exposed."""
+    def kind(self) -> str:
+        return MODELLED if MODELLED in self.kinds else SIMULATED
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the time of the step: held-out errors of the machine widen what is exposed.
+
+        Formulas have none: it is that of the collectives that are simulated; None if there are none of these.
+        """
+        if self.kinds == {MODELLED}:
+            return None
         low, high = (
             [step.bare_s + step.exposed_s * factor for step in self.timelines.values()] for factor in self.ratios
         )
@@ -135,7 +146,7 @@ class StepPrediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units; absent values are None."""
-        step, (low, high) = self.step, self.interval
+        step, (low, high) = self.step, self.interval or (None, None)
         return {
             "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
             "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
@@ -145,7 +156,7 @@ class StepPrediction:
             "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
             "communication_share": self.communication_share, "hide_rate_bps": self.hide_rate,
             "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
-            "algorithms": dict(self.algorithms), "kind": SIMULATED, "distance": self.distance,
+            "algorithms": dict(self.algorithms), "kind": self.kind, "distance": self.distance,
             "assumptions": list(self.assumptions),
         }  # fmt: skip
 
@@ -173,12 +184,14 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
     Raises:
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
     """
-    known = sorted(collective("all_reduce").components)
+    own = library_names(machine, "all_reduce")
+    known = sorted([*collective("all_reduce").components, *own])
     if request.algorithm is not None and request.algorithm not in known:
         raise BadInputError("--algorithm", request.algorithm, known)
     for name in request.parameters if request.algorithm else ():
-        if name not in (valid := known_parameters("all_reduce", str(request.algorithm))):
-            raise BadInputError(f"parameter of {request.algorithm}", name, valid)
+        valid = () if request.algorithm in own else known_parameters("all_reduce", str(request.algorithm))
+        if name not in valid:
+            raise BadInputError(f"parameter of {request.algorithm}", name, valid or "none: it has no parameters")
     predictions: list[StepPrediction] = []
     left_out: dict[str, list[int]] = defaultdict(list)
     refused: BadInputError | None = None
@@ -220,6 +233,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
+        frozenset(costs.kinds),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ A scenario has the keys of ``common``, and may set each of them anew.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, create_model, model_validator
 
@@ -100,8 +100,15 @@ class ScenarioPrediction:
         return {"scenario": self.scenario.name, "machine": self.machine, **self.prediction.to_json()}
 
 
-def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> list[ScenarioPrediction]:
-    """Return the predictions of a file of scenarios.
+class ScenarioPredictions(NamedTuple):
+    """The predictions of a file."""
+
+    predictions: list[ScenarioPrediction]
+    interrupted: list[str]  # the names of the scenarios without a prediction because the user has interrupted them
+
+
+def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> ScenarioPredictions:
+    """Return the predictions of a file of scenarios. After an interrupt (SIGINT) these are the complete ones, if any.
 
     Raises:
         BadInputError: if the file is invalid, or a scenario cannot be predicted.
@@ -111,13 +118,17 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> list[
         (each, read_machine(each.cluster, f"{path}: cluster"), step_request(dict(each), [each.nodes], each.params))
         for each in listed
     ]
-    found = []
-    for done, (scenario, machine, request) in enumerate(steps):
-        if progress:
-            progress(done, len(steps), scenario.name)
-        predicted = predict_steps(machine, request)
-        found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
-    return found
+    found: list[ScenarioPrediction] = []
+    try:
+        for done, (scenario, machine, request) in enumerate(steps):
+            if progress:
+                progress(done, len(steps), scenario.name)
+            predicted = predict_steps(machine, request)
+            found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return ScenarioPredictions(found, [scenario.name for scenario, *_ in steps[len(found) :]])
 
 
 def read_model_shape(name: str, key: str) -> ModelShape:

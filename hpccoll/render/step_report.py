@@ -9,6 +9,7 @@ from hpccoll.model.communication_wall import WallPoint, bubble_share
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions, StepRequest
 from hpccoll.model.step_scenarios import ScenarioPrediction
 from hpccoll.render.prediction_report import WIDTH, distances, left_out_lines, machine_lines
+from hpccoll.store.schema import MODELLED
 
 BUBBLES = (4, 8, 16), (8, 32, 128)
 """The stages and the micro-batches of pipelines whose bubble is printed."""
@@ -33,6 +34,8 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
         used.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
     yield from (f"  {work}: {', '.join(names)}" for work, names in used.items())
+    if any(MODELLED in one.kinds for one in predicted.predictions):
+        yield "nccl_ring, nccl_tree: modelled by NCCL's own formulas, which have no interval"
     yield f"distance: {distances(predicted.predictions)}"
     for assumed in dict.fromkeys(each for one in predicted.predictions for each in one.assumptions):
         yield from textwrap.wrap(f"assumed: {assumed}", WIDTH)
@@ -66,7 +69,7 @@ _TIMES: Columns[StepPrediction] = (
     ("communic.", lambda one: format_seconds(one.step.communication_s)),
     ("exposed", lambda one: format_seconds(one.step.exposed_s)),
     ("step", lambda one: format_seconds(one.step.step_s)),
-    ("interval", lambda one: format_interval(one.interval)),
+    ("interval", lambda one: format_interval(one.interval) if one.interval else "none"),
     ("share", lambda one: f"{one.step.share:.1%}"),
 )
 _STEP: Columns[StepPrediction] = (

@@ -113,7 +113,7 @@ PREDICTED: Mapping[str, StepKey] = {
     "batch": StepKey("samples of a step on all GPUs, not of a micro-batch", None, TOKENS),
     "dtype": StepKey("type of all that moves [that of the model]", None, DTYPE),
     **{name: WORKLOAD[name] for name in _DTYPES},
-    "algorithm": StepKey("algorithm [the fastest usual one; with --params ring]", None, PrintableText()),
+    "algorithm": StepKey("algorithm [NCCL's own, or the fastest; with --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
     "mfu": StepKey("fraction of the peak of the GPU, not --flops-rate", None, PositiveNumber(1.0)),
     "gpu": StepKey(f"that GPU: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),

@@ -10,6 +10,7 @@ from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, in_racks
 from svg_texts import overlaps
 
+from hpccoll.model import step_scenarios
 from hpccoll.model.machine_file import cluster_names, write_machine
 from hpccoll.store import hdf5
 
@@ -123,7 +124,8 @@ def test_the_rows_of_predictions_are_the_golden_page():
     for command in COMMANDS.strip().splitlines():
         result = invoke(*command.split(), "--json")
         rows = json.loads(result.out, parse_constant=pytest.fail)
-        lines += [f"$ hpccoll {command} --json", *(json.dumps(rounded(row)) for row in rows), *result.err.splitlines()]
+        messages = [line for line in result.err.splitlines() if line.startswith("hpccoll: ")]  # without progress
+        lines += [f"$ hpccoll {command} --json", *(json.dumps(rounded(row)) for row in rows), *messages]
     assert_golden("predictions", lines, Path(__file__).with_name("golden"))
 
 
@@ -160,3 +162,18 @@ def test_a_bad_file_of_scenarios_is_bad_input(tmp_path, scenarios, named):
     path = tmp_path / "bad.yaml"
     path.write_text(f"scenarios: [{scenarios}]")
     assert invoke("predict", "step", "--scenarios", path).is_bad_input(*named.split())
+
+
+def test_an_interrupt_keeps_the_scenarios_that_are_complete(here, monkeypatch):
+    predict, begun = step_scenarios.predict_steps, []
+
+    def interrupted(*arguments):
+        begun.append(arguments)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return predict(*arguments)
+
+    monkeypatch.setattr(step_scenarios, "predict_steps", interrupted)
+    result = invoke("predict", "step", "--scenarios", here / "scenarios.yaml", "--json")
+    assert (result.code, result.err) == (130, "hpccoll: left out: any: interrupted\n")
+    assert [row["scenario"] for row in json.loads(result.out)] == ["ring"]

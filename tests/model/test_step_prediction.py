@@ -6,6 +6,8 @@ import pytest
 from predicted_machines import EXACT, LATENCY, RATE, cluster, fitted
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.model.machine_file import read_machine
+from hpccoll.model.predict import Request, predict
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.model.step_scenarios import step_request
 from hpccoll.render.step_report import step_lines
@@ -170,3 +172,43 @@ def test_an_interrupt_keeps_the_numbers_of_nodes_that_are_complete():
     assert found.interrupted
     with pytest.raises(KeyboardInterrupt):
         predict_steps(cluster(), request, interrupt_at(0))
+
+
+LLAMA = {"model": "llama3-8b", "sharding": "fsdp", "mfu": 0.4, "gpu": "h100"}
+
+
+def test_an_fsdp_step_on_gpus_gathers_a_block_in_the_time_of_nccls_ring():
+    """A block of llama3-8b has 436,224,000 bytes; a step of our schedules took six times as long."""
+    machine, nbytes = read_machine("8xh100-400g", "--cluster"), 436_224_000
+    (step,) = predict_steps(machine, step_request(LLAMA, [8], None)).predictions
+    spans = {
+        span.end_s - span.begin_s
+        for span in step.step.spans[0]
+        if span.operation and (span.operation.collective, span.operation.nbytes) == ("all_gather", nbytes)
+    }
+    (ring,) = predict(
+        machine,
+        Request([8], [nbytes], "all_gather", ["nccl_ring"], dtype="bfloat16"),
+    ).predictions
+    assert [*spans] == pytest.approx([ring.value_s] * len(spans), rel=0.01)
+    assert spans
+    row = step.to_json()
+    assert {*row["algorithms"].values()} == {"nccl_ring"}
+    assert (row["kind"], row["ci_low_s"], row["ci_high_s"]) == ("modelled", None, None)
+
+
+def test_a_step_with_groups_inside_nodes_has_the_interval_of_their_schedules_and_names_what_stands_in():
+    machine = read_machine("8xh100-400g", "--cluster")
+    (step,) = predict_steps(
+        machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [2], None)
+    ).predictions
+    row = step.to_json()
+    assert (row["kind"], row["algorithms"]["all_reduce dp"]) == ("modelled", "nccl_ring")
+    assert row["ci_low_s"] < row["step_s"] < row["ci_high_s"]
+    assert any("all_reduce tp" in each for each in row["assumptions"])
+
+
+def test_nccls_own_are_valid_algorithms_where_a_machine_has_them_and_have_no_parameters():
+    for machine, named in ((cluster(), "--algorithm"), (read_machine("8xh100-400g", "--cluster"), "channels")):
+        with pytest.raises(BadInputError, match=named):
+            steps([2], machine=machine, algorithm="nccl_ring")
