@@ -15,6 +15,7 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_count
 from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_model import RING_STEPS
@@ -151,24 +152,24 @@ def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
     """Return what a call is held against; empty with the reason why there is nothing."""
     transport = row.transport if row.device == "cpu" else f"{row.transport} on {row.device}"
     basis = NCCL_MODEL if row.transport == "nccl" and machine.nccl else FASTEST_SCHEDULE
-    usual = machine.geometry and machine.geometry.ranks_per_node
+    usual, each = (machine.geometry and machine.geometry.ranks_per_node) or row.ranks_per_node, row.ranks_per_node
+    where = f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"
     reasons = {
         "one rank sends no messages": row.ranks == 1,
         "messages between pairs of ranks are no collective": PAIRWISE & {*COLLECTIVES[row.collective].arguments},
-        "its nodes have different numbers of ranks": row.ranks_per_node is None,
+        "its nodes have different numbers of ranks": each is None,
     }
     reasons |= {
         "NCCL's own model is for two nodes and more": row.nodes == 1,
         f"NCCL's own model has {', '.join(RING_STEPS)}": row.collective not in RING_STEPS,
-        f"the call had {row.ranks_per_node} ranks on each node, {machine.name} has {usual}": (
-            usual not in (None, row.ranks_per_node)
-        ),
+        where: each != usual,  # its channels are those of whole nodes
         f"{row.requested} was forced, which NCCL's own model lacks": row.requested not in (None, "ring", "tree"),
     } if basis == NCCL_MODEL else {
         f"{machine.name} has no section nccl, which NCCL's own model needs": row.transport == "nccl",
         f"{machine.name} has the costs of {machine.transport}, the call was one of {transport}": (
             machine.transport != transport
         ),
+        where: (each or 0) > (usual or 0),
     }  # fmt: skip
     reason = next((reason for reason, holds in reasons.items() if holds), "")
     return ("", reason) if reason else (basis, "")
