@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 FAMILIES = (
     ("recursive_doubling", "recursive_halving", "dissemination"),
     ("ring", "bidirectional_ring", "nccl_ring", "chain"),
-    ("rabenseifner",), ("direct", "pairwise", "exchange"), ("bruck",), ("binomial_tree", "binomial"),
-    ("double_binary_tree", "nccl_tree"), ("hierarchical",), ("sharp_emulated",), ("swing",), ("torus",),
+    ("rabenseifner",), ("direct", "pairwise", "exchange"), ("bruck",),
+    ("double_binary_tree", "nccl_tree"), ("binomial_tree", "binomial"), ("hierarchical",), ("sharp_emulated",),
+    ("swing",), ("torus",),
     ("star", "ping_pong", "train"), ("reduce_scatter_all_gather", "scatter_all_gather"),
 )  # fmt: skip
 """Families of algorithms, which have a hue each in all charts; any other algorithm is a family of its own."""

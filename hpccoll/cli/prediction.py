@@ -49,6 +49,10 @@ def predict(
             help="rank order over racks and nodes: block, cyclic", metavar="NAME", rich_help_panel=common.WHERE
         ),
     ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="factor of all rates of the network: x2", metavar="xN", rich_help_panel=common.WHERE),
+    ] = None,
     collective: Annotated[
         str, typer.Option("-c", "--collective", help="collective", metavar="NAME", rich_help_panel=WHAT)
     ] = "all_reduce",
@@ -117,10 +121,12 @@ def predict(
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
+    from hpccoll.training.step_keys import FACTOR
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    model = common.read_machine_or_cluster(machine, cluster)
+    faster = None if rate is None else FACTOR.read("--rate", rate)
+    model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
         if question or out:
             raise UnusableError("--against", "neither --question nor --out: they belong to predictions")

@@ -106,6 +106,8 @@ class LibraryExpectation:
                 "ci_low_s": expected.low_s if expected else None, "ci_high_s": expected.high_s if expected else None,
                 "busbw_Bps": call.expected_busbw, "kind": expected.kind if expected else None,
                 "distance": expected.distance if expected else None, "basis": self.basis or None,
+                "unmodelled": list(expected.unmodelled) if expected else [],
+                "published": [each.model_dump(by_alias=True) for each in expected.published] if expected else [],
                 "candidates": {each.algorithm: each.value_s for each in call.candidates},
                 "reason": self.reason or (None if expected else TOO_FEW_BYTES), "measured_s": row.median_s,
                 "measured_busbw_Bps": row.busbw_Bps, "measured_algorithm": row.algorithm, "measured_kind": row.kind,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -227,13 +227,13 @@ class PredictionPlan:
         ours = [(name, parameters) for name, parameters in choices if name not in library]
         planned: list[PlannedPrediction] = []
         for nodes in request.nodes:
+            layout_of = lru_cache(2)(partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping))
             for name, parameters in ours:
                 if progress:
                     total = len(request.nodes) * len(ours) * len(request.sizes)
                     progress(0, total, f"estimating the time of {name} on {format_count(nodes, 'node')}")
                 simulation = AlgorithmSimulation(
-                    machine, request.collective, name, parameters,
-                    partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
+                    machine, request.collective, name, parameters, layout_of,
                     dtype=request.dtype, aggregators=request.aggregators,
                 )  # fmt: skip
                 paired = False

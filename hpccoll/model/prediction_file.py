@@ -19,6 +19,7 @@ from hpccoll.model.predict import Prediction, Predictions, Request
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import check_replaceable
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
+from hpccoll.store.schema import MODELLED
 
 JOB_NAME = "predict"
 FILE_RANKS = IntegerRange(1, 1 << 14)
@@ -61,6 +62,8 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     attempts = []
     for number, ((nodes, per_node, aggregators, kind, assumed), outcomes) in enumerate(launches.items(), 1):
         layout, about = machine.layout(nodes, per_node, aggregators), {**provenance, "assumed": assumed}
+        if kind == MODELLED:
+            about["prediction"] = f"{machine.name}: times by NCCL's own formulas, which have no interval"
         attempts.append((Attempt.not_launched(number, kind, machine.name, layout, about), outcomes))
     largest = max((attempt for attempt, _ in attempts), key=lambda attempt: attempt.ranks)
     job = Job(

@@ -12,6 +12,7 @@ from hpccoll.cases.algorithm_registry import EMULATIONS
 from hpccoll.common.text import join_words
 from hpccoll.store.call_key import root_rank
 from hpccoll.store.host_names import jobs_and_hosts
+from hpccoll.store.schema import MODELLED
 
 COLLECTIVE_DESCRIPTIONS = {
     "all_reduce": "Every rank ends with the reduction of the buffers of all ranks. S is one buffer.",
@@ -181,7 +182,8 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
         f"{point.row.source}: on {point.machine}; timed differently, and not ranked" for point in group.imports
     )
     predicted = dict.fromkeys(
-        f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
+        f"{'dotted' if point.row.kind == MODELLED else 'dashed'}: predicted, not measured; {point.prediction}"
+        for point in group.predictions
     )
     notes = several, python, hollow, mixed
     return tuple(filter(None, (*on, group.setting, *group.emulations, *notes, *imported, *predicted)))

@@ -47,7 +47,7 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
         yield from _taken_lines(predicted, {format_count(nodes, "node"): each for nodes, each in by_nodes.items()})
         yield from _table("nodes", {str(nodes): each for nodes, each in by_nodes.items()})
         for each in by_nodes.values():
-            yield from _beside_lines(each)
+            yield from beside_lines(each)
     else:
         for each in by_nodes.values():
             yield ""
@@ -57,7 +57,7 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
                 by_size[format_size(one.requested_bytes)].append(one)
             yield from _taken_lines(predicted, by_size)
             yield from _table("size", by_size)
-            yield from _beside_lines(each)
+            yield from beside_lines(each)
             yield from (f"  {_crossover_text(crossover)}" for crossover in crossovers(each))
     yield ""
     yield from _notes(predicted)
@@ -215,8 +215,8 @@ def _taken_lines(predicted: Predictions, rows: Mapping[str, Sequence[Prediction]
     taken: list[tuple[str, str]] = []
     for label, several in rows.items():
         own = min((one for one in several if one.of_library), key=lambda one: one.value_s, default=None)
-        if own and (not taken or taken[-1][0] != _with_protocol(own)):
-            taken.append((_with_protocol(own), label))
+        if own and (not taken or taken[-1][0] != with_protocol(own)):
+            taken.append((with_protocol(own), label))
     if taken:
         names = ", ".join(f"{name} from {label}" for name, label in taken)
         missing = any(one.unmodelled for several in rows.values() for one in several)
@@ -234,11 +234,12 @@ def _paragraph(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _with_protocol(one: Prediction) -> str:
-    return f"{one.algorithm} ({one.params['protocol']})"
+def with_protocol(one: Prediction) -> str:
+    """Return an algorithm of NCCL with its protocol: ``nccl_ring (Simple)``; the bare name of any other."""
+    return f"{one.algorithm} ({one.params['protocol']})" if one.of_library else one.algorithm
 
 
-def _beside_lines(predictions: Sequence[Prediction]) -> Iterator[str]:
+def beside_lines(predictions: Sequence[Prediction]) -> Iterator[str]:
     """Yield what NCCL may take on as many nodes and is not modelled, and what was published near; or nothing."""
     figures: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
     sources: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
@@ -291,7 +292,7 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
             answer = f"{taking} {_library_answer(choice, choice.library)}" if choice.library else _answer(choice)
             yield f"{where}: {answer}; {predicted.machine.name}: {best.distance}{error}"
             bests.append(best)
-        yield from _beside_lines(bests)
+        yield from beside_lines(bests)
 
 
 def _answer(choice: BestChoice) -> str:
@@ -308,7 +309,7 @@ def _answer(choice: BestChoice) -> str:
 
 def _library_answer(choice: BestChoice, own: Prediction) -> str:
     """Return what NCCL takes, and then what a schedule would give instead."""
-    taken, ours = f"{_with_protocol(own)}: {_time(own)}", choice.ours
+    taken, ours = f"{with_protocol(own)}: {_time(own)}", choice.ours
     if ours is None:
         return taken
     sure = "" if choice.clear else ", which is not clear"
