@@ -9,7 +9,7 @@ import yaml
 
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.step_prediction import ComputeRate
+from hpccoll.model.step_prediction import ComputeRate, rate_of_step
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.models import model_of
 from hpccoll.training.models.transformers import gpt2
@@ -19,8 +19,6 @@ from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
 DATA = Path(__file__).parent / "model" / "published_steps.yaml"
 GPUS_PER_NODE = 8
-ROUNDS = 8
-"""The steps of the fit: each divides the error by the ratio of computation to what it hides."""
 
 
 class PublishedStep:
@@ -69,10 +67,7 @@ class PublishedStep:
 
     def fit(self) -> float:
         """Return the rate of computation at which the predicted step takes as long as the published one."""
-        rate = 1e14
-        for _ in range(ROUNDS):
-            rate *= self.step(rate).seconds / self.measured_s
-        return rate
+        return rate_of_step(self.programs, self.costs.cost, self.measured_s)
 
 
 @dataclass(frozen=True)

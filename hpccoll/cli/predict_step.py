@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
 
-ONLY_SIMULATED = "machine", "cluster", "parallel", "mfu", "batch"
-ONLY_CLOSED_FORM = "gpus", "rate", "node_rate", "latency", "tokens"
+ONLY_SIMULATED = "machine", "cluster", "parallel", "mfu", "batch", "step"
+ONLY_CLOSED_FORM = "gpus", "node_rate", "latency", "tokens"
 SHORT_FORMS = {"dtype": ["-d"]}
 
 
@@ -84,13 +84,17 @@ def predict_step(
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
     common.check_suffix(out, *common.PICTURES)
     _check_form({**texts, "machine": machine, "cluster": cluster, "scenarios": scenarios})
-    keys = {name: _read(name, key, texts[name]) for name, key in {**PREDICTED, **WALL}.items()}
+    tables = (
+        (PREDICTED, WALL) if texts["params"] is not None else (WALL, PREDICTED)
+    )  # of a key of both, the last counts
+    keys = {name: _read(name, key, texts[name]) for name, key in {**tables[0], **tables[1]}.items()}
     if scenarios:
         answer = _scenarios(scenarios)
     elif keys["params"] is not None:
         answer = _closed_form(keys)
     else:
-        answer = _simulated(keys, nodes, param or [], common.read_machine_or_cluster(machine, cluster), as_json=as_json)
+        described = common.read_machine_or_cluster(machine, cluster, keys["rate"])
+        answer = _simulated(keys, nodes, param or [], described, as_json=as_json)
     if out:
         with writing(out):
             answer.write(out)
@@ -106,6 +110,10 @@ def _check_form(given: Mapping[str, Any]) -> None:
     for form, other, names in (("model", "params", ONLY_SIMULATED), ("params", "model", ONLY_CLOSED_FORM)):
         if given[other] is not None and (unused := [name for name in names if given[name]]):
             raise UnusableError(option(unused[0]), f"with {option(form)} only")
+    if given["scenarios"] is not None:
+        flags = {name for name, key in PREDICTED.items() if key.kind is FLAG and given[name] == bool(key.default)}
+        if named := [name for name in given if given[name] is not None and name not in {*flags, "scenarios"}]:
+            raise UnusableError(option(named[0]), "a key of the file of --scenarios")
 
 
 def _read(name: str, key: StepKey, given: str | bool | None) -> Any:
@@ -138,7 +146,7 @@ def _simulated(
         from hpccoll.render.prediction_charts import write_step_chart
 
         title = f"A training step of {request.model.name} on {described.name}: {rows[0]['kind']}"
-        write_step_chart(rows, out, title, [request.compute.text, request.parallel or "data parallel"])
+        write_step_chart(rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"])
 
     if as_json:
         for line in prediction_report.left_out_lines(predicted.left_out):
@@ -177,6 +185,7 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
 
 
 def _scenarios(path: Path) -> _Answer:
+    from hpccoll.common.text import join_words
     from hpccoll.model.step_scenarios import predict_scenarios
     from hpccoll.render.step_report import scenario_lines, scenario_titles
 
@@ -189,6 +198,11 @@ def _scenarios(path: Path) -> _Answer:
     def write(out: Path) -> None:
         from hpccoll.render.prediction_charts import write_scenario_chart
 
-        write_scenario_chart(rows, out, f"{path.name}: simulated", scenario_titles(predicted))
+        write_scenario_chart(
+            rows,
+            out,
+            f"{path.name}: {join_words(dict.fromkeys(row['kind'] for row in rows))}",
+            scenario_titles(predicted),
+        )
 
     return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))

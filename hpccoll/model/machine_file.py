@@ -115,6 +115,29 @@ class MachineFile(YamlSection):
             updates["cpus"] = self.cpus.model_copy(update=declared)
         return self.model_copy(update=updates).check()
 
+    def with_network(self, factor: float | None) -> "MachineFile":
+        """Return the machine with a network whose tiers, ports and uplinks are ``factor`` times as fast.
+
+        NCCL's channels follow, up to the rate between two ranks of a node; what was published of the machine does not
+        apply. Without a factor it is the same machine.
+        """
+        if factor in (None, 1):
+            return self
+        updates: dict[str, Any] = {
+            "name": f"{self.name} with a network x{factor:g}",
+            "published": [],
+            "tiers": {
+                name: costs if name == "node" else [each.scaled(factor) for each in costs]
+                for name, costs in self.tiers.items()
+            },
+            "port": self.port and self.port.scaled(factor),
+            "uplink": self.uplink and self.uplink.scaled(factor),
+        }
+        if self.nccl:
+            inside = self.tiers["node"][-1].bytes_per_s.value if "node" in self.tiers else math.inf
+            updates["nccl"] = self.nccl.with_network(factor, inside)
+        return self.model_copy(update=updates)
+
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
         cpus = self.cpus

@@ -61,6 +61,11 @@ class Quantity(YamlSection):
         end = self.low if (bound == "low_cost") != is_rate else self.high
         return self.value if end is None else end
 
+    def times(self, factor: float) -> "Quantity":
+        """Return the number and its interval, multiplied."""
+        ends = {name: factor * end for name in ("value", "low", "high") if (end := getattr(self, name)) is not None}
+        return self.model_copy(update=ends)
+
 
 def _within(least: float, most: float, unit: str) -> AfterValidator:
     """Return the validator of quantities within bounds, each in its own interval."""
@@ -87,6 +92,17 @@ Ratio = Annotated[Quantity, _within(0.001, 1000, "a ratio")]
 Factor = Annotated[Quantity, _within(0, 1000, "a factor")]
 
 
+class _Scalable(YamlSection):
+    """A part of the network, with a rate."""
+
+    bytes_per_s: Any
+
+    def scaled(self, factor: float) -> Self:
+        """Return the part with ``factor`` times the rate."""
+        rate = self.bytes_per_s
+        return self.model_copy(update={"bytes_per_s": rate and rate.times(factor)})
+
+
 class LayoutSection(YamlSection):
     """Where ranks are; there are as many nodes and racks as needed."""
 
@@ -99,7 +115,7 @@ class LayoutSection(YamlSection):
     )
 
 
-class MessageCostsSection(YamlSection):
+class MessageCostsSection(_Scalable):
     """The costs of messages between two ranks from one size on."""
 
     model_config = ConfigDict(frozen=True)
@@ -129,7 +145,7 @@ TierCosts = Annotated[
 ]
 
 
-class RateSection(YamlSection):
+class RateSection(_Scalable):
     """A resource with a rate."""
 
     bytes_per_s: Rate = Field(description="the rate, shared by all that use it at once")
@@ -142,7 +158,7 @@ class PortSection(RateSection):
     burst_bytes: Bytes = Field(Quantity(value=0), description="the bytes that pass at once after a pause")
 
 
-class UplinkSection(YamlSection):
+class UplinkSection(_Scalable):
     """The way from a rack to the others, on each of its rails."""
 
     bytes_per_s: Rate | None = Field(None, description="the rate of each direction of each rail of a rack")
@@ -199,6 +215,12 @@ class NcclSection(YamlSection):
     intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node, used on two nodes")
     inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes, used on more nodes")
     balanced_trees: bool = Field(True, description="whether trees are balanced in a node (pattern 1; otherwise 3)")
+
+    def with_network(self, factor: float, inside: float) -> Self:
+        """Return the parameters with a network ``factor`` times as fast, and ``inside`` bytes a second in a node."""
+        rates = {name: getattr(self, name) for name in ("intra_bytes_per_s", "inter_bytes_per_s")}
+        most = {name: max(1.0, inside / self.channels / rate.value) for name, rate in rates.items()}
+        return self.model_copy(update={name: rate.times(min(factor, most[name])) for name, rate in rates.items()})
 
 
 class PublishedSection(YamlSection):

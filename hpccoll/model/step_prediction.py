@@ -14,7 +14,7 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.units import format_count
+from hpccoll.common.units import format_count, format_seconds
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
@@ -27,7 +27,7 @@ from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.step_program_builder import step_programs
-from hpccoll.training.step_timeline import StepTimeline, step_timeline
+from hpccoll.training.step_timeline import Cost, StepTimeline, step_timeline
 
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 """The axes of the mesh over which gradients are synchronised."""
@@ -35,10 +35,11 @@ GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 
 @dataclass(frozen=True, slots=True)
 class ComputeRate:
-    """How fast a rank computes: exactly one of both."""
+    """How fast a rank computes: exactly one of the first three."""
 
     flops_per_s: float | None = None  # FLOPs a second
     step_s: float | None = None  # the seconds that the busiest rank computes in a step, whatever its FLOPs
+    whole_s: float | None = None  # the seconds of the step, with communication, from which the rate follows
     source: str = ""  # where the rate comes from, in words
 
     @property
@@ -49,13 +50,50 @@ class ComputeRate:
         source = f" ({self.source})" if self.source else ""
         return f"each rank computes {(self.flops_per_s or 0.0) / 1e12:.4g} TFLOP/s{source}"
 
+    def rate(self, programs: Sequence[StepProgram]) -> float:
+        """Return the FLOPs a second with which ranks run the programs of all stages."""
+        return self.flops_per_s or _busiest_flops(programs) / (self.step_s or 1.0)
+
     def seconds(self, programs: Sequence[StepProgram]) -> Callable[[Compute], float]:
         """Return the duration of a computation of the programs of all stages."""
-        rate = self.flops_per_s
-        if rate is None:
-            busiest = max(sum(each.flops(phase) for phase in ("forward", "backward")) for each in programs)
-            rate = busiest / (self.step_s or 1.0)
+        rate = self.rate(programs)
         return lambda compute: compute.flops / rate if compute.flops else 0.0
+
+    def solved(self, programs: Sequence[StepProgram], cost: Cost, nodes: int) -> "ComputeRate":
+        """Return the rate; of a whole step that which makes the programs take as long on so many nodes.
+
+        Raises:
+            BadInputError: if communication alone takes longer.
+        """
+        if self.whole_s is None:
+            return self
+        rate = rate_of_step(programs, cost, self.whole_s)
+        computed = format_seconds(_busiest_flops(programs) / rate)
+        about = f"a step of {format_seconds(self.whole_s)} on {format_count(nodes, 'node')}: {computed} of computation"
+        return ComputeRate(rate, source=about)
+
+
+def rate_of_step(programs: Sequence[StepProgram], cost: Cost, whole_s: float) -> float:
+    """Return the FLOPs a second of each rank with which the programs of all stages take ``whole_s`` seconds.
+
+    Raises:
+        BadInputError: if communication alone takes longer.
+    """
+    from scipy.optimize import brentq  # its import takes 0.2 s
+
+    of_a_second = ComputeRate(step_s=1.0).seconds(programs)
+
+    def too_long_s(compute_s: float) -> float:
+        return step_timeline(programs, lambda each: compute_s * of_a_second(each), cost).step_s - whole_s
+
+    if (beyond := too_long_s(0.0)) >= 0:
+        least = f"more than the {format_seconds(whole_s + beyond)} that communication alone takes"
+        raise BadInputError("--step", format_seconds(whole_s), least)
+    return _busiest_flops(programs) / float(brentq(too_long_s, 0.0, whole_s, xtol=whole_s * 1e-9))
+
+
+def _busiest_flops(programs: Sequence[StepProgram]) -> float:
+    return max(sum(each.flops(phase) for phase in ("forward", "backward")) for each in programs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +134,8 @@ class StepPrediction:
     nodes: int
     layout: Layout  # the layout of the ranks
     parallelism: Parallelism  # how the model is trained
+    compute: ComputeRate  # how fast ranks compute
+    flops_per_s: float  # the FLOPs a second of a rank while it computes
     dtypes: StepDtypes  # the types of what moves
     gradient_bytes: int  # the bytes of all gradients of the model
     rank_gradient_bytes: int  # the bytes of the gradients of a rank of the stage with the most of them
@@ -152,7 +192,8 @@ class StepPrediction:
             "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
             "samples": self.samples, **self.dtypes.keys, "gradient_bytes": self.gradient_bytes,
             "rank_gradient_bytes": self.rank_gradient_bytes, "communication_s": step.communication_s,
-            "exposed_s": step.exposed_s, "compute_s": step.compute_s, "bubble_s": step.bubble_s,
+            "exposed_s": step.exposed_s, "compute_s": step.compute_s,
+            "flops_per_s": self.flops_per_s, "bubble_s": step.bubble_s,
             "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
             "communication_share": self.communication_share, "hide_rate_bps": self.hide_rate,
             "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
@@ -184,14 +225,7 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
     Raises:
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
     """
-    own = library_names(machine, "all_reduce")
-    known = sorted([*collective("all_reduce").components, *own])
-    if request.algorithm is not None and request.algorithm not in known:
-        raise BadInputError("--algorithm", request.algorithm, known)
-    for name in request.parameters if request.algorithm else ():
-        valid = () if request.algorithm in own else known_parameters("all_reduce", str(request.algorithm))
-        if name not in valid:
-            raise BadInputError(f"parameter of {request.algorithm}", name, valid or "none: it has no parameters")
+    _check_algorithm(machine, request)
     predictions: list[StepPrediction] = []
     left_out: dict[str, list[int]] = defaultdict(list)
     refused: BadInputError | None = None
@@ -201,7 +235,10 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
             if progress:
                 progress(done, len(request.nodes), format_count(f"{nodes:,}", "node"))
             predictions.append(_predict(machine, request, nodes))
+            request = replace(request, compute=predictions[-1].compute)
         except BadInputError as error:
+            if request.compute.whole_s is not None:  # the computation follows from the first number of nodes
+                raise
             left_out[str(error)].append(nodes)
             refused = refused or error
         except KeyboardInterrupt:
@@ -214,6 +251,17 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
     return StepPredictions(machine, request, predictions, left_out, interrupted)
 
 
+def _check_algorithm(machine: MachineFile, request: StepRequest) -> None:
+    own = library_names(machine, "all_reduce")
+    known = sorted([*collective("all_reduce").components, *own])
+    if request.algorithm is not None and request.algorithm not in known:
+        raise BadInputError("--algorithm", request.algorithm, known)
+    for name in request.parameters if request.algorithm else ():
+        valid = () if request.algorithm in own else known_parameters("all_reduce", str(request.algorithm))
+        if name not in valid:
+            raise BadInputError(f"parameter of {request.algorithm}", name, valid or "none: it has no parameters")
+
+
 def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPrediction:
     layout = machine.layout(nodes, request.ranks_per_node)
     parallelism = request.on(layout.workers)
@@ -221,7 +269,8 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
     programs = step_programs(request.model, parallelism)
     costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators)
     costs.prepare(programs)
-    seconds = request.compute.seconds(programs)
+    compute = request.compute.solved(programs, costs.cost, nodes)
+    seconds = compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
     dtypes = parallelism.dtypes_of(request.model)
     size = itemsize(dtypes.gradient)
@@ -229,7 +278,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
     busbw = _gradient_busbw(mesh, timelines["value"])
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
     return StepPrediction(
-        nodes, layout, parallelism, dtypes, request.model.parameters * size,
+        nodes, layout, parallelism, compute, compute.rate(programs), dtypes, request.model.parameters * size,
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],

@@ -28,6 +28,7 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
         yield f"  parameters move in {first.dtypes.parameter}, activations in {first.dtypes.activation}"
     yield f"  {', '.join(_parallel_words(request, first))}"
     yield from table_lines(*table_of(_STEP, predicted.predictions))
+    yield from _meanings(_STEP)
     yield ""
     yield from _wall_lines(predicted)
     used: dict[str, dict[str, None]] = {}
@@ -78,6 +79,27 @@ _STEP: Columns[StepPrediction] = (
     ("all", lambda one: f"{one.communication_share:.0%}"),
     ("busbw/links", _busbw),
 )
+
+
+_MEANINGS = {
+    "compute": "time that the busiest GPU computes in a step",
+    "bubble": "time that it waits for other stages of the pipeline, without communication",
+    "communic.": "time of all collectives of a GPU, hidden behind computation or not",
+    "exposed": "time by which communication makes the step longer",
+    "interval": "the step at the fast and at the slow ends of the machine's numbers; none of NCCL's formulas",
+    "share": "exposed, in % of the step",
+    "all": "communic., in % of the step",
+    "busbw/links": "of the collectives of gradients: bus bandwidth, as nccl-tests has it, and the rate of their "
+    "links of a node, one way",
+}
+"""What a column is, by its heading; others are plain."""
+
+
+def _meanings(columns: Columns[StepPrediction]) -> Iterator[str]:
+    """Yield a line for each column that is not plain."""
+    for heading, _ in columns:
+        if meaning := _MEANINGS.get(heading):
+            yield from textwrap.wrap(f"{heading}: {meaning}", WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _wall_lines(predicted: StepPredictions) -> Iterator[str]:
@@ -142,6 +164,7 @@ def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
     names = (each.scenario.name for each in predicted)
     rows = ((name, *cells) for name, cells in zip(names, body, strict=True))
     yield from table_lines(("scenario", *head), rows, indent="")
+    yield from _meanings(_TIMES)
     yield from scenario_titles(predicted)
     for each in predicted:
         works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))

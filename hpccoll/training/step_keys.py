@@ -9,7 +9,7 @@ from typing import Any
 
 from hpccoll.common import limits
 from hpccoll.common.limits import FLAG, MAX_BYTES, IntegerRange, Kind, OneOfWords, PositiveNumber, PrintableText
-from hpccoll.common.units import MAX_QUANTITY, parse_rate, parse_seconds, parse_size
+from hpccoll.common.units import MAX_FACTOR, MAX_QUANTITY, parse_factor, parse_rate, parse_seconds, parse_size
 from hpccoll.schedule import DTYPE
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.parallelism import PER_STEP, SHARDINGS, Parallelism
@@ -47,6 +47,7 @@ class NumberWithUnit:
 BYTES = NumberWithUnit(parse_size, IntegerRange(1, MAX_BYTES))
 DURATION = NumberWithUnit(parse_seconds, PositiveNumber(MAX_QUANTITY))
 RATE = NumberWithUnit(parse_rate, PositiveNumber(MAX_QUANTITY))
+FACTOR = NumberWithUnit(parse_factor, PositiveNumber(MAX_FACTOR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +114,20 @@ PREDICTED: Mapping[str, StepKey] = {
     "batch": StepKey("samples of a step on all GPUs, not of a micro-batch", None, TOKENS),
     "dtype": StepKey("type of all that moves [that of the model]", None, DTYPE),
     **{name: WORKLOAD[name] for name in _DTYPES},
-    "algorithm": StepKey("algorithm [NCCL's own, or the fastest; with --params ring]", None, PrintableText()),
+    "algorithm": StepKey("algorithm [NCCL's or the fastest; of --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
     "mfu": StepKey("fraction of the peak of the GPU, not --flops-rate", None, PositiveNumber(1.0)),
     "gpu": StepKey(f"that GPU: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),
     "compute": StepKey("time that a GPU computes in a step, such as 430ms", None, DURATION),
+    "step": StepKey("time of the whole step on the first --nodes: 1.9s", None, DURATION),
+    "rate": StepKey("factor of all rates of the network: x2", None, FACTOR),
 }  # fmt: skip
 """The keys of a step that is predicted."""
 
 WALL: Mapping[str, StepKey] = {
     "params": StepKey("parameters of the model, such as 7e9", None, PositiveNumber(1e18)),
     "gpus": StepKey("numbers of GPUs, such as 8-16384 [8]", None, PrintableText()),
-    "rate": StepKey("rate of the link of a GPU, such as 400gbit", None, RATE),
+    "rate": StepKey("link of a GPU: 400gbit; network of --cluster: x2", None, RATE),
     "node_rate": StepKey("rate between GPUs of a node, for hierarchical", None, RATE),
     "bytes_per_element": StepKey("bytes of a gradient", 2, IntegerRange(1, 16)),
     "latency": StepKey("latency of a message, such as 5us", 0.0, DURATION),

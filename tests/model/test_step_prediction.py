@@ -6,6 +6,7 @@ import pytest
 from predicted_machines import EXACT, LATENCY, RATE, cluster, fitted
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_seconds
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
@@ -80,6 +81,29 @@ def test_flops_and_a_rate_give_the_time_of_computation_and_a_batch_the_micro_bat
         (one,) = steps([2], compute=ComputeRate(1e9), samples=2, **more).predictions
         assert one.step.compute_s == pytest.approx(LAYERS * 1e6 * 3 * 2 * 3 / 1e9)
         assert (one.samples, one.parallelism.micro_batches) == (2 * 2 * 3, 3)
+
+
+def test_a_step_that_is_known_gives_the_computation_with_which_it_takes_as_long_and_the_rate_on_other_nodes():
+    ranks, whole = 4, 0.5
+    found = steps([ranks, 8], buckets=BucketRule("each"), compute=ComputeRate(whole_s=whole), micro_batches=3)
+    first, second = found.predictions
+    assert first.step.step_s == pytest.approx(whole)
+    assert first.step.compute_s == pytest.approx(whole - ring_s(LAYER_BYTES, ranks))  # all but the last bucket overlaps
+    rate = 9 * LAYERS * 1e6 / first.step.compute_s
+    assert [each.to_json()["flops_per_s"] for each in found.predictions] == pytest.approx([rate, rate])
+    assert second.step.compute_s == pytest.approx(first.step.compute_s)
+    assert second.step.step_s > whole
+    given = steps([ranks], buckets=BucketRule("each"), compute=ComputeRate(rate), micro_batches=3)
+    assert given.predictions[0].step.step_s == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("nodes", [[4, 2], [3, 4]])
+def test_a_step_in_which_nothing_can_be_computed_is_refused_with_the_time_of_communication(nodes):
+    alone = LAYERS * ring_s(LAYER_BYTES, nodes[0])
+    with pytest.raises(BadInputError, match="communication alone takes") as refused:
+        steps(nodes, buckets=BucketRule("each"), compute=ComputeRate(whole_s=alone))
+    assert format_seconds(alone) in str(refused.value)
+    assert steps(nodes, buckets=BucketRule("each"), compute=ComputeRate(whole_s=2 * alone)).predictions
 
 
 def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_port():
