@@ -169,6 +169,17 @@ class Predictions:
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
     interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the predictions, in order."""
+        return list(dict.fromkeys(each.kind for each in self.predictions))
+
+    @property
+    def has_all_of_library(self) -> bool:
+        """Whether all of NCCL's algorithms of the collective are among them, so that the fastest is what NCCL takes."""
+        own = library_names(self.machine, self.request.collective)
+        return bool(own) and {*own} <= {each.algorithm for each in self.predictions}
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedPrediction:

@@ -44,7 +44,7 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
         yield ""
         every = predicted.predictions
         yield f"{_setting(every[0])}, {format_size(request.sizes[0])}, by nodes; {distances(every)}"
-        yield from _taken_lines({format_count(nodes, "node"): each for nodes, each in by_nodes.items()})
+        yield from _taken_lines(predicted, {format_count(nodes, "node"): each for nodes, each in by_nodes.items()})
         yield from _table("nodes", {str(nodes): each for nodes, each in by_nodes.items()})
         for each in by_nodes.values():
             yield from beside_lines(each)
@@ -55,7 +55,7 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
             by_size: dict[str, list[Prediction]] = defaultdict(list)
             for one in sorted(each, key=lambda one: one.requested_bytes):
                 by_size[format_size(one.requested_bytes)].append(one)
-            yield from _taken_lines(by_size)
+            yield from _taken_lines(predicted, by_size)
             yield from _table("size", by_size)
             yield from beside_lines(each)
             yield from (f"  {_crossover_text(crossover)}" for crossover in crossovers(each))
@@ -210,7 +210,7 @@ def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> Iterator[str]:
         yield f"left out on {', '.join(map(str, nodes))} nodes: {reason}"
 
 
-def _taken_lines(rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
+def _taken_lines(predicted: Predictions, rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
     """Yield what NCCL takes: an algorithm with its protocol, and the first of the rows from which on it does."""
     taken: list[tuple[str, str]] = []
     for label, several in rows.items():
@@ -218,7 +218,16 @@ def _taken_lines(rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
         if own and (not taken or taken[-1][0] != with_protocol(own)):
             taken.append((with_protocol(own), label))
     if taken:
-        yield from _paragraph(f"NCCL takes {', '.join(f'{name} from {label}' for name, label in taken)}")
+        names = ", ".join(f"{name} from {label}" for name, label in taken)
+        missing = any(one.unmodelled for several in rows.values() for one in several)
+        yield from _paragraph(f"{_taking(predicted, missing=missing)} {names}")
+
+
+def _taking(predicted: Predictions, *, missing: bool) -> str:
+    """Return the words before what NCCL takes, by what it chooses from; ``missing``: it may take something else."""
+    if not predicted.has_all_of_library:
+        return "as requested NCCL takes"
+    return "of ring and tree NCCL takes" if missing and predicted.request.collective == "all_reduce" else "NCCL takes"
 
 
 def _paragraph(text: str) -> list[str]:
@@ -279,7 +288,8 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
         for choice in choices:
             best = choice.best
             where = f"{format_size(best.requested_bytes)} {best.collective} on {_layout(best)}"
-            answer = _library_answer(choice, choice.library) if choice.library else _answer(choice)
+            taking = _taking(predicted, missing=bool(best.unmodelled))
+            answer = f"{taking} {_library_answer(choice, choice.library)}" if choice.library else _answer(choice)
             yield f"{where}: {answer}; {predicted.machine.name}: {best.distance}{error}"
             bests.append(best)
         yield from beside_lines(bests)
@@ -299,7 +309,7 @@ def _answer(choice: BestChoice) -> str:
 
 def _library_answer(choice: BestChoice, own: Prediction) -> str:
     """Return what NCCL takes, and then what a schedule would give instead."""
-    taken, ours = f"NCCL takes {with_protocol(own)}: {_time(own)}", choice.ours
+    taken, ours = f"{with_protocol(own)}: {_time(own)}", choice.ours
     if ours is None:
         return taken
     sure = "" if choice.clear else ", which is not clear"
