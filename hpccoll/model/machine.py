@@ -103,9 +103,8 @@ class Use(NamedTuple):
     byte_s: float  # seconds of a byte there
 
 
-def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Ints) -> Iterator[Use]:
-    """Yield what messages between ranks share, besides the rates of their ranks."""
-    tier = layout.tier(source, target)
+def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Ints, tier: Ints) -> Iterator[Use]:
+    """Yield what messages between ranks share, besides the rates of their ranks; ``tier`` says how far they go."""
     node, rack, rail = (np.array(each) for each in (layout.node, layout.rack, layout.rail))
     rails = int(rail.max()) + 1
     below = np.isin(rack, rack[: layout.workers])  # aggregators of other racks are above the uplinks

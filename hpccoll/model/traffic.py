@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Cut, Messages, Part, Schedule, match
+from hpccoll.schedule import NONE, Copy, Cut, Messages, Part, Schedule, match
 from hpccoll.schedule.step import Range
 
 KEPT_MESSAGES = 1_000_000
@@ -125,6 +125,14 @@ class TooManyMessagesError(ValueError):
     """A schedule with too many messages to keep them all."""
 
 
+def has_more_messages(schedule: Schedule, most: int) -> bool:
+    """Return whether a regular schedule has more messages; False if only its traffic can say."""
+    if schedule.regularity is None:
+        return False
+    sending = (any(not isinstance(a, Copy) and a.peer != NONE for a in step.actions) for step in schedule.steps(0))
+    return schedule.layout.ranks * sum(islice(filter(None, sending), most // schedule.layout.ranks + 1)) > most
+
+
 @lru_cache(maxsize=32)
 def kept_traffic(schedule: Schedule) -> Traffic | None:
     """Return the traffic of a schedule, made once for all sizes and machines; None if it has too many messages."""
@@ -162,6 +170,20 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
                 np.concatenate([round_.ended[:0], *(getattr(m, end) for m in kept)]) for end in ("source", "target")
             )
             yield Wave(source, target, np.concatenate([np.empty(0, bool), *reduces]), parts, round_.ended)
+
+
+def waves(schedule: Schedule) -> Iterator[Wave]:
+    """Yield the waves of a schedule: those of its traffic if that is kept, else as they are generated if possible."""
+    done = 0
+    try:
+        if traffic := kept_traffic(schedule):
+            yield from traffic.waves()
+            return
+        for wave in streamed_waves(schedule):
+            yield wave
+            done += 1
+    except NotAlignedError:
+        yield from islice(Traffic.of(schedule).waves(), done, None)
 
 
 def _at(part: Part, indices: Ints | slice) -> Part:
