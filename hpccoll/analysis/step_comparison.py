@@ -25,6 +25,9 @@ _KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
     "micro_batches": lambda w: f"{w['micro_batches']} micro-batches",
     "parallel": lambda w: w["parallel"] or "data parallel",
     "sharding": lambda w: "replicated parameters" if w["sharding"] == "none" else w["sharding"],
+    "sequence_length": lambda w: format_count(w["sequence_length"], "token") if w["sequence_length"] else "",
+    "parameter_dtype": lambda w: f"parameters in {w['parameter_dtype']}" if w["parameter_dtype"] else "",
+    "activation_dtype": lambda w: f"activations in {w['activation_dtype']}" if w["activation_dtype"] else "",
     "compute_us": lambda w: f"{format_seconds(w['compute_us'] * 1e-6)} of computation",
 }
 """The words for a value of a key; other keys are written as ``key=value``."""

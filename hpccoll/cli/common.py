@@ -74,8 +74,8 @@ def report_damaged(read: "Results | ResultFiles") -> int:
     return INCOMPLETE if damaged else 0
 
 
-def read_machine_or_cluster(machine: Path | None, cluster: str | None) -> "MachineFile":
-    """Read the machine of --machine or of --cluster.
+def read_machine_or_cluster(machine: Path | None, cluster: str | None, factor: float | None = None) -> "MachineFile":
+    """Read the machine of --machine or of --cluster, with a network ``factor`` times as fast.
 
     Raises:
         BadInputError: if both or neither is given, or the file is invalid.
@@ -83,9 +83,9 @@ def read_machine_or_cluster(machine: Path | None, cluster: str | None) -> "Machi
     from hpccoll.model.machine_file import read_machine
 
     if machine and not cluster:
-        return read_machine(machine, "--machine")
+        return read_machine(machine, "--machine").with_network(factor)
     if cluster and not machine:
-        return read_machine(cluster, "--cluster")
+        return read_machine(cluster, "--cluster").with_network(factor)
     raise UnusableError("hpccoll predict", "exactly one of --machine (fitted) and --cluster (described)")
 
 

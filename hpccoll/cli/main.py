@@ -9,7 +9,6 @@ import typer
 from hpccoll.cli import comparing, info, prediction, results, sweeps, tuning
 from hpccoll.cli.command_help import PlainCommand, PlainGroup, command_path
 from hpccoll.common.errors import check_arguments, to_one_line
-from hpccoll.common.interruption import INTERRUPTED
 from hpccoll.common.version import __version__
 
 
@@ -62,5 +61,4 @@ def main() -> int:
         typer.echo(f"hpccoll: {message}{end} See '{where}'.", err=True)
         return error.exit_code
     except typer.Abort:
-        typer.echo("hpccoll: interrupted", err=True)
-        return INTERRUPTED
+        return 1

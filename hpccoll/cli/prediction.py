@@ -49,6 +49,10 @@ def predict(
             help="rank order over racks and nodes: block, cyclic", metavar="NAME", rich_help_panel=common.WHERE
         ),
     ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="factor of all rates of the network: x2", metavar="xN", rich_help_panel=common.WHERE),
+    ] = None,
     collective: Annotated[
         str, typer.Option("-c", "--collective", help="collective", metavar="NAME", rich_help_panel=WHAT)
     ] = "all_reduce",
@@ -109,7 +113,7 @@ def predict(
     Schedules are simulated on a fitted machine or a described cluster. Each time has an interval, and its distance
     from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed next to measured ones, and
     answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
-    cannot be read.
+    cannot be read. Ctrl-C prints what is complete, and ends with 130.
     """
     if context.invoked_subcommand:
         return _check_no_options(context)
@@ -117,10 +121,12 @@ def predict(
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
+    from hpccoll.training.step_keys import FACTOR
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    model = common.read_machine_or_cluster(machine, cluster)
+    faster = None if rate is None else FACTOR.read("--rate", rate)
+    model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
         if question or out:
             raise UnusableError("--against", "neither --question nor --out: they belong to predictions")
@@ -196,6 +202,7 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 
 
 def _write(predicted: "Predictions", out: Path) -> None:
+    from hpccoll.common.text import join_words
     from hpccoll.model.best_choice import map_cells
     from hpccoll.model.prediction_file import raw_predictions
     from hpccoll.render.prediction_charts import write_prediction_chart
@@ -207,7 +214,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
             write_raw_file(raw_predictions(predicted, out), out)
             return
         rows = [one.to_json() for one in predicted.predictions]
-        title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
+        title = f"{predicted.request.collective} on {predicted.machine.name}: {join_words(predicted.kinds)}"
         write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
 
 

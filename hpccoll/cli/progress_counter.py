@@ -12,7 +12,7 @@ from hpccoll.common.units import format_wait
 REDRAW_S = 0.2
 """Seconds between two states on a terminal."""
 
-FIRST_LINE_S, LINE_PAUSE_S = 3.0, 60.0
+FIRST_LINE_S, LINE_PAUSE_S = 2.0, 60.0
 """Seconds until the first line in a log, and the most between two lines; each pause is as long as all time before."""
 
 

@@ -280,12 +280,11 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     from hpccoll.training.model_file import models_from_json
 
     request = run_options.train_request(arguments)
-    (dtype,) = request.dtypes
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
     if arguments.json:
-        made = [dry_run_json(workload, ranks, dtype, shapes) for workload in workloads(request)]
+        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in workloads(request)]
         print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
     else:
-        for workload in workloads(request):
+        for dtype, workload in workloads(request):
             print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")
     return 0

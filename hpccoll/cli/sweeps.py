@@ -61,7 +61,7 @@ def sweep(
         write_plan(plan, out)
         typer.echo("\n".join((*plan_summary(plan), f"$ {shlex.join(command)}")))
         counter = MeasurementCounter(plan, out)
-        with progress_display(counter.total) as show:
+        with progress_display(counter.total, slurm=plan.launcher.slurm) as show:
             code = workflow.run_workflow(command, out, lambda: show(counter.count()), monitor)
             show(counter.count())
         if code not in (0, INTERRUPTED):

@@ -107,3 +107,25 @@ def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent
     for row in cells:
         aligned = (f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
         yield (indent + "  ".join(aligned)).rstrip()
+
+
+def tables_within(
+    width: int, labels: tuple[str, Sequence[object]], columns: Sequence[tuple[str, Sequence[object]]],
+) -> Iterator[str]:  # fmt: skip
+    """Yield a table of columns, each with its heading, as several below each other where it is wider than ``width``.
+
+    The labels, with their heading, are the first column of each. A column that is too wide alone has a table alone.
+    """
+    head, cells = labels
+    part: list[tuple[str, Sequence[object]]] = []
+
+    def lines(columns: Sequence[tuple[str, Sequence[object]]]) -> list[str]:
+        rows = zip(cells, *(each for _, each in columns), strict=True)
+        return [*table_lines((head, *(name for name, _ in columns)), rows)]
+
+    for column in columns:
+        if part and max(map(len, lines([*part, column]))) > width:
+            yield from lines(part)
+            part = []
+        part.append(column)
+    yield from lines(part)

@@ -57,7 +57,7 @@ def gather_attempt(ranks: Ranks, job: Job, number: int, gpu: Mapping[str, Any]) 
     quota = f" with a quota of {min(quotas.values()):g} CPUs" if quotas else ""
     report = _RankReport(
         node_name(), boot_id(), rack_name(), os.getpid(), frozenset(os.sched_getaffinity(0)), quotas,
-        hardware=" and ".join([f"{os.cpu_count()} logical CPUs of {cpu_model()}{quota}", *gpu_description(gpu)]),
+        hardware=" and ".join([f"{os.cpu_count()} CPUs of {cpu_model()}{quota}", *gpu_description(gpu)]),
         testbed=testbed_facts(), ports=port_facts(), gpu=gpu,
     )  # fmt: skip
     reports = ranks.comm.gather(report)

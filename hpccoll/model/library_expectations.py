@@ -6,7 +6,7 @@ does.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
@@ -15,9 +15,11 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_count
+from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_model import RING_STEPS
-from hpccoll.model.predict import Prediction, Request, nccl_predictions, predict
+from hpccoll.model.predict import Prediction, Request, predict
 from hpccoll.schedule import DTYPE
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
@@ -105,6 +107,8 @@ class LibraryExpectation:
                 "ci_low_s": expected.low_s if expected else None, "ci_high_s": expected.high_s if expected else None,
                 "busbw_Bps": call.expected_busbw, "kind": expected.kind if expected else None,
                 "distance": expected.distance if expected else None, "basis": self.basis or None,
+                "unmodelled": list(expected.unmodelled) if expected else [],
+                "published": [each.model_dump(by_alias=True) for each in expected.published] if expected else [],
                 "candidates": {each.algorithm: each.value_s for each in call.candidates},
                 "reason": self.reason or (None if expected else TOO_FEW_BYTES), "measured_s": row.median_s,
                 "measured_busbw_Bps": row.busbw_Bps, "measured_algorithm": row.algorithm, "measured_kind": row.kind,
@@ -148,24 +152,24 @@ def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
     """Return what a call is held against; empty with the reason why there is nothing."""
     transport = row.transport if row.device == "cpu" else f"{row.transport} on {row.device}"
     basis = NCCL_MODEL if row.transport == "nccl" and machine.nccl else FASTEST_SCHEDULE
-    usual = machine.geometry and machine.geometry.ranks_per_node
+    usual, each = (machine.geometry and machine.geometry.ranks_per_node) or row.ranks_per_node, row.ranks_per_node
+    where = f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"
     reasons = {
         "one rank sends no messages": row.ranks == 1,
         "messages between pairs of ranks are no collective": PAIRWISE & {*COLLECTIVES[row.collective].arguments},
-        "its nodes have different numbers of ranks": row.ranks_per_node is None,
+        "its nodes have different numbers of ranks": each is None,
     }
     reasons |= {
         "NCCL's own model is for two nodes and more": row.nodes == 1,
         f"NCCL's own model has {', '.join(RING_STEPS)}": row.collective not in RING_STEPS,
-        f"the call had {row.ranks_per_node} ranks on each node, {machine.name} has {usual}": (
-            usual not in (None, row.ranks_per_node)
-        ),
+        where: each != usual,  # its channels are those of whole nodes
         f"{row.requested} was forced, which NCCL's own model lacks": row.requested not in (None, "ring", "tree"),
     } if basis == NCCL_MODEL else {
         f"{machine.name} has no section nccl, which NCCL's own model needs": row.transport == "nccl",
         f"{machine.name} has the costs of {machine.transport}, the call was one of {transport}": (
             machine.transport != transport
         ),
+        where: (each or 0) > (usual or 0),
     }  # fmt: skip
     reason = next((reason for reason, holds in reasons.items() if holds), "")
     return ("", reason) if reason else (basis, "")
@@ -184,12 +188,13 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
         nodes=[row.nodes], sizes=sizes, collective=row.collective, ranks_per_node=row.ranks_per_node, dtype=dtype,
         mapping=mapping, parameters=_arguments(row),
     )  # fmt: skip
-    found: Iterable[Prediction]
     if basis == NCCL_MODEL:
-        every = nccl_predictions(machine, replace(request, mapping=None), row.nodes)
+        own = replace(request, mapping=None, algorithms=library_names(machine, row.collective))
+        every = predict(machine, own).predictions
         found = [each for each in every if row.requested in (None, each.algorithm.removeprefix("nccl_"))]
     else:
-        found = [each for each in predict(machine, request).predictions if each.eligible]
+        every = predict(machine, request).predictions
+        found = [each for each in every if each.eligible and not each.of_library]
     by_size: dict[int, list[Prediction]] = defaultdict(list)
     for each in sorted(found, key=lambda each: each.value_s):
         by_size[each.requested_bytes].append(each)

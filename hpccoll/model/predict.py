@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import product
+from typing import Any
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case
@@ -12,12 +13,14 @@ from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_count, format_size
+from hpccoll.model.library_calls import LibraryCalls, library_names, unmodelled
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.machine_sections import Bound
-from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
+from hpccoll.model.machine_sections import Bound, PublishedSection
+from hpccoll.model.published_rates import published_near
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
-from hpccoll.model.simulation_work import RemainingTime
+from hpccoll.model.simulation_work import RemainingTime, ShowProgress
 from hpccoll.schedule import Parameter, itemsize
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.schema import MODELLED, SIMULATED
 
 USUAL = {"all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchical")}
@@ -31,7 +34,8 @@ class Request:
     nodes: Sequence[int]  # the numbers of nodes
     sizes: Sequence[int]  # the sizes in bytes
     collective: str = "all_reduce"
-    # the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any]
+    # the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any]; NCCL's own are
+    # added on a machine that has them, unless the names have one of them: ours are compared with what a user has
     algorithms: Sequence[str] = ()
     # the ranks on each node [those of the machine file, or the most that were measured]
     ranks_per_node: int | None = None
@@ -52,16 +56,21 @@ class Request:
         names = dict.fromkeys(self.algorithms or USUAL.get(family.name) or family.components)
         if not self.algorithms and (self.aggregators or machine.aggregators.kind == "switches"):
             names |= dict.fromkeys(name for name, each in family.components.items() if each.aggregates)
+        library = dict.fromkeys(library_names(machine, family.name))
+        if library.keys().isdisjoint(names):
+            names = library | names
         for name in names:
-            if name not in family.components:
-                raise BadInputError("algorithm", name, sorted(family.components))
+            if name not in family.components and name not in library:
+                raise BadInputError("algorithm", name, sorted([*family.components, *library]))
         values = exact_parameters({**family.arguments, **self.parameters})
-        choices = [*parameters_by_algorithm(family.name, names, values).items()]
+        ours = parameters_by_algorithm(family.name, (name for name in names if name not in library), values)
+        choices = [(name, ours.get(name, {})) for name in names]
         for name, parameters in choices:
             check_case(
                 Case(
-                    collective=family.name, algorithm=name, params=parameters, bytes=max(self.sizes), dtype=self.dtype,
-                    op="sum" if family.has_op else None, in_place=family.in_place, mapping=self.mapping,
+                    collective=family.name, algorithm=NATIVE if name in library else name, params=parameters,
+                    bytes=max(self.sizes), dtype=self.dtype, op="sum" if family.has_op else None,
+                    in_place=family.in_place, mapping=self.mapping,
                 )
             )  # fmt: skip
         return choices
@@ -82,12 +91,14 @@ class Prediction:
     nbytes: int  # the size S that is moved
     dtype: str  # the type of the elements
     mapping: str | None  # the requested mapping
-    seconds: Mapping[Bound, float]  # the time by bound; of a formula one only
+    seconds: Mapping[Bound, float]  # the time by bound; of a formula the likely one only
     low_s: float | None  # lower end of the interval; None for a formula
     high_s: float | None  # upper end of the interval
     exact: bool | None  # whether every message was an event of the simulation; None for a formula
     distance: str  # how far the prediction is from the nearest measurement, in words
     assumed: str | None = None  # the assumption behind the prediction, if it does not describe what a machine has
+    unmodelled: Sequence[str] = ()  # NCCL's algorithms that NCCL may take here, and that are not predicted
+    published: Sequence[PublishedSection] = ()  # what was published of NCCL near this case, on machines of this class
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -99,18 +110,38 @@ class Prediction:
         return MODELLED if self.exact is None else SIMULATED
 
     @property
+    def of_library(self) -> bool:
+        """Whether it is NCCL's own algorithm, whose time is a formula."""
+        return self.exact is None
+
+    @property
     def eligible(self) -> bool:
-        """Whether it can be the best: neither a formula of another program nor an assumption."""
-        return self.exact is not None and self.assumed is None
+        """Whether it can be the best: it is what a machine has, and no assumption."""
+        return self.assumed is None
 
     @property
     def value_s(self) -> float:
         """The time at the likely values of the machine."""
         return self.seconds["value"]
 
+    @property
+    def algbw(self) -> float:
+        """S over the time, in bytes a second."""
+        return self.nbytes / self.value_s if self.value_s else 0.0
+
+    @property
+    def busbw(self) -> float | None:
+        """The bus bandwidth in bytes a second, as nccl-tests prints it; None if the collective has none."""
+        factor = collective(self.collective).busbw
+        return self.algbw * factor(self.nodes * self.ranks_per_node) if factor else None
+
+    def at(self, bound: Bound) -> float:
+        """Return the time at a bound; of a formula, which has no interval, the likely one."""
+        return self.seconds.get(bound, self.value_s)
+
     def times_as_fast_as(self, other: "Prediction") -> tuple[float, float, float]:
         """Return the time of another prediction over this one: at the likely values, the least and the most."""
-        ratios = [other.seconds[bound] / self.seconds[bound] for bound in BOUNDS]
+        ratios = [other.at(bound) / self.at(bound) for bound in BOUNDS]
         return ratios[0], min(ratios), max(ratios)
 
     def to_json(self) -> dict[str, Any]:
@@ -121,8 +152,10 @@ class Prediction:
             "ranks": self.nodes * self.ranks_per_node, "racks": self.racks, "aggregators": self.aggregators,
             "mapping": self.mapping, "dtype": self.dtype, "bytes": self.nbytes,
             "requested_bytes": self.requested_bytes, "median_s": self.value_s, "ci_low_s": self.low_s,
-            "ci_high_s": self.high_s, "kind": self.kind, "exact": self.exact, "distance": self.distance,
-            "assumed": self.assumed,
+            "ci_high_s": self.high_s, "algbw_Bps": self.algbw, "busbw_Bps": self.busbw, "kind": self.kind,
+            "exact": self.exact, "distance": self.distance, "assumed": self.assumed,
+            "unmodelled": list(self.unmodelled),
+            "published": [each.model_dump(by_alias=True) for each in self.published],
         }  # fmt: skip
 
 
@@ -136,12 +169,16 @@ class Predictions:
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
     interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the predictions, in order."""
+        return list(dict.fromkeys(each.kind for each in self.predictions))
 
-class ShowProgress(Protocol):
-    """Shows the progress of predictions."""
-
-    def __call__(self, done: int, of: int, doing: str = "", left_s: float | None = None) -> None:
-        """Show how many are done, what is being done, and the time left in seconds."""
+    @property
+    def has_all_of_library(self) -> bool:
+        """Whether all of NCCL's algorithms of the collective are among them, so that the fastest is what NCCL takes."""
+        own = library_names(self.machine, self.request.collective)
+        return bool(own) and {*own} <= {each.algorithm for each in self.predictions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +208,7 @@ class PredictionPlan:
     machine: MachineFile
     request: Request
     planned: Sequence[PlannedPrediction]  # the predictions, by nodes, algorithms and sizes
+    formulas: Sequence[Prediction]  # those of NCCL's own algorithms, which need no simulation
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
 
     @classmethod
@@ -183,27 +221,34 @@ class PredictionPlan:
         choices = request.choices(machine)
         for nodes in request.nodes:  # what is wrong for one of them is said before the first estimate
             machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
-        planned: list[PlannedPrediction] = []
         left_out: dict[str, list[int]] = defaultdict(list)
+        library = library_names(machine, request.collective)
+        formulas = list(_by_formulas(machine, request, [name for name, _ in choices if name in library], left_out))
+        ours = [(name, parameters) for name, parameters in choices if name not in library]
+        planned: list[PlannedPrediction] = []
         for nodes in request.nodes:
-            for name, parameters in choices:
+            layout_of = lru_cache(2)(partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping))
+            for name, parameters in ours:
                 if progress:
-                    total = len(request.nodes) * len(choices) * len(request.sizes)
+                    total = len(request.nodes) * len(ours) * len(request.sizes)
                     progress(0, total, f"estimating the time of {name} on {format_count(nodes, 'node')}")
                 simulation = AlgorithmSimulation(
-                    machine, request.collective, name, parameters,
-                    partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
+                    machine, request.collective, name, parameters, layout_of,
                     dtype=request.dtype, aggregators=request.aggregators,
                 )  # fmt: skip
+                paired = False
                 for nbytes in request.sizes:
                     if reason := simulation.unpredicted_reason(nbytes):
                         left_out[f"{name}: {reason}"].append(nodes)
                     else:
-                        seconds = simulation.work(nbytes).seconds
+                        work = simulation.work(nbytes)
+                        seconds = work.seconds + (0.0 if paired else work.pairing_s)
                         planned.append(PlannedPrediction(simulation, nodes, nbytes, seconds))
-        if not planned:
+                        paired = True
+        if not planned and not formulas:
             raise UnusableError("--algorithms", "; ".join(left_out))
-        return cls(machine, request, planned, {key: tuple(dict.fromkeys(each)) for key, each in left_out.items()})
+        counts = {key: tuple(dict.fromkeys(each)) for key, each in left_out.items()}
+        return cls(machine, request, planned, formulas, counts)
 
     @property
     def order(self) -> list[PlannedPrediction]:
@@ -243,8 +288,8 @@ class PredictionPlan:
             interrupted = True
         predictions: list[Prediction] = []
         for nodes in self.request.nodes:
+            predictions += [each for each in self.formulas if each.nodes == nodes]
             predictions += [found[id(each)] for each in self.planned if each.nodes == nodes and id(each) in found]
-            predictions += nccl_predictions(self.machine, self.request, nodes)
         left_out = {**self.left_out, **_not_reached([each for each in order if id(each) not in found])}
         return Predictions(self.machine, self.request, predictions, left_out, interrupted)
 
@@ -271,27 +316,38 @@ def _prediction(
     least, most = machine.held_out_ratios
     moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
     per_node = layout.workers // nodes
-    return Prediction(
+    return _beside_library(machine, Prediction(
         simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
         per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
         min(seconds.values()) * least, max(seconds.values()) * most, exact,
         machine.distance(nodes, per_node, nbytes), simulation.assumed,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
-def nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:
-    """Yield NCCL's own estimates of its ring and of its tree, each by the fastest protocol."""
-    if machine.nccl is None:
-        return
-    layout = machine.layout(nodes, request.ranks_per_node)
-    per_node = layout.workers // nodes
-    for nbytes in request.sizes:
-        fastest: dict[str, NcclEstimate] = {}
-        for each in nccl_estimates(machine.nccl, request.collective, nodes, per_node, nbytes):
-            fastest[each.algorithm] = min(fastest.get(each.algorithm, each), each, key=lambda one: one.seconds)
-        for each in fastest.values():
-            yield Prediction(
-                request.collective, f"nccl_{each.algorithm}", {"protocol": each.protocol}, nodes, per_node,
-                layout.racks, 0, nbytes, nbytes, request.dtype, None, {"value": each.seconds}, None, None, None,
+def _by_formulas(
+    machine: MachineFile, request: Request, names: Sequence[str], left_out: dict[str, list[int]]
+) -> Iterator[Prediction]:
+    """Yield the predictions of NCCL's own algorithms, and add the numbers of nodes without one by reason.
+
+    The parameter of a prediction is the protocol that NCCL takes. NCCL orders ranks by itself.
+    """
+    for nodes in request.nodes if names else ():
+        layout = machine.layout(nodes, request.ranks_per_node)
+        calls, per_node = LibraryCalls(machine, request.collective, layout, request.dtype), layout.workers // nodes
+        for name, nbytes in product(names, request.sizes):
+            if reason := calls.unpredicted_reason(nbytes):
+                left_out[f"{name}: {reason}"].append(nodes)
+                continue
+            found = calls.estimate(nbytes, name)
+            yield _beside_library(machine, Prediction(
+                request.collective, name, {"protocol": found.protocol}, nodes, per_node, layout.racks, 0, nbytes,
+                calls.moved(nbytes), request.dtype, None, {"value": found.seconds}, None, None, None,
                 machine.distance(nodes, per_node, nbytes),
-            )  # fmt: skip
+            ))  # fmt: skip
+
+
+def _beside_library(machine: MachineFile, one: Prediction) -> Prediction:
+    """Return a prediction with what there is to say of NCCL beside its formulas."""
+    missing = unmodelled(machine, one.collective, one.nodes)
+    near = published_near(machine, one.collective, one.nodes, one.ranks_per_node, one.nbytes)
+    return replace(one, unmodelled=missing, published=near) if missing or near else one

@@ -15,7 +15,7 @@ from hpccoll.cases.requested_schedule import (
 )
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
-from hpccoll.common.units import format_decimal_bytes, format_size
+from hpccoll.common.units import format_decimal_bytes
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
@@ -24,7 +24,7 @@ from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation_work import EVENT_S, ScheduleWork
 from hpccoll.model.traffic import has_more_messages, kept_traffic
 from hpccoll.model.wave_simulation import simulate_waves
-from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
+from hpccoll.schedule import Cut, Layout, Parameter, Schedule
 from hpccoll.schedule.lanes import lane_sequences
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
@@ -37,6 +37,9 @@ FEW_MESSAGES = 30_000
 
 MANY_MESSAGES = 500_000
 """The most messages to simulate by events if lanes run side by side, for which all ranks at once is less accurate."""
+
+LEAST_SHARE = 1e-3
+"""The share of simulations after which progress is reported."""
 
 MUCH_MEMORY = 1 << 30
 """The bytes that a simulation may need without a look at how many are free."""
@@ -81,7 +84,8 @@ class ExpectedWork(NamedTuple):
     """The work of the simulations of an operation, estimated before they run."""
 
     messages: float  # the messages of one simulation
-    seconds: float  # the time of all of them, with some for pairing that those of other sizes share
+    seconds: float  # the time of all of them
+    pairing_s: float  # the time to pair messages before, once for all sizes
 
 
 class SimulatedOperation(NamedTuple):
@@ -150,11 +154,8 @@ class AlgorithmSimulation:
     def unpredicted_reason(self, nbytes: int) -> str | None:
         """Return why nothing can be predicted for a size; None if something can."""
         workers = self.layout.workers
-        if workers == 1:
-            return "one rank sends no messages"
-        if self.family.elements(nbytes, itemsize(self.dtype), workers) < 1:
-            each = "" if self.family.units == "divisible" else f" for each of {workers} ranks"
-            return f"{format_size(nbytes)} is less than one {self.dtype}{each}"
+        if reason := self.family.unmoved_reason(nbytes, self.dtype, workers):
+            return reason
         arguments = {name: self.parameters[name] for name in self.family.arguments if name in self.parameters}
         try:
             self.family.call(workers, None, **arguments)
@@ -178,7 +179,10 @@ class AlgorithmSimulation:
 
     def _slice_works(self) -> list[ScheduleWork]:
         """Return the work of each slice in one lane."""
-        self._works = self._works or [ScheduleWork.of(each) for each in self._requested().slices]
+        if not self._works:
+            cost = self.algorithm.declared(self.layout.workers, **self.own_parameters)
+            rounds = int(cost.rounds) if cost else 0
+            self._works = [ScheduleWork.of(each, rounds) for each in self._requested().slices]
         return self._works
 
     def work(self, nbytes: int) -> ExpectedWork:
@@ -194,7 +198,7 @@ class AlgorithmSimulation:
         else:
             seconds = channels * sum(work.wave_s for work in works)
         different = {bound: self._same(bound) for bound in BOUNDS}
-        return ExpectedWork(messages, seconds * len({*different.values()}) + sum(work.pairing_s for work in works))
+        return ExpectedWork(messages, seconds * len({*different.values()}), sum(work.pairing_s for work in works))
 
     def _same(self, bound: Bound) -> Bound:
         """Return the first bound at which the machine costs the same."""
@@ -220,9 +224,17 @@ class AlgorithmSimulation:
         return SimulatedOperation(operation, parameters, seconds, all(each.exact for each in simulated.values()))
 
     def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
-        """Return what reports the messages of one of several simulations as a share of all of them."""
-        messages = max(self.work(nbytes).messages, 1)
-        return lambda done: progress((number + min(done / messages, 1.0)) / of)
+        """Return what reports the messages of one of several simulations as a share of all of them, if it has grown."""
+        messages, shown = max(self.work(nbytes).messages, 1), 0.0
+
+        def report(done: int) -> None:
+            nonlocal shown
+            share = (number + min(done / messages, 1.0)) / of
+            if share - shown >= LEAST_SHARE:
+                shown = share
+                progress(share)
+
+        return report
 
     def _requested(self) -> RequestedSchedule:
         return requested_schedule(self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters)

@@ -7,7 +7,7 @@ them by how long the simulations take that have run.
 from collections.abc import Sequence
 from math import lcm
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from hpccoll.schedule import Schedule
 from hpccoll.schedule.regularity import equal_block
@@ -15,6 +15,9 @@ from hpccoll.schedule.step import Copy, Send, drop_null_peers, parts_of
 
 SAMPLED_RANKS = 16
 """The ranks whose steps stand for those of all ranks, if ranks have different steps."""
+
+SAMPLED_STEPS = 4096
+"""The steps that stand for more of them, if it is known how many there are."""
 
 EVENT_S, WAVE_S = 2e-5, 1e-4
 """The seconds of a message as an event, and of a wave of messages."""
@@ -32,6 +35,13 @@ ACTION_NUMBERS, RANGE_NUMBERS = 24, 6
 """The numbers in memory, for each rank, of an action of a step and of a range of units, while messages are paired."""
 
 
+class ShowProgress(Protocol):
+    """Shows the progress of predictions."""
+
+    def __call__(self, done: int, of: int, doing: str = "", left_s: float | None = None) -> None:
+        """Show how many are done, what is being done, and the time left in seconds."""
+
+
 class ScheduleWork(NamedTuple):
     """What the ranks of a schedule do, estimated."""
 
@@ -42,8 +52,13 @@ class ScheduleWork(NamedTuple):
     nbytes: int  # the memory in bytes while the messages of the largest step are paired; 0 if ranks are paired singly
 
     @classmethod
-    def of(cls, schedule: Schedule) -> "ScheduleWork":
-        """Return the work of a schedule. It takes as long as a few ranks generate their steps."""
+    def of(cls, schedule: Schedule, rounds: int = 0) -> "ScheduleWork":
+        """Return the work of a schedule. It takes as long as a few ranks generate their steps.
+
+        Args:
+            schedule: the schedule.
+            rounds: the declared number of its steps, for which the first of many stand [unknown].
+        """
         ranks = schedule.layout.ranks
         if not schedule.vectorised:
             stride = ranks // SAMPLED_RANKS | 1  # odd: the ranks of one parity are often the leaves of a tree
@@ -53,7 +68,11 @@ class ScheduleWork(NamedTuple):
             return cls(messages, seconds, seconds, messages * PAIRING_S, 0)
         simulated = _simulated_ranks(schedule)
         messages, steps, seconds, largest = 0, 0, 0.0, 0
-        for step in schedule.steps(min(1, ranks - 1)):  # all ranks have the same actions, some of them without a peer
+        program = schedule.steps(min(1, ranks - 1))  # all ranks have the same actions, some of them without a peer
+        for number, step in enumerate(program):
+            if rounds and number == SAMPLED_STEPS:
+                messages, seconds, steps = messages * rounds // number, seconds * rounds / number, rounds
+                break
             moving = [action for action in step.actions if not isinstance(action, Copy)]
             sends = sum(isinstance(action, Send) for action in moving)
             ranges = sum(len(part.ranges) for action in step.actions for part in parts_of(action))

@@ -23,6 +23,7 @@ class AnswerLine:
     sizes: str = ""  # the range, with both ends: ``90 KiB to 4 MiB``; empty for what has no sizes
     basis: str = ""  # what the strength follows from: counts of sizes, the ends of rounds, what is missing
     figures: tuple[Sequence[str], Sequence[Sequence[str]]] = NO_TABLE  # the headings and rows of a table of its sizes
+    entry: str = ""  # what a table of choices has for sizes without advice: ``ring to 4 KiB, then star``
     is_tie: bool = False  # whether choices were compared, and none is shown to be faster
 
     @property
@@ -48,10 +49,11 @@ class Answer:
 _WIDTH = max(map(len, STRENGTHS))
 
 
-def terminal_lines(answers: Iterable[Answer]) -> Iterator[str]:
+def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iterator[str]:
     """Yield the answers as text: a line with the title, then the lines below it, in columns.
 
-    A sentence that compares nothing follows its title in one line.
+    A sentence that compares nothing follows its title in one line. Those ``of_table`` also say what a table of choices
+    has where nothing is advised.
     """
     for answer in answers:
         ranges = [line for line in answer.lines if line.strength]
@@ -60,7 +62,8 @@ def terminal_lines(answers: Iterable[Answer]) -> Iterator[str]:
         if ranges:
             yield answer.title
         for line in ranges:
-            yield f"  {line.badge:<{_WIDTH}}  {f'{line.sizes:<{sizes}}  ' if sizes else ''}{_plain(line)}"
+            entry = f"; the table has {line.entry}" if of_table and line.entry else ""
+            yield f"  {line.badge:<{_WIDTH}}  {f'{line.sizes:<{sizes}}  ' if sizes else ''}{_plain(line)}{entry}"
 
 
 def _plain(line: AnswerLine) -> str:

@@ -117,13 +117,16 @@ class Answers:
         for key, members in groupby(numbered, lambda one: one[0] if one[1].strength != "none" else _why_none(one[1])):
             (first, of_range), *_, (last, _) = [*members] * 2
             ranges = each.ranges[first : last + 1]
+            text = self._advice(each, of_range) if isinstance(key, int) else self._no_choice(each, ranges)
+            entry = "" if isinstance(key, int) or not of_range.is_compared else self._entry(each, first, last)
             yield AnswerLine(
                 strength=of_range.strength,
-                text=self._advice(each, of_range) if isinstance(key, int) else self._no_choice(each, ranges),
+                text=text,
                 is_tie=key == _NOISE,
                 sizes=sizes_in_words(each, first, last) if _has_size(each) else "",
                 basis=_basis(ranges),
                 figures=self._figures(each, ranges),
+                entry="" if text.endswith(f"keep {entry}") else entry,
             )
 
     def _name(self, each: Recommendation, choice: Choice) -> str:
@@ -156,8 +159,15 @@ class Answers:
         unclear = all(verdict.verdict in ("tie", "alone") for verdict in verdicts)
         most = "less than the noise" if unclear else f"{format_factor(largest)} at most"
         has_native = any(choice and choice.is_native for choice in unsure)
-        keep = f"; keep {NATIVE}" if has_native and not behind else ""
+        keep = f"; keep `{NATIVE}`" if has_native and not behind else ""
         return f"{join_words(names)} differ by {most}{keep}"
+
+    def _entry(self, each: Recommendation, first: int, last: int) -> str:
+        """Return the choices of the ranges with the numbers ``first`` to ``last``: ``ring to 4 KiB, then star``."""
+        named = self.choice_name(each.setting.collective)
+        names = [named(of_range.choice) for of_range in each.ranges[first : last + 1]]
+        ends = [f" to {_cut_label(each, number)}" for number in range(first + 1, last + 1)]
+        return ", then ".join(map("".join, zip(names, [*ends, ""], strict=True)))
 
     def _figures(
         self, each: Recommendation, ranges: Sequence[RecommendedRange]
@@ -330,4 +340,5 @@ def _reason_unanswered(results: Results, name: str) -> str:
         return "no result is complete and correct"
     if measured:
         return f"only {join_words(others)} {'was' if len(others) == 1 else 'were'} measured"
-    return f"all times are {' or '.join(sorted({row.kind for row in rows}))}" if rows else "nothing was measured"
+    kinds = [row.kind for row in sorted(rows, key=lambda row: row.precedence)]
+    return f"all times are {join_words(dict.fromkeys(kinds), 'or')}, and not ranked" if rows else "nothing was measured"

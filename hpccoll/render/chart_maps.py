@@ -22,9 +22,9 @@ from hpccoll.render.chart_base import (
     distinct,
     facet_chart,
     present,
-    text_from,
     tooltip,
 )
+from hpccoll.render.chart_layout import text_from
 from hpccoll.render.chart_panels import chart_record
 from hpccoll.render.colours import BLACK, INK, PAPER, WHITE, entry_colour, group_colours
 from hpccoll.store.call_key import rank_pair

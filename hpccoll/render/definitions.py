@@ -12,6 +12,7 @@ from hpccoll.cases.algorithm_registry import EMULATIONS
 from hpccoll.common.text import join_words
 from hpccoll.store.call_key import root_rank
 from hpccoll.store.host_names import jobs_and_hosts
+from hpccoll.store.schema import MODELLED
 
 COLLECTIVE_DESCRIPTIONS = {
     "all_reduce": "Every rank ends with the reduction of the buffers of all ranks. S is one buffer.",
@@ -50,10 +51,10 @@ STRENGTH_MEANINGS: Mapping[Strength, str] = {
 """What each strength takes, besides what the weaker ones take, the strongest first."""
 
 ANSWERS_IN_BRIEF = (
-    "native is the library's own call. Evidence is strong at best if the choice is clearly faster at every size, fair "
-    "at best at half of the sizes or more, weak at fewer; fewer than three rounds, noise, other load and shared cores "
-    "weaken it. tie: no choice is shown to be faster; none: nothing can be compared. A limit between two measured "
-    "sizes is where the curves of two choices cross."
+    "native is the library's own call. Evidence can be strong where the choice is clearly faster at every size, fair "
+    "at half of the sizes or more, weak at fewer; fewer than three rounds, noise, other load and shared cores weaken "
+    "it. tie: no choice is shown to be faster; none: nothing can be compared. A limit between two measured sizes is "
+    "where the curves of two choices cross."
 )
 
 _strengths = "; ".join(f"{strength}: {meaning}" for strength, meaning in STRENGTH_MEANINGS.items())
@@ -138,9 +139,10 @@ DEFINITIONS = {
     "and ranks send a vector once. busbw assumes more bytes and may exceed every link: compare algbw; there is no "
     "percentage.",
     "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires at the given rate; the "
-    "nodes share the CPUs of one machine); measured on a shared GPU; simulated (from a schedule) and modelled (by "
-    "NCCL's own formulas): predictions, which charts draw dashed or dotted, and which no answer, finding or ratio "
-    "includes.",
+    "nodes share the CPUs of one machine); measured on a shared GPU; imported (by another program), which charts draw "
+    "solid; simulated (from a schedule) and modelled (by "
+    "NCCL's own formulas): predictions, which charts draw dashed or dotted. No answer, finding or ratio "
+    "includes what is imported or predicted.",
 }  # fmt: skip
 
 
@@ -176,10 +178,15 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     joined = mixed_hosts(group.points)
     mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
     on = (f"{group.kind} on {name}" for name in where)
-    predicted = dict.fromkeys(
-        f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
+    imported = dict.fromkeys(
+        f"{point.row.source}: on {point.machine}; timed differently, and not ranked" for point in group.imports
     )
-    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed, *predicted)))
+    predicted = dict.fromkeys(
+        f"{'dotted' if point.row.kind == MODELLED else 'dashed'}: predicted, not measured; {point.prediction}"
+        for point in group.predictions
+    )
+    notes = several, python, hollow, mixed
+    return tuple(filter(None, (*on, group.setting, *group.emulations, *notes, *imported, *predicted)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"

@@ -21,10 +21,8 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import MessageCostsSection, Quantity
 from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.run_model import RunModel
+from hpccoll.render.prediction_report import WIDTH, beside_lines, with_protocol
 from hpccoll.store.sources import SOURCES
-
-WIDTH = 100
-"""The width of a paragraph."""
 
 
 def model_lines(model: RunModel) -> Iterator[str]:
@@ -164,8 +162,12 @@ def library_lines(expectations: Sequence[LibraryExpectation]) -> Iterator[str]:
     for each in expectations:
         if each.basis:
             yield from _library_table(each)
-    for reason in dict.fromkeys(f"{_library(each)}: {each.reason}" for each in expectations if each.reason):
-        yield f"not expected: {reason}"
+    unexpected: dict[str, dict[str, None]] = defaultdict(dict)
+    for each in expectations:
+        if each.reason:
+            unexpected[each.reason][_library(each)] = None
+    for reason, calls in unexpected.items():
+        yield from textwrap.wrap(f"not expected, because {reason}: {'; '.join(calls)}", WIDTH, subsequent_indent="  ")
     for basis in dict.fromkeys(each.basis for each in expectations if each.basis):
         yield from textwrap.wrap(_BASIS_NOTES[basis], WIDTH)
     for source in dict.fromkeys(call.row.source for each in expectations if each.basis for call in each.calls):
@@ -177,7 +179,7 @@ _BASES = {NCCL_MODEL: "NCCL's own model says", FASTEST_SCHEDULE: "the fastest sc
 """What a call is held against, in words."""
 _BASIS_NOTES = {
     NCCL_MODEL: "by nccl_ring, nccl_tree: modelled, the faster one, which NCCL would choose of the two by its own "
-    "model; that has no interval, and lacks NVLS, NVLSTree, CollNet and PAT, which NCCL may have chosen",
+    "model, which has no interval",
     FASTEST_SCHEDULE: "the library's call has no model: expected is the fastest of our schedules, simulated, which "
     "says what the network allows, and not what the library does",
 }
@@ -204,6 +206,7 @@ def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
     distance = join_ends(dict.fromkeys(call.expected.distance for call in expectation.calls if call.expected))
     yield f"  {expectation.measured_on}{measured}, against {expectation.machine.name}: {distance}"
     yield from table_lines(*_library_cells(expectation))
+    yield from beside_lines([call.expected for call in expectation.by_size.values() if call.expected])
 
 
 def _range_text(calls: Sequence[ComparedCall]) -> str:
@@ -234,8 +237,8 @@ def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[lis
     for size, calls in by_size.items():
         call = next(iter(calls.values()))
         expected = call.candidates[0]
-        by = f"{expected.algorithm} {expected.params.get('protocol', '')}".strip()
-        body.append([format_size(size), format_seconds(expected.value_s), rate(call.expected_busbw), by])
+        time, by = format_seconds(expected.value_s), with_protocol(expected)
+        body.append([format_size(size), time, rate(call.expected_busbw), by])
         for each in placements:
             row = calls[each].row if each in calls else None
             measured = [format_seconds(row.median_s or 0.0), rate(row.busbw_Bps)] if row else ["", ""]

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_size
 from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.compose import only_active, relabel
 from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.reduction import itemsize
 from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Program, Requirement
 from hpccoll.schedule.regularity import Regularity
 from hpccoll.schedule.schedule import Schedule
@@ -159,6 +161,15 @@ class Collective:
         if self.token:
             return 1
         return nbytes // itemsize // self.blocks(p)
+
+    def unmoved_reason(self, nbytes: int, dtype: str, p: int) -> str | None:
+        """Return why a call at S = ``nbytes`` moves nothing between p workers; None if it moves something."""
+        if p == 1:
+            return "one rank sends no messages"
+        if self.elements(nbytes, itemsize(dtype), p) < 1:
+            each = "" if self.units == "divisible" else f" for each of {p} ranks"
+            return f"{format_size(nbytes)} is less than one {dtype}{each}"
+        return None
 
     def buffer_share(self, p: int, *, in_place: bool) -> float:
         """Return the mean over ranks of the bytes of the contribution and the result, in units of S: one in place."""

@@ -8,6 +8,7 @@ ranks of it divide the parameters among themselves (ZeRO, FSDP), and ``ep`` rank
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,24 @@ MAX_PASSES = 400_000
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 """What data-parallel ranks divide: nothing; the state of the optimizer; gradients, too; parameters, too, by tensors
 (zero3) or by blocks (fsdp), or by blocks among ``shard`` of the ranks (hsdp)."""
+
+
+class StepDtypes(NamedTuple):
+    """The types of what the ranks of a training step exchange; the key of ``gradient`` is ``gradient_dtype``."""
+
+    gradient: str  # of gradients, which are summed
+    parameter: str  # of parameters, which are gathered
+    activation: str  # of activations and their gradients: tensor and expert parallelism, and stages
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any], default: str) -> "StepDtypes":
+        """Return the types of keys; those that are not given are ``default``."""
+        return cls(*(keys.get(f"{name}_dtype") or default for name in cls._fields))
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The types by key."""
+        return {f"{name}_dtype": dtype for name, dtype in self._asdict().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +145,26 @@ class Parallelism:
     micro_batches: int = 1  # the micro-batches of a step; their gradients are synchronised once
     samples: int = 1  # the samples of a micro-batch of a data-parallel rank
     recompute: bool = False  # whether the backward pass computes the forward pass of each block again
-    gradient_dtype: str | None = None  # the type of gradients on the wire [that of the model]
-    parameter_dtype: str | None = None  # the type of gathered parameters and of activations [that of the model]
+    dtypes: StepDtypes | None = None  # the types of what moves [that of the model]
 
     def __post_init__(self) -> None:
         if self.sharding not in SHARDINGS:
             raise BadInputError("sharding", self.sharding, SHARDINGS)
         for key in ("micro_batches", "samples"):
             PER_STEP.check(key, getattr(self, key))
+
+    def dtypes_of(self, model: ModelShape) -> StepDtypes:
+        """Return the types of what moves when a model is trained."""
+        return self.dtypes or StepDtypes.of({}, model.dtype)
+
+    @property
+    def moved_dtypes(self) -> tuple[str, ...]:
+        """The types of what ranks exchange; none if they are those of the model."""
+        if self.dtypes is None:
+            return ()
+        gathers, mesh = self.sharding != "none" and self.mesh.dp > 1, self.mesh
+        moves = mesh.dp > 1, gathers, max(mesh.tp, mesh.pp, mesh.ep) > 1
+        return tuple(dict.fromkeys(dtype for dtype, moved in zip(self.dtypes, moves, strict=True) if moved))
 
     @property
     def shards_parameters(self) -> bool:
@@ -196,6 +227,6 @@ def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
                 for tensor in module.tensors
                 if has_tensors
             )
-            split = mesh.tp if any(tensor.split for tensor in module.tensors) or module.part == "output" else 1
-            modules.append(replace(module, tensors=tensors, forward_flops=module.forward_flops / split))
+            divided = mesh.tp if any(tensor.split for tensor in module.tensors) or module.part == "output" else 1
+            modules.append(replace(module, tensors=tensors, forward_flops=module.forward_flops / divided))
     return replace(model, modules=tuple(modules))

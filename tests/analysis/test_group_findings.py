@@ -115,6 +115,15 @@ def test_noise_is_one_sentence(curves, drift, words):
     assert bool(sentence) == bool(words)
 
 
+def test_intervals_that_are_too_wide_are_beside_the_widths_that_their_runs_requested(of_rows, make_run):
+    runs = [replace(make_run(run_id=name), precision=precision) for name, precision in (("a", 0.02), ("b", 0.005))]
+    rows = [make_row(run_id=run_id, nbytes=nbytes, converged=nbytes > 8) for run_id in "ab" for nbytes in (8, 64)]
+    assert noise_note(of_rows(*rows, runs=runs)).endswith(
+        "; 2 of 4 intervals are wider than the requested +-0.5 % or +-2 %."
+    )
+    assert noise_note(of_rows(*rows[:2], runs=runs)).endswith("1 of 2 intervals are wider than the requested +-2 %.")
+
+
 LARGE = 4 << 20
 CASES = {
     ("ring", "block"): (1.25, 3.5), ("ring", "cyclic"): (5.0, 14.0), ("hierarchical", "block"): (1.0, 2.0),

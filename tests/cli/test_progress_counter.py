@@ -62,7 +62,7 @@ def test_the_pauses_between_lines_of_a_log_grow_up_to_a_minute(monkeypatch):
         before = stream.getvalue()
         display.draw()
         at += [now[0]] * (stream.getvalue() != before)
-    assert at == [3, 6, 12, 24, 48, 96, 156, 216, 276, 336, 396]
+    assert at == [2, 4, 8, 16, 32, 64, 124, 184, 244, 304, 364]
 
 
 def test_what_is_to_stay_is_printed_at_once(capsys):

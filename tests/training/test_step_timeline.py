@@ -93,6 +93,16 @@ def test_the_bubble_of_a_pipeline_is_that_of_the_formula(stages, blocks, micro_b
     assert timeline.exposed_s == 0
 
 
+@given(st.integers(1, 4), st.integers(1, 40), st.integers(1, 12), st.floats(1e-6, 1e3))
+def test_no_bubble_is_below_zero_whatever_is_rounded(stages, blocks, micro_batches, rate):
+    programs = step_programs(equal_blocks(stages * blocks), Parallelism(Mesh(pp=stages), micro_batches=micro_batches))
+    timeline = step_timeline(programs, lambda compute: compute.flops / rate, lambda _: 0.1)
+    assert timeline.bubble_s >= 0
+    assert timeline.exposed_s >= 0
+    if stages == 1:
+        assert str(timeline.bubble_s) == "0.0"
+
+
 def test_a_message_delays_the_next_stage_by_its_time():
     parallelism = Parallelism(Mesh(pp=3))
     timeline = step_timeline(step_programs(equal_blocks(3), parallelism), flops, lambda _: 0.5)

@@ -2,7 +2,7 @@
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const DARK = {{ colours.DARK | tojson }};
 
-function fitted(text, room) {  // as in render/chart_base.py
+function fitted(text, room) {  // as in render/chart_layout.py
   if (dark.matches) text = text.replace(/#[0-9a-f]{6}/g, (colour) => DARK[colour] ?? colour);
   const spec = JSON.parse(text), meta = spec.usermeta, panel = spec.spec ?? spec;
   const layout = meta.layouts.find((each) => room >= each.room);
