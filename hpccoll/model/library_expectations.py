@@ -180,6 +180,7 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
 
     Raises:
         BadInputError: if nothing can be predicted.
+        KeyboardInterrupt: if the user has interrupted the simulations.
     """
     row, sizes = rows[0], list(dict.fromkeys(row.requested_bytes for row in rows))
     dtype = row.dtype if row.dtype in DTYPE.words else DEFAULT_DTYPE  # other programs move bytes
@@ -189,12 +190,16 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
         mapping=mapping, parameters=_arguments(row),
     )  # fmt: skip
     if basis == NCCL_MODEL:
-        own = replace(request, mapping=None, algorithms=library_names(machine, row.collective))
-        every = predict(machine, own).predictions
-        found = [each for each in every if row.requested in (None, each.algorithm.removeprefix("nccl_"))]
+        request = replace(request, mapping=None, algorithms=library_names(machine, row.collective))
+    predicted = predict(machine, request)
+    if predicted.interrupted:  # the fastest of some schedules is not the fastest
+        raise KeyboardInterrupt
+    if basis == NCCL_MODEL:
+        found = [
+            each for each in predicted.predictions if row.requested in (None, each.algorithm.removeprefix("nccl_"))
+        ]
     else:
-        every = predict(machine, request).predictions
-        found = [each for each in every if each.eligible and not each.of_library]
+        found = [each for each in predicted.predictions if each.eligible and not each.of_library]
     by_size: dict[int, list[Prediction]] = defaultdict(list)
     for each in sorted(found, key=lambda each: each.value_s):
         by_size[each.requested_bytes].append(each)

@@ -86,7 +86,7 @@ _MEANINGS = {
     "bubble": "time that it waits for other stages of the pipeline, without communication",
     "communic.": "time of all collectives of a GPU, hidden behind computation or not",
     "exposed": "time by which communication makes the step longer",
-    "interval": "the step at the fast and at the slow ends of the machine's numbers; none of NCCL's formulas",
+    "interval": "the step at the fast and slow ends of the machine's numbers; NCCL's formulas have none",
     "share": "exposed, in % of the step",
     "all": "communic., in % of the step",
     "busbw/links": "of the collectives of gradients: bus bandwidth, as nccl-tests has it, and the rate of their "

@@ -1,5 +1,6 @@
 """Calls of libraries over what is expected of them: NCCL's own model, or the fastest schedule."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from row_examples import make_row
 
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import raw_results, read_output
+from hpccoll.model import library_expectations as library_expectations_module
 from hpccoll.model.library_expectations import library_expectations
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.nccl_model import nccl_estimates
@@ -154,3 +156,12 @@ def test_a_fitted_machine_has_the_costs_of_the_transport_that_was_measured():
     assert "nccl on cuda" in found.reason
     (found,) = expected(fitted(), native())
     assert not found.reason
+
+
+def test_an_interrupt_leaves_no_fastest_of_the_schedules_that_were_simulated(monkeypatch):
+    def interrupted(*arguments):
+        return replace(predict(*arguments), interrupted=True)
+
+    monkeypatch.setattr(library_expectations_module, "predict", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        expected(CLUSTER, native())

@@ -10,6 +10,7 @@ from hpccoll.training.model_shape import with_sequence
 from hpccoll.training.models import model_of
 from hpccoll.training.models.hugging_face import ARCHITECTURES, LONGEST_SAMPLE
 from hpccoll.training.parallelism import Mesh, Parallelism, part_of
+from hpccoll.training.step_program import BACKWARD, FORWARD
 from hpccoll.training.step_program_builder import step_programs
 
 
@@ -115,6 +116,19 @@ def test_experts_of_deepseek_are_in_all_blocks_but_the_first_and_ranks_divide_he
     exchanges = [each for each in program.operations if each.axis == "ep"]
     sums = [each for each in program.operations if each.axis == "tp"]
     assert (len(exchanges), len(sums)) == (4 * 2, 4 * 5 + 2)  # of two blocks with experts, and of all blocks
+
+
+def test_experts_do_not_limit_the_micro_batches_of_a_pipeline_but_tensors_that_are_gathered_one_by_one_do():
+    model = model_from_json("v3", DEEPSEEK)
+    Parallelism(Mesh(pp=16), micro_batches=480).check(model)
+    with pytest.raises(BadInputError, match="micro_batches: 480"):
+        Parallelism(Mesh(dp=16), sharding="zero3", micro_batches=480).check(model)
+    small = model_from_json("v3", {**DEEPSEEK, "num_hidden_layers": 5, "n_routed_experts": 8})
+    once, often = (step_programs(small, Parallelism(Mesh(pp=5), micro_batches=count)) for count in (1, 30))
+    for one, many in zip(once, often, strict=True):
+        for phase in (FORWARD, BACKWARD):
+            assert many.flops(phase) == pytest.approx(30 * one.flops(phase))
+        assert len(many.operations) == 30 * len(one.operations)
 
 
 def test_a_token_of_experts_takes_the_flops_of_those_it_goes_to():
