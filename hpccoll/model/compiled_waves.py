@@ -10,9 +10,9 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from hpccoll.model.equal_waves import LaneWave
 from hpccoll.model.machine import Machine, Tier, shared_resources
 from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
+from hpccoll.model.traffic import LaneWave
 from hpccoll.schedule import Layout
 from hpccoll.schedule.layout import TIERS
 

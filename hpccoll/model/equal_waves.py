@@ -9,7 +9,6 @@ Waves that repeat, such as those of a ring, are one run, which is read once for 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
 from math import lcm
@@ -17,34 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll.model.traffic import KEPT_MESSAGES, Bools, Ints, waves
+from hpccoll.model.traffic import KEPT_MESSAGES, Ints, LaneWave, waves
 from hpccoll.schedule import NONE, Copy, Cut, Part, RecvReduce, Schedule, Send
-from hpccoll.schedule.regularity import equal_block, least_period
+from hpccoll.schedule.layout import equal_block, least_period
 
 LONGEST_RUN = 1 << 17
 """The most repeats of a run: those of a second of reading, so that there is progress after it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LaneWave:
-    """A wave of a lane: its messages that are not empty, as arrays over them. Equal waves of a run are one object."""
-
-    source: Ints  # the sender of each message
-    target: Ints  # its receiver; of another block, by a whole block more than the rank that stands for it
-    reduces: Bools  # whether the receiver folds it
-    nbytes: Ints
-    ended: Ints  # the ranks whose steps end with this wave
-
-    @classmethod
-    def of(cls, source: Ints, target: Ints, reduces: Bools, nbytes: Ints, ended: Ints) -> "LaneWave":
-        """Return the wave of those messages that are not empty."""
-        if nbytes.all():
-            return cls(source, target, reduces, nbytes, ended)
-        some = np.flatnonzero(nbytes)
-        return cls(source[some], target[some], reduces[some], nbytes[some], ended)
-
-
-class Run(NamedTuple):
+class WaveRun(NamedTuple):
     """Waves that repeat one after another."""
 
     waves: tuple[LaneWave, ...]
@@ -56,10 +36,10 @@ class LaneRuns:
 
     def __init__(self, schedule: Schedule, cut: Cut, lane: int, block: int) -> None:
         self.schedule, self.cut, self.lane, self.block = schedule, cut, lane, block
-        self.kept: list[Run] = []
+        self.kept: list[WaveRun] = []
         self.room, self.unread = KEPT_MESSAGES, self._read()
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[WaveRun]:
         number = 0
         while number < len(self.kept) or self._keep_next():
             yield self.kept[number]
@@ -75,21 +55,18 @@ class LaneRuns:
         self.room -= sum(len(wave.source) for wave in run.waves)
         return True
 
-    def _read(self) -> Iterator[Run]:
+    def _read(self) -> Iterator[WaveRun]:
         period = 1
         if self.schedule.regularity:
             found = _regular_waves(self.schedule, self.cut, self.lane, self.block)
             if self.schedule.regularity.shifts:
                 period = _unit_period(self.cut, self.lane)
         else:
-            found = (
-                LaneWave.of(each.source, each.target, each.reduces, each.nbytes(self.cut, self.lane), each.ended)
-                for each in waves(self.schedule)
-            )
+            found = (wave.in_lane(self.cut, self.lane) for wave in waves(self.schedule))
         period = period if period * self.block <= KEPT_MESSAGES else 1
         for cycle, alike in groupby(iter(lambda: tuple(islice(found, period)), ())):
             while repeats := sum(1 for _ in islice(alike, LONGEST_RUN)):
-                yield Run(cycle, repeats)
+                yield WaveRun(cycle, repeats)
 
 
 class OperationRuns:

@@ -42,25 +42,25 @@ def advance(times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, 
         repeats: the number of cycles.
         linear: whether messages share nothing.
     """
-    weights, marks = _weights(ranks), list[float]()
+    weights, sums = _weights(ranks), list[float]()
     earliest = float(times[:ranks].min())
     times -= earliest  # a leap multiplies rounding errors, which are small for small times
 
     def several(count: int) -> None:
         for _ in range(count):
             cycle()
-            marks.append(float(times[:ranks] @ weights))
+            sums.append(float(times[:ranks] @ weights))
 
     while repeats:
-        passed = min(max(LEAST_LEAP, len(marks) // 4), repeats)
+        passed = min(max(LEAST_LEAP, len(sums) // 4), repeats)
         several(passed)
-        if length := _repeating(marks):
+        if length := _repeating(sums):
             while (left := (repeats - passed) // length) > LEAST_LEAP:
                 leapt = _leap(times, ranks, partial(several, length), left, length * ROUNDING, linear=linear)
                 passed += length * leapt
                 if leapt == 2:
                     break
-                marks.clear()
+                sums.clear()
         repeats -= passed
         yield passed
     times += earliest
@@ -98,10 +98,10 @@ def _is_uniform(growth: Floats, ranks: int, rounding: float) -> bool:
     return float(np.abs(growth[changed] - pace).max()) <= rounding
 
 
-def _repeating(marks: Sequence[float]) -> int:
-    """Return the least number of cycles after which the growth of marks has repeated lately; 0 if it has not."""
-    growth = np.diff(marks[-4 * LONGEST_CYCLE :])
-    rounding = ROUNDING * abs(marks[-1])
+def _repeating(sums: Sequence[float]) -> int:
+    """Return the least number of cycles after which the growth of sums has repeated lately; 0 if it has not."""
+    growth = np.diff(sums[-4 * LONGEST_CYCLE :])
+    rounding = ROUNDING * abs(sums[-1])
     for length in range(1, min(LONGEST_CYCLE, len(growth) // 2) + 1):
         if abs(growth[-1] - growth[-1 - length]) <= rounding:
             recent = growth[-max(2 * length, len(growth) // 2) :]

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import NamedTuple, Protocol
 
 from hpccoll.schedule import Schedule
-from hpccoll.schedule.regularity import equal_block
+from hpccoll.schedule.layout import equal_block
 from hpccoll.schedule.step import Copy, Send, drop_null_peers, parts_of
 
 SAMPLED_RANKS = 16

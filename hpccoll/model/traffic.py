@@ -51,6 +51,29 @@ class Wave(MessageArrays):
 
     ended: Ints  # the ranks whose steps end with this wave
 
+    def in_lane(self, cut: Cut, lane: int) -> "LaneWave":
+        """Return the wave with the bytes that its messages have in a lane."""
+        return LaneWave.of(self.source, self.target, self.reduces, self.nbytes(cut, lane), self.ended)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaneWave:
+    """A wave of a lane: its messages that are not empty, as arrays over them. Equal waves of a run are one object."""
+
+    source: Ints  # the sender of each message
+    target: Ints  # its receiver; of another block, by a whole block more than the rank that stands for it
+    reduces: Bools  # whether the receiver folds it
+    nbytes: Ints
+    ended: Ints  # the ranks whose steps end with this wave
+
+    @classmethod
+    def of(cls, source: Ints, target: Ints, reduces: Bools, nbytes: Ints, ended: Ints) -> "LaneWave":
+        """Return the wave of those messages that are not empty."""
+        if nbytes.all():
+            return cls(source, target, reduces, nbytes, ended)
+        some = np.flatnonzero(nbytes)
+        return cls(source[some], target[some], reduces[some], nbytes[some], ended)
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic(MessageArrays):

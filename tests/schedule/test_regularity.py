@@ -5,7 +5,8 @@ import pytest
 from schedule_examples import ALGORITHMS, cases, places, variants
 
 from hpccoll.schedule import NONE, Layout, Recv, RecvReduce, Regularity, Schedule, Send, in_groups
-from hpccoll.schedule.regularity import equal_block, least_period, of_relabelled
+from hpccoll.schedule.layout import equal_block, least_period
+from hpccoll.schedule.regularity import of_relabelled
 from hpccoll.schedule.step import Copy
 
 REGULAR = {
