@@ -10,7 +10,7 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.text import join_words
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Quantity
-from hpccoll.model.nccl_model import RING_STEPS, NcclEstimate, nccl_estimates
+from hpccoll.model.nccl_model import NETWORK_US, RING_STEPS, NcclEstimate, nccl_estimates
 from hpccoll.schedule import Layout, itemsize
 
 RATES = "intra_bytes_per_s", "inter_bytes_per_s"
@@ -39,6 +39,17 @@ def unmodelled(machine: MachineFile, family: str, nodes: int) -> tuple[str, ...]
     if nodes == 1:
         return ("NVLS", "the ring inside a node") if in_switches else ("the ring inside a node",)
     return ("NVLSTree",) if nodes == 2 and in_switches else ()
+
+
+def latency_beyond_formulas(machine: MachineFile) -> float | None:
+    """Return the latency of messages between nodes, in seconds, if the formulas know none as long; else None.
+
+    NCCL takes the same constants for sockets as for InfiniBand.
+    """
+    between = machine.tiers.get("rack") or machine.tiers.get("fabric")
+    latency = between[0].latency_s if between and machine.nccl else None
+    longest_s = 1e-6 * max(max(of_protocols) for of_protocols in NETWORK_US.values())
+    return latency.value if latency and latency.at("low_cost") > longest_s else None
 
 
 class LibraryCalls:

@@ -19,6 +19,7 @@ from hpccoll.common.units import (
     format_wait,
 )
 from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, best_choices, crossovers
+from hpccoll.model.library_calls import latency_beyond_formulas
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, PredictionPlan, Predictions
 from hpccoll.model.step_prediction import StepPrediction
@@ -199,9 +200,20 @@ def _notes(predicted: Predictions) -> Iterator[str]:
             "NCCL takes; unlike simulated times they include what NCCL adds once for each operation, 6.6 to 14 us",
             WIDTH,
         )
+        yield from latency_lines(machine)
     for assumed in dict.fromkeys((one.algorithm, one.assumed) for one in predictions if one.assumed):
         yield from textwrap.wrap(f"{assumed[0]}: {assumed[1]}; never marked as the fastest", WIDTH)
     yield from left_out_lines(predicted.left_out)
+
+
+def latency_lines(machine: MachineFile) -> Iterator[str]:
+    """Yield that small messages take longer than NCCL's formulas say, where they do."""
+    if latency_s := latency_beyond_formulas(machine):
+        yield from textwrap.wrap(
+            f"NCCL's formulas take at most 14 us for a message between nodes, {machine.name} has "
+            f"{format_seconds(latency_s)}: NCCL's own are slower than modelled where latency matters",
+            WIDTH,
+        )
 
 
 def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> Iterator[str]:
@@ -293,6 +305,8 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
             yield f"{where}: {answer}; {predicted.machine.name}: {best.distance}{error}"
             bests.append(best)
         yield from beside_lines(bests)
+    if any(one.of_library for one in predicted.predictions):
+        yield from latency_lines(predicted.machine)
 
 
 def _answer(choice: BestChoice) -> str:

@@ -1,10 +1,13 @@
 """A config.json of Hugging Face is a model with the parameters that are published for it; a wrong one is one line."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.yaml_model import load_plain_yaml
 from hpccoll.training.model_file import load_models, model_from_json, model_name
 from hpccoll.training.model_shape import with_sequence
 from hpccoll.training.models import model_of
@@ -168,6 +171,13 @@ def test_any_values_are_a_model_or_one_line(changed):
             model_from_json("mine", {**base, **changed})
         except BadInputError as error:
             assert "\n" not in str(error)  # noqa: PT017  either outcome is right
+
+
+@pytest.mark.parametrize("indent", [None, 2, "\t"])
+def test_a_file_is_read_however_its_json_is_laid_out(indent, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "rms_norm_eps": 1e-05}, indent=indent))
+    found = load_models([str(tmp_path / "config.json")], "--model", load_plain_yaml)
+    assert model_from_json("m", found[tmp_path.name]).parameters == 3_212_749_824
 
 
 @pytest.mark.parametrize(
