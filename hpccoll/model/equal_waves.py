@@ -12,23 +12,15 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, islice
 from math import lcm
-from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll.model.traffic import KEPT_MESSAGES, Ints, LaneWave, waves
+from hpccoll.model.traffic import KEPT_MESSAGES, Ints, LaneWave, WaveRun, waves
 from hpccoll.schedule import NONE, Copy, Cut, Part, RecvReduce, Schedule, Send
 from hpccoll.schedule.layout import equal_block, least_period
 
 LONGEST_RUN = 1 << 17
 """The most repeats of a run: those of a second of reading, so that there is progress after it."""
-
-
-class WaveRun(NamedTuple):
-    """Waves that repeat one after another."""
-
-    waves: tuple[LaneWave, ...]
-    repeats: int
 
 
 class LaneRuns:
@@ -69,11 +61,11 @@ class LaneRuns:
                 yield WaveRun(cycle, repeats)
 
 
-class OperationRuns:
+class OperationWaves:
     """The runs of all lanes of an operation; those of one schedule and size are shared."""
 
     def __init__(self, schedules: Sequence[Schedule], cut: Cut) -> None:
-        self.schedules, self.cut = schedules, cut
+        self.schedules, self.layout, self.cut = schedules, schedules[0].layout, cut
         self.block = _common_block(schedules, cut)
         self.known: dict[tuple[int, int], LaneRuns] = {}
 
@@ -87,9 +79,9 @@ class OperationRuns:
 
 
 @lru_cache(maxsize=2)
-def operation_runs(schedules: tuple[Schedule, ...], cut: Cut) -> OperationRuns:
-    """Return the runs of an operation, the same for all bounds of a machine."""
-    return OperationRuns(schedules, cut)
+def operation_waves(schedules: tuple[Schedule, ...], cut: Cut) -> OperationWaves:
+    """Return the waves of an operation, the same for all bounds of a machine."""
+    return OperationWaves(schedules, cut)
 
 
 def _common_block(schedules: Sequence[Schedule], cut: Cut) -> int:

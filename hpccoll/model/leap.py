@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hpccoll.model.shared_clocks import Floats
+Floats = NDArray[np.floating]
 
 LEAST_LEAP = 8
 """The fewest cycles between two attempts to leap."""

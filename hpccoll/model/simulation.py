@@ -17,13 +17,14 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
 from hpccoll.common.units import format_decimal_bytes
 from hpccoll.host.cpu_and_memory import available_memory
+from hpccoll.model.equal_waves import operation_waves
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation_work import EVENT_S, ScheduleWork
 from hpccoll.model.traffic import has_more_messages, kept_traffic
-from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.model.wave_simulation import simulate_runs
 from hpccoll.schedule import Cut, Layout, Parameter, Schedule
 from hpccoll.schedule.lanes import lane_sequences
 
@@ -73,6 +74,16 @@ def simulate(
         if messages <= most:
             return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
     return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)
+
+
+def simulate_waves(
+    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
+    progress: Callable[[int], None] | None = None,
+) -> float:  # fmt: skip
+    """Return the seconds of one operation in waves: see ``simulate``."""
+    sequences = len(lane_sequences(len(schedules), cut.lanes, window))
+    waves = operation_waves(tuple(schedules), cut)
+    return simulate_runs(waves, machine, sequences, machine.fold_s.get(dtype, 0.0), progress)
 
 
 def _most_events(slices: int, lanes: int, window: int) -> int:

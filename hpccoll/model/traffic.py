@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,13 @@ class LaneWave:
             return cls(source, target, reduces, nbytes, ended)
         some = np.flatnonzero(nbytes)
         return cls(source[some], target[some], reduces[some], nbytes[some], ended)
+
+
+class WaveRun(NamedTuple):
+    """Waves that repeat one after another."""
+
+    waves: tuple[LaneWave, ...]
+    repeats: int
 
 
 @dataclass(frozen=True, slots=True)

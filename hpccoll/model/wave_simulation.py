@@ -8,64 +8,86 @@ pause (``burst_bytes``) is left out. Where no messages share a resource, the res
 Equal blocks of ranks are simulated once (``equal_waves``), and equal steps are left out (``leap``): both are exact.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
+from typing import Protocol
 
-from hpccoll.model.compiled_waves import CompiledWave, State
-from hpccoll.model.equal_waves import OperationRuns, operation_runs
+import numpy as np
+
 from hpccoll.model.leap import advance
-from hpccoll.model.machine import Machine
-from hpccoll.schedule import Cut, Schedule
-from hpccoll.schedule.lanes import lane_sequences
+from hpccoll.model.machine import Machine, cost_columns, shared_resources
+from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
+from hpccoll.model.traffic import LaneWave, WaveRun
+from hpccoll.schedule import Cut, Layout
+from hpccoll.schedule.layout import TIERS
+
+MAX_ROUTES = 64
+"""The most ways of waves that are remembered: those of a ring are all the same."""
 
 SAME_TIME = 1e-6
 """What begins within this part of the time of a message begins together."""
 
 
-def simulate_waves(
-    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
-    progress: Callable[[int], None] | None = None,
-) -> float:  # fmt: skip
-    """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
-    sequences = len(lane_sequences(len(schedules), cut.lanes, window))
-    runs = operation_runs(tuple(schedules), cut)
-    fold_s, instant_s = machine.fold_s.get(dtype, 0.0), _instant(machine, cut)
-    state = State(schedules[0].layout, runs.block, machine, fold_s, sequences, instant_s)
+class Waves(Protocol):
+    """The waves of an operation: see ``equal_waves``."""
+
+    layout: Layout  # the layout of all ranks
+    cut: Cut  # the positions of the units
+    block: int  # how many ranks, the first ones, stand for all
+
+    def of(self, lane: int) -> Iterable[WaveRun]:
+        """Return the runs of a lane."""
+
+
+def simulate_runs(
+    waves: Waves, machine: Machine, sequences: int, fold_s: float, progress: Callable[[int], None] | None = None
+) -> float:
+    """Return the seconds of one operation, from the start of all ranks to the end of the last one.
+
+    Args:
+        waves: the waves of the operation.
+        machine: the machine.
+        sequences: the number of lanes that run side by side: lane i is followed by lane i + sequences.
+        fold_s: the seconds of a folded byte.
+        progress: is called now and then with the number of messages so far, those that are left out among them.
+    """
+    state = State(waves.layout, waves.block, machine, fold_s, sequences, _instant(machine, waves.cut))
     messages = 0
-    for passed in (_one_after_another if sequences == 1 else _in_turns)(state, runs, cut.lanes):
+    for passed in (_one_after_another if sequences == 1 else _in_turns)(state, waves):
         messages += state.blocks * passed
         if progress:
             progress(messages)
     return float(state.ready.max(initial=0.0))
 
 
-def _one_after_another(state: State, runs: OperationRuns, lanes: int) -> Iterator[int]:
+def _one_after_another(state: "State", waves: Waves) -> Iterator[int]:
     """Advance by lanes that follow one another; yield how many messages have passed since the last time."""
-    for lane in range(lanes):
-        for run in runs.of(lane):
-            waves = [CompiledWave(state, wave, 0) for wave in run.waves]
-            messages, linear = sum(wave.messages for wave in waves), all(wave.linear for wave in waves)
-            cycle = waves[0].advance if len(waves) == 1 else partial(_advance_all, waves)
-            for passed in advance(state.times, state.ranks, cycle, run.repeats, linear=linear):
-                yield passed * messages
+    for run in chain.from_iterable(map(waves.of, range(waves.cut.lanes))):
+        compiled = [CompiledWave(state, wave, 0) for wave in run.waves]
+        messages, linear = sum(wave.messages for wave in compiled), all(wave.linear for wave in compiled)
+        cycle = compiled[0].advance if len(compiled) == 1 else partial(_advance_all, compiled)
+        for passed in advance(state.times, state.ranks, cycle, run.repeats, linear=linear):
+            yield passed * messages
 
 
-def _advance_all(waves: Sequence[CompiledWave]) -> None:
+def _advance_all(waves: Sequence["CompiledWave"]) -> None:
     for wave in waves:
         wave.advance()
 
 
-def _in_turns(state: State, runs: OperationRuns, lanes: int) -> Iterator[int]:
+def _in_turns(state: "State", waves: Waves) -> Iterator[int]:
     """Advance by lanes side by side; yield how many messages have passed after each wave."""
     sequences = len(state.ready)
 
-    def waves(lane: int) -> Iterator[CompiledWave]:
-        for run in runs.of(lane):
+    def compiled_waves(lane: int) -> Iterator["CompiledWave"]:
+        for run in waves.of(lane):
             compiled = [CompiledWave(state, wave, lane % sequences) for wave in run.waves]
             for _ in range(run.repeats):
                 yield from compiled
 
-    turns = {lane: (float(state.ready[lane].min()), waves(lane)) for lane in range(sequences)}
+    turns = {lane: (float(state.ready[lane].min()), compiled_waves(lane)) for lane in range(sequences)}
     while turns:
         together = min(begin for begin, _ in turns.values()) + state.instant_s
         lane = min(lane for lane, (begin, _) in turns.items() if begin <= together)
@@ -74,8 +96,8 @@ def _in_turns(state: State, runs: OperationRuns, lanes: int) -> Iterator[int]:
             wave.advance()
             turns[lane] = state.begin(lane % sequences, wave.ended), left
             yield wave.messages
-        elif lane + sequences < lanes:
-            turns[lane + sequences] = float(state.ready[lane % sequences].min()), waves(lane + sequences)
+        elif lane + sequences < waves.cut.lanes:
+            turns[lane + sequences] = float(state.ready[lane % sequences].min()), compiled_waves(lane + sequences)
 
 
 def _instant(machine: Machine, cut: Cut) -> float:
@@ -84,3 +106,187 @@ def _instant(machine: Machine, cut: Cut) -> float:
     costs = [tier.of(nbytes) for tier in machine.tiers.values()]
     alone = [each.latency_s + each.overhead_s + each.gap_s + nbytes * each.byte_s for each in costs]
     return SAME_TIME * min(filter(None, alone), default=0.0)
+
+
+class State:
+    """The times of ranks and resources, in seconds.
+
+    Args:
+        layout: the layout of all ranks.
+        ranks: how many of them, the first ones, stand for all.
+        machine: the machine.
+        fold_s: the seconds of a folded byte.
+        sequences: the lanes that run side by side.
+        instant_s: up to how many seconds apart times count as one.
+    """
+
+    def __init__(
+        self, layout: Layout, ranks: int, machine: Machine, fold_s: float, sequences: int, instant_s: float
+    ) -> None:
+        self.ranks, self.blocks, self.instant_s, self.fold_s = ranks, layout.ranks // ranks, instant_s, fold_s
+        self.slowdown = machine.slowdown(layout)
+        if machine.cpus and machine.cpus.of == "machine":  # of which each block has its part
+            machine = replace(machine, cpus=replace(machine.cpus, cores=machine.cpus.cores / self.blocks))
+        self.machine = machine
+        # those that stand for all, and another block for messages that leave theirs
+        self.layout = layout if self.blocks == 1 else layout.subset(range(2 * ranks))
+        nodes, racks, rails = (max(each) + 1 for each in (self.layout.node, self.layout.rack, self.layout.rail))
+        counts = dict.fromkeys(("cpu", "gaps", "rank out", "rank in"), ranks)
+        counts |= {"port out": nodes * rails, "port in": nodes * rails, "uplink out": racks * rails,
+                   "uplink in": racks * rails, "memory": nodes, "cpus": nodes}  # fmt: skip
+        sizes = [sequences * ranks, sequences * ranks, *counts.values()]
+        self.times = np.zeros(sum(sizes))  # of which all others are views
+        ready, last, *free = np.split(self.times, np.cumsum(sizes)[:-1])
+        self.ready = ready.reshape(sequences, ranks)  # when each rank can begin its next step
+        self.last = last.reshape(sequences, ranks)  # when the messages of its step have ended
+        clocks = partial(Clocks, instant_s=instant_s, in_order=sequences == 1)
+        self.clocks = {kind: clocks(each) for kind, each in zip(counts, free, strict=True)}
+        self.folded = np.zeros((sequences, ranks))  # bytes that steps which have not ended are going to fold
+        is_switch = (np.arange(ranks) >= layout.workers) & machine.switches
+        self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
+        self.fold_of = self.limited * (fold_s * self.slowdown)
+        self.routes: dict[tuple[int, int], Route] = {}
+
+    def begin(self, sequence: int, ranks: Ints) -> float:
+        """Return when the first of some ranks begins its next step; the first of all, if none are given."""
+        everyone = len(ranks) in (0, self.ranks)
+        return float((self.ready[sequence] if everyone else self.ready[sequence, ranks]).min())
+
+    def route(self, source: Ints, target: Ints) -> "Route":
+        """Return the way of messages, which is that of all waves between the same ranks."""
+        key = id(source), id(target)
+        if key not in self.routes:
+            if len(self.routes) == MAX_ROUTES:
+                self.routes.clear()
+            self.routes[key] = Route(self, source, target)
+        return self.routes[key]
+
+
+class Route:
+    """The way of the messages of a wave, the same for all waves between the same ranks."""
+
+    def __init__(self, state: State, source: Ints, target: Ints) -> None:
+        self.key = source, target  # kept, so that no other arrays get their identities
+        tier = state.layout.tier(source, target)
+        self.source, self.target = source, target % state.ranks
+        # the tiers that messages cross, each with the indices of these messages
+        self.tiers = [
+            (state.machine.tiers[TIERS[number]], np.flatnonzero(tier == number))
+            for number in np.flatnonzero(np.bincount(tier))
+        ]
+        clocks = state.clocks
+        self.send_cpu, self.receive_cpu = Sharing(clocks["cpu"], source), Sharing(clocks["cpu"], self.target)
+        self.gaps, self.rank_in = Sharing(clocks["gaps"], source), Sharing(clocks["rank in"], self.target)
+        alone = self.send_cpu.distinct and clocks["cpu"].in_order  # no sender has another message in flight
+        self.rank_out = None if alone else Sharing(clocks["rank out"], source)
+        self.limits_out, self.limits_in = state.limited[source], state.limited[self.target]
+        self.uses = [  # what else messages share: how, the indices of those that use it, and their seconds of a byte
+            (Sharing(clocks[use.kind], use.owner), use.messages, use.byte_s)
+            for use in shared_resources(state.machine, state.layout, source, self.target, tier)
+            if len(use.messages)
+        ]
+        # the costs by the sizes at which those of the tiers begin, as far as they are known
+        self.known: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
+
+    def costs(self, nbytes: Ints) -> tuple[Floats, ...]:
+        """Return latency, overhead, gap, seconds of a byte, and whether it is synchronous, of each message.
+
+        A column has one value if all messages have the same. The columns are remembered where all messages of a tier
+        are of one range of sizes, as those of a ring.
+        """
+        ends = int(nbytes.min()), int(nbytes.max())
+        ranges = tuple(tuple(tier.of(end).from_bytes for end in ends) for tier, _ in self.tiers)
+        if ranges in self.known:
+            return self.known[ranges]
+        if len(self.tiers) == 1:
+            columns = cost_columns(self.tiers[0][0], nbytes)
+        else:
+            table = np.empty((5, len(nbytes)))
+            for tier, of in self.tiers:
+                table[:, of] = np.broadcast_arrays(nbytes[of].astype(float), *cost_columns(tier, nbytes[of]))[1:]
+            columns = tuple(table)
+        if all(first == last for first, last in ranges):
+            self.known[ranges] = columns
+        return columns
+
+
+class CompiledWave:
+    """A wave of a sequence, with all that is the same each time that it passes: what its messages need, for how long.
+
+    Those of a sequence are compiled in the order in which they pass: some of what a step folds comes before its end.
+    """
+
+    def __init__(self, state: "State", wave: LaneWave, sequence: int) -> None:
+        self.messages, self.ended = len(wave.source), wave.ended
+        self.ready, self.last = state.ready[sequence], state.last[sequence]
+        self.linear = True  # whether its messages share nothing: times are then maxima of sums of earlier ones
+        if self.messages:
+            self._compile_messages(state, wave)
+        self._compile_folds(state, wave, state.folded[sequence])
+
+    def _compile_messages(self, state: "State", wave: LaneWave) -> None:
+        route = self.route = state.route(wave.source, wave.target)
+        self.latency, overhead, self.gap, byte_s, synchronous = route.costs(wave.nbytes)
+        self.waits = synchronous.astype(bool) if synchronous.any() else None
+        self.out = into = wave.nbytes * byte_s
+        if state.machine.switches:
+            self.out, into = self.out * route.limits_out, into * route.limits_in
+        overhead = overhead * state.slowdown
+        self.issue = self._service(route.send_cpu, overhead, queue=True)
+        self.pause = self._service(route.gaps, self.gap, queue=True)
+        self.leave = route.rank_out and self._service(route.rank_out, self.out)
+        self.enter = self._service(route.rank_in, into)
+        services = [(of, self._service(each, wave.nbytes[of] * seconds)) for each, of, seconds in route.uses]
+        self.uses = [(None if len(of) == self.messages else of, use) for of, use in services if use]
+        self.receive = self._service(route.receive_cpu, overhead, queue=True)
+
+    def _service(self, sharing: Sharing, work: Floats, *, queue: bool = False) -> Callable[[Floats], Floats] | None:
+        if not work.any():
+            return None
+        self.linear &= sharing.distinct
+        return sharing.service(work, queue=queue)
+
+    def _compile_folds(self, state: "State", wave: LaneWave, folded: Floats) -> None:
+        everyone = len(wave.ended) == state.ranks
+        self.of: Ints | slice = slice(None) if everyone else wave.ended
+        work = np.zeros(len(wave.ended))
+        if state.fold_s:
+            if wave.reduces.any():
+                folded += np.bincount(self.route.target, wave.nbytes * wave.reduces, state.ranks)
+            work = folded[self.of] * state.fold_of[self.of]
+            folded[self.of] = 0.0
+        self.folding: Ints | slice = np.flatnonzero(work)  # those of the ranks whose steps end that fold
+        self.folding_ranks: Ints | slice = wave.ended[self.folding]
+        self.cpu, self.work = state.clocks["cpu"], work[self.folding]
+        if everyone and len(self.work) == state.ranks:
+            self.folding = self.folding_ranks = slice(None)
+
+    def advance(self) -> None:
+        """Let the messages pass, and end the steps that end with the wave."""
+        if self.messages:
+            self._pass()
+        ended = np.maximum(self.ready[self.of], self.last[self.of])
+        if len(self.work):
+            ended[self.folding] = self.cpu.reserve(self.folding_ranks, ended[self.folding], self.work)
+        self.ready[self.of] = ended
+
+    def _pass(self) -> None:
+        route = self.route
+        start = self.ready[route.send_cpu.which]
+        if self.issue:
+            start = self.issue(start)
+        if self.waits is not None:
+            start = np.where(self.waits, np.maximum(start, self.ready[route.target]), start)
+        if self.pause:
+            start = self.pause(start) - self.gap
+        end = self.leave(start) if self.leave else start + self.out
+        if self.enter:
+            end = np.maximum(end, self.enter(start))
+        for of, use in self.uses:
+            if of is None:
+                end = np.maximum(end, use(start))
+            else:
+                end[of] = np.maximum(end[of], use(start[of]))
+        route.send_cpu.raise_to(self.last, end)
+        arrived = end + self.latency
+        route.receive_cpu.raise_to(self.last, self.receive(arrived) if self.receive else arrived)

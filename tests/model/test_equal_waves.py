@@ -9,8 +9,8 @@ from schedule_examples import ALGORITHMS, cases
 from simulated_cases import MACHINES_THAT_SHARE, every_step, first_case, in_racks
 
 from hpccoll.model import equal_waves
-from hpccoll.model.equal_waves import OperationRuns
-from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.model.equal_waves import OperationWaves
+from hpccoll.model.simulation import simulate_waves
 from hpccoll.schedule import Cut, Layout
 
 SLOW = {"all_reduce-sharp_emulated", "all_to_all_v-pairwise"}
@@ -47,7 +47,7 @@ def test_every_algorithm_takes_what_every_step_of_every_rank_takes(
 
 
 def block(case, nbytes=1 << 20, channels=1):
-    return OperationRuns(case.slices, Cut(case.call, nbytes // 4, case.slices[0].units, channels, 4)).block
+    return OperationWaves(case.slices, Cut(case.call, nbytes // 4, case.slices[0].units, channels, 4)).block
 
 
 def test_a_rack_stands_for_all_and_more_of_it_where_units_differ_in_size():
@@ -72,7 +72,7 @@ def test_all_ranks_are_simulated_where_they_differ(collective, algorithm, layout
 
 
 def runs_of(case, nbytes):
-    operation = OperationRuns(case.slices, Cut(case.call, nbytes // 4, case.slices[0].units, 1, 4))
+    operation = OperationWaves(case.slices, Cut(case.call, nbytes // 4, case.slices[0].units, 1, 4))
     return [*operation.of(0)]
 
 
@@ -99,8 +99,8 @@ def test_runs_are_read_once_for_all_bounds_unless_they_have_too_many_messages(mo
     machine = MACHINES_THAT_SHARE["ports"]
     for most, times in ((equal_waves.KEPT_MESSAGES, 2), (1, None)):
         monkeypatch.setattr(equal_waves, "KEPT_MESSAGES", most)
-        equal_waves.operation_runs.cache_clear()
+        equal_waves.operation_waves.cache_clear()
         read.clear()
         assert len({simulate_waves(slices, cut, machine, 2) for _ in range(3)}) == 1
         assert len(read) == times if times else len(read) > 2
-    equal_waves.operation_runs.cache_clear()
+    equal_waves.operation_waves.cache_clear()

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from schedule_examples import ALGORITHMS, cases, places
 from simulated_cases import every_step, first_case, simulated, synchronous, uniform_machine
 
-from hpccoll.model.compiled_waves import State
-from hpccoll.model.equal_waves import operation_runs
+from hpccoll.model.equal_waves import operation_waves
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
-from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.model.simulation import simulate_waves
+from hpccoll.model.wave_simulation import State
 from hpccoll.schedule import Layout, is_power_of_two
 
 PIECES = (
@@ -113,9 +113,9 @@ def test_waves_that_are_generated_for_several_lanes_are_those_that_are_kept(monk
     kept = simulated(case, SHARED, 5, 2, simulation=simulate_waves)
     monkeypatch.setattr("hpccoll.model.traffic.kept_traffic", lambda _: None)
     monkeypatch.setattr("hpccoll.model.equal_waves.KEPT_MESSAGES", 0)
-    operation_runs.cache_clear()
+    operation_waves.cache_clear()
     assert simulated(case, SHARED, 5, 2, simulation=simulate_waves) == kept
-    operation_runs.cache_clear()
+    operation_waves.cache_clear()
 
 
 SHIFTED = {
