@@ -348,6 +348,6 @@ def _by_formulas(
 
 def _beside_library(machine: MachineFile, one: Prediction) -> Prediction:
     """Return a prediction with what there is to say of NCCL beside its formulas."""
-    missing = unmodelled(machine, one.collective, one.nodes)
+    missing = unmodelled(machine, one.collective, one.nodes, one.ranks_per_node)
     near = published_near(machine, one.collective, one.nodes, one.ranks_per_node, one.nbytes)
     return replace(one, unmodelled=missing, published=near) if missing or near else one

@@ -21,6 +21,7 @@ from hpccoll.common.units import (
 from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, best_choices, crossovers
 from hpccoll.model.library_calls import latency_beyond_formulas
 from hpccoll.model.machine_file import MachineFile, describe_machine
+from hpccoll.model.machine_sections import PublishedSection
 from hpccoll.model.predict import Prediction, PredictionPlan, Predictions
 from hpccoll.model.step_prediction import StepPrediction
 
@@ -232,7 +233,7 @@ def _taken_lines(predicted: Predictions, rows: Mapping[str, Sequence[Prediction]
     if taken:
         names = ", ".join(f"{name} from {label}" for name, label in taken)
         missing = any(one.unmodelled for several in rows.values() for one in several)
-        yield from _paragraph(f"{_taking(predicted, missing=missing)} {names}")
+        yield from paragraph(f"{_taking(predicted, missing=missing)} {names}")
 
 
 def _taking(predicted: Predictions, *, missing: bool) -> str:
@@ -242,7 +243,8 @@ def _taking(predicted: Predictions, *, missing: bool) -> str:
     return "of ring and tree NCCL takes" if missing and predicted.request.collective == "all_reduce" else "NCCL takes"
 
 
-def _paragraph(text: str) -> list[str]:
+def paragraph(text: str) -> list[str]:
+    """Return a text in lines of WIDTH below a table."""
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
@@ -253,23 +255,29 @@ def with_protocol(one: Prediction) -> str:
 
 def beside_lines(predictions: Sequence[Prediction]) -> Iterator[str]:
     """Yield what NCCL may take on as many nodes and is not modelled, and what was published near; or nothing."""
+    published = published_sentences(near for one in predictions for near in one.published)
+    missing, nodes = join_words(predictions[0].unmodelled), format_count(predictions[0].nodes, "node")
+    nothing = "" if published else "; nothing published is near these sizes"
+    if missing:
+        yield from paragraph(f"not modelled: {missing}, which NCCL may take on {nodes}{nothing}")
+    for sentence in published:
+        yield from paragraph(sentence)
+
+
+def published_sentences(published: Iterable[PublishedSection]) -> list[str]:
+    """Return what was published, a sentence for each number of nodes and algorithm, with the sources."""
     figures: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
     sources: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
-    for near in (near for one in predictions for near in one.published):
+    for near in published:
         low, high = (f"{rate / 1e9:.0f}" for rate in (near.low_bytes_per_s, near.high_bytes_per_s))
         key = near.algorithm, near.nodes
         figures[key][f"{format_size(near.nbytes)}: {low}{'' if low == high else f' to {high}'}"] = None
         sources[key].update(dict.fromkeys(near.source))
-    missing, nodes = join_words(predictions[0].unmodelled), format_count(predictions[0].nodes, "node")
-    nothing = "" if figures else "; nothing published is near these sizes"
-    sentences = [f"not modelled: {missing}, which NCCL may take on {nodes}{nothing}"] if missing else []
-    sentences += [
+    return [
         f"published for machines of this class, {format_count(near_nodes, 'node')}, {algorithm}, busbw in GB/s: "
         f"{', '.join(figures[algorithm, near_nodes])} ({', '.join(several)})"
         for (algorithm, near_nodes), several in sources.items()
     ]
-    for sentence in sentences:
-        yield from _paragraph(sentence)
 
 
 def waiting_lines(plan: PredictionPlan) -> Iterator[str]:

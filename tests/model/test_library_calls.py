@@ -41,9 +41,11 @@ def test_formulas_apply_to_groups_with_as_many_ranks_on_each_of_several_nodes(la
     ],
 )  # fmt: skip
 def test_what_nccl_may_take_without_a_formula_depends_on_nodes_and_gpus(architecture, collective, nodes, missing):
-    found = unmodelled(in_racks(nccl=NCCL | {"architecture": architecture}), collective, nodes)
+    machine = in_racks(nccl=NCCL | {"architecture": architecture})
+    found = unmodelled(machine, collective, nodes, 8)
     assert bool(found) == bool(missing)
     assert (missing or "") in " ".join(found)
+    assert "NVLS" not in " ".join(unmodelled(machine, collective, nodes, 4))  # too few ranks for its switches
 
 
 def test_a_network_that_is_slower_than_nccls_constants_is_found():
