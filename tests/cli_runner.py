@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from hpccoll.__main__ import main
+from hpccoll.cli import progress_counter
 
 PROGRAMS = Path(sys.executable).parent
 ENVIRONMENT = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}"}
@@ -40,9 +42,14 @@ def rows(printed):
 
 
 def invoke(*arguments):
-    """Run a command in this process, which is still to be interrupted as it was."""
+    """Run a command in this process, which is still to be interrupted as it was; stderr is without progress."""
     out, err, interrupted = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGINT)
-    with patch.object(sys, "argv", ["hpccoll", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
+    with (
+        patch.object(sys, "argv", ["hpccoll", *map(str, arguments)]),
+        patch.object(progress_counter, "FIRST_LINE_S", math.inf),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
             main()
         except SystemExit as end:

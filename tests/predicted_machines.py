@@ -10,7 +10,7 @@ SEGMENT = {
 }
 EXACT = {"latency_s": LATENCY, "bytes_per_s": RATE}
 """The costs of messages without their intervals."""
-NCCL = {"architecture": "hopper", "channels": 8, "intra_bytes_per_s": 48e9, "inter_bytes_per_s": 48e9}
+NCCL = {"architecture": "hopper", "channels": 8, "intra_bytes_per_s": RATE / 8, "inter_bytes_per_s": RATE / 8}
 MEASURED = {
     "kind": "measured", "machine": "here", "transport": "mpi", "executor": "compiled", "nodes": [2, 4],
     "ranks_per_node": [1], "smallest_bytes": 1024, "largest_bytes": 1 << 20, "files": ["a.h5"],

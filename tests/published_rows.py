@@ -9,24 +9,22 @@ import yaml
 
 from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.step_prediction import ComputeRate
+from hpccoll.model.step_prediction import ComputeRate, rate_of_step
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.models import model_of
 from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.parallelism import Mesh, Parallelism
+from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
 DATA = Path(__file__).parent / "model" / "published_steps.yaml"
 GPUS_PER_NODE = 8
-ROUNDS = 8
-"""The steps of the fit: each divides the error by the ratio of computation to what it hides."""
 
 
 class PublishedStep:
-    """A row of a table, with its programs and the costs of its collectives."""
+    """A row of a table, with its programs and the costs of its collectives: NCCL's own, or schedules of ours alone."""
 
-    def __init__(self, cluster: str, keys: dict[str, Any]) -> None:
+    def __init__(self, cluster: str, keys: dict[str, Any], *, library: bool = True) -> None:
         self.name, self.gpus, self.keys = str(keys["name"]), keys["gpus"], keys
         self.machine = read_machine(cluster, "cluster")
         tp, pp = keys["tp"], keys["pp"]
@@ -40,12 +38,12 @@ class PublishedStep:
             mesh=self.mesh, buckets=BucketRule(keys.get("buckets", "megatron")), sharding=keys.get("sharding", "none"),
             sequence=keys.get("sequence_parallel", False), overlap=keys.get("overlap", True),
             micro_batches=keys["batch"] // self.mesh.dp // keys["samples"], samples=keys["samples"],
-            recompute=keys.get("recompute", False), gradient_dtype="bfloat16", parameter_dtype="bfloat16",
+            recompute=keys.get("recompute", False), dtypes=StepDtypes.of({}, "bfloat16"),
         )  # fmt: skip
         self.programs = step_programs(self.model, parallelism)
         nodes = -(-self.gpus // GPUS_PER_NODE)
         layout = self.machine.layout(nodes, min(self.gpus, GPUS_PER_NODE))
-        self.costs = GroupCosts(self.machine, layout, self.mesh)
+        self.costs = GroupCosts(self.machine, layout, self.mesh, library=library)
         self.costs.prepare(self.programs)
 
     @property
@@ -69,10 +67,7 @@ class PublishedStep:
 
     def fit(self) -> float:
         """Return the rate of computation at which the predicted step takes as long as the published one."""
-        rate = 1e14
-        for _ in range(ROUNDS):
-            rate *= self.step(rate).seconds / self.measured_s
-        return rate
+        return rate_of_step(self.programs, self.costs.cost, self.measured_s)
 
 
 @dataclass(frozen=True)
@@ -104,13 +99,18 @@ def tables() -> list[dict[str, Any]]:
     return content
 
 
-def predicted(table: dict[str, Any], names: Sequence[str] = ()) -> Iterator[tuple[float, PredictedStep]]:
-    """Yield the fitted fraction of the peak and the prediction of each row: the fitted one, then ``names`` [all]."""
+def predicted(
+    table: dict[str, Any], names: Sequence[str] = (), *, library: bool = True
+) -> Iterator[tuple[float, PredictedStep]]:
+    """Yield the fitted fraction of the peak and the prediction of each row: the fitted one, then ``names`` [all].
+
+    With ``library`` NCCL's own algorithms run what they can, else schedules of ours run everything.
+    """
     rate = 0.0
     for number, keys in enumerate(table["rows"]):
         if number and names and keys["name"] not in names:
             continue
-        row = PublishedStep(table["cluster"], table["common"] | keys)
+        row = PublishedStep(table["cluster"], table["common"] | keys, library=library)
         if not number:
             rate = row.fit()
         yield rate / float(table["peak"]), row.step(rate)

@@ -73,7 +73,7 @@ def step_outcome(of, times, program=None, **more):
     return Outcome(**{**about, **more})
 
 
-def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, products=None, **attempt):
+def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, products=None, iterations=6, **attempt):
     """Return the raw results of steps of each workload by each algorithm."""
     outcomes = []
     for workload in workloads:
@@ -81,7 +81,9 @@ def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, p
             events = [timeline_ms(takes, overlap=bool(workload.get("overlap", 1)))] * ranks
             parts = [
                 step_outcome(
-                    step_case(algorithm, **workload), step_times(events, number=number), [stage(products=products)]
+                    step_case(algorithm, **workload),
+                    step_times(events, number=number, iterations=iterations),
+                    [stage(products=products)],
                 )
                 for number in range(1, rounds + 1)
             ]

@@ -1,8 +1,9 @@
-"""The texts of a drawn chart with their boxes, and the ends of its axes, as its SVG has them."""
+"""The texts of a drawn chart with their boxes, its dashed lines, and the ends of its axes, as its SVG has them."""
 
+import math
 import re
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
 
 WIDTHS = {letter: width for width, letters in (
@@ -22,6 +23,7 @@ def text_width(text, size, *, bold=False):
     return size * (BOLD if bold else WIDEST) * sum(WIDTHS.get(letter, 0.6) for letter in text)
 
 
+CORNER = re.compile(r"[ML]([-\d.e]+)[ ,]([-\d.e]+)")
 TRANSFORM = re.compile(r"(translate|rotate)\(([^)]*)\)")
 
 
@@ -37,13 +39,41 @@ class TextBox:
         across = min(self.right, other.right) - max(self.left, other.left)
         return across > 1 and min(self.bottom, other.bottom) - max(self.top, other.top) > 1
 
+    def contains(self, point):
+        return self.left < point[0] < self.right and self.top < point[1] < self.bottom
+
 
 def text_boxes(svg):
     """Return the boxes of all visible texts."""
-    return list(_boxes(ET.fromstring(svg), 0.0, 0.0))  # noqa: S314 - our own file
+    boxes = []
+    for element, x, y, upright in _placed(svg):
+        if element.tag.endswith("}text"):
+            lines = [child.text or "" for child in element if child.tag.endswith("tspan")] or [element.text or ""]
+            if any(lines) and float(element.get("opacity", 1)) > 0:
+                boxes.append(_box(element, lines, x, y, upright=upright))
+    return boxes
 
 
-def _boxes(element, x, y):
+def dashed_points(svg, dashes):
+    """Return the points, a pixel apart, of the lines of so many dashes: ``"5,3"``."""
+    found = []
+    for element, x, y, _ in _placed(svg):
+        if element.get("stroke-dasharray") == dashes and element.tag.endswith("}path"):
+            corners = [
+                (x + float(a), y + float(b)) for a, b in re.findall(r"[ML]([-\d.e]+)[ ,]([-\d.e]+)", element.get("d"))
+            ]
+            for (a, b), (c, d) in pairwise(corners):
+                count = max(1, math.ceil(math.hypot(c - a, d - b)))
+                found += [(a + (c - a) * i / count, b + (d - b) * i / count) for i in range(count + 1)]
+    return found
+
+
+def _placed(svg):
+    """Yield each element with its place, and whether it is upright."""
+    yield from _placed_below(ET.fromstring(svg), 0.0, 0.0)  # noqa: S314 - our own file
+
+
+def _placed_below(element, x, y):
     upright = True
     for kind, numbers in TRANSFORM.findall(element.get("transform", "")):
         values = [float(number) for number in re.split(r"[ ,]+", numbers.strip())]
@@ -51,12 +81,9 @@ def _boxes(element, x, y):
             x, y = x + values[0], y + (values[1] if len(values) > 1 else 0)
         else:
             upright = values[0] == 0
-    if element.tag.endswith("}text"):
-        lines = [child.text or "" for child in element if child.tag.endswith("tspan")] or [element.text or ""]
-        if any(lines) and float(element.get("opacity", 1)) > 0:
-            yield _box(element, lines, x, y, upright=upright)
+    yield element, x, y, upright
     for child in element:
-        yield from _boxes(child, x, y)
+        yield from _placed_below(child, x, y)
 
 
 def _box(element, lines, x, y, *, upright):

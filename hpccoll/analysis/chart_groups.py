@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 FAMILIES = (
     ("recursive_doubling", "recursive_halving", "dissemination"),
     ("ring", "bidirectional_ring", "nccl_ring", "chain"),
-    ("rabenseifner",), ("direct", "pairwise", "exchange"), ("bruck",), ("binomial_tree", "binomial"),
-    ("double_binary_tree", "nccl_tree"), ("hierarchical",), ("sharp_emulated",), ("swing",), ("torus",),
+    ("rabenseifner",), ("direct", "pairwise", "exchange"), ("bruck",),
+    ("double_binary_tree", "nccl_tree"), ("binomial_tree", "binomial"), ("hierarchical",), ("sharp_emulated",),
+    ("swing",), ("torus",),
     ("star", "ping_pong", "train"), ("reduce_scatter_all_gather", "scatter_all_gather"),
 )  # fmt: skip
 """Families of algorithms, which have a hue each in all charts; any other algorithm is a family of its own."""
@@ -62,7 +64,9 @@ class ChartGroup:
     legend: Mapping[str, LegendEntry]
     recommendations: tuple["Recommendation", ...] = ()  # what to use, in each setting of these rows
     series_of_row: Mapping[RowKey, str] = field(default_factory=dict)  # the series of every row of the report
-    # the predicted rows, which charts of times draw dashed, and which nothing else takes
+    # the rows of other programs, which charts of times draw solid, and predicted ones, which they draw dashed; nothing
+    # else takes them
+    imports: tuple[SeriesPoint, ...] = ()
     predictions: tuple[SeriesPoint, ...] = ()
     whole: "ChartGroup | None" = None  # the group that this is a part of, whose names of shapes and machines hold
 
@@ -81,15 +85,17 @@ class ChartGroup:
         points = tuple(point for point in self.points if point.row.oversubscribed == crowded)
         kept, others = ({self.shape_label(p.row) for p in self.usable if p.row.oversubscribed == each}
                         for each in (crowded, not crowded))  # fmt: skip
-        # A prediction is drawn beside what was measured on its shape.
-        predictions = tuple(
-            point
-            for point in self.predictions
-            for shape in [self.shape_label(point.row)]
-            if shape in kept or (not crowded and shape not in others)
-        )
+
+        def beside(rows: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
+            """Return the points of other kinds on the shapes that were measured in this part, or in neither."""
+            shapes = ((point, self.shape_label(point.row)) for point in rows)
+            return tuple(point for point, shape in shapes if shape in kept or (not crowded and shape not in others))
+
         of_part = tuple(each for each in self.recommendations if each.measured.oversubscribed == crowded)
-        return replace(self, points=points, predictions=predictions, recommendations=of_part, whole=self)
+        imports, predictions = beside(self.imports), beside(self.predictions)
+        return replace(
+            self, points=points, imports=imports, predictions=predictions, recommendations=of_part, whole=self
+        )
 
     def series_of(self, choice: Choice, recommendation: "Recommendation") -> str:
         """Return the name of the series of a choice in a setting.
@@ -146,8 +152,8 @@ class ChartGroup:
 
     @cached_property
     def drawn(self) -> tuple[SeriesPoint, ...]:
-        """The points that axes have to include: usable ones and predictions."""
-        return (*self.usable, *(point for point in self.predictions if point.row.usable))
+        """The points that axes have to include: usable ones, those of other programs, and predictions."""
+        return (*self.usable, *(point for point in (*self.imports, *self.predictions) if point.row.usable))
 
     @property
     def modelled(self) -> bool:
@@ -169,8 +175,8 @@ class ChartGroup:
 
     def machine_label(self, point: SeriesPoint) -> str:
         """Return the short name of the machine of ``point``: ``machine 1``."""
-        if point.row.predicted:
-            return f"prediction: {point.machine}"
+        if not point.row.ours:
+            return f"{'prediction' if point.row.predicted else point.row.source}: {point.machine}"
         return f"machine {self.machines.index(point.machine) + 1}"
 
     def shape_and_machine(self, point: SeriesPoint) -> str:
@@ -236,23 +242,21 @@ def chart_groups(
     """
     points = series_points(results, inputs)
     series_of_row = {point.row.key: point.series for point in points}
-    keys = setting_keys(point.row for point in points)
-    members: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
-    predictions: dict[tuple[str, ...], list[SeriesPoint]] = defaultdict(list)
-    for key, point in zip(keys, points, strict=True):
-        if not point.row.predicted:
-            members[*key, point.kind].append(point)
-    for key, point in zip(keys, points, strict=True):
-        if point.row.predicted:
-            for joined in _groups_of_prediction(point, key, members) or [(*key, "predicted")]:
-                predictions[joined].append(point)
+    rows_of_points = [point.row for point in points]
+    settings, calls = setting_keys(rows_of_points), setting_keys(rows_of_points, loosely=True)
+    members: dict[tuple[str, ...], _Members] = {}
+    placed = sorted(zip(points, settings, calls, strict=True), key=lambda each: each[0].row.precedence)
+    for point, setting, call in placed:
+        kind = "predicted" if point.row.predicted else point.kind
+        own = *(call if point.row.imported else setting), kind
+        for key in _groups_joined(point, call, members) or [own]:
+            members.setdefault(key, _Members(call)).of_kinds[point.row.precedence].append(point)
     order = {name: i for i, name in enumerate(COLLECTIVES)}
-    every = {key: [*members.get(key, ()), *predictions.get(key, ())] for key in (*members, *predictions)}
     ordered = sorted(
-        every,
+        members,
         key=lambda key: (
-            order.get(key[0], len(order)), key[0], every[key][0].row.timing != SINGLE,
-            key not in members, -len(every[key]), key,
+            order.get(key[0], len(order)), key[0], members[key].first.row.precedence,
+            members[key].first.row.timing != SINGLE, -len(members[key]), key,
         ),
     )  # fmt: skip
     names = group_file_names(ordered)
@@ -265,32 +269,58 @@ def chart_groups(
     legend = _legend_entries(points, answers)
     groups = []
     for key in ordered:
-        measured, setting = tuple(members.get(key, ())), ", ".join(filter(None, key[1:-1]))
+        words = ", ".join(filter(None, key[1:-1]))
+        measured, imports, predicted = map(tuple, members[key].of_kinds)
         rows = {point.row.key for point in measured}
         of_rows = tuple(each for each in recommendations if not rows.isdisjoint(each.measured.rows))
-        predicted = tuple(predictions.get(key, ()))
         groups.append(
-            ChartGroup(names[key], key[0], key[-1], setting, measured, legend, of_rows, series_of_row, predicted)
+            ChartGroup(names[key], key[0], key[-1], words, measured, legend, of_rows, series_of_row, imports, predicted)
         )
     return tuple(groups)
 
 
-def _groups_of_prediction(
-    point: SeriesPoint, setting: tuple[str, ...], members: Mapping[tuple[str, ...], Sequence[SeriesPoint]]
-) -> list[tuple[str, ...]]:
-    """Return the keys of the groups of measured rows that a prediction joins.
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """The points of a group."""
 
-    These are groups of its setting that have as many ranks on a node: of several machines, the groups of the machine
-    that it was fitted to, and otherwise the first.
+    call: tuple[str, ...]  # the key of its setting that compares loosely
+    of_kinds: tuple[list[SeriesPoint], list[SeriesPoint], list[SeriesPoint]] = field(
+        default_factory=lambda: ([], [], [])
+    )  # by precedence: measured, imported and predicted ones
+
+    def __len__(self) -> int:
+        return sum(map(len, self.of_kinds))
+
+    @property
+    def first(self) -> SeriesPoint:
+        return next(chain.from_iterable(self.of_kinds))
+
+
+def _groups_joined(
+    point: SeriesPoint, call: tuple[str, ...], members: Mapping[tuple[str, ...], _Members]
+) -> list[tuple[str, ...]]:
+    """Return the keys of the groups that a point joins whose rows are of other kinds; none for a measured one.
+
+    These are groups of its call that have as many ranks on a node, those of measured rows before those of imported
+    ones: the ones whose elements and timing are alike, if there are any. A prediction joins those of the machine that
+    it was fitted to; any other point, and one that was fitted to none of them, the first.
     """
-    per_node = point.row.ranks_per_node
-    of_setting = [
-        key
-        for key, others in members.items()
-        if key[:-1] == setting and any(other.row.ranks_per_node == per_node for other in others)
-    ]
-    fitted = [key for key in of_setting if any(other.machine == point.fitted_to for other in members[key])]
-    return fitted or of_setting[:1]
+    row = point.row
+    others: dict[tuple[str, ...], list[SeriesPoint]] = {}
+    for kinds in range(row.precedence):
+        for key, group in members.items():
+            of_kinds = group.of_kinds[kinds]
+            if group.call == call and any(other.row.ranks_per_node == row.ranks_per_node for other in of_kinds):
+                others.setdefault(key, of_kinds)
+        if others:
+            break
+    alike = {
+        key: max((other.row.dtype == row.dtype, other.row.timing == row.timing) for other in of_kinds)
+        for key, of_kinds in others.items()
+    }
+    closest = [key for key in others if alike[key] == max(alike.values())]
+    fitted = [key for key in closest if any(other.machine == point.fitted_to for other in others[key])]
+    return fitted or closest[:1]
 
 
 def _legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
@@ -299,7 +329,7 @@ def _legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> 
     Series of different collectives may share a number, because the palette is limited; ``answers`` are those that share
     the charts of all collectives.
     """
-    points = sorted(points, key=lambda point: not point.row.predicted)  # the rows of measured series count
+    points = sorted(points, key=lambda point: -point.row.precedence)  # the rows of measured series count
     rows = {point.colour_of or point.series: point.row for point in points}
     charts: dict[str, set[str]] = defaultdict(set)
     for point in points:
@@ -307,8 +337,8 @@ def _legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> 
     predictions = {point.series: point.colour_of for point in points if point.colour_of}
     floors = [name for name in sorted(rows) if rows[name].floor]
     native_names = (name for name in rows if rows[name].algorithm == NATIVE)
-    native = sorted(native_names, key=lambda name: (fell_back(rows[name]), name))[:1]
-    by_name = sorted(rows, key=lambda name: (rows[name].predicted, name))
+    native = sorted(native_names, key=lambda name: (rows[name].precedence, fell_back(rows[name]), name))[:1]
+    by_name = sorted(rows, key=lambda name: (rows[name].precedence, name))
     others = [name for name in by_name if name not in floors and name not in native]
     # Variants of the library's own call run other algorithms, and are families of their own.
     family = {name: name if rows[name].algorithm == NATIVE else rows[name].algorithm for name in others}

@@ -145,10 +145,14 @@ def noise_note(results: Results) -> str:
     times = [[time for time in row.round_medians_s if time] for row in rows]
     spreads = [max(of_rounds) / min(of_rounds) for of_rounds in times if len(of_rounds) > 1]
     bare = sum(row.interval is None for row in rows)
-    wide = sum(row.converged is False and row.interval is not None for row in rows)
+    wide = [row for row in rows if row.converged is False and row.interval is not None]
+    precisions = {run.run_id: run.precision for run in results.runs}
+    requested = sorted({precision for row in wide if (precision := precisions.get(row.run_id))})
+    width = " or ".join(f"+-{100 * precision:g} %" for precision in requested)
     floors = sorted({row.algorithm for row in measured if row.floor})
     without = f" ({' and '.join(floors)} left out)" if floors else ""
-    intervals = f"; {wide} of {len(rows)} intervals{without} are wider than requested" if wide else ""
+    than = f"the requested {width}" if width else "requested"
+    intervals = f"; {len(wide)} of {len(rows)} intervals{without} are wider than {than}" if wide else ""
     if bare:
         needed = f"which takes {LEAST_ITERATIONS} iterations in each round"
         intervals += f"; {bare} of {len(rows)} times{without} have no 95 % interval, {needed}"

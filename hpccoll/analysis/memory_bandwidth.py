@@ -17,6 +17,9 @@ KEY = "copy_rates"
 """The key of the provenance of a run: ``ranks`` that copied at once, and ``sizes``, each with the ``bytes`` of the two
 buffers of a rank and the bytes per second, ``Bps``, that all ranks together read and wrote."""
 
+BEYOND_CACHES = 64 << 20
+"""The bytes of the two buffers of a rank that its caches are taken not to hold: larger ones have the same rate."""
+
 
 @dataclass(frozen=True, slots=True)
 class CopyRates:
@@ -40,11 +43,12 @@ class CopyRates:
         return cls(ranks, tuple(size for size, _ in by_size), tuple(rate for _, rate in by_size))
 
     def rate(self, nbytes: float) -> float | None:
-        """Return the rate for two buffers of ``nbytes``: logarithmic between sizes, and that of the largest beyond it.
+        """Return the rate for two buffers of ``nbytes``: logarithmic between sizes.
 
-        It is None below the smallest: there the time of a call is not that of its bytes.
+        It is None below the smallest: there the time of a call is not that of its bytes. Above the largest it is the
+        rate of that one, or None if caches may have held it, because memory did not suffice for larger ones.
         """
-        if not self.sizes or nbytes < self.sizes[0]:
+        if not self.sizes or nbytes < self.sizes[0] or self.sizes[-1] < min(nbytes, BEYOND_CACHES):
             return None
         return float(np.exp(np.interp(np.log(nbytes), np.log(self.sizes), np.log(self.rates))))
 

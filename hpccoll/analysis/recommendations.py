@@ -1,7 +1,6 @@
 """What to use: for each setting the choice by size, how much faster than native it is, and how sure that is."""
 
-import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -9,13 +8,14 @@ from typing import Literal, TypeAlias
 
 from hpccoll.analysis.choice_table import ChoiceRange
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, rows_by_setting
+from hpccoll.analysis.round_comparison import RoundKey
+from hpccoll.analysis.row_labels import tier_label
 from hpccoll.analysis.setting import Choice, Conditions, Setting
 from hpccoll.analysis.size_ranges import SizeRanges, choose_ranges
-from hpccoll.analysis.strength import ADVISED, Evidence, Gain, Strength
+from hpccoll.analysis.strength import ADVISED, Evidence, Gain, Strength, busy_runs
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.store.host_load import busy_hosts
 from hpccoll.store.rows import Results, Row
 
 Verdict: TypeAlias = Literal["clear", "tie", "behind", "alone"]
@@ -43,8 +43,8 @@ class SizeVerdict:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the choice is clearly the fastest, or clearly faster than native."""
-        return self.verdict == "clear" or bool(self.beats_native)
+        """Whether the choice is clearly the fastest, or clearly faster than native while no other is faster."""
+        return self.verdict == "clear" or (self.verdict == "tie" and bool(self.beats_native))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,12 @@ class Recommendation:
         """How sure the choice is, by measured size in bytes."""
         return {each.nbytes: each for of_range in self.ranges for each in of_range.verdicts}
 
+    def largest_ratio(self, choices: Collection[Choice], sizes: Iterable[int]) -> float:
+        """Return how many times as long the slowest of some choices takes as the fastest, at the worst of ``sizes``."""
+        at = ({each: time for each, time in self.measured.times_at(n).items() if each in choices} for n in sizes)
+        seconds = [comparable_seconds(times).values() for times in at if times]
+        return max((max(each) / min(each) for each in seconds), default=1.0)
+
     @property
     def named(self) -> frozenset[Choice | None]:
         return frozenset(choice for each in self.verdicts.values() for choice in (each.choice, each.runner_up))
@@ -128,9 +134,10 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
 
     Tables of ``hpccoll tune`` and reports both come from here, so that they agree. A placement in which nothing but
     calls of the library with one buffer were measured has no recommendation of its own if the other placement has one,
-    because that is compared with these calls, too. Neither has any of several pairs of ranks: see ``rank_pairs``.
+    because that is compared with these calls, too. Neither has any of several pairs of ranks for which
+    ``rank_pairs`` has a finding.
     """
-    found = _without_many_pairs(recommend_placements(results))
+    found = _without_many_pairs(results)
     settings = {(each.setting, each.measured.conditions) for each in found}
     return tuple(
         each
@@ -139,11 +146,23 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
     )
 
 
-def _without_many_pairs(found: Iterable[Recommendation]) -> list[Recommendation]:
-    several = defaultdict[tuple[Setting, Conditions], list[Recommendation]](list)
-    for each in found:
-        several[each.setting.of_any_pair, each.measured.conditions].append(each)
-    return [members[0] for members in several.values() if len(members) == 1]
+def _without_many_pairs(results: Results) -> list[Recommendation]:
+    """Return the recommendations but those of pairs of ranks for which a finding on their tier answers.
+
+    It has the pairs of a choice at the smallest size, if these are several: see ``rank_pairs.pair_findings``.
+    """
+    tiers = {row.key: tier_label(row) for row in results.rows}
+    of_calls = defaultdict[tuple[Setting, Conditions], list[tuple[str, Recommendation]]](list)
+    for each in recommend_placements(results):
+        tier = tiers[next(iter(each.measured.rows))]
+        of_calls[each.setting.of_any_pair, each.measured.conditions].append((tier, each))
+    found: list[Recommendation] = []
+    for members in of_calls.values():
+        least = min(each.measured.sizes[0] for _, each in members)
+        pairs = Counter((tier, choice) for tier, each in members for choice in each.measured.times_at(least))
+        answered = {tier for (tier, _), count in pairs.items() if count > 1}
+        found += (each for tier, each in members if tier not in answered)
+    return found
 
 
 def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
@@ -151,14 +170,14 @@ def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
 
     A table needs these, because a case is looked up with its placement.
     """
-    busy_runs = {run.run_id for run in results.runs if busy_hosts(run.provenance)}
+    busy = busy_runs(results)
     placements: dict[tuple[Setting, Conditions], list[tuple[Setting, list[Row]]]] = defaultdict(list)
     for (setting, conditions), rows in rows_by_setting(results).items():
         placements[replace(setting, in_place=None), conditions].append((setting, rows))
     return tuple(
         recommendation
         for (call, conditions), several in placements.items()
-        for recommendation in _recommend(call, conditions, several, busy_runs)
+        for recommendation in _recommend(call, conditions, several, busy)
     )
 
 
@@ -182,12 +201,12 @@ def _other_placement(setting: Setting) -> Setting:
 
 
 def _recommend(
-    call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]], busy_runs: Collection[str]
+    call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]], busy: Collection[str]
 ) -> list[Recommendation]:
     measured = [MeasuredSetting.of(rows, conditions) for _, rows in placements]
     chosen = [choose_ranges(each) for each in measured]
     separate = [
-        _recommendation(setting, each, ranges, busy_runs)
+        _recommendation(setting, each, ranges, busy)
         for (setting, _), each, ranges in zip(placements, measured, chosen, strict=True)
     ]
     common = set.intersection(*(set(each.curves) for each in measured))
@@ -196,23 +215,24 @@ def _recommend(
         joint = choose_ranges(*measured)
         if joint.cost <= fmean(each.cost for each in chosen) + joint.price:
             both = MeasuredSetting.of([row for _, rows in placements for row in rows], conditions)
-            return [_recommendation(call, both, joint, busy_runs)]
+            return [_recommendation(call, both, joint, busy)]
     return separate
 
 
 def _recommendation(
-    setting: Setting, measured: MeasuredSetting, chosen: SizeRanges, busy_runs: Collection[str]
+    setting: Setting, measured: MeasuredSetting, chosen: SizeRanges, busy: Collection[str]
 ) -> Recommendation:
-    busy = any(run in busy_runs for run in measured.runs)
-    ranges = tuple(_recommended_range(measured, each, busy=busy) for each in chosen.ranges)
-    return Recommendation(setting, measured, ranges, _auto_result(measured, busy=busy))
+    ranges = tuple(_recommended_range(measured, each, busy) for each in chosen.ranges)
+    return Recommendation(setting, measured, ranges, _auto_result(measured, busy))
 
 
-def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, *, busy: bool) -> RecommendedRange:
+def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, busy: Collection[str]) -> RecommendedRange:
     at = {size: times for size in sizes.sizes if sizes.choice in (times := measured.times_at(size))}
     verdicts = tuple(_verdict(size, sizes.choice, times) for size, times in at.items())
     compared = [each for each in verdicts if each.verdict != "alone"]
     own_calls = {} if sizes.choice.is_native else {size: _native_time(times) for size, times in at.items()}
+    others = [(times[sizes.choice], each) for times in at.values() for other, each in times.items()
+              if other != sizes.choice]  # fmt: skip
     evidence = Evidence(
         compared=len(compared),
         clear=sum(each.is_clear for each in compared),
@@ -220,12 +240,12 @@ def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, *, busy: b
         gain=_gain([(native, at[size][sizes.choice]) for size, native in own_calls.items() if native]),
         has_intervals=any(times[sizes.choice].has_interval for times in at.values()),
         oversubscribed=measured.oversubscribed,
-        busy=busy,
+        busy=_any_busy(others, busy),
     )
     return RecommendedRange(sizes, verdicts, evidence)
 
 
-def _auto_result(measured: MeasuredSetting, *, busy: bool) -> AutoResult | None:
+def _auto_result(measured: MeasuredSetting, busy: Collection[str]) -> AutoResult | None:
     own_calls = {size: _native_time(measured.times_at(size)) for size in measured.auto}
     pairs = {size: (native, measured.auto[size]) for size, native in own_calls.items() if native}
     gain = _gain([*pairs.values()])
@@ -234,11 +254,11 @@ def _auto_result(measured: MeasuredSetting, *, busy: bool) -> AutoResult | None:
     evidence = Evidence(
         compared=len(pairs),
         clear=sum(auto.clearly_faster(native) for native, auto in pairs.values()),
-        rounds=min(_common_rounds(native, auto) for native, auto in pairs.values()),
+        rounds=min(len(_common_rounds(native, auto)) for native, auto in pairs.values()),
         gain=gain,
         has_intervals=any(auto.has_interval for _, auto in pairs.values()),
         oversubscribed=measured.oversubscribed,
-        busy=busy,
+        busy=_any_busy(pairs.values(), busy),
     )
     slower = sum(native.clearly_faster(auto) for native, auto in pairs.values())
     return AutoResult((*pairs,), gain, slower, evidence)
@@ -255,7 +275,7 @@ def _verdict(nbytes: int, choice: Choice, times: dict[Choice, ChoiceTime]) -> Si
     rival = (faster or open_ones or others)[0]
     own_calls = [] if choice.is_native else [time for other, time in times.items() if other.is_native]
     fastest_native = None if choice.is_native else _native_time(times)
-    common = (_common_rounds(mine, times[other]) for other in others)
+    common = (len(_common_rounds(mine, times[other])) for other in others)
     return SizeVerdict(
         nbytes, choice, mine.seconds, rival, times[rival].ratio(mine), verdict,
         beats_native=all(map(mine.clearly_faster, own_calls)) if own_calls else None,
@@ -271,22 +291,22 @@ def _native_time(times: Mapping[Choice, ChoiceTime]) -> ChoiceTime | None:
     return None if native is None else times[native]
 
 
-def _common_rounds(one: ChoiceTime, other: ChoiceTime) -> int:
-    """Return the number of rounds of launches that measured both, in one placement or in both."""
-    return len({(run, number) for _, run, number in one.round_ratios(other)})
+def _common_rounds(one: ChoiceTime, other: ChoiceTime) -> set[RoundKey]:
+    """Return the rounds of launches that measured both, in one placement or in both."""
+    return {(run, number) for _, run, number in one.round_ratios(other)}
+
+
+def _any_busy(pairs: Iterable[tuple[ChoiceTime, ChoiceTime]], busy: Collection[str]) -> bool:
+    """Return whether one of the runs ``busy`` measured a round in which the times of a pair are compared."""
+    return any(run in busy for one, other in pairs for run, _ in _common_rounds(one, other))
 
 
 def _gain(pairs: Sequence[tuple[ChoiceTime, ChoiceTime]]) -> Gain | None:
     """Return the gain over native, from the times of native and of the choice at each size; None without any."""
     if not pairs:
         return None
-    of_rounds: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for native, chosen in pairs:
-        for (_, run, number), ratio in native.round_ratios(chosen).items():
-            of_rounds[run, number].append(math.log(ratio))
-    factor = math.exp(fmean(math.log(native.ratio(chosen)) for native, chosen in pairs))
-    rounds = [math.exp(fmean(logs)) for logs in of_rounds.values()]
-    return Gain(factor, min(rounds), max(rounds)) if len(rounds) > 1 else Gain(factor, None, None)
+    ratios = [(native.ratio(chosen), native.round_ratios(chosen)) for native, chosen in pairs]
+    return Gain.of([(median, [((run, n), ratio) for (_, run, n), ratio in of.items()]) for median, of in ratios])
 
 
 def lone_rank_reason(rows: Sequence[Row]) -> str:

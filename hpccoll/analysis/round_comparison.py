@@ -28,15 +28,15 @@ def round_statistics(row: Row) -> dict[RoundKey, RoundStatistics]:
     return {(row.run_id, 1): RoundStatistics(row.median_s, row.interval)}
 
 
-def paired_rounds(row: Row, other: Row) -> list[tuple[RoundStatistics, RoundStatistics]]:
+def paired_rounds(row: Row, other: Row) -> dict[RoundKey, tuple[RoundStatistics, RoundStatistics]]:
     """Return the statistics of both rows in each round in which one launch measured both."""
     mine, theirs = round_statistics(row), round_statistics(other)
-    return [(mine[key], theirs[key]) for key in mine if key in theirs]
+    return {key: (mine[key], theirs[key]) for key in mine if key in theirs}
 
 
 def round_ratios(row: Row, base: Row) -> list[float]:
     """Return the time of ``row`` over that of ``base`` in each common round; without one, that of their medians."""
-    ratios = [first.median / second.median for first, second in paired_rounds(row, base)]
+    ratios = [first.median / second.median for first, second in paired_rounds(row, base).values()]
     return ratios or [(row.median_s or 0.0) / (base.median_s or 1.0)]
 
 
@@ -47,7 +47,7 @@ def time_ratio(row: Row, base: Row) -> float:
 
 def clearly_faster(row: Row, other: Row) -> bool:
     """Return whether ``row`` is clearly faster than ``other``, by the rule of ``is_clear_lead``."""
-    return is_clear_lead(paired_rounds(row, other))
+    return is_clear_lead([*paired_rounds(row, other).values()])
 
 
 def clearly_faster_anywhere(row: Row, other: Row) -> bool:

@@ -63,16 +63,28 @@ def _compared_with(row: Row, field: str) -> tuple[str, ...]:
     return row.collective, "any that moves bytes" if field == "transport" and moves else row.algorithm, field
 
 
-def setting_keys(rows: Iterable[Row]) -> list[tuple[str, ...]]:
+def imported_name(row: Row, library: str = "") -> str:
+    """Return the name of the series of another program: ``osu MPI_Iallreduce (single)``, with a library if given."""
+    how = ", ".join(filter(None, (row.timing, library)))
+    return f"{row.source} {call_label(row.params) or row.algorithm} ({how})"
+
+
+def call_label(params: Mapping[str, object]) -> str:
+    """Return what another program called, and with which options: ``MPI_Iallreduce``, ``graph=1``; or empty."""
+    return ", ".join(str(value) if name == "call" else f"{name}={value}" for name, value in params.items())
+
+
+def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[str, ...]]:
     """Return the key of the setting of each row: its collective, and the labels of its setting.
 
-    Predictions do not matter for the labels of a collective that has measured rows: they join the settings of these.
+    Only the foremost rows of a collective matter for labels (see ``OfKind.precedence``): others join their settings.
+    Keys that compare ``loosely`` leave out how operations were timed, and types of elements that nothing reduces.
     """
     rows = list(rows)
     by_collective: dict[str, list[Row]] = defaultdict(list)
-    measured = {row.collective for row in rows if not row.predicted}
+    foremost = {row.collective: row.precedence for row in sorted(rows, key=lambda row: -row.precedence)}
     for row in rows:
-        if not (row.predicted and row.collective in measured):
+        if row.precedence == foremost[row.collective]:
             by_collective[row.collective].append(row)
     shape_labels = {collective: _shape_labels(members) for collective, members in by_collective.items()}
     rooted = {row.collective for row in rows if root_rank(row)}
@@ -86,7 +98,9 @@ def setting_keys(rows: Iterable[Row]) -> list[tuple[str, ...]]:
             f"root {root}" if row.collective in rooted else "",
         )
         moves = has_size(row.collective) or row.collective in WORKLOADS
-        silent = () if moves else _ELEMENT_FIELDS
+        silent: tuple[str, ...] = () if moves else _ELEMENT_FIELDS
+        if loosely:
+            silent = (*silent, "timing", "rule", *(_ELEMENT_FIELDS if row.op is None else ()))
         if len({other.mapping for other in by_collective[row.collective]}) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared
         labels = CallKey.of(row).without(*silent).words("dtype", "op", "device", "mapping", "timing", "rule")
@@ -113,8 +127,8 @@ def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
     show_number = len(counts - {0}) == 1 or any(len(numbers - {0}) > 1 for numbers in aggregator_counts.values())
 
     def labels(row: Row) -> tuple[str, str]:
-        # Idle aggregators take no time: predictions without any join the measured rows with the fewest.
-        number = row.aggregators or (min(counts) if row.predicted else 0)
+        # Idle aggregators take no time: rows of other kinds without any join the measured rows with the fewest.
+        number = row.aggregators or (0 if row.ours else min(counts))
         exact = format_count(number, "aggregator") if show_number else "aggregators"
         aggregators = exact if number else "no aggregators"
         each = f"{format_count(row.ranks_per_node or 'unequal', 'rank')} per node"

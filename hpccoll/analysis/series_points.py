@@ -7,9 +7,10 @@ from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_
 from hpccoll.analysis.memory_bandwidth import UNKNOWN_RATES, CopyRates
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import host_of_rank
-from hpccoll.analysis.series_names import series_namer
+from hpccoll.analysis.series_names import imported_name, series_namer
 from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.analysis.wire_bandwidth import Wire
+from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
@@ -82,11 +83,16 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
     incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see opening_findings
     requested = (row for row in results.rows if row.run_id not in incomplete)
     rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
-    measured_name = series_namer(row for row in rows if not row.predicted)  # predictions change no measured name
-    predicted_name = series_namer(rows)
+    measured_name = series_namer(row for row in rows if row.ours)  # other kinds change no measured name
+    predicted_name = series_namer(row for row in rows if not row.imported)
+    libraries = {run_id: str(run.provenance.get("library", UNKNOWN)) for run_id, run in runs.items() if run.imported}
+    several_libraries = len({*libraries.values()}) > 1
 
     def name(row: Row) -> str:
-        if not row.predicted:
+        if row.imported:
+            library = libraries.get(row.run_id, UNKNOWN)
+            return imported_name(row, library if several_libraries and library != UNKNOWN else "")
+        if row.ours:
             return measured_name(row)
         run = runs.get(row.run_id)
         assumed = ", assumed" if run and run.provenance.get("assumed") else ""
@@ -101,6 +107,8 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
         run, series = runs.get(row.run_id), name(row) + suffixes.get(row.run_id, "")
         if run is None:
             return SeriesPoint(row, series, "unknown machine", (), Wire())
+        if row.imported:
+            return SeriesPoint(row, series, run.machine, hosts[run.run_id], Wire())
         if row.predicted:
             prediction, fitted_to = (str(run.provenance.get(key) or "") for key in ("prediction", "fitted_to"))
             return SeriesPoint(

@@ -1,10 +1,11 @@
 """Results of other programs next to ours of the same operation: timed differently, and therefore never ranked."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from hpccoll.analysis.series_names import call_label
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.common.units import format_count, format_size
 from hpccoll.store.call_key import CallKey
@@ -75,8 +76,3 @@ def operation_label(row: Row) -> str:
     how = f"{row.algorithm} ({call})" if (call := call_label(row.params)) else row.algorithm
     where = f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}"
     return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}, {where}"
-
-
-def call_label(params: Mapping[str, object]) -> str:
-    """Return what another program called, and with which options: ``MPI_Iallreduce``, ``graph=1``; or empty."""
-    return ", ".join(str(value) if name == "call" else f"{name}={value}" for name, value in params.items())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.analysis.round_comparison import clearly_faster, paired_rounds, round_ratios
+from hpccoll.analysis.round_comparison import clearly_faster, paired_rounds, time_ratio
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.strength import Evidence, Gain
 from hpccoll.cases.algorithm_registry import WORKLOADS
@@ -14,7 +14,6 @@ from hpccoll.common.text import Finding, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.rows import Row, RowKey
-from hpccoll.store.statistics import median_ratio
 from hpccoll.store.step_times import StepTimes
 
 Workload = Mapping[str, Any]
@@ -26,6 +25,9 @@ _KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
     "micro_batches": lambda w: f"{w['micro_batches']} micro-batches",
     "parallel": lambda w: w["parallel"] or "data parallel",
     "sharding": lambda w: "replicated parameters" if w["sharding"] == "none" else w["sharding"],
+    "sequence_length": lambda w: format_count(w["sequence_length"], "token") if w["sequence_length"] else "",
+    "parameter_dtype": lambda w: f"parameters in {w['parameter_dtype']}" if w["parameter_dtype"] else "",
+    "activation_dtype": lambda w: f"activations in {w['activation_dtype']}" if w["activation_dtype"] else "",
     "compute_us": lambda w: f"{format_seconds(w['compute_us'] * 1e-6)} of computation",
 }
 """The words for a value of a key; other keys are written as ``key=value``."""
@@ -74,26 +76,38 @@ class StepComparison:
     def clear(self) -> bool:
         return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
 
-    @property
-    def evidence(self) -> Evidence:
-        """The evidence that the first of the rows is the fastest, or faster than native."""
+    def evidence(self, busy: Collection[str]) -> Evidence:
+        """Return the evidence that the first of the rows is the fastest, or faster than native.
+
+        ``busy`` are the ids of the runs during which something else used the machine.
+        """
         best, *others = self.rows
         native = next((row for row in others if Choice.of(row).is_native), None)
-        ratios = round_ratios(native, best) if native else []
-        ends = (min(ratios), max(ratios)) if len(ratios) > 1 else (None, None)
         is_clear = self.ranked and (self.clear or bool(native and clearly_faster(best, native)))
+        common = [paired_rounds(best, other) for other in others]
         return Evidence(
             compared=int(self.ranked),
             clear=int(is_clear),
-            rounds=min((len(paired_rounds(best, other)) for other in others), default=0),
-            gain=Gain(median_ratio(ratios), *ends) if ratios else None,
+            rounds=min(map(len, common), default=0),
+            gain=_gain(native, best) if native else None,
             has_intervals=best.interval is not None,
             oversubscribed=self.oversubscribed,
+            busy=any(run in busy for rounds in common for run, _ in rounds),
         )
 
 
-_PLACE = "mapping", "dtype", "variant", "device"
-"""The fields of rows that distinguish where and with what elements a workload ran."""
+def _gain(native: Row, best: Row) -> Gain:
+    rounds = paired_rounds(native, best).items()
+    return Gain.of([(time_ratio(native, best), [(key, one.median / other.median) for key, (one, other) in rounds])])
+
+
+_PLACE: Mapping[str, Callable[[Row], str]] = {
+    "mapping": lambda row: row.mapping or "",
+    "dtype": lambda row: f"gradients in {row.dtype}",
+    "variant": lambda row: row.variant or "",
+    "device": lambda row: row.device or "",
+}
+"""The words for the fields of rows that distinguish where and with what elements a workload ran."""
 
 
 def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callable[[Row], tuple[str, ...]]:
@@ -111,9 +125,7 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
         workload = call_arguments(row)
         differing = [key for key in (*workload, *_PLACE) if len(values[workload["model"], key]) > 1]
         words = (
-            str(getattr(row, key) or "")
-            if key in _PLACE
-            else _KEY_WORDS.get(key, lambda w, key=key: f"{key}={w[key]}")(workload)
+            _PLACE[key](row) if key in _PLACE else _KEY_WORDS.get(key, lambda w, key=key: f"{key}={w[key]}")(workload)
             for key in differing
             if key not in ("scale", *without)
         )

@@ -8,15 +8,21 @@
 | strong | clear at every compared size; 5 comparisons; a gain of 1.05x in every round; an otherwise idle machine |
 
 ``CONDITIONS`` is this table for programs. At a size the choice is clear if it is clearly faster than every other
-choice, or than native (``round_comparison.is_clear_lead``). What is native, or was not compared with native, has no
-gain, and needs none.
+choice, or than native while no other is clearly faster than it (``round_comparison.is_clear_lead``). What is native, or
+was not compared with native, has no gain, and needs none.
 """
 
-from collections.abc import Callable
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal, TypeAlias, get_args
 
+from hpccoll.analysis.round_comparison import RoundKey
 from hpccoll.cases.case import LEAST_ITERATIONS
+from hpccoll.store.host_load import busy_hosts
+from hpccoll.store.rows import Results
 
 Strength: TypeAlias = Literal["none", "weak", "fair", "strong"]
 
@@ -39,11 +45,33 @@ NOTICEABLE = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """How many times as long native takes: the geometric mean over the sizes of a range."""
+    """How many times as long native takes in a range of sizes, and its ends by round.
 
-    factor: float  # that of the medians over the rounds at each size
-    low: float | None  # that of the round in which it is least; None if fewer than two rounds measured both
-    high: float | None  # that of the round in which it is most, likewise
+    The factor is the geometric mean, over the sizes, of the median of the rounds at each. An end is the factor times
+    what the ratios of its round are of these medians: their geometric mean over the sizes that the round measured, and
+    1 if all rounds are on one side of the medians. The factor thus lies between its ends; if every round measured every
+    size, the ends are the geometric means of the rounds of the least and of the most gain.
+    """
+
+    factor: float
+    low: float | None  # None if fewer than two rounds measured both
+    high: float | None  # likewise
+
+    @classmethod
+    def of(cls, sizes: Collection[tuple[float, Iterable[tuple[RoundKey, float]]]]) -> "Gain":
+        """Return the gain, from how many times as long native takes at one size or more.
+
+        Args:
+            sizes: for each size the median of the ratios of the rounds, and these; a round has one for each call.
+        """
+        of_rounds: dict[RoundKey, list[float]] = defaultdict(list)
+        for median, ratios in sizes:
+            for key, ratio in ratios:
+                of_rounds[key].append(ratio / median)
+        factor, deviations = _mean_ratio([median for median, _ in sizes]), [*map(_mean_ratio, of_rounds.values())]
+        if len(deviations) < 2:
+            return cls(factor, None, None)
+        return cls(factor, factor * min(1.0, *deviations), factor * max(1.0, *deviations))
 
     @property
     def exceeds_noise(self) -> bool:
@@ -58,6 +86,11 @@ class Gain:
         return (self.factor if self.low is None else self.low) >= NOTICEABLE
 
 
+def _mean_ratio(ratios: Collection[float]) -> float:
+    """Return the geometric mean."""
+    return math.exp(fmean(map(math.log, ratios)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What the strength of a choice in a range of sizes, or at one size, follows from."""
@@ -68,7 +101,7 @@ class Evidence:
     gain: Gain | None  # its gain over native; None for native itself, and where native was not measured
     has_intervals: bool = True  # whether times have 95 % intervals
     oversubscribed: bool = False  # whether there were more ranks than cores
-    busy: bool = False  # whether something else used the machine
+    busy: bool = False  # whether something else used the machine in one of the compared rounds
 
     @property
     def strength(self) -> Strength:
@@ -111,6 +144,11 @@ CONDITIONS = (
     Condition("strong", "an otherwise idle machine", lambda e: not e.busy),
 )
 """The conditions of each strength; it has those of the weaker ones, too."""
+
+
+def busy_runs(results: Results) -> frozenset[str]:
+    """Return the ids of the runs during which something else used the machine."""
+    return frozenset(run.run_id for run in results.runs if busy_hosts(run.provenance))
 
 
 def requirements(strength: Strength) -> tuple[str, ...]:

@@ -53,6 +53,13 @@ def load_job(path: Path) -> Job:
     return job
 
 
+def moved_dtypes(case: Case, workers: int) -> tuple[str, ...]:
+    """Return the types of the elements that ``workers`` ranks exchange; BadInputError if they cannot run the case."""
+    if case.collective not in WORKLOADS:
+        return (case.dtype,)
+    return Workload.of(case.params).parallelism(workers, case.dtype).moved_dtypes
+
+
 def check_job(job: Job) -> None:
     """Check what no type of a field says: names of the catalogue, models, and values that must fit each other.
 

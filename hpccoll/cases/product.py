@@ -60,6 +60,14 @@ class CaseRequest:
     params: Mapping[str, Mapping[str, Sequence[Parameter]]] = field(default_factory=dict)
 
 
+class _Call(NamedTuple):
+    """The root of a call of a collective, its other arguments, and of a training step the type of gradients."""
+
+    root: int | None
+    arguments: Mapping[str, Parameter]
+    dtype: str | None = None
+
+
 class _Axis(NamedTuple):
     """The values of one property of cases, which are counted without being made."""
 
@@ -95,13 +103,14 @@ def _case(
     request: CaseRequest, family: Collective, device: str, algorithm: str, values: Mapping[str, Any],
     models: Mapping[str, ModelShape],
 ) -> Case | None:  # fmt: skip
-    dtype, size, params, (root, arguments) = (values[axis] for axis in ("dtype", "size", "params", "call"))
+    dtype, size, params, call = (values[axis] for axis in ("dtype", "size", "params", "call"))
+    if call.dtype is not None:  # a training step
+        dtype, size = call.dtype, Workload.of(call.arguments).gradient_bytes(call.dtype, models)
     if params.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
         return None  # only NCCL plans are captured as CUDA graphs
     return Case(
         collective=family.name, algorithm=algorithm, device=device, dtype=dtype,
-        bytes=Workload.of(arguments).gradient_bytes(dtype, models) if size is None else size,
-        root=root, params={**arguments, **params},
+        bytes=size, root=call.root, params={**call.arguments, **params},
         **{axis: values[axis] for axis in ("transport", "op", "in_place", "mapping", "timing")},
     )  # fmt: skip
 
@@ -118,7 +127,7 @@ def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str
                 device,
                 algorithm,
                 {
-                    "dtype": _listed(request.dtypes[:limit]),
+                    "dtype": _listed([None] if name in WORKLOADS else request.dtypes[:limit]),
                     "op": _listed(request.ops if family.has_op else [None]),
                     "size": _listed([None] if name in WORKLOADS else request.sizes[:limit]),
                     "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
@@ -170,27 +179,29 @@ def select_algorithms(name: str, entries: Sequence[str]) -> list[str]:
 
 
 def _calls(request: CaseRequest, family: Collective, p: int) -> _Axis:
-    """Return the root of each call of a collective, with the collective's other arguments."""
+    """Return the calls of a collective."""
     if family.name in WORKLOADS:
         counts = [prod(map(len, lists.values())) for lists in request.workloads]
-        return _Axis(sum(counts), ((None, workload.params) for workload in workloads(request)))
+        of_steps = (_Call(None, workload.params, dtype) for dtype, workload in workloads(request))
+        return _Axis(sum(counts) * len(request.dtypes), of_steps)
     if "peer" in family.arguments:
         named = {"ends": _Axis(1, [(0, p - 1)]), "all": _Axis(comb(p, 2), combinations(range(p), 2))}
         length, pairs = named[request.pairs] if isinstance(request.pairs, str) else _listed(request.pairs)
-        return _Axis(length, ((root, {"peer": peer}) for root, peer in pairs))
+        return _Axis(length, (_Call(root, {"peer": peer}) for root, peer in pairs))
     if "concurrent" in family.arguments:
-        return _listed([(None, {"concurrent": pairs}) for pairs in request.concurrent])
+        return _listed([_Call(None, {"concurrent": pairs}) for pairs in request.concurrent])
     if "traffic" in family.arguments:
-        return _listed([(None, {"traffic": unequal_blocks.named(str(pattern))}) for pattern in request.traffic])
-    return _listed([(root, {}) for root in (request.roots if family.rooted else [None])])
+        return _listed([_Call(None, {"traffic": unequal_blocks.named(str(each))}) for each in request.traffic])
+    return _listed([_Call(root, {}) for root in (request.roots if family.rooted else [None])])
 
 
-def workloads(request: CaseRequest) -> list[Workload]:
-    """Return the training steps of a request, each once."""
+def workloads(request: CaseRequest) -> list[tuple[str, Workload]]:
+    """Return the training steps of a request, each once, with the types of their gradients."""
     combined = (dict(zip(lists, values, strict=True)) for lists in request.workloads
                 for values in product(*lists.values()))  # fmt: skip
     named = ({**chosen, "model": model_name(str(chosen["model"]))} for chosen in combined)
-    return list(dict.fromkeys(map(Workload.of, named)))
+    steps = [*map(Workload.of, named)]
+    return list(dict.fromkeys(step.typed(dtype) for dtype in request.dtypes for step in steps))
 
 
 def _parameters(lists: Mapping[str, Sequence[Parameter]]) -> _Axis:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from hpccoll.cases.algorithm_registry import WORKLOADS, collective
 from hpccoll.cases.case import Case, Shape
-from hpccoll.cases.catalogue import GRAPH, call_of, own_parameters
+from hpccoll.cases.catalogue import GRAPH, call_of, moved_dtypes, own_parameters
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.planned_schedule import mapped_layout, planned_schedule, smallest_message
 from hpccoll.cases.transport_table import unmet_by_transport
@@ -88,15 +88,16 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
         call_of(case, layout.workers)
         if case.collective in WORKLOADS:
             Workload.of(case.params).check_ranks(layout.workers, case.dtype)
+        dtypes = moved_dtypes(case, layout.workers)
     except BadInputError as error:
         return str(error)
     if case.algorithm == AUTO:
         return None  # the algorithm is chosen in the job, where its needs are checked
     if case.algorithm == NATIVE:
-        return unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, None)
+        return unmet_by_transport(case.transport, case.device, dtypes, case.timing, layout, None)
     algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, parameters)
-    unmet = unmet_by_transport(case.transport, case.device, case.dtype, case.timing, layout, parameters)
+    unmet = unmet_by_transport(case.transport, case.device, dtypes, case.timing, layout, parameters)
     return unmet or algorithm.unmet(layout, **parameters) or _too_many_lanes(case, layout)
 
 

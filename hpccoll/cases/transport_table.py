@@ -169,21 +169,24 @@ def transports_of_native(native: bool, device: str, requested: Sequence[str]) ->
 
 
 def unmet_by_transport(
-    transport: str, device: str, dtype: str, timing: str, layout: Layout, parameters: Mapping[str, int | str] | None
+    transport: str, device: str, dtypes: Sequence[str], timing: str, layout: Layout,
+    parameters: Mapping[str, int | str] | None,
 ) -> str | None:  # fmt: skip
-    """Return the reason why ``transport`` cannot run a case, None if it can.
+    """Return the reason why ``transport`` cannot run a case that moves elements of ``dtypes``, None if it can.
 
     The library's own collectives have None as ``parameters``.
     """
     spec = TRANSPORTS[transport]
     native = parameters is None
-    if dtype not in spec.dtypes_on(device, native=native):
+    if lacking := {*dtypes} - {*spec.dtypes_on(device, native=native)}:
         others = [
-            name for name in transports_of_device(device) if dtype in TRANSPORTS[name].dtypes_on(device, native=native)
+            name
+            for name in transports_of_device(device)
+            if lacking <= {*TRANSPORTS[name].dtypes_on(device, native=native)}
         ]
         remedy = f"; use {' or '.join(others)}" if others else ""
         over = f"the library's own collectives over {transport} have" if native else f"transport {transport} has"
-        return f"{over} no dtype {dtype} on device {device}{remedy}"
+        return f"{over} no dtype {' or '.join(sorted(lacking))} on device {device}{remedy}"
     if timing != SINGLE and not spec.queued:
         return str(BadInputError("timing", timing, _valid_timings((transport,))))
     unmet = [need.text for need in spec.needs if not need.met(layout, parameters or {})]

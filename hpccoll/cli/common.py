@@ -1,19 +1,15 @@
 """Arguments and exit codes that several commands share."""
 
 import json
-import sys
-from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
-from hpccoll.common.terminal import show_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.store.result_files import ResultFiles
@@ -54,6 +50,16 @@ def show_found(record: object, lines: "Iterable[str]", *, as_json: bool) -> None
         typer.echo("\n".join(lines))
 
 
+def given_options(context: typer.Context) -> list[str]:
+    """Return the options that were typed, by their long names, whatever their values."""
+    return [
+        max(option.opts, key=len)
+        for option in context.command.params
+        for source in [context.get_parameter_source(option.name or "")]
+        if option.param_type_name == "option" and source and source.name == "COMMANDLINE"
+    ]
+
+
 def check_suffix(out: Path | None, *suffixes: str) -> None:
     """Check that an output file, if one is requested, is of a known format."""
     if out and out.suffix not in suffixes:
@@ -68,8 +74,8 @@ def report_damaged(read: "Results | ResultFiles") -> int:
     return INCOMPLETE if damaged else 0
 
 
-def read_machine_or_cluster(machine: Path | None, cluster: str | None) -> "MachineFile":
-    """Read the machine of --machine or of --cluster.
+def read_machine_or_cluster(machine: Path | None, cluster: str | None, factor: float | None = None) -> "MachineFile":
+    """Read the machine of --machine or of --cluster, with a network ``factor`` times as fast.
 
     Raises:
         BadInputError: if both or neither is given, or the file is invalid.
@@ -77,9 +83,9 @@ def read_machine_or_cluster(machine: Path | None, cluster: str | None) -> "Machi
     from hpccoll.model.machine_file import read_machine
 
     if machine and not cluster:
-        return read_machine(machine, "--machine")
+        return read_machine(machine, "--machine").with_network(factor)
     if cluster and not machine:
-        return read_machine(cluster, "--cluster")
+        return read_machine(cluster, "--cluster").with_network(factor)
     raise UnusableError("hpccoll predict", "exactly one of --machine (fitted) and --cluster (described)")
 
 
@@ -100,24 +106,3 @@ def parse_counts(text: str, key: str) -> list[int]:
             raise BadInputError(key, part, "numbers such as 2,8,64, or an ascending range such as 2-64")
         counts |= {least << power for power in range((most // least).bit_length())} | {most}
     return sorted(counts)
-
-
-REDRAW_S = 0.2
-"""Seconds between two counts on a terminal."""
-
-
-@contextmanager
-def progress_counter(what: str) -> "Iterator[Callable[[int, int | None], None]]":
-    """Yield a function that shows how many of all are done, on stderr if that is a terminal."""
-    last = monotonic()
-
-    def show(done: int, of: int | None = None) -> None:
-        nonlocal last
-        if monotonic() - last > REDRAW_S:
-            last = monotonic()
-            show_status(sys.stderr, f"{done:,} {what}" if of is None else f"{done:,} of {of:,} {what}")
-
-    try:
-        yield show
-    finally:
-        show_status(sys.stderr, "")

@@ -1,11 +1,13 @@
 """Commands that measure nothing: list, show, evidence and doctor."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, progress_counter, show_found
+from hpccoll.cli.common import INCOMPLETE, given_options, show_found
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import RANKS
 
@@ -58,6 +60,7 @@ def list_(
   hpccoll show ring.goal"""
 )
 def show(
+    context: typer.Context,
     algorithm: Annotated[
         str, typer.Argument(help="algorithm, see hpccoll list, or a file in GOAL, *.goal", metavar="ALGORITHM|FILE")
     ],
@@ -119,7 +122,7 @@ def show(
     choose picoseconds for its parameters and for --fold-cost. A file is read and matched.
     """
     if Path(algorithm).suffix:
-        return _show_file(Path(algorithm), (workers, collective, nbytes, format_, out))
+        return _show_file(Path(algorithm), given_options(context))
     if workers is None:
         raise UnusableError("-p", "the number of workers is missing")
     if (format_ is None) != (nbytes is None):
@@ -187,11 +190,11 @@ def _write_goal(operation: "RequestedOperation", fold_cost: float, out: Path | N
     return 0
 
 
-def _show_file(path: Path, options: tuple[object, ...]) -> int:
+def _show_file(path: Path, options: Sequence[str]) -> int:
     from hpccoll.interop.goal_reader import goal_lines, read_goal
 
-    if any(option is not None for option in options):
-        raise UnusableError(str(path), "a file has no options: they belong to an algorithm")
+    if options:
+        raise UnusableError(f"option {options[0]}", f"it belongs to an algorithm, and {path} is a file")
     typer.echo("\n".join(goal_lines(path, read_goal(path))))
     return 0
 

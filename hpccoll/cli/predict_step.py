@@ -3,22 +3,26 @@
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
-from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, NumberWithUnit, StepKey, option
+from hpccoll.schedule import DTYPE
+from hpccoll.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, StepKey, option
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
 
 EXAMPLE = "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
 
-ONLY_SIMULATED = "machine", "cluster", "parallel", "mfu", "batch"
-ONLY_CLOSED_FORM = "gpus", "rate", "node_rate", "latency", "tokens"
+ONLY_SIMULATED = "machine", "cluster", "parallel", "mfu", "batch", "step"
+ONLY_CLOSED_FORM = "gpus", "node_rate", "latency", "tokens"
 SHORT_FORMS = {"dtype": ["-d"]}
 
 
@@ -33,7 +37,7 @@ def _with_keys(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE"}
+METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE", DTYPE: "TYPE"}
 STEP, CLOSED_FORMULAS = "The step", "Closed formulas"
 
 
@@ -41,7 +45,7 @@ def _option(name: str, key: StepKey) -> inspect.Parameter:
     flags, help_text, default = [option(name), *SHORT_FORMS.get(name, [])], key.help_text, None
     kind: Any = str | None
     number = isinstance(key.kind, IntegerRange | PositiveNumber)
-    metavar = METAVARS.get(key.kind) if isinstance(key.kind, NumberWithUnit) else "N" if number else "NAME"
+    metavar: str | None = METAVARS.get(key.kind, "N" if number else "NAME")
     if key.kind is FLAG:
         kind, default, metavar = bool, bool(key.default), None
         flags = [f"{flags[0]}/--no-{name}"] if default else flags
@@ -75,28 +79,29 @@ def predict_step(
     ] = None,
     **texts: Any,
 ) -> int:
-    """Predict a training step, and what share is communication.
-
-    It is simulated on --machine or --cluster, or with --params by closed formulas.
-    """
+    """Predict a training step: simulated, or with --params by closed formulas."""
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
     common.check_suffix(out, *common.PICTURES)
     _check_form({**texts, "machine": machine, "cluster": cluster, "scenarios": scenarios})
-    keys = {name: _read(name, key, texts[name]) for name, key in {**PREDICTED, **WALL}.items()}
+    tables = (
+        (PREDICTED, WALL) if texts["params"] is not None else (WALL, PREDICTED)
+    )  # of a key of both, the last counts
+    keys = {name: _read(name, key, texts[name]) for name, key in {**tables[0], **tables[1]}.items()}
     if scenarios:
         answer = _scenarios(scenarios)
     elif keys["params"] is not None:
         answer = _closed_form(keys)
     else:
-        answer = _simulated(keys, nodes, param or [], common.read_machine_or_cluster(machine, cluster), as_json=as_json)
+        described = common.read_machine_or_cluster(machine, cluster, keys["rate"])
+        answer = _simulated(keys, nodes, param or [], described, as_json=as_json)
     if out:
         with writing(out):
             answer.write(out)
     common.show_found(answer.rows, answer.lines, as_json=as_json)
     if out and not as_json:
         typer.echo(f"picture: {out}")
-    return 0
+    return INTERRUPTED if answer.interrupted else 0
 
 
 def _check_form(given: Mapping[str, Any]) -> None:
@@ -105,6 +110,10 @@ def _check_form(given: Mapping[str, Any]) -> None:
     for form, other, names in (("model", "params", ONLY_SIMULATED), ("params", "model", ONLY_CLOSED_FORM)):
         if given[other] is not None and (unused := [name for name in names if given[name]]):
             raise UnusableError(option(unused[0]), f"with {option(form)} only")
+    if given["scenarios"] is not None:
+        flags = {name for name, key in PREDICTED.items() if key.kind is FLAG and given[name] == bool(key.default)}
+        if named := [name for name in given if given[name] is not None and name not in {*flags, "scenarios"}]:
+            raise UnusableError(option(named[0]), "a key of the file of --scenarios")
 
 
 def _read(name: str, key: StepKey, given: str | bool | None) -> Any:
@@ -117,6 +126,7 @@ class _Answer(NamedTuple):
     rows: list[dict[str, Any]]
     lines: list[str]
     write: Callable[[Path], None]
+    interrupted: bool = False
 
 
 def _simulated(
@@ -128,7 +138,7 @@ def _simulated(
     from hpccoll.render import prediction_report, step_report
 
     request = step_request(keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
-    with common.progress_counter("numbers of nodes") as progress:
+    with progress_counter("numbers of nodes") as progress, interruptible(SIGINT, SIGTERM):
         predicted = predict_steps(described, request, progress)
     rows = [one.to_json() for one in predicted.predictions]
 
@@ -136,12 +146,12 @@ def _simulated(
         from hpccoll.render.prediction_charts import write_step_chart
 
         title = f"A training step of {request.model.name} on {described.name}: {rows[0]['kind']}"
-        write_step_chart(rows, out, title, [request.compute.text, request.parallel or "data parallel"])
+        write_step_chart(rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"])
 
     if as_json:
         for line in prediction_report.left_out_lines(predicted.left_out):
             typer.echo(f"hpccoll: {line}", err=True)
-    return _Answer(rows, list(step_report.step_lines(predicted)), write)
+    return _Answer(rows, list(step_report.step_lines(predicted)), write, predicted.interrupted)
 
 
 def _closed_form(keys: Mapping[str, Any]) -> _Answer:
@@ -175,16 +185,24 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
 
 
 def _scenarios(path: Path) -> _Answer:
+    from hpccoll.common.text import join_words
     from hpccoll.model.step_scenarios import predict_scenarios
     from hpccoll.render.step_report import scenario_lines, scenario_titles
 
-    with common.progress_counter("scenarios") as progress:
-        predicted = predict_scenarios(path, progress)
+    with progress_counter("scenarios") as progress, interruptible(SIGINT, SIGTERM):
+        predicted, interrupted = predict_scenarios(path, progress)
+    if interrupted:
+        typer.echo(f"hpccoll: left out: {', '.join(interrupted)}: interrupted", err=True)
     rows = [one.to_json() for one in predicted]
 
     def write(out: Path) -> None:
         from hpccoll.render.prediction_charts import write_scenario_chart
 
-        write_scenario_chart(rows, out, f"{path.name}: simulated", scenario_titles(predicted))
+        write_scenario_chart(
+            rows,
+            out,
+            f"{path.name}: {join_words(dict.fromkeys(row['kind'] for row in rows))}",
+            scenario_titles(predicted),
+        )
 
-    return _Answer(rows, list(scenario_lines(predicted)), write)
+    return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))

@@ -1,6 +1,7 @@
 """The command predict, and its command step."""
 
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,7 +9,9 @@ import typer
 from hpccoll.cli import common
 from hpccoll.cli.command_help import PlainCommand, PlainGroup
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.interruption import INTERRUPTED, interruptible
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
@@ -45,6 +48,10 @@ def predict(
         typer.Option(
             help="rank order over racks and nodes: block, cyclic", metavar="NAME", rich_help_panel=common.WHERE
         ),
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(help="factor of all rates of the network: x2", metavar="xN", rich_help_panel=common.WHERE),
     ] = None,
     collective: Annotated[
         str, typer.Option("-c", "--collective", help="collective", metavar="NAME", rich_help_panel=WHAT)
@@ -106,20 +113,20 @@ def predict(
     Schedules are simulated on a fitted machine or a described cluster. Each time has an interval, and its distance
     from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed next to measured ones, and
     answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
-    cannot be read.
+    cannot be read. Ctrl-C prints what is complete, and ends with 130.
     """
     if context.invoked_subcommand:
         return _check_no_options(context)
     from hpccoll.common.units import parse_parameter
-    from hpccoll.model.best_choice import question_rows
-    from hpccoll.model.predict import Request
-    from hpccoll.model.predict import predict as predict_all
+    from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
+    from hpccoll.training.step_keys import FACTOR
 
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    model = common.read_machine_or_cluster(machine, cluster)
+    faster = None if rate is None else FACTOR.read("--rate", rate)
+    model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
         if question or out:
             raise UnusableError("--against", "neither --question nor --out: they belong to predictions")
@@ -131,8 +138,20 @@ def predict(
         parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
     _check_out(out, model, request)
-    with common.progress_counter("predictions") as progress:
-        predicted = predict_all(model, request, progress)
+    with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
+        plan = PredictionPlan.of(model, request, progress)
+        for line in prediction_report.waiting_lines(plan):
+            progress.say(f"hpccoll: {line}")
+        predicted = plan.predict(progress)
+    return _show(predicted, question, out, as_json=as_json)
+
+
+def _show(predicted: "Predictions", question: str | None, out: Path | None, *, as_json: bool) -> int:
+    """Show predictions as lines, JSON or a file, and return the exit code."""
+    from hpccoll.model.best_choice import question_rows
+    from hpccoll.render import prediction_report
+
+    out = out if predicted.predictions else None  # an interrupt may leave nothing to draw
     if out:
         _write(predicted, out)
     if question:
@@ -144,26 +163,31 @@ def predict(
             typer.echo(f"hpccoll: {line}", err=True)
     elif out:
         typer.echo(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
-    return 0
+    return INTERRUPTED if predicted.interrupted else 0
 
 
 def _check_no_options(context: typer.Context) -> int:
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
+    if given := common.given_options(context):
         raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
     return 0
 
 
 def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from hpccoll.model.expectations import expectations
-    from hpccoll.render.model_report import expectation_lines
+    from hpccoll.model.library_expectations import library_expectations
+    from hpccoll.render.model_report import expectation_lines, library_lines
+    from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
-    with common.progress_counter("predictions") as progress:
-        compared = expectations(files.raw_results, model, progress)
-    rows = [row for each in compared for row in each.rows()]
-    common.show_found(rows, (line for each in compared for line in expectation_lines(each)), as_json=as_json)
+    with progress_counter("predictions") as progress:
+        schedules = expectations(files.raw_results, model, progress)
+        calls = library_expectations(to_results(files), model, progress)
+    rows = [*(row for each in schedules for row in each.rows()), *(row for each in calls for row in each.rows())]
+    if not rows:
+        raise UnusableError("--against", "no file has a correct measurement of an algorithm")
+    lines = (line for each in schedules for line in expectation_lines(each))
+    common.show_found(rows, (*lines, *library_lines(calls)), as_json=as_json)
     return common.report_damaged(files)
 
 
@@ -178,6 +202,7 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 
 
 def _write(predicted: "Predictions", out: Path) -> None:
+    from hpccoll.common.text import join_words
     from hpccoll.model.best_choice import map_cells
     from hpccoll.model.prediction_file import raw_predictions
     from hpccoll.render.prediction_charts import write_prediction_chart
@@ -189,7 +214,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
             write_raw_file(raw_predictions(predicted, out), out)
             return
         rows = [one.to_json() for one in predicted.predictions]
-        title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
+        title = f"{predicted.request.collective} on {predicted.machine.name}: {join_words(predicted.kinds)}"
         write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
 
 

@@ -149,12 +149,12 @@ def _report_failure(program: "JobRunner | None", error: BaseException, *, alone:
     refusal = refusal_of(error)
     if alone and refusal:
         if program:
-            program.note_failure(f"{refusal} (case {program.progress.case})")
+            program.note_failure(f"{refusal} ({program.progress.task})")
         return True
     in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if program:
-        program.report_failure(f"{reason} (case {program.progress.case})")
+        program.report_failure(f"{reason} ({program.progress.task})")
     elif in_one_line:  # such as in a probe
         print(f"r{mpi_startup.launcher_rank()} | {reason}", file=sys.stderr, flush=True)
     if not in_one_line:
@@ -280,12 +280,11 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     from hpccoll.training.model_file import models_from_json
 
     request = run_options.train_request(arguments)
-    (dtype,) = request.dtypes
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
     if arguments.json:
-        made = [dry_run_json(workload, ranks, dtype, shapes) for workload in workloads(request)]
+        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in workloads(request)]
         print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
     else:
-        for workload in workloads(request):
+        for dtype, workload in workloads(request):
             print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")
     return 0

@@ -185,7 +185,7 @@ def train_request(arguments: argparse.Namespace) -> "CaseRequest":
         params=_parameters(TRAINING_STEP, algorithms, parameter_values(arguments.param)),
     )  # fmt: skip
     shapes = models_from_json(models)
-    for workload in workloads(request):
+    for _, workload in workloads(request):
         workload.shape(shapes)  # raises an error if the model does not exist
     return request
 

@@ -12,6 +12,7 @@ from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE, show_found
 from hpccoll.cli.results import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY, TRAIN_SUMMARY
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.interruption import INTERRUPTED
 
 family = typer.Typer()
 
@@ -60,10 +61,10 @@ def sweep(
         write_plan(plan, out)
         typer.echo("\n".join((*plan_summary(plan), f"$ {shlex.join(command)}")))
         counter = MeasurementCounter(plan, out)
-        with progress_display(counter.total) as show:
+        with progress_display(counter.total, slurm=plan.launcher.slurm) as show:
             code = workflow.run_workflow(command, out, lambda: show(counter.count()), monitor)
             show(counter.count())
-        if code not in (0, workflow.INTERRUPTED):
+        if code not in (0, INTERRUPTED):
             typer.echo(f"snakemake ended with {code}: see {out}/logs/snakemake.log", err=True)
         typer.echo("writing the report", err=True)
         try:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import PATHS, progress_counter, report_damaged, show_found
+from hpccoll.cli.common import PATHS, report_damaged, show_found
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError
 
 family = typer.Typer()

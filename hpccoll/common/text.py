@@ -89,6 +89,12 @@ def table_of(columns: Columns[Entry], entries: Iterable[Entry]) -> tuple[list[st
     return [heading for heading, _ in columns], [[str(cell(entry)) for _, cell in columns] for entry in entries]
 
 
+def filled_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the cells of a table without columns that are empty."""
+    used = [number for number in range(len(head)) if any(cells[number] for cells in rows)]
+    return [head[number] for number in used], [[cells[number] for number in used] for cells in rows]
+
+
 def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "  ") -> Iterator[str]:
     """Yield a table of text: a line of headings, then one for each row.
 
@@ -101,3 +107,25 @@ def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent
     for row in cells:
         aligned = (f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
         yield (indent + "  ".join(aligned)).rstrip()
+
+
+def tables_within(
+    width: int, labels: tuple[str, Sequence[object]], columns: Sequence[tuple[str, Sequence[object]]],
+) -> Iterator[str]:  # fmt: skip
+    """Yield a table of columns, each with its heading, as several below each other where it is wider than ``width``.
+
+    The labels, with their heading, are the first column of each. A column that is too wide alone has a table alone.
+    """
+    head, cells = labels
+    part: list[tuple[str, Sequence[object]]] = []
+
+    def lines(columns: Sequence[tuple[str, Sequence[object]]]) -> list[str]:
+        rows = zip(cells, *(each for _, each in columns), strict=True)
+        return [*table_lines((head, *(name for name, _ in columns)), rows)]
+
+    for column in columns:
+        if part and max(map(len, lines([*part, column]))) > width:
+            yield from lines(part)
+            part = []
+        part.append(column)
+    yield from lines(part)

@@ -73,6 +73,17 @@ def parse_rate(text: str, key: str) -> float:
     return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate such as 400gbit, with mbit, gbit or tbit")
 
 
+MAX_FACTOR = 1000.0
+
+
+def parse_factor(text: str, key: str) -> float:
+    """Parse a factor: ``x2``, ``x0.5``; BadInputError if ``text`` is none."""
+    match = re.fullmatch(r"\s*x\s*([0-9]{0,9}\.?[0-9]{1,9})\s*", text)
+    if not match:
+        raise BadInputError(key, text, "a factor, of the rates of the network, such as x2")
+    return float(match[1])
+
+
 def _parse_quantity(text: str, units: Mapping[str, float], key: str, expected: str) -> float:
     match = re.fullmatch(r"\s*([0-9.]+(?:e[-+]?[0-9]+)?)\s*([a-z]*)(?:/s)?\s*", text.lower())
     factor = units.get(match[2]) if match else None

@@ -25,7 +25,8 @@ MAX_FAULTS = 3
 """The most faults that the message of a wrong schedule has."""
 
 _NO_GOAL = "it does not begin with num_ranks, as GOAL does"
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?P<end>\*/|\Z)", re.DOTALL)
+"""A comment; one without an end goes on to that of the text, so that no letter is read twice."""
 _RANKS = re.compile(r"num_ranks +(\d{1,9})")
 _RANK = re.compile(r"rank +(\d{1,9}) *\{")
 _LABEL = r"[a-zA-Z]\w*"
@@ -80,9 +81,21 @@ def read_goal(path: Path) -> GoalSchedule:
     return schedule
 
 
+def _without_comments(path: Path, text: str) -> str:
+    """Return a text of as many lines."""
+
+    def line_ends(comment: re.Match[str]) -> str:
+        if comment["end"] == "":
+            begin = text.count("\n", 0, comment.start()) + 1
+            raise UnusableError(f"{path}, line {begin}", "a comment has no end")
+        return "\n" * comment[0].count("\n")
+
+    return _COMMENT.sub(line_ends, text)
+
+
 def _parse(path: Path, text: str) -> tuple[int, list[GoalOperation]]:
     """Return the number of ranks, and all operations, each with what it requires."""
-    lines = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text).splitlines()
+    lines = _without_comments(path, text).splitlines()
     ranks, rank, labels, operations = 0, -1, dict[str, GoalOperation](), list[GoalOperation]()
     orders: list[tuple[re.Match[str], int]] = []
     for number, line in enumerate(map(str.strip, lines), 1):

@@ -13,7 +13,7 @@ from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 
-from hpccoll.analysis.side_by_side import call_label
+from hpccoll.analysis.series_names import call_label
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import MAX_ROUNDS, Case, Effort, Job
 from hpccoll.common.errors import BadInputError, UnusableError

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from hpccoll.analysis.choice_table import TuneTable, resolve_auto
 from hpccoll.analysis.setting import Conditions, machine_name, recorded_mpi_version
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
-from hpccoll.cases.catalogue import check_case
+from hpccoll.cases.catalogue import check_case, moved_dtypes
 from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
@@ -114,13 +114,14 @@ class CaseFactory:
         """
         yield skip_reason(case, self.attempt.layout, self._facts(case), resolved)
         yield self._same_plans.get(case.id)
+        dtypes = moved_dtypes(resolved, self.attempt.layout.workers)
         if resolved.device == "cuda":
             is_step = case.collective in WORKLOADS
             if is_step and case.transport != "nccl":
                 yield f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
-            yield self.gpus.missing_for(resolved.transport, resolved.dtype)
+            yield from (self.gpus.missing_for(resolved.transport, dtype) for dtype in dtypes)
             yield self.gpus.missing_cublas if is_step and Workload.of(case.params).compute == GEMM else None
-        if resolved.dtype == BFLOAT16:
+        if BFLOAT16 in dtypes:
             missing = find_spec("ml_dtypes") is None
             words = "ml-dtypes is not installed, which bfloat16 needs; do: pip install ml-dtypes"
             yield first_reason(self.comm, words if missing else None)

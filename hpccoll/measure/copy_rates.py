@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.analysis.memory_bandwidth import KEY
+from hpccoll.analysis.memory_bandwidth import BEYOND_CACHES, KEY
 from hpccoll.cases.case import Effort, Job
 from hpccoll.common.errors import BadInputError
 from hpccoll.executor.barrier import ExecutorBarrier
@@ -21,21 +21,21 @@ from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import Blocks, ExecutorLoop
 from hpccoll.executor.lowered_step import LocalCopy, LoweredStep
 from hpccoll.executor.python_executor import PythonExecutor
-from hpccoll.host.cpu_and_memory import available_memory
+from hpccoll.host.cpu_and_memory import SharedMemorySpace, available_memory
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, measure
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.store.raw_results import Attempt
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 
-SIZES = tuple(4**power for power in range(8, 14))
+SIZES = tuple(BEYOND_CACHES // 4**quarters for quarters in range(5, -1, -1))
 """The bytes of the two buffers of a rank: 64 KiB to 64 MiB."""
 
 LEAST_BYTES = 1 << 20
 """The bytes that a rank copies in one iteration at least, so that the barrier before it is no part of its time."""
 
 MEMORY_SHARE = 0.25
-"""The part of a node's free memory that the buffers may have."""
+"""The part of a node's free memory, and of its free shared memory, that the buffers may have."""
 
 EFFORT = Effort(warmup=1, min_iterations=3, max_iterations=10_000, seconds=0.03, precision=1e-6)
 """The effort for a size: no median becomes so precise, so that the time decides. 2 ranks need 0.25 s for all sizes."""
@@ -53,13 +53,15 @@ def copy_rates(
     largest = 2 * max((case.bytes for case in cases), default=0)  # both buffers of a rank
     if attempt.nodes > 1 or attempt.ranks < 2 or attempt.aggregators or attempt.oversubscribed or largest < SIZES[0]:
         return {}
-    affordable = ranks.agree(int(MEMORY_SHARE * available_memory() / attempt.ranks))
+    free = min(available_memory(), SharedMemorySpace.read().free)
+    affordable = ranks.agree(int(MEMORY_SHARE * free / attempt.ranks))
     needed = [SIZES[0], *(size for smaller, size in pairwise(SIZES) if smaller < largest)]
     sizes = [size for size in needed if size <= affordable]
     if not sizes:
         return {}
     shared = SharedMemory(ranks.comm)
-    progress.enter("measuring the rate of copies")
+    progress.begin("the rate of copies")
+    progress.enter("preparing")
     try:
         rates = _measure_sizes(ranks, shared, sizes, options, progress)
     except BadInputError:  # on all ranks: too little shared memory

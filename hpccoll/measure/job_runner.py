@@ -157,7 +157,7 @@ class JobRunner:
             if stop_signal := self.group.ranks.max_over_ranks(self.launch.pending_signal()):
                 self.stop_signal = stop_signal
                 break
-            self.progress.case, self.progress.iteration = case.id, 0
+            self.progress.begin(f"case {case.id}", case.id)
             if self.me == 0:
                 self.results.records.start(case)
             outcome = runner.run_round(case, number)

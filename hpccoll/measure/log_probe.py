@@ -47,7 +47,7 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
         for case in probe_cases(job, shape):
             if ranks.max_over_ranks(pending_signal()):
                 break
-            progress.case = case.id
+            progress.begin(f"case {case.id}", case.id)
             progress.enter("lowering")
             prepared = factory.make(case)
             if isinstance(prepared, SkippedCase):

@@ -63,8 +63,8 @@ class TimedOperation(Protocol):
 
 
 def no_plan() -> str:
-    """Return the progress while no case is prepared."""
-    return "no plan yet"
+    """Return the progress while no case is prepared: nothing is known of it."""
+    return ""
 
 
 class RankProgress:
@@ -75,12 +75,17 @@ class RankProgress:
     """
 
     def __init__(self, iteration: int = 0) -> None:
-        self.case = "none yet"
+        self.task, self.case = "before the first case", ""
+        """What the rank is doing, in words, and the id of the case that it belongs to; empty if it belongs to none."""
         self.where: Callable[[], str] = no_plan
         """A function that returns the progress of the current operation."""
         self._phase = "starting"
         self.numbers = (c_int64 * 3)(NO_LOOP_PHASE, iteration, 0)
         """The number of the phase in LOOP_PHASES, the iteration, and the heartbeats."""
+
+    def begin(self, task: str, case: str = "") -> None:
+        """Begin another task, with its iteration 0; ``case`` is the id of its case, if it has one."""
+        self.task, self.case, self.iteration = task, case, 0
 
     @property
     def phase(self) -> str:

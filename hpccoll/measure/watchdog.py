@@ -32,8 +32,9 @@ def watchdog(
             elif time.monotonic() - since > timeout:
                 ended = False
                 try:
-                    inside = f": {progress.where()}" if progress.phase == IN_OPERATION else ""
-                    place = f"case {progress.case}, iteration {progress.iteration}, {progress.phase}{inside}"
+                    inside = progress.where() if progress.phase == IN_OPERATION else ""
+                    place = f"{progress.task}, iteration {progress.iteration}, {progress.phase}"
+                    place = ": ".join(filter(None, (place, inside)))
                     report(f"stuck for {timeout:g} s: {place}")
                     ended = excluded() or finished.wait(GRACE)
                 finally:

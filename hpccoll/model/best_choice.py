@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -12,7 +12,7 @@ from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import overtaking
 
 REFERENCE = "ring"
-"""The algorithm with which the best one is compared."""
+"""The algorithm with which the best one is compared where NCCL's own is not."""
 
 TIE = 1.02
 """The ratio of two times up to which neither algorithm is called the faster one."""
@@ -24,24 +24,52 @@ class BestChoice:
 
     best: Prediction  # its prediction
     other: Prediction | None  # the prediction of the other one; None if there is none
+    rivals: Sequence[Prediction]  # what it must be faster than for a clear lead: the other one, or all others
 
     @property
     def clear(self) -> bool:
-        """Whether it is faster than another one within the whole interval."""
-        return self.other is not None and self.best.times_as_fast_as(self.other)[1] > 1
+        """Whether it is faster than its rivals within the whole interval."""
+        return bool(self.rivals) and all(self.best.times_as_fast_as(each)[1] > 1 for each in self.rivals)
+
+    @property
+    def library(self) -> Prediction | None:
+        """Of the two, NCCL's own algorithm; None if neither is."""
+        return next((each for each in (self.best, self.other) if each and each.of_library), None)
+
+    @property
+    def ours(self) -> Prediction | None:
+        """Of the two, the schedule; None if neither is one."""
+        return next((each for each in (self.best, self.other) if each and not each.of_library), None)
 
     @classmethod
-    def of(cls, predictions: Iterable[Prediction], reference: str | None = None) -> "BestChoice | None":
-        """Return the best of some predictions for one size on the same nodes, and ``reference`` or else the second.
+    def of(cls, predictions: Iterable[Prediction]) -> "BestChoice | None":
+        """Return the best of some predictions for one size on the same nodes, compared with the second.
 
-        Formulas and assumptions are never the best; None without any other prediction.
+        Assumptions are never the best; None without any other prediction.
         """
-        ranked = sorted((each for each in predictions if each.eligible), key=lambda each: each.value_s)
+        ranked = _ranked(predictions)
+        return cls(ranked[0], ranked[1] if ranked[1:] else None, ranked[1:]) if ranked else None
+
+    @classmethod
+    def against(cls, predictions: Iterable[Prediction]) -> "BestChoice | None":
+        """Return the best of some predictions, compared with what a user has, or could have instead.
+
+        A schedule is compared with the algorithm that NCCL takes; without NCCL's own with REFERENCE, or else with the
+        second. NCCL's own is compared with the fastest schedule.
+        """
+        ranked = _ranked(predictions)
         if not ranked:
             return None
         best, others = ranked[0], ranked[1:]
-        named = [each for each in others if each.algorithm == reference]
-        return cls(best, next(iter([*named, *others]), None))
+        wanted = [each for each in others if each.of_library != best.of_library]
+        wanted += [each for each in others if each.algorithm == REFERENCE]
+        other = next(iter([*wanted, *others]), None)
+        return cls(best, other, [other] if other else [])
+
+
+def _ranked(predictions: Iterable[Prediction]) -> list[Prediction]:
+    """Return what may be the best, the fastest first."""
+    return sorted((each for each in predictions if each.eligible), key=lambda each: each.value_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +109,7 @@ def _crossover(both: Mapping[int, tuple[Prediction, Prediction]], near: float) -
     (overtaken, overtaker), *_ = both.values()
     sizes: dict[str, float] = {}
     for bound in BOUNDS:
-        behind = {n: math.log(one.seconds[bound] / other.seconds[bound]) for n, (one, other) in both.items()}
+        behind = {n: math.log(one.at(bound) / other.at(bound)) for n, (one, other) in both.items()}
         distances = {
             abs(math.log(n / near)): n for n in overtaking(overtaken.algorithm, overtaker.algorithm, behind).sizes
         }
@@ -95,18 +123,20 @@ def _crossover(both: Mapping[int, tuple[Prediction, Prediction]], near: float) -
     )
 
 
-def best_choices(predicted: Predictions, reference: str | None = None) -> Iterator[BestChoice]:
-    """Yield the best for each number of nodes and size, compared with a reference [the second]."""
+def best_choices(
+    predicted: Predictions, compare: Callable[[Iterable[Prediction]], BestChoice | None] = BestChoice.of
+) -> Iterator[BestChoice]:
+    """Yield the best for each number of nodes and size, compared with the second, or as ``compare`` does."""
     for nodes in dict.fromkeys(one.nodes for one in predicted.predictions):
         for size in predicted.request.sizes:
             several = (one for one in predicted.predictions if (one.nodes, one.requested_bytes) == (nodes, size))
-            if choice := BestChoice.of(several, reference):
+            if choice := compare(several):
                 yield choice
 
 
 def question_rows(predicted: Predictions) -> list[dict[str, Any]]:
     """Return the answer to what is best in SI units: the row of the best one, and its lead over another one."""
-    return [_answer(choice) for choice in best_choices(predicted, REFERENCE)]
+    return [_answer(choice) for choice in best_choices(predicted, BestChoice.against)]
 
 
 def map_cells(predicted: Predictions) -> list[dict[str, Any]]:

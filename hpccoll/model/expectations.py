@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation, observations
 from hpccoll.model.run_model import RunModel
@@ -50,17 +50,15 @@ class Expectation:
 def expectations(
     raw_results: Sequence[RawResults], machine: MachineFile, progress: Callable[[int, int], None] | None = None
 ) -> list[Expectation]:
-    """Return the measurements of raw files with what a machine file promises, by machine, transport and executor.
+    """Return measurements of our algorithms with what a machine file promises, by machine, transport and executor.
 
-    Raises:
-        UnusableError: if the raw files have no measurement.
+    The measurements of other programs are among them; calls of libraries are in ``library_expectations``.
     """
     runs: dict[tuple[str, ...], list[tuple[RawResults, Observation]]] = defaultdict(list)
     for raw in raw_results:
-        for one in observations(raw):
-            runs[one.kind, one.machine, one.transport, one.executor].append((raw, one))
-    if not runs:
-        raise UnusableError("--against", "no file has a correct measurement of an algorithm")
+        for one in observations(raw, imported=True):
+            if one.algorithm:
+                runs[one.kind, one.machine, one.transport, one.executor].append((raw, one))
     report, compared = count_progress(progress, len(BOUNDS) * sum(map(len, runs.values()))), []
     for (*_, transport, executor), measured in sorted(runs.items()):
         files = list({id(raw): raw for raw, _ in measured}.values())

@@ -1,4 +1,8 @@
-"""The cost of a collective on the groups of a mesh: simulated on one of them, while all others do the same.
+"""The cost of a collective on the groups of a mesh, while all groups do the same: of one of them.
+
+On a cluster of GPUs with a section ``nccl``, groups that span nodes run what NCCL has a formula of by NCCL's own ring
+or tree, as NCCL chooses: see ``library_calls``. All else is simulated: other collectives, and groups inside a node,
+where ours stand in for NCCL's.
 
 Groups that use one port, one uplink or the CPUs of one node at once have a part of its rate each. A few sizes are
 simulated; the time of a size between two of them is interpolated, which is exact where it is linear. Large groups are
@@ -11,18 +15,21 @@ simulated by part of their ranks where this changes nothing:
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
 from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import UnusableError
+from hpccoll.model.library_calls import NAMES, LibraryCalls, library_names
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.machine_sections import Bound
-from hpccoll.model.simulation import RADIX, AlgorithmSimulation
+from hpccoll.model.machine_sections import Bound, PublishedSection
+from hpccoll.model.published_rates import published_near
+from hpccoll.model.simulation import BOUNDS, RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize
+from hpccoll.store.schema import MODELLED, SIMULATED
 from hpccoll.training.parallelism import Mesh
 from hpccoll.training.step_program import StepOperation, StepProgram
 
@@ -54,6 +61,16 @@ class AlgorithmTime(NamedTuple):
 
     algorithm: str  # the fastest algorithm
     seconds: Mapping[Bound, float]  # its time by bound
+    kind: str = SIMULATED  # simulated; or modelled: by a formula of NCCL, without an interval
+
+
+class UnmodelledWork(NamedTuple):
+    """A collective for which NCCL may take algorithms that have no formula here."""
+
+    work: str  # the collective and the axis of the mesh
+    missing: Sequence[str]  # the algorithms
+    stands_in: bool  # whether a schedule of ours stands in for NCCL's; otherwise NCCL's ring or tree runs
+    published: Sequence[PublishedSection]  # what was published near its sizes
 
 
 class GroupUse(NamedTuple):
@@ -105,22 +122,26 @@ class GroupCosts:
     machine: MachineFile
     layout: Layout  # the layout of all ranks
     mesh: Mesh  # the mesh of the ranks
-    # the requested algorithm, for the collectives that have it and can run it [the fastest]
+    # the requested algorithm, for the collectives that have it and can run it, or NCCL's own [NCCL's, or the fastest]
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
+    library: bool = True  # whether NCCL's own algorithms run what they can, unless another one is requested
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     assumed: dict[str, None] = field(default_factory=dict)  # the assumptions behind the costs, in order
+    unmodelled: list[UnmodelledWork] = field(default_factory=list)  # what NCCL may run and has no formula here
 
-    def prepare(self, programs: Iterable[StepProgram], progress: Callable[[], None] = lambda: None) -> None:
+    def prepare(self, programs: Iterable[StepProgram]) -> None:
         """Simulate the collectives of programs; BadInputError if no algorithm can run one of them."""
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for operation in dict.fromkeys(each for program in programs for each in program.operations):
             sizes[self._key(operation)].add(self._padded(operation))
         for key, needed in sizes.items():
             if key not in self._times:
-                self._times[key] = list(self._simulated(key, simulated_sizes(needed), progress))
+                group = self._group(key)
+                times = self._by_library(group, sorted(needed)) or self._simulated(group, simulated_sizes(needed))
+                self._times[key] = list(times)
 
     def cost(self, operation: StepOperation, bound: Bound = "value") -> float:
         """Return the seconds of an operation that was prepared."""
@@ -132,6 +153,11 @@ class GroupCosts:
             " ".join(key[:2]): ", ".join(dict.fromkeys(time.algorithm for _, time in times))
             for key, times in self._times.items()
         }
+
+    @property
+    def kinds(self) -> set[str]:
+        """The kinds of the times of all collectives."""
+        return {time.kind for times in self._times.values() for _, time in times}
 
     def _key(self, operation: StepOperation) -> tuple[str, ...]:
         """Return the collective, the axis, the type and, of a message, the stages between which it goes."""
@@ -149,31 +175,73 @@ class GroupCosts:
         grain = itemsize(operation.dtype) * family.blocks(ranks)
         return -(-operation.nbytes // grain) * grain
 
-    def _simulated(
-        self, key: tuple[str, ...], sizes: Sequence[int], progress: Callable[[], None]
-    ) -> Iterator[tuple[int, AlgorithmTime]]:
+    def _group(self, key: tuple[str, ...]) -> "_Group":
+        """Return the first of the groups that run an operation."""
         family, axis, dtype, *stages = key
         groups = self.mesh.pairs(int(stages[0]), int(stages[1])) if stages else self.mesh.groups(axis)
-        use = group_use(self.layout, groups)
         layout = self.layout.subset(groups[0]).renumbered()
+        return _Group(f"{family} {axis}", family, dtype, layout, group_use(self.layout, groups))
+
+    def _by_library(self, group: "_Group", sizes: Sequence[int]) -> list[tuple[int, AlgorithmTime]]:
+        """Return the times of NCCL's own algorithms for all sizes; none if another one is requested or NCCL has none.
+
+        What NCCL may run and has no formula here is added to ``unmodelled``.
+        """
+        names = library_names(self.machine, group.family) if self.library else ()
+        if not names or self.algorithm in collective(group.family).components:
+            return []
+        calls = LibraryCalls(
+            self.machine, group.family, group.layout, group.dtype, group.use.port, group.use.uplink
+        )  # fmt: skip
+        if calls.missing and calls.workers > 1:
+            near = [each for nbytes in sizes for each in self._published(group, nbytes)]
+            published = tuple({id(each): each for each in near}.values())
+            self.unmodelled.append(UnmodelledWork(group.work, calls.missing, calls.nodes == 1, published))
+        if calls.unpredicted_reason(sizes[0]):
+            return []
+        name = self.algorithm if self.algorithm in names else None
+        estimates = {nbytes: calls.estimate(nbytes, name) for nbytes in sizes}
+        return [
+            (nbytes, AlgorithmTime(NAMES[each.algorithm], dict.fromkeys(BOUNDS, each.seconds), MODELLED))
+            for nbytes, each in estimates.items()
+        ]
+
+    def _published(self, group: "_Group", nbytes: int) -> list[PublishedSection]:
+        nodes, per_node = group.layout.nodes, group.layout.ranks_per_node or 1
+        return published_near(self.machine, group.family, nodes, per_node, nbytes)
+
+    def _simulated(self, group: "_Group", sizes: Sequence[int]) -> Iterator[tuple[int, AlgorithmTime]]:
+        family = group.family
         asked = self.algorithm if self.algorithm in collective(family).components else None
         parameters = self.parameters if asked else {}
         simulations = {
-            name: _GroupSimulation(self.machine, family, name, layout, use, dtype, parameters, self.aggregators)
+            name: _GroupSimulation(
+                self.machine, family, name, group.layout, group.use, group.dtype, parameters, self.aggregators
+            )
             for name in ([asked] if asked else USUAL_IN_STEPS[family])
-        }
+        }  # fmt: skip
         for nbytes in sizes:
             reasons = {name: each.unpredicted_reason(nbytes) for name, each in simulations.items()}
             usable = [name for name, reason in reasons.items() if reason is None]
             if not usable:
                 said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-                raise UnusableError(f"{family} of {len(groups[0])} ranks", said)
-            likely = {name: simulations[name].seconds(nbytes, progress, ["value"]) for name in usable}
+                raise UnusableError(f"{family} of {group.layout.workers} ranks", said)
+            likely = {name: simulations[name].seconds(nbytes, ["value"]) for name in usable}
             fastest = min(usable, key=lambda name: likely[name]["value"])
-            ends = simulations[fastest].seconds(nbytes, progress, ["low_cost", "high_cost"])
+            ends = simulations[fastest].seconds(nbytes, ["low_cost", "high_cost"])
             if assumed := simulations[fastest].assumed:
                 self.assumed[f"{fastest}: {assumed}"] = None
             yield nbytes, AlgorithmTime(fastest, likely[fastest] | ends)
+
+
+class _Group(NamedTuple):
+    """A group of ranks that runs an operation."""
+
+    work: str  # the collective and the axis of the mesh
+    family: str  # the name of the collective
+    dtype: str  # the type of the elements
+    layout: Layout  # the layout of the group
+    use: GroupUse  # how the groups of the axis share the machine
 
 
 class _GroupSimulation(AlgorithmSimulation):
@@ -207,8 +275,8 @@ class _GroupSimulation(AlgorithmSimulation):
     def unpredicted_reason(self, nbytes: int) -> str | None:
         return super().unpredicted_reason(self._part(nbytes))
 
-    def seconds(self, nbytes: int, progress: Callable[[], None], bounds: Sequence[Bound]) -> dict[Bound, float]:
-        times = self.times(self._part(nbytes), lambda _messages: progress(), bounds)
+    def seconds(self, nbytes: int, bounds: Sequence[Bound]) -> dict[Bound, float]:
+        times = self.times(self._part(nbytes), bounds=bounds)
         return {bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()}
 
     def _part(self, nbytes: int) -> int:

@@ -12,17 +12,20 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     Field,
+    PrivateAttr,
     model_validator,
 )
 
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, file_error
 from hpccoll.common.limits import (
     AGGREGATORS,
+    MAX_LIST_ENTRIES,
     RANKS,
     RANKS_PER_NODE,
 )
 from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import Text, YamlSection, load_yaml
+from hpccoll.model.contradictions import contradictions
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.machine_sections import (
     AggregatorKind,
@@ -36,6 +39,7 @@ from hpccoll.model.machine_sections import (
     NcclSection,
     Number,
     PortSection,
+    PublishedSection,
     RateSection,
     TierCosts,
     UplinkSection,
@@ -70,10 +74,15 @@ class MachineFile(YamlSection):
     cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
     aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
     nccl: NcclSection | None = Field(None, description="parameters of NCCL's own model [it is left out]")
+    published: Annotated[list[PublishedSection], Field(max_length=MAX_LIST_ENTRIES)] = Field(
+        [], description="what was published of NCCL on machines like this one"
+    )
     measured: MeasuredSection | None = Field(None, description="the measurements of a fitted machine")
     validation: dict[Name, Annotated[Number, Field(allow_inf_nan=False)]] = Field(
         {}, description="errors of the model on held-out measurements, by name"
     )
+
+    _network_factor: float = PrivateAttr(1)  # how many times as fast as in the file the network is
 
     @model_validator(mode="before")
     @classmethod
@@ -84,15 +93,13 @@ class MachineFile(YamlSection):
                 raise BadInputError(key, content.get(key), f"{valid}, of a machine file")
         return content
 
-    def check_uplink(self) -> Self:
-        """Check that an uplink given by its oversubscription has ports that share it; BadInputError if it has none."""
-        shares = self.uplink and self.uplink.oversubscription
-        if shares and not (self.port and self.geometry and self.geometry.nodes_per_rack):
-            expected = "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"
-            raise BadInputError("uplink.oversubscription", shares.value, expected)
+    def check(self) -> Self:
+        """Check that the sections do not contradict each other; BadInputError names the keys that do."""
+        for contradiction in contradictions(self):
+            raise contradiction
         return self
 
-    _has_ports_to_share = model_validator(mode="after")(check_uplink)
+    _is_consistent = model_validator(mode="after")(check)
 
     @classmethod
     def of(cls, **sections: Any) -> "MachineFile":
@@ -109,7 +116,32 @@ class MachineFile(YamlSection):
         if self.cpus and (cpus := sections.cpus):
             declared = {name: getattr(cpus, name) for name in cpus.model_fields_set}
             updates["cpus"] = self.cpus.model_copy(update=declared)
-        return self.model_copy(update=updates).check_uplink()
+        return self.model_copy(update=updates).check()
+
+    def with_network(self, factor: float | None) -> "MachineFile":
+        """Return the machine with a network whose tiers, ports and uplinks are ``factor`` times as fast.
+
+        NCCL's channels follow, up to the rate between two ranks of a node; what was published of the machine does not
+        apply. Without a factor it is the same machine.
+        """
+        if factor in (None, 1):
+            return self
+        updates: dict[str, Any] = {
+            "name": f"{self.name} with a network x{factor:g}",
+            "published": [],
+            "tiers": {
+                name: costs if name == "node" else [each.scaled(factor) for each in costs]
+                for name, costs in self.tiers.items()
+            },
+            "port": self.port and self.port.scaled(factor),
+            "uplink": self.uplink and self.uplink.scaled(factor),
+        }
+        if self.nccl:
+            inside = self.tiers["node"][-1].bytes_per_s.value if "node" in self.tiers else math.inf
+            updates["nccl"] = self.nccl.with_network(factor, inside)
+        scaled = self.model_copy(update=updates)
+        scaled._network_factor = factor  # noqa: SLF001  of its own class
+        return scaled
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
@@ -138,6 +170,11 @@ class MachineFile(YamlSection):
     def held_out_ratios(self) -> tuple[float, float]:
         """Measured over predicted time of held-out measurements, 5th percentile or 1, and 95th percentile or 1."""
         return min(1.0, self.validation.get("ratio_p5", 1.0)), max(1.0, self.validation.get("ratio_p95", 1.0))
+
+    @property
+    def transport(self) -> str:
+        """The transport whose costs it has, with the device if that is not the host: ``nccl on cuda``."""
+        return self.measured.transport if self.measured else "nccl on cuda" if self.nccl else "mpi"
 
     def layout(
         self, nodes: int, ranks_per_node: int | None = None, aggregators: int = 0, mapping: str | None = None
@@ -186,6 +223,7 @@ class MachineFile(YamlSection):
         }
         beyond = [f"{n / most:.3g} times the measured {what}" for what, (n, _, most) in extents.items() if n > most]
         beyond += [f"{n / low:.2g} of the least measured {what}" for what, (n, low, _) in extents.items() if n < low]
+        beyond += [f"a network x{self._network_factor:g}"] if self._network_factor != 1 else []
         return " and ".join(beyond) or "within what was measured"
 
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:

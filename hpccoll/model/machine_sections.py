@@ -26,6 +26,7 @@ from hpccoll.common.limits import (
     IntegerRange,
 )
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, reject_bool
+from hpccoll.schedule import collective
 
 Bound: TypeAlias = Literal["value", "low_cost", "high_cost"]
 """The values of a machine: the likely ones, or the ends of all intervals at which messages are fastest or slowest."""
@@ -60,6 +61,11 @@ class Quantity(YamlSection):
         end = self.low if (bound == "low_cost") != is_rate else self.high
         return self.value if end is None else end
 
+    def times(self, factor: float) -> "Quantity":
+        """Return the number and its interval, multiplied."""
+        ends = {name: factor * end for name in ("value", "low", "high") if (end := getattr(self, name)) is not None}
+        return self.model_copy(update=ends)
+
 
 def _within(least: float, most: float, unit: str) -> AfterValidator:
     """Return the validator of quantities within bounds, each in its own interval."""
@@ -78,10 +84,23 @@ def _within(least: float, most: float, unit: str) -> AfterValidator:
 
 
 Seconds = Annotated[Quantity, _within(0, 3600, "seconds")]
-Rate = Annotated[Quantity, _within(1, 1e18, "bytes a second")]
+_RATES = 1, 1e18
+Rate = Annotated[Quantity, _within(*_RATES, "bytes a second")]
+_of_rate = Field(ge=_RATES[0], le=_RATES[1], allow_inf_nan=False)
 Bytes = Annotated[Quantity, _within(0, MAX_BYTES, "bytes")]
 Ratio = Annotated[Quantity, _within(0.001, 1000, "a ratio")]
 Factor = Annotated[Quantity, _within(0, 1000, "a factor")]
+
+
+class _Scalable(YamlSection):
+    """A part of the network, with a rate."""
+
+    bytes_per_s: Any
+
+    def scaled(self, factor: float) -> Self:
+        """Return the part with ``factor`` times the rate."""
+        rate = self.bytes_per_s
+        return self.model_copy(update={"bytes_per_s": rate and rate.times(factor)})
 
 
 class LayoutSection(YamlSection):
@@ -96,7 +115,7 @@ class LayoutSection(YamlSection):
     )
 
 
-class MessageCostsSection(YamlSection):
+class MessageCostsSection(_Scalable):
     """The costs of messages between two ranks from one size on."""
 
     model_config = ConfigDict(frozen=True)
@@ -126,7 +145,7 @@ TierCosts = Annotated[
 ]
 
 
-class RateSection(YamlSection):
+class RateSection(_Scalable):
     """A resource with a rate."""
 
     bytes_per_s: Rate = Field(description="the rate, shared by all that use it at once")
@@ -139,7 +158,7 @@ class PortSection(RateSection):
     burst_bytes: Bytes = Field(Quantity(value=0), description="the bytes that pass at once after a pause")
 
 
-class UplinkSection(YamlSection):
+class UplinkSection(_Scalable):
     """The way from a rack to the others, on each of its rails."""
 
     bytes_per_s: Rate | None = Field(None, description="the rate of each direction of each rail of a rack")
@@ -196,6 +215,40 @@ class NcclSection(YamlSection):
     intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node, used on two nodes")
     inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes, used on more nodes")
     balanced_trees: bool = Field(True, description="whether trees are balanced in a node (pattern 1; otherwise 3)")
+
+    def with_network(self, factor: float, inside: float) -> Self:
+        """Return the parameters with a network ``factor`` times as fast, and ``inside`` bytes a second in a node."""
+        rates = {name: getattr(self, name) for name in ("intra_bytes_per_s", "inter_bytes_per_s")}
+        most = {name: max(1.0, inside / self.channels / rate.value) for name, rate in rates.items()}
+        return self.model_copy(update={name: rate.times(min(factor, most[name])) for name, rate in rates.items()})
+
+
+class PublishedSection(YamlSection):
+    """What was published of a collective of NCCL on machines like this one, all of whose GPUs on each node took part.
+
+    Bus bandwidth is that of nccl-tests, of healthy machines; it says what NCCL reaches where the model has no formula.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    collective: Annotated[Name, AfterValidator(lambda name: collective(name).name)] = Field(
+        description="the collective"
+    )
+    nodes: Annotated[int, Bounded(RANKS)] = Field(description="the nodes")
+    nbytes: Annotated[int, Bounded(IntegerRange(1, MAX_BYTES))] = Field(
+        alias="bytes", description="the size S, as nccl-tests counts it"
+    )
+    algorithm: Name = Field(description="the algorithm, such as NVLS, NVLSTree or ring; default if it was not printed")
+    low_bytes_per_s: Annotated[Number, _of_rate] = Field(description="the lowest bus bandwidth")
+    high_bytes_per_s: Annotated[Number, _of_rate] = Field(description="the highest bus bandwidth")
+    source: OneOrMore[Text] = Field(description="where it was published: as many as are independent of each other")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.low_bytes_per_s > self.high_bytes_per_s:
+            ends = [self.low_bytes_per_s, self.high_bytes_per_s]
+            raise BadInputError("low_bytes_per_s", ends, "low and high in ascending order")
+        return self
 
 
 class MeasuredSection(YamlSection):

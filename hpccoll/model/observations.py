@@ -125,10 +125,10 @@ class Observation:
         return next(iter(self.tiers)) if len(self.tiers) == 1 else None
 
 
-def observations(raw: RawResults) -> Iterator[Observation]:
+def observations(raw: RawResults, *, imported: bool = False) -> Iterator[Observation]:
     """Yield the observations of one raw file: of single operations, without floors, predictions, unknown algorithms.
 
-    Training steps are many operations, and left out.
+    Training steps are many operations, and left out; so is what another program measured, unless ``imported``.
     """
     for attempt, outcome, _ in raw.histories():
         case = outcome.case
@@ -136,7 +136,8 @@ def observations(raw: RawResults) -> Iterator[Observation]:
             continue
         timed, family = make_row(raw.job, attempt, outcome), COLLECTIVES[case.collective]
         known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
-        usable = outcome.status == "ok" and attempt.ours and not outcome.floor and case.timing == SINGLE
+        source = attempt.ours or (imported and attempt.imported)
+        usable = outcome.status == "ok" and source and not outcome.floor and case.timing == SINGLE
         if not (usable and known and timed.median_s and outcome.bytes):
             continue
         layout = attempt.layout

@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from itertools import product
 from typing import Any
 
 from hpccoll.cases.algorithm_registry import collective
@@ -11,11 +12,15 @@ from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_algorithm
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.units import format_count, format_size
+from hpccoll.model.library_calls import LibraryCalls, library_names, unmodelled
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.machine_sections import Bound
-from hpccoll.model.nccl_model import NcclEstimate, nccl_estimates
+from hpccoll.model.machine_sections import Bound, PublishedSection
+from hpccoll.model.published_rates import published_near
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
+from hpccoll.model.simulation_work import RemainingTime, ShowProgress
 from hpccoll.schedule import Parameter, itemsize
+from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.schema import MODELLED, SIMULATED
 
 USUAL = {"all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchical")}
@@ -29,7 +34,8 @@ class Request:
     nodes: Sequence[int]  # the numbers of nodes
     sizes: Sequence[int]  # the sizes in bytes
     collective: str = "all_reduce"
-    # the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any]
+    # the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any]; NCCL's own are
+    # added on a machine that has them, unless the names have one of them: ours are compared with what a user has
     algorithms: Sequence[str] = ()
     # the ranks on each node [those of the machine file, or the most that were measured]
     ranks_per_node: int | None = None
@@ -50,16 +56,21 @@ class Request:
         names = dict.fromkeys(self.algorithms or USUAL.get(family.name) or family.components)
         if not self.algorithms and (self.aggregators or machine.aggregators.kind == "switches"):
             names |= dict.fromkeys(name for name, each in family.components.items() if each.aggregates)
+        library = dict.fromkeys(library_names(machine, family.name))
+        if library.keys().isdisjoint(names):
+            names = library | names
         for name in names:
-            if name not in family.components:
-                raise BadInputError("algorithm", name, sorted(family.components))
+            if name not in family.components and name not in library:
+                raise BadInputError("algorithm", name, sorted([*family.components, *library]))
         values = exact_parameters({**family.arguments, **self.parameters})
-        choices = [*parameters_by_algorithm(family.name, names, values).items()]
+        ours = parameters_by_algorithm(family.name, (name for name in names if name not in library), values)
+        choices = [(name, ours.get(name, {})) for name in names]
         for name, parameters in choices:
             check_case(
                 Case(
-                    collective=family.name, algorithm=name, params=parameters, bytes=max(self.sizes), dtype=self.dtype,
-                    op="sum" if family.has_op else None, in_place=family.in_place, mapping=self.mapping,
+                    collective=family.name, algorithm=NATIVE if name in library else name, params=parameters,
+                    bytes=max(self.sizes), dtype=self.dtype, op="sum" if family.has_op else None,
+                    in_place=family.in_place, mapping=self.mapping,
                 )
             )  # fmt: skip
         return choices
@@ -80,12 +91,14 @@ class Prediction:
     nbytes: int  # the size S that is moved
     dtype: str  # the type of the elements
     mapping: str | None  # the requested mapping
-    seconds: Mapping[Bound, float]  # the time by bound; of a formula one only
+    seconds: Mapping[Bound, float]  # the time by bound; of a formula the likely one only
     low_s: float | None  # lower end of the interval; None for a formula
     high_s: float | None  # upper end of the interval
     exact: bool | None  # whether every message was an event of the simulation; None for a formula
     distance: str  # how far the prediction is from the nearest measurement, in words
     assumed: str | None = None  # the assumption behind the prediction, if it does not describe what a machine has
+    unmodelled: Sequence[str] = ()  # NCCL's algorithms that NCCL may take here, and that are not predicted
+    published: Sequence[PublishedSection] = ()  # what was published of NCCL near this case, on machines of this class
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -97,18 +110,38 @@ class Prediction:
         return MODELLED if self.exact is None else SIMULATED
 
     @property
+    def of_library(self) -> bool:
+        """Whether it is NCCL's own algorithm, whose time is a formula."""
+        return self.exact is None
+
+    @property
     def eligible(self) -> bool:
-        """Whether it can be the best: neither a formula of another program nor an assumption."""
-        return self.exact is not None and self.assumed is None
+        """Whether it can be the best: it is what a machine has, and no assumption."""
+        return self.assumed is None
 
     @property
     def value_s(self) -> float:
         """The time at the likely values of the machine."""
         return self.seconds["value"]
 
+    @property
+    def algbw(self) -> float:
+        """S over the time, in bytes a second."""
+        return self.nbytes / self.value_s if self.value_s else 0.0
+
+    @property
+    def busbw(self) -> float | None:
+        """The bus bandwidth in bytes a second, as nccl-tests prints it; None if the collective has none."""
+        factor = collective(self.collective).busbw
+        return self.algbw * factor(self.nodes * self.ranks_per_node) if factor else None
+
+    def at(self, bound: Bound) -> float:
+        """Return the time at a bound; of a formula, which has no interval, the likely one."""
+        return self.seconds.get(bound, self.value_s)
+
     def times_as_fast_as(self, other: "Prediction") -> tuple[float, float, float]:
         """Return the time of another prediction over this one: at the likely values, the least and the most."""
-        ratios = [other.seconds[bound] / self.seconds[bound] for bound in BOUNDS]
+        ratios = [other.at(bound) / self.at(bound) for bound in BOUNDS]
         return ratios[0], min(ratios), max(ratios)
 
     def to_json(self) -> dict[str, Any]:
@@ -119,8 +152,10 @@ class Prediction:
             "ranks": self.nodes * self.ranks_per_node, "racks": self.racks, "aggregators": self.aggregators,
             "mapping": self.mapping, "dtype": self.dtype, "bytes": self.nbytes,
             "requested_bytes": self.requested_bytes, "median_s": self.value_s, "ci_low_s": self.low_s,
-            "ci_high_s": self.high_s, "kind": self.kind, "exact": self.exact, "distance": self.distance,
-            "assumed": self.assumed,
+            "ci_high_s": self.high_s, "algbw_Bps": self.algbw, "busbw_Bps": self.busbw, "kind": self.kind,
+            "exact": self.exact, "distance": self.distance, "assumed": self.assumed,
+            "unmodelled": list(self.unmodelled),
+            "published": [each.model_dump(by_alias=True) for each in self.published],
         }  # fmt: skip
 
 
@@ -132,75 +167,187 @@ class Predictions:
     request: Request
     predictions: Sequence[Prediction]  # the predictions, by nodes, algorithms and sizes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
+    interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the predictions, in order."""
+        return list(dict.fromkeys(each.kind for each in self.predictions))
+
+    @property
+    def has_all_of_library(self) -> bool:
+        """Whether all of NCCL's algorithms of the collective are among them, so that the fastest is what NCCL takes."""
+        own = library_names(self.machine, self.request.collective)
+        return bool(own) and {*own} <= {each.algorithm for each in self.predictions}
 
 
-def predict(machine: MachineFile, request: Request, progress: Callable[[int, int], None] | None = None) -> Predictions:
-    """Return the predictions of a request; ``progress`` gets the number of those done, and of all.
+@dataclass(frozen=True, slots=True)
+class PlannedPrediction:
+    """A prediction that is to be simulated."""
 
-    Raises:
-        BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
-    """
-    choices = request.choices(machine)
-    for nodes in request.nodes:  # what is wrong for one of them is said before the first simulation
-        machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
-    total, done = len(request.nodes) * len(choices) * len(request.sizes), 0
-    predictions: list[Prediction] = []
-    left_out: dict[str, list[int]] = defaultdict(list)
+    simulation: AlgorithmSimulation
+    nodes: int
+    nbytes: int
+    expected_s: float  # the expected seconds of its simulations
 
-    def report(_messages: int = 0) -> None:
-        if progress:
-            progress(done, total)
+    @property
+    def algorithm(self) -> str:
+        return self.simulation.algorithm.name
 
-    for nodes in request.nodes:
-        for name, parameters in choices:
-            simulation = AlgorithmSimulation(
-                machine, request.collective, name, parameters,
-                partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping),
-                dtype=request.dtype, aggregators=request.aggregators,
-            )  # fmt: skip
-            for nbytes in request.sizes:
-                if reason := simulation.unpredicted_reason(nbytes):
-                    left_out[f"{name}: {reason}"].append(nodes)
-                else:
-                    predictions.append(_prediction(simulation, request, nodes, nbytes, report))
-                done += 1
-                report()
-        predictions += _nccl_predictions(machine, request, nodes)
-    if not any(each.kind == SIMULATED for each in predictions):
-        raise UnusableError("--algorithms", "; ".join(left_out))
-    counts = {key: tuple(dict.fromkeys(nodes)) for key, nodes in left_out.items()}
-    return Predictions(machine, request, predictions, counts)
+    def text(self, share: float) -> str:
+        """Return what it is, and the share of its simulations that is done."""
+        ranks = format_count(f"{self.simulation.layout.workers:,}", "rank")
+        done = f"{share:.0%}" if share else "pairing messages"
+        return f"{self.algorithm} on {ranks}, {format_size(self.nbytes)}: {done}"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionPlan:
+    """What is to be simulated for a request, and how long it will take."""
+
+    machine: MachineFile
+    request: Request
+    planned: Sequence[PlannedPrediction]  # the predictions, by nodes, algorithms and sizes
+    formulas: Sequence[Prediction]  # those of NCCL's own algorithms, which need no simulation
+    left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
+
+    @classmethod
+    def of(cls, machine: MachineFile, request: Request, progress: ShowProgress | None = None) -> "PredictionPlan":
+        """Return the plan of a request.
+
+        Raises:
+            BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
+        """
+        choices = request.choices(machine)
+        for nodes in request.nodes:  # what is wrong for one of them is said before the first estimate
+            machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
+        left_out: dict[str, list[int]] = defaultdict(list)
+        library = library_names(machine, request.collective)
+        formulas = list(_by_formulas(machine, request, [name for name, _ in choices if name in library], left_out))
+        ours = [(name, parameters) for name, parameters in choices if name not in library]
+        planned: list[PlannedPrediction] = []
+        for nodes in request.nodes:
+            layout_of = lru_cache(2)(partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping))
+            for name, parameters in ours:
+                if progress:
+                    total = len(request.nodes) * len(ours) * len(request.sizes)
+                    progress(0, total, f"estimating the time of {name} on {format_count(nodes, 'node')}")
+                simulation = AlgorithmSimulation(
+                    machine, request.collective, name, parameters, layout_of,
+                    dtype=request.dtype, aggregators=request.aggregators,
+                )  # fmt: skip
+                paired = False
+                for nbytes in request.sizes:
+                    if reason := simulation.unpredicted_reason(nbytes):
+                        left_out[f"{name}: {reason}"].append(nodes)
+                    else:
+                        work = simulation.work(nbytes)
+                        seconds = work.seconds + (0.0 if paired else work.pairing_s)
+                        planned.append(PlannedPrediction(simulation, nodes, nbytes, seconds))
+                        paired = True
+        if not planned and not formulas:
+            raise UnusableError("--algorithms", "; ".join(left_out))
+        counts = {key: tuple(dict.fromkeys(each)) for key, each in left_out.items()}
+        return cls(machine, request, planned, formulas, counts)
+
+    @property
+    def order(self) -> list[PlannedPrediction]:
+        """The predictions in the order of their simulation: what takes longest comes last, after all that it delays.
+
+        All sizes of an algorithm on a number of nodes share its messages, and follow one another.
+        """
+        together: dict[int, list[PlannedPrediction]] = defaultdict(list)
+        for each in self.planned:
+            together[id(each.simulation)].append(each)
+        shortest_first = sorted(together.values(), key=lambda several: sum(each.expected_s for each in several))
+        return [each for several in shortest_first for each in several]
+
+    def seconds_by_algorithm(self) -> dict[str, float]:
+        """Return the expected seconds of each algorithm, the longest first."""
+        seconds: dict[str, float] = defaultdict(float)
+        for each in self.planned:
+            seconds[each.algorithm] += each.expected_s
+        return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+    def predict(self, progress: ShowProgress | None = None) -> Predictions:
+        """Return the predictions. After an interrupt (SIGINT) these are those that were complete."""
+        order, found = self.order, dict[int, Prediction]()
+        left = RemainingTime([each.expected_s for each in order])
+        interrupted = False
+        try:
+            for done, each in enumerate(order):
+                left.begin()
+
+                def report(share: float, done: int = done, each: PlannedPrediction = each) -> None:
+                    if progress:
+                        progress(done, len(order), each.text(share), left.seconds(share))
+
+                report(0.0)
+                found[id(each)] = _prediction(each.simulation, self.request, each.nodes, each.nbytes, report)
+        except KeyboardInterrupt:
+            interrupted = True
+        predictions: list[Prediction] = []
+        for nodes in self.request.nodes:
+            predictions += [each for each in self.formulas if each.nodes == nodes]
+            predictions += [found[id(each)] for each in self.planned if each.nodes == nodes and id(each) in found]
+        left_out = {**self.left_out, **_not_reached([each for each in order if id(each) not in found])}
+        return Predictions(self.machine, self.request, predictions, left_out, interrupted)
+
+
+def _not_reached(planned: Sequence[PlannedPrediction]) -> dict[str, Sequence[int]]:
+    """Return the numbers of nodes without the predictions that an interrupt has prevented, by the reason."""
+    if not planned:
+        return {}
+    names = ", ".join(dict.fromkeys(each.algorithm for each in planned))
+    nodes = tuple(sorted({each.nodes for each in planned}))
+    return {f"interrupted before {format_count(len(planned), 'prediction')} of {names}": nodes}
+
+
+def predict(machine: MachineFile, request: Request, progress: ShowProgress | None = None) -> Predictions:
+    """Return the predictions of a request: see ``PredictionPlan``."""
+    return PredictionPlan.of(machine, request, progress).predict(progress)
 
 
 def _prediction(
-    simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[int], None]
+    simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[float], None]
 ) -> Prediction:
     machine, layout = simulation.machine, simulation.layout
     operation, parameters, seconds, exact = simulation.times(nbytes, progress)
     least, most = machine.held_out_ratios
     moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
     per_node = layout.workers // nodes
-    return Prediction(
+    return _beside_library(machine, Prediction(
         simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
         per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
         min(seconds.values()) * least, max(seconds.values()) * most, exact,
         machine.distance(nodes, per_node, nbytes), simulation.assumed,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
-def _nccl_predictions(machine: MachineFile, request: Request, nodes: int) -> Iterator[Prediction]:
-    """Yield NCCL's own estimates of its ring and of its tree, each by the fastest protocol."""
-    if machine.nccl is None:
-        return
-    layout = machine.layout(nodes, request.ranks_per_node)
-    per_node = layout.workers // nodes
-    for nbytes in request.sizes:
-        fastest: dict[str, NcclEstimate] = {}
-        for each in nccl_estimates(machine.nccl, request.collective, nodes, per_node, nbytes):
-            fastest[each.algorithm] = min(fastest.get(each.algorithm, each), each, key=lambda one: one.seconds)
-        for each in fastest.values():
-            yield Prediction(
-                request.collective, f"nccl_{each.algorithm}", {"protocol": each.protocol}, nodes, per_node,
-                layout.racks, 0, nbytes, nbytes, request.dtype, None, {"value": each.seconds}, None, None, None,
+def _by_formulas(
+    machine: MachineFile, request: Request, names: Sequence[str], left_out: dict[str, list[int]]
+) -> Iterator[Prediction]:
+    """Yield the predictions of NCCL's own algorithms, and add the numbers of nodes without one by reason.
+
+    The parameter of a prediction is the protocol that NCCL takes. NCCL orders ranks by itself.
+    """
+    for nodes in request.nodes if names else ():
+        layout = machine.layout(nodes, request.ranks_per_node)
+        calls, per_node = LibraryCalls(machine, request.collective, layout, request.dtype), layout.workers // nodes
+        for name, nbytes in product(names, request.sizes):
+            if reason := calls.unpredicted_reason(nbytes):
+                left_out[f"{name}: {reason}"].append(nodes)
+                continue
+            found = calls.estimate(nbytes, name)
+            yield _beside_library(machine, Prediction(
+                request.collective, name, {"protocol": found.protocol}, nodes, per_node, layout.racks, 0, nbytes,
+                calls.moved(nbytes), request.dtype, None, {"value": found.seconds}, None, None, None,
                 machine.distance(nodes, per_node, nbytes),
-            )  # fmt: skip
+            ))  # fmt: skip
+
+
+def _beside_library(machine: MachineFile, one: Prediction) -> Prediction:
+    """Return a prediction with what there is to say of NCCL beside its formulas."""
+    missing = unmodelled(machine, one.collective, one.nodes, one.ranks_per_node)
+    near = published_near(machine, one.collective, one.nodes, one.ranks_per_node, one.nbytes)
+    return replace(one, unmodelled=missing, published=near) if missing or near else one

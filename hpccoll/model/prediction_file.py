@@ -11,15 +11,15 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case, Effort, Job
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import IntegerRange
 from hpccoll.common.version import __version__
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.predict import Prediction, Predictions, Request
-from hpccoll.schedule import itemsize
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.hdf5 import check_replaceable
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
+from hpccoll.store.schema import MODELLED
 
 JOB_NAME = "predict"
 FILE_RANKS = IntegerRange(1, 1 << 14)
@@ -44,7 +44,7 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
 
 
 def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
-    """Return predictions as the content of a raw file; UnusableError if there are none."""
+    """Return predictions as the content of a raw file."""
     machine, request = predicted.machine, predicted.request
     sentences = describe_machine(machine)[: 2 if machine.measured else 1]  # without the source of a description
     provenance = {
@@ -57,13 +57,13 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     launches: dict[tuple[int, int, int, str, str | None], list[Outcome]] = defaultdict(list)
     for each in predicted.predictions:
         aggregators = 0 if machine.aggregators.kind == "switches" else each.aggregators  # which are ranks
-        if outcome := _outcome(each, machine, requested.get(each.algorithm, {}), aggregators):
-            launches[each.nodes, each.ranks_per_node, aggregators, each.kind, each.assumed].append(outcome)
-    if not launches:
-        raise UnusableError("--out", "nothing is predicted")
+        outcome = _outcome(each, machine, requested[each.algorithm], aggregators)
+        launches[each.nodes, each.ranks_per_node, aggregators, each.kind, each.assumed].append(outcome)
     attempts = []
     for number, ((nodes, per_node, aggregators, kind, assumed), outcomes) in enumerate(launches.items(), 1):
         layout, about = machine.layout(nodes, per_node, aggregators), {**provenance, "assumed": assumed}
+        if kind == MODELLED:
+            about["prediction"] = f"{machine.name}: times by NCCL's own formulas, which have no interval"
         attempts.append((Attempt.not_launched(number, kind, machine.name, layout, about), outcomes))
     largest = max((attempt for attempt, _ in attempts), key=lambda attempt: attempt.ranks)
     job = Job(
@@ -74,17 +74,10 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     return RawResults(path=path, job=job, attempts=attempts)
 
 
-def _outcome(
-    one: Prediction, machine: MachineFile, requested: Mapping[str, int | str], aggregators: int
-) -> Outcome | None:
-    """Return a prediction as the outcome of a case; None if a formula has a time for less than an element."""
-    family, size = collective(one.collective), itemsize(one.dtype)
-    ranks = one.nodes * one.ranks_per_node
-    elements = family.elements(one.requested_bytes, size, ranks)
-    if elements < 1:
-        return None
-    described = "nccl on cuda" if machine.nccl else "mpi"
-    transport, _, device = (machine.measured.transport if machine.measured else described).partition(" on ")
+def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int | str], aggregators: int) -> Outcome:
+    """Return a prediction as the outcome of a case."""
+    family, ranks = collective(one.collective), one.nodes * one.ranks_per_node
+    transport, _, device = machine.transport.partition(" on ")
     case = Case(
         collective=one.collective, algorithm=one.algorithm, transport=transport, device=device or "cpu",
         dtype=one.dtype, op=REDUCTION if family.reduces else None, bytes=one.requested_bytes, in_place=family.in_place,
@@ -93,7 +86,7 @@ def _outcome(
     steps = {True: "every message an event", False: "step by step, all ranks at once", None: ""}
     words = (f"{one.kind} on {machine.name}", steps[one.exact], one.distance, one.assumed)
     return Outcome(
-        case=case, status="ok", bytes=elements * family.blocks(ranks) * size, params=one.params,
+        case=case, status="ok", bytes=one.nbytes, params=one.params,
         executed="nothing", evidence="; ".join(filter(None, words)),
         times=CaseTimes.of_one(one.value_s, ranks + aggregators, one_clock=True),
         predicted_low_s=one.low_s, predicted_high_s=one.high_s,

@@ -2,21 +2,30 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.planned_schedule import choose_channels
-from hpccoll.cases.requested_schedule import RequestedOperation, requested_operation, requested_schedule
+from hpccoll.cases.requested_schedule import (
+    RequestedOperation,
+    RequestedSchedule,
+    requested_operation,
+    requested_schedule,
+)
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
-from hpccoll.common.units import format_size
+from hpccoll.common.units import format_decimal_bytes
+from hpccoll.host.cpu_and_memory import available_memory
+from hpccoll.model.equal_waves import operation_waves
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
-from hpccoll.model.traffic import kept_traffic
-from hpccoll.model.wave_simulation import simulate_waves
-from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
+from hpccoll.model.simulation_work import EVENT_S, ScheduleWork
+from hpccoll.model.traffic import has_more_messages, kept_traffic
+from hpccoll.model.wave_simulation import simulate_runs
+from hpccoll.schedule import Cut, Layout, Parameter, Schedule
 from hpccoll.schedule.lanes import lane_sequences
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
@@ -29,6 +38,12 @@ FEW_MESSAGES = 30_000
 
 MANY_MESSAGES = 500_000
 """The most messages to simulate by events if lanes run side by side, for which all ranks at once is less accurate."""
+
+LEAST_SHARE = 1e-3
+"""The share of simulations after which progress is reported."""
+
+MUCH_MEMORY = 1 << 30
+"""The bytes that a simulation may need without a look at how many are free."""
 
 
 class Simulated(NamedTuple):
@@ -52,13 +67,36 @@ def simulate(
         dtype: the type of the elements, which decides what a fold costs.
         progress: is called now and then with the number of messages simulated so far.
     """
-    kept = [each for each in map(kept_traffic, schedules) if each]
-    if len(kept) == len(schedules):
-        messages = sum(len(kept[lane % len(kept)].source) for lane in range(cut.lanes))
-        side_by_side = len(lane_sequences(len(schedules), cut.lanes, window)) > 1
-        if messages <= (MANY_MESSAGES if side_by_side else FEW_MESSAGES):
+    most = _most_events(len(schedules), cut.lanes, window)
+    kept = [] if any(has_more_messages(each, most) for each in schedules) else [*map(kept_traffic, schedules)]
+    if kept and all(kept):
+        messages = sum(len(each.source) for each in islice(cycle(filter(None, kept)), cut.lanes))
+        if messages <= most:
             return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
     return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)
+
+
+def simulate_waves(
+    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
+    progress: Callable[[int], None] | None = None,
+) -> float:  # fmt: skip
+    """Return the seconds of one operation in waves: see ``simulate``."""
+    sequences = len(lane_sequences(len(schedules), cut.lanes, window))
+    waves = operation_waves(tuple(schedules), cut)
+    return simulate_runs(waves, machine, sequences, machine.fold_s.get(dtype, 0.0), progress)
+
+
+def _most_events(slices: int, lanes: int, window: int) -> int:
+    """Return the most messages of an operation that are simulated by events."""
+    return MANY_MESSAGES if len(lane_sequences(slices, lanes, window)) > 1 else FEW_MESSAGES
+
+
+class ExpectedWork(NamedTuple):
+    """The work of the simulations of an operation, estimated before they run."""
+
+    messages: float  # the messages of one simulation
+    seconds: float  # the time of all of them
+    pairing_s: float  # the time to pair messages before, once for all sizes
 
 
 class SimulatedOperation(NamedTuple):
@@ -95,6 +133,7 @@ class AlgorithmSimulation:
         self.parameters = dict(parameters)
         self.layout, self.assumed = self._layout(layout_of, aggregators), None
         self.machines = {bound: shared(machine.machine(bound)) for bound in BOUNDS}
+        self._works: list[ScheduleWork] = []  # of the slices, once they are known
         if self.algorithm.aggregates and machine.aggregators.kind == "switches":
             self.assumed = machine.aggregators.source or "assumed: aggregators are switches"
 
@@ -126,11 +165,8 @@ class AlgorithmSimulation:
     def unpredicted_reason(self, nbytes: int) -> str | None:
         """Return why nothing can be predicted for a size; None if something can."""
         workers = self.layout.workers
-        if workers == 1:
-            return "one rank sends no messages"
-        if self.family.elements(nbytes, itemsize(self.dtype), workers) < 1:
-            each = "" if self.family.units == "divisible" else f" for each of {workers} ranks"
-            return f"{format_size(nbytes)} is less than one {self.dtype}{each}"
+        if reason := self.family.unmoved_reason(nbytes, self.dtype, workers):
+            return reason
         arguments = {name: self.parameters[name] for name in self.family.arguments if name in self.parameters}
         try:
             self.family.call(workers, None, **arguments)
@@ -139,31 +175,83 @@ class AlgorithmSimulation:
         if int(self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))) > 0:
             return "copies on a rank are not modelled"
         whose = f"{self.algorithm.name} of {self.family.name}"
-        return (self._unmet(self.layout) or "").removeprefix(whose).lstrip(": ") or None
+        unmet = (self._unmet(self.layout) or "").removeprefix(whose).lstrip(": ")
+        return unmet or self._memory_reason()
+
+    def _memory_reason(self) -> str | None:
+        """Return why there is too little memory; None if there is enough."""
+        needed = max(work.nbytes for work in self._slice_works())
+        if needed < MUCH_MEMORY or needed < (free := available_memory()):
+            return None
+        free_of = (
+            f"{format_decimal_bytes(needed)} of memory to pair the messages of a step; {format_decimal_bytes(free)}"
+        )
+        return f"it needs about {free_of} are free"
+
+    def _slice_works(self) -> list[ScheduleWork]:
+        """Return the work of each slice in one lane."""
+        if not self._works:
+            cost = self.algorithm.declared(self.layout.workers, **self.own_parameters)
+            rounds = int(cost.rounds) if cost else 0
+            self._works = [ScheduleWork.of(each, rounds) for each in self._requested().slices]
+        return self._works
+
+    def work(self, nbytes: int) -> ExpectedWork:
+        """Return the expected work for a size that can be predicted."""
+        works, run = self._slice_works(), {} if self.family.uncut else self._channels(nbytes)
+        channels = int(run.get("channels", 1))
+        messages = channels * sum(work.messages for work in works)
+        lanes, window = len(works) * channels, int(run.get("window", 1))
+        if messages <= _most_events(len(works), lanes, window):
+            seconds = messages * EVENT_S
+        elif len(lane_sequences(len(works), lanes, window)) == 1:
+            seconds = channels * sum(work.leapt_s for work in works)
+        else:
+            seconds = channels * sum(work.wave_s for work in works)
+        different = {bound: self._same(bound) for bound in BOUNDS}
+        return ExpectedWork(messages, seconds * len({*different.values()}), sum(work.pairing_s for work in works))
+
+    def _same(self, bound: Bound) -> Bound:
+        """Return the first bound at which the machine costs the same."""
+        return next(other for other in BOUNDS if self.machines[other] == self.machines[bound])
 
     def times(
-        self, nbytes: int, progress: Callable[[int], None] | None = None, bounds: Sequence[Bound] = BOUNDS
+        self, nbytes: int, progress: Callable[[float], None] | None = None, bounds: Sequence[Bound] = BOUNDS
     ) -> SimulatedOperation:
-        """Return the simulated times for a size."""
+        """Return the simulated times for a size; ``progress`` gets the share of the simulations that is done."""
         channels = {} if self.family.uncut else self._channels(nbytes)
         parameters = {**self.own_parameters, **channels}
         operation = requested_operation(
             self.algorithm.name, self.family.name, self.layout, nbytes, dtype=self.dtype, parameters=parameters
         )
+        same = {bound: self._same(bound) for bound in bounds}
         simulated: dict[Bound, Simulated] = {}
-        for bound in bounds:
-            costs = self.machines[bound]
-            same = next((other for other in simulated if self.machines[other] == costs), None)
-            simulated[bound] = simulated[same] if same else simulate(
-                operation.schedules, operation.cut, costs, operation.window, self.dtype, progress
-            )  # fmt: skip
-        seconds = {bound: each.seconds for bound, each in simulated.items()}
+        for number, each in enumerate(dict.fromkeys(same.values())):
+            report = progress and self._share(nbytes, number, len({*same.values()}), progress)
+            simulated[each] = simulate(
+                operation.schedules, operation.cut, self.machines[each], operation.window, self.dtype, report
+            )
+        seconds = {bound: simulated[each].seconds for bound, each in same.items()}
         return SimulatedOperation(operation, parameters, seconds, all(each.exact for each in simulated.values()))
 
+    def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
+        """Return what reports the messages of one of several simulations as a share of all of them, if it has grown."""
+        messages, shown = max(self.work(nbytes).messages, 1), 0.0
+
+        def report(done: int) -> None:
+            nonlocal shown
+            share = (number + min(done / messages, 1.0)) / of
+            if share - shown >= LEAST_SHARE:
+                shown = share
+                progress(share)
+
+        return report
+
+    def _requested(self) -> RequestedSchedule:
+        return requested_schedule(self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters)
+
     def _channels(self, nbytes: int) -> dict[str, Parameter]:
-        slices = requested_schedule(
-            self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters
-        ).slices
+        slices = self._requested().slices
         queued = self.machine.nccl is not None
         channels, window = choose_channels(
             self.parameters, nbytes, self.layout, slices, pipelined=self.algorithm.pipelined, queued=queued

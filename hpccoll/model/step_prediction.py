@@ -14,17 +14,20 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.group_costs import GroupCosts
+from hpccoll.common.units import format_count, format_seconds
+from hpccoll.model.group_costs import GroupCosts, UnmodelledWork
+from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation import BOUNDS
+from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Layout, Parameter, itemsize
-from hpccoll.store.schema import SIMULATED
+from hpccoll.store.schema import MODELLED, SIMULATED
 from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.parallelism import Mesh, Parallelism
+from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.step_program_builder import step_programs
-from hpccoll.training.step_timeline import StepTimeline, step_timeline
+from hpccoll.training.step_timeline import Cost, StepTimeline, step_timeline
 
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 """The axes of the mesh over which gradients are synchronised."""
@@ -32,10 +35,11 @@ GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 
 @dataclass(frozen=True, slots=True)
 class ComputeRate:
-    """How fast a rank computes: exactly one of both."""
+    """How fast a rank computes: exactly one of the first three."""
 
     flops_per_s: float | None = None  # FLOPs a second
     step_s: float | None = None  # the seconds that the busiest rank computes in a step, whatever its FLOPs
+    whole_s: float | None = None  # the seconds of the step, with communication, from which the rate follows
     source: str = ""  # where the rate comes from, in words
 
     @property
@@ -46,13 +50,50 @@ class ComputeRate:
         source = f" ({self.source})" if self.source else ""
         return f"each rank computes {(self.flops_per_s or 0.0) / 1e12:.4g} TFLOP/s{source}"
 
+    def rate(self, programs: Sequence[StepProgram]) -> float:
+        """Return the FLOPs a second with which ranks run the programs of all stages."""
+        return self.flops_per_s or _busiest_flops(programs) / (self.step_s or 1.0)
+
     def seconds(self, programs: Sequence[StepProgram]) -> Callable[[Compute], float]:
         """Return the duration of a computation of the programs of all stages."""
-        rate = self.flops_per_s
-        if rate is None:
-            busiest = max(sum(each.flops(phase) for phase in ("forward", "backward")) for each in programs)
-            rate = busiest / (self.step_s or 1.0)
+        rate = self.rate(programs)
         return lambda compute: compute.flops / rate if compute.flops else 0.0
+
+    def solved(self, programs: Sequence[StepProgram], cost: Cost, nodes: int) -> "ComputeRate":
+        """Return the rate; of a whole step that which makes the programs take as long on so many nodes.
+
+        Raises:
+            BadInputError: if communication alone takes longer.
+        """
+        if self.whole_s is None:
+            return self
+        rate = rate_of_step(programs, cost, self.whole_s)
+        computed = format_seconds(_busiest_flops(programs) / rate)
+        about = f"a step of {format_seconds(self.whole_s)} on {format_count(nodes, 'node')}: {computed} of computation"
+        return ComputeRate(rate, source=about)
+
+
+def rate_of_step(programs: Sequence[StepProgram], cost: Cost, whole_s: float) -> float:
+    """Return the FLOPs a second of each rank with which the programs of all stages take ``whole_s`` seconds.
+
+    Raises:
+        BadInputError: if communication alone takes longer.
+    """
+    from scipy.optimize import brentq  # its import takes 0.2 s
+
+    of_a_second = ComputeRate(step_s=1.0).seconds(programs)
+
+    def too_long_s(compute_s: float) -> float:
+        return step_timeline(programs, lambda each: compute_s * of_a_second(each), cost).step_s - whole_s
+
+    if (beyond := too_long_s(0.0)) >= 0:
+        least = f"more than the {format_seconds(whole_s + beyond)} that communication alone takes"
+        raise BadInputError("--step", format_seconds(whole_s), least)
+    return _busiest_flops(programs) / float(brentq(too_long_s, 0.0, whole_s, xtol=whole_s * 1e-9))
+
+
+def _busiest_flops(programs: Sequence[StepProgram]) -> float:
+    return max(sum(each.flops(phase) for phase in ("forward", "backward")) for each in programs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +110,7 @@ class StepRequest:
     # every data-parallel rank]
     batch: int | None = None
     ranks_per_node: int | None = None  # the ranks on each node [those of the machine]
-    # the algorithm of the collectives that have it [of each the fastest of the usual ones]
+    # the algorithm of the collectives that have it [NCCL's own, or of each the fastest of the usual ones]
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
@@ -93,6 +134,9 @@ class StepPrediction:
     nodes: int
     layout: Layout  # the layout of the ranks
     parallelism: Parallelism  # how the model is trained
+    compute: ComputeRate  # how fast ranks compute
+    flops_per_s: float  # the FLOPs a second of a rank while it computes
+    dtypes: StepDtypes  # the types of what moves
     gradient_bytes: int  # the bytes of all gradients of the model
     rank_gradient_bytes: int  # the bytes of the gradients of a rank of the stage with the most of them
     timelines: Mapping[Bound, StepTimeline]  # the timeline by bound
@@ -105,6 +149,8 @@ class StepPrediction:
     ratios: tuple[float, float]
     distance: str  # how far the prediction is from the nearest measurement, in words
     assumptions: Sequence[str]  # the assumptions behind the prediction
+    unmodelled: Sequence[UnmodelledWork]  # what NCCL may run and has no formula here
+    kinds: frozenset[str]  # the kinds of the times of its collectives: simulated, or modelled by NCCL's formulas
 
     @property
     def step(self) -> StepTimeline:
@@ -123,8 +169,17 @@ class StepPrediction:
         return 8 * self.link * step.communication_s / step.compute_s if self.link and step.compute_s else None
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """The interval of the time of the step: held-out errors of the machine widen what is exposed."""
+    def kind(self) -> str:
+        return MODELLED if MODELLED in self.kinds else SIMULATED
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the time of the step: held-out errors of the machine widen what is exposed.
+
+        Formulas have none: it is that of the collectives that are simulated; None if there are none of these.
+        """
+        if self.kinds == {MODELLED}:
+            return None
         low, high = (
             [step.bare_s + step.exposed_s * factor for step in self.timelines.values()] for factor in self.ratios
         )
@@ -132,18 +187,24 @@ class StepPrediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units; absent values are None."""
-        step, (low, high) = self.step, self.interval
+        step, (low, high) = self.step, self.interval or (None, None)
         return {
             "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
             "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
-            "samples": self.samples, "gradient_bytes": self.gradient_bytes,
+            "samples": self.samples, **self.dtypes.keys, "gradient_bytes": self.gradient_bytes,
             "rank_gradient_bytes": self.rank_gradient_bytes, "communication_s": step.communication_s,
-            "exposed_s": step.exposed_s, "compute_s": step.compute_s, "bubble_s": step.bubble_s,
+            "exposed_s": step.exposed_s, "compute_s": step.compute_s,
+            "flops_per_s": self.flops_per_s, "bubble_s": step.bubble_s,
             "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
             "communication_share": self.communication_share, "hide_rate_bps": self.hide_rate,
             "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
-            "algorithms": dict(self.algorithms), "kind": SIMULATED, "distance": self.distance,
+            "algorithms": dict(self.algorithms), "kind": self.kind, "distance": self.distance,
             "assumptions": list(self.assumptions),
+            "unmodelled": [
+                {"work": each.work, "missing": list(each.missing), "stands_in": each.stands_in,
+                 "published": [near.model_dump(by_alias=True) for near in each.published]}
+                for each in self.unmodelled
+            ],
         }  # fmt: skip
 
 
@@ -155,6 +216,7 @@ class StepPredictions:
     request: StepRequest
     predictions: Sequence[StepPrediction]  # the predictions, by nodes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by reason
+    interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
 
     @property
     def wall_nodes(self) -> int | None:
@@ -163,54 +225,70 @@ class StepPredictions:
         return next(passed, None)
 
 
-def predict_steps(
-    machine: MachineFile, request: StepRequest, progress: Callable[[int, int], None] | None = None
-) -> StepPredictions:
-    """Return the predictions of a request; ``progress`` gets the number of those done, and of all.
+def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProgress | None = None) -> StepPredictions:
+    """Return the predictions of a request. After an interrupt (SIGINT) these are those that were complete, if any.
 
     Raises:
         BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
     """
-    known = sorted(collective("all_reduce").components)
-    if request.algorithm is not None and request.algorithm not in known:
-        raise BadInputError("--algorithm", request.algorithm, known)
-    for name in request.parameters if request.algorithm else ():
-        if name not in (valid := known_parameters("all_reduce", str(request.algorithm))):
-            raise BadInputError(f"parameter of {request.algorithm}", name, valid)
+    _check_algorithm(machine, request)
     predictions: list[StepPrediction] = []
     left_out: dict[str, list[int]] = defaultdict(list)
     refused: BadInputError | None = None
+    interrupted = False
     for done, nodes in enumerate(request.nodes):
-        report = partial(progress or (lambda _done, _total: None), done, len(request.nodes))
-        report()
         try:
-            predictions.append(_predict(machine, request, nodes, report))
+            if progress:
+                progress(done, len(request.nodes), format_count(f"{nodes:,}", "node"))
+            predictions.append(_predict(machine, request, nodes))
+            request = replace(request, compute=predictions[-1].compute)
         except BadInputError as error:
+            if request.compute.whole_s is not None:  # the computation follows from the first number of nodes
+                raise
             left_out[str(error)].append(nodes)
             refused = refused or error
+        except KeyboardInterrupt:
+            if not predictions:
+                raise
+            left_out["interrupted"], interrupted = [*request.nodes[done:]], True
+            break
     if refused and not predictions:
         raise refused
-    return StepPredictions(machine, request, predictions, left_out)
+    return StepPredictions(machine, request, predictions, left_out, interrupted)
 
 
-def _predict(machine: MachineFile, request: StepRequest, nodes: int, progress: Callable[[], None]) -> StepPrediction:
+def _check_algorithm(machine: MachineFile, request: StepRequest) -> None:
+    own = library_names(machine, "all_reduce")
+    known = sorted([*collective("all_reduce").components, *own])
+    if request.algorithm is not None and request.algorithm not in known:
+        raise BadInputError("--algorithm", request.algorithm, known)
+    for name in request.parameters if request.algorithm else ():
+        valid = () if request.algorithm in own else known_parameters("all_reduce", str(request.algorithm))
+        if name not in valid:
+            raise BadInputError(f"parameter of {request.algorithm}", name, valid or "none: it has no parameters")
+
+
+def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPrediction:
     layout = machine.layout(nodes, request.ranks_per_node)
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh
     programs = step_programs(request.model, parallelism)
     costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators)
-    costs.prepare(programs, progress)
-    seconds = request.compute.seconds(programs)
+    costs.prepare(programs)
+    compute = request.compute.solved(programs, costs.cost, nodes)
+    seconds = compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
-    size = itemsize(parallelism.gradient_dtype or request.model.dtype)
+    dtypes = parallelism.dtypes_of(request.model)
+    size = itemsize(dtypes.gradient)
     largest = max((each.nbytes for program in programs for each in program.operations), default=0)
     busbw = _gradient_busbw(mesh, timelines["value"])
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
     return StepPrediction(
-        nodes, layout, parallelism, request.model.parameters * size,
+        nodes, layout, parallelism, compute, compute.rate(programs), dtypes, request.model.parameters * size,
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
+        costs.unmodelled, frozenset(costs.kinds),
     )  # fmt: skip
 
 

@@ -5,13 +5,14 @@
       - {name: "RDMA, ring", cluster: 8xh100-400g, algorithm: ring}
       - {name: "RDMA, hierarchical", cluster: 8xh100-400g, algorithm: hierarchical}
 
-A scenario has the keys of ``common``, and may set each of them anew.
+A scenario has the keys of ``common``, and may set each of them anew, those of its computation together. If none of
+these is given it computes as fast as the one before; ``step``, the time of a step today, is in ``common`` the first's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, create_model, model_validator
 
@@ -19,11 +20,13 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
 from hpccoll.common.yaml_model import Bounded, Text, YamlSection, annotation_of, load_plain_yaml, load_yaml
 from hpccoll.model.machine_file import read_machine
+from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.schedule import Parameter
 from hpccoll.training.model_file import load_models, model_name, models_from_json
-from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.model_shape import ModelShape, with_sequence
 from hpccoll.training.models import model_of
+from hpccoll.training.parallelism import StepDtypes
 from hpccoll.training.step_keys import PEAK_FLOPS, PREDICTED, parallelism_of
 
 _FIELDS: dict[str, Any] = {
@@ -34,6 +37,8 @@ _FIELDS: dict[str, Any] = {
 ScenarioKeys: Any = create_model(
     "ScenarioKeys", __base__=YamlSection, __doc__="The keys of a step, those of ``hpccoll predict step``.", **_FIELDS
 )
+COMPUTATION = {"flops_rate", "mfu", "gpu", "compute", "step"}
+"""The keys of which some say how fast GPUs compute."""
 Scenario: Any = create_model(
     "Scenario",
     __base__=ScenarioKeys,
@@ -42,19 +47,27 @@ Scenario: Any = create_model(
 )
 
 
+AS_BEFORE = ComputeRate()
+"""How fast ranks compute in a scenario that does not say it."""
+
+
 def step_request(
-    given: Mapping[str, Any], nodes: Sequence[int], parameters: Mapping[str, Parameter] | None
-) -> StepRequest:
+    given: Mapping[str, Any], nodes: Sequence[int], parameters: Mapping[str, Parameter] | None,
+    compute: ComputeRate | None = None,
+) -> StepRequest:  # fmt: skip
     """Return the step that values of the keys of PREDICTED describe, on numbers of nodes; None is a default.
+
+    If no key says how fast GPUs compute, ``compute`` does.
 
     Raises:
         BadInputError: if a value is invalid, or not exactly one key says how fast GPUs compute.
     """
     keys = {name: key.default if given.get(name) is None else given[name] for name, key in PREDICTED.items()}
+    model = with_sequence(read_model_shape(keys["model"], "model"), keys["sequence_length"] or None)
+    dtypes = StepDtypes.of(keys, keys["dtype"] or model.dtype)
     return StepRequest(
-        model=read_model_shape(keys["model"], "model", keys["sequence_length"]), nodes=nodes,
-        compute=compute_rate(keys), parallel=keys["parallel"],
-        parallelism=parallelism_of(keys, gradient_dtype=keys["dtype"]), batch=keys["batch"],
+        model=model, nodes=nodes, compute=compute_rate(keys, compute), parallel=keys["parallel"],
+        parallelism=parallelism_of(keys, dtypes=dtypes), batch=keys["batch"],
         ranks_per_node=keys["ranks_per_node"], algorithm=keys["algorithm"], parameters=parameters or {},
     )  # fmt: skip
 
@@ -69,9 +82,12 @@ class ScenarioFile(YamlSection):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        given = self.common.model_dump(exclude_none=True)
-        self.scenarios = [Scenario(**(given | each.model_dump(exclude_none=True))) for each in self.scenarios]
-        for number, each in enumerate(self.scenarios):
+        common = self.common.model_dump(exclude_none=True)
+        for number, scenario in enumerate(self.scenarios):
+            own = scenario.model_dump(exclude_none=True)
+            left_out = COMPUTATION if own.keys() & COMPUTATION else {"step"} if number else set()
+            inherited = {name: value for name, value in common.items() if name not in {*left_out, *own}}
+            each = self.scenarios[number] = scenario.model_copy(update=inherited)
             for key in ("cluster", "model", "nodes"):
                 if getattr(each, key) is None:
                     raise BadInputError(f"scenarios.{number}.{key}", None, "a value, here or in common")
@@ -97,52 +113,60 @@ class ScenarioPrediction:
         return {"scenario": self.scenario.name, "machine": self.machine, **self.prediction.to_json()}
 
 
-def predict_scenarios(path: Path, progress: Callable[[int, int], None] | None = None) -> list[ScenarioPrediction]:
-    """Return the predictions of a file of scenarios.
+class ScenarioPredictions(NamedTuple):
+    """The predictions of a file."""
+
+    predictions: list[ScenarioPrediction]
+    interrupted: list[str]  # the names of the scenarios without a prediction because the user has interrupted them
+
+
+def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> ScenarioPredictions:
+    """Return the predictions of a file of scenarios. After an interrupt (SIGINT) these are the complete ones, if any.
 
     Raises:
         BadInputError: if the file is invalid, or a scenario cannot be predicted.
     """
     listed = load_yaml(path, ScenarioFile, "--scenarios").scenarios
     steps = [
-        (each, read_machine(each.cluster, f"{path}: cluster"), step_request(dict(each), [each.nodes], each.params))
-        for each in listed
+        (
+            each,
+            read_machine(each.cluster, f"{path}: cluster").with_network(each.rate),
+            step_request(dict(each), [each.nodes], each.params, AS_BEFORE if number else None),
+        )
+        for number, each in enumerate(listed)
     ]
-    found = []
-    for done, (scenario, machine, request) in enumerate(steps):
-        if progress:
-            progress(done, len(steps))
-        predicted = predict_steps(machine, request, lambda *_counts, done=done: progress and progress(done, len(steps)))
-        found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
-    return found
+    found: list[ScenarioPrediction] = []
+    try:
+        for done, (scenario, machine, given) in enumerate(steps):
+            if progress:
+                progress(done, len(steps), scenario.name)
+            compute = found[-1].prediction.compute if given.compute is AS_BEFORE else given.compute
+            predicted = predict_steps(machine, replace(given, compute=compute))
+            found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return ScenarioPredictions(found, [scenario.name for scenario, *_ in steps[len(found) :]])
 
 
-def read_model_shape(name: str, key: str, tokens: int | None = None) -> ModelShape:
-    """Return the model of this name, or of a file; the samples of a transformer have ``tokens`` [as many as its own].
-
-    Raises:
-        BadInputError: if there is no such model, the file is invalid, or the model is no transformer.
-    """
+def read_model_shape(name: str, key: str) -> ModelShape:
+    """Return the model of this name, or of a file; BadInputError if there is none, or the file is invalid."""
     own = models_from_json(load_models([name], key, load_plain_yaml))
-    model = own.get(model_name(name)) or model_of(name)
-    if tokens is None:
-        return model
-    if model.transformer is None:
-        raise BadInputError("--sequence-length", tokens, f"a transformer, unlike {model.name}")
-    factor = tokens / model.transformer.sequence
-    modules = tuple(replace(module, forward_flops=module.forward_flops * factor) for module in model.modules)
-    return replace(model, modules=modules, transformer=replace(model.transformer, sequence=tokens))
+    return own.get(model_name(name)) or model_of(name)
 
 
-def compute_rate(keys: Mapping[str, Any]) -> ComputeRate:
-    """Return how fast GPUs compute, from the values of the keys ``flops_rate``, ``mfu``, ``gpu`` and ``compute``.
+def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) -> ComputeRate:
+    """Return how fast GPUs compute, from the keys ``flops_rate``, ``mfu`` with ``gpu``, ``compute`` and ``step``.
 
     Raises:
-        BadInputError: if not exactly one of them is given, or a GPU without ``mfu``.
+        BadInputError: if several are given, none without a default, or a GPU without ``mfu``.
     """
-    flops_rate, mfu, gpu, compute = (keys[name] for name in ("flops_rate", "mfu", "gpu", "compute"))
-    if sum(each is not None for each in (flops_rate, mfu, compute)) != 1 or (mfu is None) != (gpu is None):
-        raise UnusableError("--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, and --compute")
+    flops_rate, mfu, gpu, compute, step = (keys[name] for name in ("flops_rate", "mfu", "gpu", "compute", "step"))
+    given = sum(each is not None for each in (flops_rate, mfu, compute, step))
+    if default and not given and gpu is None:
+        return default
+    if given != 1 or (mfu is None) != (gpu is None):
+        raise UnusableError("--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, --compute and --step")
     if mfu is None:
-        return ComputeRate(flops_rate, compute)
+        return ComputeRate(flops_rate, compute, step)
     return ComputeRate(mfu * PEAK_FLOPS[gpu], source=f"{mfu:.0%} of the peak of {gpu}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hpccoll.analysis.strength import STRENGTHS, Evidence, Strength
 from hpccoll.common.text import join_ends, join_words
 from hpccoll.common.units import format_factor
+from hpccoll.schedule.collective import NATIVE
 
 NO_TABLE: tuple[Sequence[str], Sequence[Sequence[str]]] = ((), ())
 
@@ -18,10 +19,17 @@ class AnswerLine:
     """A line of an answer, in words."""
 
     strength: Strength | None  # None of a sentence that compares nothing
-    text: str  # ``use `ring`: `1.96x` as fast as MPICH's own``
+    text: str  # ``use `ring`: `1.96x` as fast as native``
     sizes: str = ""  # the range, with both ends: ``90 KiB to 4 MiB``; empty for what has no sizes
     basis: str = ""  # what the strength follows from: counts of sizes, the ends of rounds, what is missing
     figures: tuple[Sequence[str], Sequence[Sequence[str]]] = NO_TABLE  # the headings and rows of a table of its sizes
+    entry: str = ""  # what a table of choices has for sizes without advice: ``ring to 4 KiB, then star``
+    is_tie: bool = False  # whether choices were compared, and none is shown to be faster
+
+    @property
+    def badge(self) -> str | None:
+        """The word before the sentence: the strength, or ``tie``."""
+        return "tie" if self.is_tie else self.strength
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +49,11 @@ class Answer:
 _WIDTH = max(map(len, STRENGTHS))
 
 
-def terminal_lines(answers: Iterable[Answer]) -> Iterator[str]:
+def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iterator[str]:
     """Yield the answers as text: a line with the title, then the lines below it, in columns.
 
-    A sentence that compares nothing follows its title in one line.
+    A sentence that compares nothing follows its title in one line. Those ``of_table`` also say what a table of choices
+    has where nothing is advised.
     """
     for answer in answers:
         ranges = [line for line in answer.lines if line.strength]
@@ -53,16 +62,17 @@ def terminal_lines(answers: Iterable[Answer]) -> Iterator[str]:
         if ranges:
             yield answer.title
         for line in ranges:
-            yield f"  {line.strength:<{_WIDTH}}  {f'{line.sizes:<{sizes}}  ' if sizes else ''}{_plain(line)}"
+            entry = f"; the table has {line.entry}" if of_table and line.entry else ""
+            yield f"  {line.badge:<{_WIDTH}}  {f'{line.sizes:<{sizes}}  ' if sizes else ''}{_plain(line)}{entry}"
 
 
 def _plain(line: AnswerLine) -> str:
     return line.text.replace("`", "")
 
 
-def as_fast_as(factor: float, what: str) -> str:
-    """Return how fast something is: ``1.96x as fast as MPICH's own``; all sentences have factors in this form."""
-    return f"`{format_factor(factor)}` as fast as {what}"
+def as_fast_as_native(factor: float) -> str:
+    """Return how fast something is: ``1.96x as fast as native``; all sentences have factors in this form."""
+    return f"`{format_factor(factor)}` as fast as {NATIVE}"
 
 
 def basis_of(evidence: Evidence, *more: str) -> str:
@@ -76,6 +86,15 @@ def basis_of(evidence: Evidence, *more: str) -> str:
     )
     text = "; ".join(filter(None, parts))
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def untold(evidence: Evidence, names: Sequence[str]) -> str:
+    """Return why it cannot be told which of several is the fastest; empty if it can be told, or if it is noise."""
+    if evidence.strength != "none" or (evidence.has_intervals and evidence.rounds):
+        return ""
+    sizes = " at every size" if evidence.compared > 1 else ""
+    why = f": no launch measured them together{sizes}" if evidence.has_intervals else f" without {evidence.missing[0]}"
+    return f"which of {join_words(names)} is {'faster' if len(names) < 3 else 'fastest'} cannot be told{why}"
 
 
 def of_sizes(count: int, sizes: int) -> str:

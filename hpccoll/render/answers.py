@@ -4,7 +4,6 @@
 """
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
@@ -21,12 +20,20 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import SINGLE
 from hpccoll.common.text import first_few, join_ends, join_words, table_of
 from hpccoll.common.units import format_factor, format_seconds, format_size
-from hpccoll.render.answer_lines import Answer, AnswerLine, as_fast_as, basis_of, of_sizes, terminal_lines
+from hpccoll.render.answer_lines import (
+    Answer,
+    AnswerLine,
+    as_fast_as_native,
+    basis_of,
+    of_sizes,
+    terminal_lines,
+    untold,
+)
 from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.step_answers import step_answers
 from hpccoll.render.unmeasured_text import not_measured
 from hpccoll.schedule import WORKLOADS, collective
-from hpccoll.schedule.collective import AUTO
+from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.rows import Results
 
 MAX_SETTINGS = 4
@@ -110,21 +117,25 @@ class Answers:
         for key, members in groupby(numbered, lambda one: one[0] if one[1].strength != "none" else _why_none(one[1])):
             (first, of_range), *_, (last, _) = [*members] * 2
             ranges = each.ranges[first : last + 1]
+            text = self._advice(each, of_range) if isinstance(key, int) else self._no_choice(each, ranges)
+            entry = "" if isinstance(key, int) or not of_range.is_compared else self._entry(each, first, last)
             yield AnswerLine(
                 strength=of_range.strength,
-                text=self._advice(each, of_range) if isinstance(key, int) else self._no_choice(each, ranges),
+                text=text,
+                is_tie=key == _NOISE,
                 sizes=sizes_in_words(each, first, last) if _has_size(each) else "",
                 basis=_basis(ranges),
                 figures=self._figures(each, ranges),
+                entry="" if text.endswith(f"keep {entry}") else entry,
             )
 
     def _name(self, each: Recommendation, choice: Choice) -> str:
-        """Return the name of a choice in a sentence: ``MPICH's own``, or that of the algorithm, marked."""
-        return _own_call(each, choice) or f"`{self.choice_name(each.setting.collective)(choice)}`"
+        """Return the name of a choice in a sentence, marked."""
+        return f"`{self.choice_name(each.setting.collective)(choice)}`"
 
     def _advice(self, each: Recommendation, of_range: RecommendedRange) -> str:
         name, gain = self._name(each, of_range.choice), of_range.evidence.gain
-        compared = f": {as_fast_as(gain.factor, _own_call(each))}{_by_size(of_range)}" if gain else ""
+        compared = f": {as_fast_as_native(gain.factor)}{_by_size(of_range)}" if gain else ""
         if of_range.is_advice:
             return f"use {name}{compared}"
         return f"{name} may be {'faster' if gain else 'the best choice'}{compared}"
@@ -134,21 +145,29 @@ class Answers:
         if not evidence.compared:
             times = f": {_times(each)}" if len(each.choices) == 1 else ""
             return f"only {self._name(each, ranges[0].choice)} was measured{times}"
-        if not evidence.has_intervals:
-            return f"no choice without {evidence.missing[0]}"
         verdicts = [verdict for of_range in ranges for verdict in of_range.verdicts]
         unsure = {verdict.runner_up for verdict in verdicts if verdict.verdict in ("tie", "behind")}
         unsure |= {of_range.choice for of_range in ranges}
         if any(of_range.evidence.gain for of_range in ranges):
             unsure |= {choice for choice in each.choices if choice.is_native}
-        names = join_words(self._name(each, choice) for choice in each.choices if choice in unsure)
-        if not any(of_range.evidence.rounds for of_range in ranges):
-            return f"no choice: no launch measured {names} together"
-        behind = [verdict.lead for verdict in verdicts if verdict.verdict == "behind" and verdict.lead]
-        most = f"{format_factor(1 / min(behind))} at most" if 2 * len(behind) > len(verdicts) else "less than the noise"
+        named = [choice for choice in each.choices if choice in unsure]
+        names = [self._name(each, choice) for choice in named]
+        if why := untold(evidence, names):
+            return why
+        behind = any(verdict.verdict == "behind" for verdict in verdicts)
+        largest = each.largest_ratio(named, [verdict.nbytes for verdict in verdicts])
+        unclear = all(verdict.verdict in ("tie", "alone") for verdict in verdicts)
+        most = "less than the noise" if unclear else f"{format_factor(largest)} at most"
         has_native = any(choice and choice.is_native for choice in unsure)
-        keep = f"; keep {_own_call(each)}" if has_native and not behind else ""
-        return f"a tie: {names} differ by {most}{keep}"
+        keep = f"; keep `{NATIVE}`" if has_native and not behind else ""
+        return f"{join_words(names)} differ by {most}{keep}"
+
+    def _entry(self, each: Recommendation, first: int, last: int) -> str:
+        """Return the choices of the ranges with the numbers ``first`` to ``last``: ``ring to 4 KiB, then star``."""
+        named = self.choice_name(each.setting.collective)
+        names = [named(of_range.choice) for of_range in each.ranges[first : last + 1]]
+        ends = [f" to {_cut_label(each, number)}" for number in range(first + 1, last + 1)]
+        return ", then ".join(map("".join, zip(names, [*ends, ""], strict=True)))
 
     def _figures(
         self, each: Recommendation, ranges: Sequence[RecommendedRange]
@@ -168,19 +187,25 @@ class Answers:
         return table_of([(heading, cell) for shown, heading, cell in optional if shown], verdicts)
 
 
+MAX_NAMED_SIZES = 3
+"""Sizes at which a choice is slower that its sentence names."""
+
 LEAST_SPREAD = 1.1
 """The ratio of the ends of a range's factors from which on its sentence names both: below it the mean says enough."""
 
 
 def _by_size(of_range: RecommendedRange) -> str:
-    """Return the least and the most of the factors over native of the sizes of a range: `` (1.10x to 2.40x by size)``.
+    """Return how the factor over native varies: `` (0.94x to 2.40x by size; slower at 64 KiB)``.
 
-    Empty if they hardly differ.
+    Empty if it hardly does, and is nowhere below 1.
     """
-    factors = sorted(each.over_native for each in of_range.verdicts if each.over_native)
-    if not factors or factors[-1] < LEAST_SPREAD * factors[0]:
-        return ""
-    return f" ({join_ends(map(format_factor, (factors[0], factors[-1])))} by size)"
+    factors = {each.nbytes: each.over_native for each in of_range.verdicts if each.over_native}
+    ends = min(factors.values(), default=1.0), max(factors.values(), default=1.0)
+    by_size = f"{join_ends(map(format_factor, ends))} by size" if ends[1] >= LEAST_SPREAD * ends[0] else ""
+    sizes = [format_size(nbytes) for nbytes, factor in factors.items() if round(factor, 2) < 1]
+    slower = f"slower at {join_words(first_few(sizes, MAX_NAMED_SIZES, 'size'))}" if sizes else ""
+    words = "; ".join(filter(None, (by_size, slower)))
+    return f" ({words})" if words else ""
 
 
 _CLEAR: Mapping[Verdict, str] = {"clear": "yes", "tie": "no", "behind": "slower", "alone": ""}
@@ -195,24 +220,34 @@ def _lead(factor: float | None, rival: str = "") -> str:
     return "" if factor is None else f"{format_factor(factor)} {rival}".rstrip()
 
 
+_NOISE = "noise"
+
+
 def _why_none(of_range: RecommendedRange) -> str:
     """Return why a range has no choice: ranges of one reason share a line."""
     alone = of_range.choice.label if not of_range.is_compared else ""
-    return alone or ("noise" if of_range.evidence.has_intervals else "no intervals")
+    return alone or untold(of_range.evidence, ()) or _NOISE
 
 
 def _auto_line(each: Recommendation, auto: AutoResult) -> AnswerLine:
-    evidence, own = auto.evidence, _own_call(each)
-    compared = as_fast_as(auto.gain.factor, own)
-    if evidence.strength == "none" and auto.slower:
-        text = f"`{AUTO}` is slower at {of_sizes(auto.slower, len(auto.sizes))}: {compared}"
-    elif evidence.strength == "none":
-        text = f"`{AUTO}` and {own} differ by less than the noise"
-    else:
+    evidence, compared = auto.evidence, as_fast_as_native(auto.gain.factor)
+    names = [f"`{name}`" for name in (AUTO, NATIVE)]
+    why = untold(evidence, names)
+    if evidence.strength != "none":
         text = f"`{AUTO}` {'may be' if evidence.strength == 'weak' else 'is'} faster: {compared}"
+    elif auto.slower or evidence.clear:
+        counts = {"faster": evidence.clear, "slower": auto.slower}
+        parts = (f"{word} at {of_sizes(count, len(auto.sizes))}" for word, count in counts.items() if count)
+        over_all = (
+            f"; over all {compared}" if evidence.clear or round(auto.gain.factor, 2) < 1 else ", and faster at none"
+        )
+        text = f"`{AUTO}` is {join_words(parts)}{over_all}"
+    else:
+        text = why or f"{join_words(names)} differ by less than the noise"
     slower = f"clearly slower at {of_sizes(auto.slower, len(auto.sizes))}" if auto.slower else ""
     sizes = join_ends(map(format_size, auto.sizes)) if _has_size(each) else ""
-    return AnswerLine(evidence.strength, text, sizes, basis_of(evidence, slower))
+    is_tie = evidence.strength == "none" and not (auto.slower or evidence.clear or why)
+    return AnswerLine(evidence.strength, text, sizes, basis_of(evidence, slower), is_tie=is_tie)
 
 
 def name_settings(settings: Iterable[str]) -> str:
@@ -222,20 +257,6 @@ def name_settings(settings: Iterable[str]) -> str:
 
 def _has_size(each: Recommendation) -> bool:
     return not collective(each.setting.collective).token
-
-
-def _own_call(each: Recommendation, choice: Choice | None = None) -> str:
-    """Return the words for the library's own call, such as ``MPICH's own``; empty for any other ``choice``."""
-    if choice is not None and not choice.is_native:
-        return ""
-    choice = choice or next((other for other in each.choices if other.is_native), None)
-    library = "NCCL" if choice and choice.transport == "nccl" else library_name(each.measured.conditions.mpi)
-    return f"{library}'s own"
-
-
-def library_name(version: str) -> str:
-    """Return the name of an MPI library from its version text: ``MPICH`` from ``MPICH 5.0.2``."""
-    return re.split(r"\s+(?:version\s+)?v?\d", version, maxsplit=1)[0] or "the library"
 
 
 def sizes_in_words(each: Recommendation, first: int, last: int | None = None) -> str:
@@ -319,4 +340,5 @@ def _reason_unanswered(results: Results, name: str) -> str:
         return "no result is complete and correct"
     if measured:
         return f"only {join_words(others)} {'was' if len(others) == 1 else 'were'} measured"
-    return f"all times are {' or '.join(sorted({row.kind for row in rows}))}" if rows else "nothing was measured"
+    kinds = [row.kind for row in sorted(rows, key=lambda row: row.precedence)]
+    return f"all times are {join_words(dict.fromkeys(kinds), 'or')}, and not ranked" if rows else "nothing was measured"

@@ -3,7 +3,6 @@
 A chart is data, records with the fields that its marks and tooltips name, and a few calls of this module.
 """
 
-import copy
 import itertools
 import json
 import math
@@ -19,6 +18,7 @@ import altair as alt
 
 from hpccoll.common.errors import check_resources
 from hpccoll.common.units import rate_unit
+from hpccoll.render.chart_layout import PANEL_GAP, WIDTH, layout_record, text_from
 from hpccoll.render.colours import FAINT, FONT, INK, MUTED, PAPER
 from hpccoll.store.durable_files import replacing_file
 
@@ -28,19 +28,13 @@ ValueAxis: TypeAlias = Callable[[Iterable[float]], alt.Y]
 ExtraLayers: TypeAlias = Callable[[alt.Chart], list[alt.Chart]] | None
 """A function of the base chart that returns the layers below its lines."""
 
-WIDTH = 780
-"""Width in pixels of a row of panels in a picture file; the page fits charts to its own width."""
-
 HEIGHT = 200
 """Height in pixels of a panel of curves."""
 
-PANEL_GAP = {"row": 20, "column": 40}
-"""Pixels between panels, for the labels at the ends of their axes."""
-
 SENT_TITLE = "bytes that a node sends (S)"
 
-MEASURED, FLOOR, MODELLED, SIMULATED, OTHERS = "measured", "floor", "modelled", "simulated", "of other programs"
-DASHES = {MEASURED: [1, 0], FLOOR: [2, 2], MODELLED: [1, 3], SIMULATED: [6, 4], OTHERS: [5, 3]}
+MEASURED, FLOOR, MODELLED, SIMULATED = "measured", "floor", "modelled", "simulated"
+DASHES = {MEASURED: [1, 0], FLOOR: [2, 2], MODELLED: [2, 3], SIMULATED: [6, 4]}
 """The dashes of a line by the ``line`` of its records."""
 
 
@@ -218,11 +212,6 @@ def facet_chart(chart: Chart, data: Sequence[ChartRecord], titles: Sequence[str]
     return panels
 
 
-def text_from(width: int) -> dict[str, int]:
-    """Return the ``usermeta`` of panels whose texts have room from so many pixels on; narrower ones have none."""
-    return {"text": width}
-
-
 def choice_cells(
     data: Sequence[ChartRecord], colours: Mapping[str, str], x: alt.X, sizes: Sequence[str], fields: Sequence[str]
 ) -> Chart:
@@ -355,62 +344,21 @@ def _ticks(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
     return ticks
 
 
-LETTER_WIDTH = 7
-"""Approximate width in pixels of a letter of the legend."""
-
-
 def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], names: Iterable[str]) -> dict[str, object]:
     """Return ``chart`` as a Vega-Lite specification with a wrapped title and the theme of the report.
 
-    The legend has as many columns as the longest of ``names`` allows. ``usermeta`` has what ``fitted``, and the
-    page for its own width, need to fit the chart into a room.
+    The legend has as many columns as the longest of ``names`` allows.
     """
     wrapped = [short for line in lines for short in textwrap.wrap(line, 104)]
     spec: dict[str, Any] = chart.to_dict(validate=False)
-    label = 40 + max(map(len, names)) * LETTER_WIDTH
-    panel = spec.get("spec", spec)
+    layout = layout_record(spec, names)
     return spec | {
         "title": {"text": title, "subtitle": wrapped, "anchor": "start", "frame": "bounds", "offset": 12},
-        "config": {**_THEME, "legend": {**_LEGEND, "columns": max(1, WIDTH // label)}},
-        "usermeta": {
-            "label": label, "layouts": _layouts(spec.get("columns", 1)),
-            "most": max(2 * panel.get("width", WIDTH), 420), "text": panel.pop("usermeta", {}).get("text", 0),
-        },
+        "config": {**_THEME, "legend": {**_LEGEND, "columns": max(1, WIDTH // layout["label"])}},
+        "usermeta": layout,
         "background": PAPER,
         "padding": 12,
     }  # fmt: skip
-
-
-AXIS_ROOM, LEAST_WIDTH = 96, 180
-"""Pixels for a vertical axis, its title and half a label at the right; the least width of several panels in a row."""
-
-
-def _layouts(columns: int) -> list[dict[str, int]]:
-    """Return how many panels are in a row, the widest first, from which room on, and what of it is not panels."""
-    layouts = []
-    while columns > 1:
-        fixed = AXIS_ROOM + PANEL_GAP["column"] * (columns - 1)
-        layouts.append({"columns": columns, "fixed": fixed, "room": fixed + columns * LEAST_WIDTH})
-        columns = math.ceil(columns / 2)
-    return [*layouts, {"columns": 1, "fixed": AXIS_ROOM, "room": 0}]
-
-
-def fitted(specification: Mapping[str, Any], room: int) -> dict[str, Any]:
-    """Return a specification of ``apply_theme`` for a room of so many pixels; page.js does the same."""
-    spec = copy.deepcopy(dict(specification))
-    meta = spec["usermeta"]
-    layout = next(each for each in meta["layouts"] if room >= each["room"])
-    panel = spec.get("spec", spec)
-    panel["width"] = min(meta["most"], (room - layout["fixed"]) // layout["columns"])
-    if "facet" in spec:
-        spec["columns"] = layout["columns"]
-        spec["config"]["header"]["labelLimit"] = panel["width"]
-        if layout["columns"] == 1:
-            spec["resolve"] = {"axis": {"x": "independent"}}
-    if panel["width"] < meta["text"]:
-        panel["layer"] = [layer for layer in panel["layer"] if layer["mark"]["type"] != "text"]
-    spec["config"]["legend"]["columns"] = max(1, room // meta["label"])
-    return spec
 
 
 _AXIS_TITLE = {"titleColor": MUTED, "titleFontSize": 12, "titleFontWeight": "normal"}

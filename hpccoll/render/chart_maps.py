@@ -22,9 +22,9 @@ from hpccoll.render.chart_base import (
     distinct,
     facet_chart,
     present,
-    text_from,
     tooltip,
 )
+from hpccoll.render.chart_layout import text_from
 from hpccoll.render.chart_panels import chart_record
 from hpccoll.render.colours import BLACK, INK, PAPER, WHITE, entry_colour, group_colours
 from hpccoll.store.call_key import rank_pair
@@ -53,9 +53,10 @@ def choice_map(group: ChartGroup) -> Chart | None:
 PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place",), False: ("out of place",)}
 
 
-def column_label(recommendation: Recommendation, compared: Sequence[Recommendation]) -> str:
-    """Return what a column of the map of ``compared`` stands for: ``2 ranks, in place, bfloat16``."""
+def column_label(group: ChartGroup, recommendation: Recommendation) -> str:
+    """Return what a column of a map stands for, in the words of the whole group: ``2 ranks, in place, bfloat16``."""
     setting = recommendation.setting
+    compared = [each for each in (group.whole or group).recommendations if each.is_compared]
     return ", ".join((setting.shape_label, *PLACEMENTS[setting.in_place], *_panel_words(recommendation, compared)))
 
 
@@ -78,7 +79,7 @@ def _choice_cells(
     tied = {each.nbytes for part in recommendation.ranges if part.strength == "none" for each in part.verdicts}
     for verdict in recommendation.verdicts.values():
         yield {
-            "panel": ", ".join(_panel_words(recommendation, compared)), "on": column_label(recommendation, compared),
+            "panel": ", ".join(_panel_words(recommendation, compared)), "on": column_label(group, recommendation),
             "at": ", ".join((f"{mark}{count}", *placement)), "position": (count, setting.in_place is True),
             "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
             "series": group.series_of(verdict.choice, recommendation), "tied": verdict.nbytes in tied,

@@ -1,6 +1,6 @@
 """Curves of a group of rows: the records of its points, and panels over sizes, over ranks and of collectives."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -33,20 +33,22 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "pair": point.pair_label, "machine": group.machine_label(point), "run": row.run_id, "value": value,
         "low": low, "high": high, "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
         "line": chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED,
-        "time": format_seconds(median_seconds(point)), "interval": interval_label(point.row.interval),
+        "time": format_seconds(median_seconds(point)),
+        "interval": interval_label(row.interval) if row.interval or row.ours else "none",
         "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one", "ran": executed_note(row),
         "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
     }  # fmt: skip
 
 
-def predicted_records(
+def records_beside(
     group: ChartGroup, value: Callable[[SeriesPoint], float | None], ends: Callable[[SeriesPoint], Interval]
 ) -> list[ChartRecord]:
-    """Return the records of predictions with their values and intervals; they are in the panels of both placements."""
-    usable = (point for point in group.drawn if point.row.predicted)
+    """Return the records of other programs and of predictions; predictions are in the panels of both placements."""
+    others = ((point, number) for point in group.drawn if not point.row.ours and (number := value(point)))
     return [
-        chart_record(group, point, number, ends(point)) | {"place": ""} for point in usable if (number := value(point))
+        chart_record(group, point, number, ends(point)) | ({"place": ""} if point.row.predicted else {})
+        for point, number in others
     ]
 
 
@@ -151,10 +153,12 @@ def limit_record(point: SeriesPoint, value: Callable[[Limit], float]) -> ChartRe
     return {"limit": value(limit), "limit_name": limit.name} if limit else {}
 
 
-def limit_line(base: alt.Chart, *, above: bool) -> list[alt.Chart]:
+def limit_line(base: alt.Chart, *, above: bool, at_start: bool) -> list[alt.Chart]:
     """Return a line at the limits of the sizes that have one, to the right edge, with its name where no values are.
 
-    Of several rows of a size the loosest limit counts: the largest if values lie below it, else the smallest.
+    Of several rows of a size the loosest limit counts: the largest if values lie below it, else the smallest. The name
+    is ``at_start`` of the line if smaller sizes leave room there, at a side that a steep line does not touch: before a
+    line ``above`` the values, below a line that rises below them.
     """
     loosest = "max" if above else "min"
     limited = base.transform_filter("isValid(datum.limit)").transform_aggregate(
@@ -165,20 +169,35 @@ def limit_line(base: alt.Chart, *, above: bool) -> list[alt.Chart]:
         opacity=alt.OpacityValue(1), color=_MUTED,
     )  # fmt: skip
     line = lines.mark_line(strokeDash=[5, 3], strokeWidth=1)
-    end = lines.transform_window(
-        largest="max(bytes)", frame=[None, None], groupby=["panel", "machine", "limit_name"]
-    ).transform_filter("datum.bytes === datum.largest")
+    ends = lines.transform_window(
+        smallest="min(bytes)", largest="max(bytes)", frame=[None, None], groupby=["panel", "machine", "limit_name"]
+    )
+    end = ends.transform_filter("datum.bytes === datum.largest")
     edge = end.mark_rule(strokeDash=[5, 3]).encode(x2=alt.X2Value("width"))
-    side: dict[str, Any] = {"baseline": "bottom", "dy": -4} if above else {"baseline": "top", "dy": 16}
-    name = end.mark_text(align="right", fontSize=11, **side)
-    return [line, edge, name.encode(x=alt.XValue("width"), text=alt.Text("limit_name:N"))]
+    named = ends.transform_filter("datum.bytes === datum.smallest") if at_start else end
+    name = named.mark_text(fontSize=11, **_NAME_SIDES[at_start, above]).encode(text=alt.Text("limit_name:N"))
+    return [line, edge, name if at_start else name.encode(x=alt.XValue("width"))]
+
+
+_NAME_SIDES: Mapping[tuple[bool, bool], dict[str, Any]] = {
+    (True, True): {"align": "right", "baseline": "middle", "dx": -6},
+    (True, False): {"align": "left", "baseline": "top", "dx": 3, "dy": 5},
+    (False, True): {"align": "right", "baseline": "bottom", "dy": -4},
+    (False, False): {"align": "right", "baseline": "top", "dy": 16},
+}
+"""Where the name of a limit is: at the start or the end of its line, and whether that is above the values."""
 
 
 def guide_lines(data: Sequence[ChartRecord], *, above: bool) -> ExtraLayers:
     """Return the layers of the lines for which ``data`` has values: expected ones, and limits (see ``limit_line``)."""
-    limits = partial(limit_line, above=above)
+    limited = [d for d in data if d.get("limit") is not None]
+    limits = partial(limit_line, above=above, at_start=_smallest(limited) > _smallest(data))
     guides = [lines for field, lines in (("expected", expected_lines), ("limit", limits)) if _any_value(data, field)]
     return (lambda base: [layer for lines in guides for layer in lines(base)]) if guides else None
+
+
+def _smallest(data: Iterable[ChartRecord]) -> int:
+    return min((nbytes for d in data if isinstance(nbytes := d.get("bytes"), int)), default=0)
 
 
 def _any_value(data: Iterable[ChartRecord], field: str) -> bool:

@@ -17,14 +17,15 @@ from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_s
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import SENT_TITLE, WIDTH, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
+from hpccoll.render.chart_base import SENT_TITLE, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
+from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.chart_maps import choice_map, pair_busbw_map, pair_time_map
 from hpccoll.render.chart_panels import (
     chart_record,
     curves_over_ranks,
     curves_over_size,
     interval_label,
-    predicted_records,
+    records_beside,
 )
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
@@ -81,7 +82,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
         for p, ends in curve_points(group)
     ]
     layers = chart_panels.guide_lines(data, above=False)
-    data += predicted_records(group, median_seconds, lambda p: p.row.interval)
+    data += records_beside(group, median_seconds, lambda p: p.row.interval)
     data = _without_low_floors(data)
     return curves_over_size(group, data, chart_base.time_axis, layers)
 
@@ -111,7 +112,7 @@ def busbw_against_size(group: ChartGroup) -> Chart | None:
         for work in [busbw * median_seconds(p)]
     ]
     layers = chart_panels.guide_lines(data, above=True)
-    data += predicted_records(group, lambda p: p.row.busbw_Bps, busbw_interval)
+    data += records_beside(group, lambda p: p.row.busbw_Bps, busbw_interval)
     return curves_over_size(group, data, chart_base.rate_axis, layers)
 
 
@@ -128,8 +129,9 @@ def sent_against_size(group: ChartGroup) -> Chart | None:
 
 
 def time_against_ranks(group: ChartGroup) -> Chart | None:
+    best = replace(group, imports=best_placements(group.imports))
     data = [chart_record(group, p, median_seconds(p), p.row.interval) for p in best_placements(group.points)]
-    data += predicted_records(group, median_seconds, lambda p: p.row.interval)
+    data += records_beside(best, median_seconds, lambda p: p.row.interval)
     return curves_over_ranks(group, data, chart_base.time_axis)
 
 
@@ -178,7 +180,7 @@ def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup
         points += [point for point in group.usable if belongs_to_answer(point, foremost)] if group else []
     kinds = " and ".join(dict.fromkeys(point.kind for point in points))
     overview = replace(groups[0], name=OVERVIEW, collective=OVERVIEW, kind=kinds, setting="")
-    return replace(overview, points=tuple(points), recommendations=(), predictions=())
+    return replace(overview, points=tuple(points), recommendations=(), imports=(), predictions=())
 
 
 def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> bool:
@@ -250,11 +252,12 @@ OVERVIEW_FIGURES = (
 """The charts of several collectives, with a small panel for each."""
 
 FIGURES = (
-    Figure("choice", "the choice by {by}, and its lead over the next best (pale or grey: a tie)", choice_map,
+    Figure("choice", "the choice by {by}, and its lead over the next best (pale or grey: not clear)", choice_map,
         "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
-        "Pale: tie, no choice is clearly faster in every round; grey: no choice is advised for the range of sizes; "
-        "at 0.98x another is faster at this size, by less than the 3 % that a range of its own costs; alone, nothing "
-        "else was measured. Placements have columns of their own only where they have answers of their own."),
+        "Pale: it is not clearly faster than all others; tie: nor is another clearly faster; grey: nothing is shown to "
+        "be faster in its range of sizes; at 0.98x another is faster at this size, by less than a range of its own "
+        "must gain: 3 %, or the noise if that is more, for each of its limits; alone: nothing else was measured. "
+        "Placements have columns of their own only where they have answers of their own."),
     Figure("speedup", "speed-up over native against size", speedup_against_size,
         "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
         "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic."),

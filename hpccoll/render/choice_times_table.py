@@ -31,8 +31,11 @@ class ChoiceTable:
 
 def choice_tables(group: ChartGroup) -> list[ChoiceTable]:
     """Return the tables of the settings that the map of ``group`` has."""
-    compared = [each for each in group.recommendations if each.is_compared and not group.many_pairs]
-    return [_table(group, each, column_label(each, compared)) for each in compared]
+    return [
+        _table(group, each, column_label(group, each))
+        for each in group.recommendations
+        if each.is_compared and not group.many_pairs
+    ]
 
 
 def _table(group: ChartGroup, recommendation: Recommendation, setting: str) -> ChoiceTable:

@@ -38,7 +38,7 @@ def series_colour(i: int) -> str:
     return _hex(colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5))  # multiples of the golden ratio never repeat a hue
 
 
-SHADES = (0.0, 0.14, -0.11, 0.21, -0.17, 0.07, -0.06)
+SHADES = (0.0, 0.14, -0.07, 0.21, -0.12, 0.07, -0.03)
 """What the members of a family add to the lightness of its colour; further members turn its hue a little."""
 
 

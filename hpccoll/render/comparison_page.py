@@ -13,11 +13,13 @@ from hpccoll.common.text import table_of
 from hpccoll.common.units import format_count, format_factor, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
+from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.colours import GREY, INK
 from hpccoll.render.comparison_tables import (
     SIDE_BY_SIDE_COLUMNS,
     VERDICT_STYLES,
     case_table,
+    changed_facts,
     shift_interval_label,
     side_by_side_meanings,
     verdict_count,
@@ -70,7 +72,7 @@ def comparison_page(comparison: Comparison, title: str) -> str:
         "caption": CAPTION[comparison.unit],
         "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,
         "meanings": side_by_side_meanings(comparison.beside),
-        "changes": [(name, *values) for name, values in comparison.changes.items()],
+        "changes": changed_facts(comparison),
         "vega": vega_script() if any(call["chart"] for call in calls) else "",
     }
     return render("comparison.html", context)
@@ -134,7 +136,7 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
         y=y, color=colours, shape=shapes, tooltip=chart_base.tooltip("case", "verdict", "change", "interval")
     )
     columns = min(2, len(panels))
-    one = alt.layer(band, intervals, points).properties(width=chart_base.WIDTH // columns, height=260)
+    one = alt.layer(band, intervals, points).properties(width=WIDTH // columns, height=260)
     whole = chart_base.facet_chart(one, data, panels if columns > 1 else (), columns)
     lines = [what_changed(comparison), what_matters(comparison)]
     return chart_base.apply_theme(whole, printable(title), lines, [*COLOURS, *algorithms])

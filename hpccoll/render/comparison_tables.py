@@ -1,16 +1,17 @@
 """A comparison of two runs in sentences and tables, which a terminal and the page share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
 from hpccoll.analysis import run_comparison
 from hpccoll.analysis.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.analysis.shift import Shift
-from hpccoll.analysis.side_by_side import SideBySide, operation_label
-from hpccoll.common.text import Columns, in_brackets, join_ends, table_lines, table_of
+from hpccoll.analysis.side_by_side import SideBySide, operation_label, side_by_side
+from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds
 from hpccoll.render.colours import GREY
+from hpccoll.store.rows import Results
 from hpccoll.store.sources import SOURCES
 
 
@@ -68,15 +69,23 @@ OUR_MEANING = "hpccoll: the median over iterations and rounds of the longest dur
 
 def case_table(cases: Sequence[CaseComparison]) -> tuple[list[str], list[list[str]]]:
     """Return headings and cells of cases, without columns that are empty."""
-    head, body = table_of(CASE_COLUMNS, cases)
-    used = [number for number in range(len(head)) if any(cells[number] for cells in body)]
-    return [head[number] for number in used], [[cells[number] for number in used] for cells in body]
+    return filled_columns(*table_of(CASE_COLUMNS, cases))
+
+
+def other_programs(results: Results) -> Mapping[str, object]:
+    """Return the section of a report: their times beside ours of the same operation; empty without imported rows."""
+    pairs = side_by_side((row for row in results.rows if row.imported), results.ours.rows)
+    if not pairs:
+        return {}
+    both = [pair for pair in pairs if pair.factor]
+    return {"table": table_of(SIDE_BY_SIDE_COLUMNS, both) if both else None, "meanings": side_by_side_meanings(pairs)}
 
 
 def side_by_side_meanings(pairs: Sequence[SideBySide]) -> list[str]:
     """Return what the numbers of other programs, and ours, mean."""
     sources = dict.fromkeys(pair.theirs.source or "" for pair in pairs)
-    return [*(f"{SOURCES[each].title}: {SOURCES[each].meaning}." for each in sources), OUR_MEANING]
+    ours = [OUR_MEANING] if any(pair.ours for pair in pairs) else []
+    return [*(f"{SOURCES[each].title}: {SOURCES[each].meaning}." for each in sources), *ours]
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
@@ -100,8 +109,32 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         yield from table_lines(*table_of(SIDE_BY_SIDE_COLUMNS, (pair for pair in comparison.beside if pair.factor)))
     if comparison.changes:
         yield "what else changed:"
-        for name, (old, new) in comparison.changes.items():
-            yield f"  {name}: {old} before, {new} now"
+        yield from (f"  {name}: {old} before, {new} now" for name, old, new in changed_facts(comparison))
+
+
+FACTS = {
+    "cpu": "CPU", "cpu_quota": "quota of CPUs", "cpus": "CPUs of a host",
+    "cuda_aware_mpi": "whether MPI reads GPU memory", "executor": "executor of our schedules",
+    "git_commit": "commit of hpccoll", "gpus": "GPUs", "gpu_of_rank": "GPUs of ranks",
+    "hpccoll": "version of hpccoll", "kernel": "operating system", "kind": "kind of measurement",
+    "mpi.path": "file of the MPI library", "mpi.threads": "thread level of MPI, of which multiple is the slowest",
+    "mpi.version": "MPI library", "nccl": "NCCL", "network": "expected network", "waiting": "what a waiting rank does",
+}  # fmt: skip
+"""Facts of provenance in words, by their names."""
+
+FACT_GROUPS = {"testbed.": "testbed: {}", "variables.": "variable {}", "versions.": "version of {}"}
+"""Likewise, those of a group, by the beginnings of their names."""
+
+
+def fact_words(name: str) -> str:
+    """Return a fact of provenance in words; its name if it has none, such as ``hosts``."""
+    groups = (words.format(name.removeprefix(begin)) for begin, words in FACT_GROUPS.items() if name.startswith(begin))
+    return FACTS.get(name) or next(groups, name)
+
+
+def changed_facts(comparison: Comparison) -> list[tuple[str, str, str]]:
+    """Return what else changed, in words, with its values before and now."""
+    return [(fact_words(name), *values) for name, values in comparison.changes.items()]
 
 
 def what_changed(comparison: Comparison) -> str:

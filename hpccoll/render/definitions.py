@@ -12,6 +12,7 @@ from hpccoll.cases.algorithm_registry import EMULATIONS
 from hpccoll.common.text import join_words
 from hpccoll.store.call_key import root_rank
 from hpccoll.store.host_names import jobs_and_hosts
+from hpccoll.store.schema import MODELLED
 
 COLLECTIVE_DESCRIPTIONS = {
     "all_reduce": "Every rank ends with the reduction of the buffers of all ranks. S is one buffer.",
@@ -49,10 +50,11 @@ STRENGTH_MEANINGS: Mapping[Strength, str] = {
 }
 """What each strength takes, besides what the weaker ones take, the strongest first."""
 
-STRENGTHS_IN_BRIEF = (
-    "Evidence is strong if the choice is clearly faster at every size, fair at half of the sizes or more, weak at "
-    "fewer; none: a tie, or nothing to compare. A limit between two measured sizes is where the curves of two choices "
-    "cross."
+ANSWERS_IN_BRIEF = (
+    "native is the library's own call. Evidence can be strong where the choice is clearly faster at every size, fair "
+    "at half of the sizes or more, weak at fewer; fewer than three rounds, noise, other load and shared cores weaken "
+    "it. tie: no choice is shown to be faster; none: nothing can be compared. A limit between two measured sizes is "
+    "where the curves of two choices cross."
 )
 
 _strengths = "; ".join(f"{strength}: {meaning}" for strength, meaning in STRENGTH_MEANINGS.items())
@@ -79,8 +81,8 @@ DEFINITIONS = {
     "winner takes 10.0, 10.2 and 10.1 us in three rounds, the 95 % intervals of all others begin above these, such as "
     "at 10.4, 10.5 and 10.3 us; with one round, the intervals must be disjoint. Without intervals there is no winner.",
     "strength of evidence": f"How sure an answer is. {_strengths}. A lead at a size is clear if in each round "
-    "the median of the choice is below the 95 % interval of every other choice, or of native; with one round, the "
-    "intervals are disjoint.",
+    "the median of the choice is below the 95 % interval of every other choice, or of native while no other choice is "
+    "clearly faster; with one round, the intervals are disjoint.",
     "over native": "The time of the library's own collective over that of the choice: at 1.20x native takes 1.20 times "
     "as long. Of a range of sizes it is the geometric mean over the sizes of their medians over the rounds.",
     "exposed, share": "In a training step, exposed is the median of the step minus that of the same step without "
@@ -137,9 +139,10 @@ DEFINITIONS = {
     "and ranks send a vector once. busbw assumes more bytes and may exceed every link: compare algbw; there is no "
     "percentage.",
     "kind": "measured; measured on a testbed (real Slurm and MPI, metered virtual wires at the given rate; the "
-    "nodes share the CPUs of one machine); measured on a shared GPU; simulated (from a schedule) and modelled (by "
-    "NCCL's own formulas): predictions, which charts draw dashed or dotted, and which no answer, finding or ratio "
-    "includes.",
+    "nodes share the CPUs of one machine); measured on a shared GPU; imported (by another program), which charts draw "
+    "solid; simulated (from a schedule) and modelled (by "
+    "NCCL's own formulas): predictions, which charts draw dashed or dotted. No answer, finding or ratio "
+    "includes what is imported or predicted.",
 }  # fmt: skip
 
 
@@ -175,10 +178,15 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     joined = mixed_hosts(group.points)
     mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
     on = (f"{group.kind} on {name}" for name in where)
-    predicted = dict.fromkeys(
-        f"dashed or dotted: predicted, not measured; {point.prediction}" for point in group.predictions
+    imported = dict.fromkeys(
+        f"{point.row.source}: on {point.machine}; timed differently, and not ranked" for point in group.imports
     )
-    return tuple(filter(None, (*on, group.setting, *group.emulations, several, python, hollow, mixed, *predicted)))
+    predicted = dict.fromkeys(
+        f"{'dotted' if point.row.kind == MODELLED else 'dashed'}: predicted, not measured; {point.prediction}"
+        for point in group.predictions
+    )
+    notes = several, python, hollow, mixed
+    return tuple(filter(None, (*on, group.setting, *group.emulations, *notes, *imported, *predicted)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"

@@ -1,5 +1,7 @@
 """What was measured where: the heading of the page, and one sentence."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from hpccoll.analysis.chart_groups import ChartGroup
@@ -8,7 +10,6 @@ from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.text import join_ends, join_words
 from hpccoll.common.units import format_count, format_size
-from hpccoll.render.answers import library_name
 from hpccoll.render.definitions import heading_of
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results
@@ -19,13 +20,16 @@ MAX_SERIES = 8
 
 def measured_heading(groups: Sequence[ChartGroup]) -> str:
     """Return the collective, or their number, and the ranks or nodes: ``all_reduce on 2, 4 and 8 nodes``."""
-    measured = [point for group in groups for point in group.points]
-    points = measured or [point for group in groups for point in group.predictions]
+    of_kinds = {
+        "": [point for group in groups for point in group.points],
+        ", imported": [point for group in groups for point in group.imports],
+        ", predicted": [point for group in groups for point in group.predictions],
+    }
+    kind, points = next(((kind, points) for kind, points in of_kinds.items() if points), ("", []))
     if not points:
         return "No results"
     names = list(dict.fromkeys(point.row.collective for point in points))
-    predicted = "" if measured else ", predicted"
-    return f"{heading_of(names[0]) if len(names) == 1 else _counted(names)} on {_shapes(points)}{predicted}"
+    return f"{heading_of(names[0]) if len(names) == 1 else _counted(names)} on {_shapes(points)}{kind}"
 
 
 def _counted(names: Sequence[str]) -> str:
@@ -52,10 +56,10 @@ def _listed(numbers: Sequence[int], noun: str) -> str:
 def measured_summary(groups: Sequence[ChartGroup]) -> str:
     """Return one sentence: algorithms, sizes, types, machines and libraries; what native is."""
     points = [point for group in groups for point in group.usable]
-    predicted = {id(point): point for group in groups for point in group.drawn if point.row.predicted}
-    also = f"{format_count(len(predicted), 'prediction')} on {_shapes(predicted.values())}" if predicted else ""
-    if not points and predicted:
-        return f"Nothing was measured. {also}."
+    also = _beside(groups)
+    if not points and also:
+        imported = any(group.imports for group in groups)
+        return f"{also}. hpccoll measured nothing." if imported else f"Nothing was measured. {also}."
     if not points:
         return "There is no usable result: nothing can be drawn or compared."
     rows = [point.row for point in points]
@@ -68,6 +72,20 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
     machines = "; ".join(dict.fromkeys(point.machine for point in points))
     parts = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
     return f"{', '.join(parts)}; {kinds} on {machines}{_libraries(points)}.{f' Next to it: {also}.' if also else ''}"
+
+
+def _beside(groups: Sequence[ChartGroup]) -> str:
+    """Return what other programs measured, and what was predicted, in words; empty if that is nothing."""
+    others = {id(point): point for group in groups for point in group.drawn if not point.row.ours}
+    of_nouns: dict[str, list[SeriesPoint]] = defaultdict(list)
+    for point in sorted(others.values(), key=lambda point: point.row.precedence):
+        of_nouns["prediction" if point.row.predicted else f"result of {point.row.source}"].append(point)
+    return "; ".join(f"{_count(points, noun)} on {_shapes(points)}" for noun, points in of_nouns.items())
+
+
+def _count(points: Sequence[SeriesPoint], noun: str) -> str:
+    first, of, source = noun.partition(" of ")
+    return f"{format_count(len(points), first)}{of}{source}"
 
 
 def _algorithms(points: Sequence[SeriesPoint]) -> str:
@@ -92,6 +110,11 @@ def _libraries(points: Sequence[SeriesPoint]) -> str:
     )
     meaning = f" (native: {join_words(own, 'or')}'s own)" if own else ""
     return f"; {join_words(named)}{meaning}" if named else ""
+
+
+def library_name(version: str) -> str:
+    """Return the name of an MPI library from its version text: ``MPICH`` from ``MPICH 5.0.2``."""
+    return re.split(r"\s+(?:version\s+)?v?\d", version, maxsplit=1)[0] or "the library"
 
 
 def gpu_machines(results: Results) -> Iterator[str]:

@@ -1,18 +1,28 @@
 """Models in words: the fitted machine of each run, its errors on what it has not seen, and promises kept or not."""
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from hpccoll.common.text import Columns, table_lines, table_of
-from hpccoll.common.units import format_rounded_size, format_seconds, format_size
+from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
+from hpccoll.common.units import format_count, format_rounded_size, format_seconds, format_size, rate_unit
 from hpccoll.model import validation
 from hpccoll.model.expectations import Expectation
+from hpccoll.model.library_expectations import (
+    CLOSE,
+    FASTEST_SCHEDULE,
+    NCCL_MODEL,
+    ComparedCall,
+    LibraryExpectation,
+)
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import MessageCostsSection, Quantity
 from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.run_model import RunModel
+from hpccoll.render.prediction_report import WIDTH, beside_lines, with_protocol
+from hpccoll.store.sources import SOURCES
 
 
 def model_lines(model: RunModel) -> Iterator[str]:
@@ -145,6 +155,95 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
         f"{one.observation.name} of {one.observation.collective}: {one.reason}" for one in run.validated if one.reason
     }
     yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
+
+
+def library_lines(expectations: Sequence[LibraryExpectation]) -> Iterator[str]:
+    """Yield what calls of libraries take over what is expected of them, and what the numbers mean."""
+    for each in expectations:
+        if each.basis:
+            yield from _library_table(each)
+    unexpected: dict[str, dict[str, None]] = defaultdict(dict)
+    for each in expectations:
+        if each.reason:
+            unexpected[each.reason][_library(each)] = None
+    for reason, calls in unexpected.items():
+        yield from textwrap.wrap(f"not expected, because {reason}: {'; '.join(calls)}", WIDTH, subsequent_indent="  ")
+    for basis in dict.fromkeys(each.basis for each in expectations if each.basis):
+        yield from textwrap.wrap(_BASIS_NOTES[basis], WIDTH)
+    for source in dict.fromkeys(call.row.source for each in expectations if each.basis for call in each.calls):
+        if source in SOURCES:
+            yield from textwrap.wrap(f"{SOURCES[source].title}: {SOURCES[source].meaning}", WIDTH)
+
+
+_BASES = {NCCL_MODEL: "NCCL's own model says", FASTEST_SCHEDULE: "the fastest schedule would take"}
+"""What a call is held against, in words."""
+_BASIS_NOTES = {
+    NCCL_MODEL: "by nccl_ring, nccl_tree: modelled, the faster one, which NCCL would choose of the two by its own "
+    "model, which has no interval",
+    FASTEST_SCHEDULE: "the library's call has no model: expected is the fastest of our schedules, simulated, which "
+    "says what the network allows, and not what the library does",
+}
+"""What that means."""
+
+
+def _library(expectation: LibraryExpectation) -> str:
+    """Return the calls in words: ``all_reduce of NCCL on 2 nodes x 8, float32``."""
+    row = expectation.calls[0].row
+    call = " ".join(f"{name}={value}" for name, value in row.params.items())
+    where = f"{format_count(row.nodes, 'node')} x {row.ranks_per_node or 'mixed'}"
+    words = f"{row.collective} of {row.transport.upper()} on {where}", row.dtype, call, row.variant or ""
+    return ", ".join(filter(None, words))
+
+
+def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
+    row, (low, high) = expectation.calls[0].row, CLOSE
+    outside = ", ".join(map(_range_text, expectation.outside)) or "no size"
+    yield (
+        f"{_library(expectation)}: {expectation.ratio_median:.2f} times as long as {_BASES[expectation.basis]} "
+        f"(median of {format_count(len(expectation.by_size), 'size')}); outside {low} to {high}: {outside}"
+    )
+    measured = in_brackets(row.kind + (f" from {row.source}" if row.imported else ""), f"{row.timing} timing")
+    distance = join_ends(dict.fromkeys(call.expected.distance for call in expectation.calls if call.expected))
+    yield f"  {expectation.measured_on}{measured}, against {expectation.machine.name}: {distance}"
+    yield from table_lines(*_library_cells(expectation))
+    yield from beside_lines([call.expected for call in expectation.by_size.values() if call.expected])
+
+
+def _range_text(calls: Sequence[ComparedCall]) -> str:
+    ratios = sorted(call.ratio or 1.0 for call in calls)
+    return f"{join_ends(format_size(call.row.requested_bytes) for call in calls)} ({join_ends(map(_ratio, ratios))})"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
+def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[list[str]]]:
+    """Return a table with a line for each size: the expected time and busbw, then those measured of each placement."""
+    by_size: dict[int, dict[bool, ComparedCall]] = defaultdict(dict)
+    for call in expectation.calls:
+        if call.expected:
+            by_size[call.row.requested_bytes][call.row.in_place] = call
+    placements = sorted({in_place for calls in by_size.values() for in_place in calls})
+    rates = [rate for call in expectation.calls for rate in (call.row.busbw_Bps, call.expected_busbw) if rate]
+    scale, unit = rate_unit(max(rates, default=0.0))
+    names = {False: "out of place", True: "in place"} if len(placements) > 1 else dict.fromkeys(placements, "measured")
+
+    def rate(busbw: float | None) -> str:
+        return f"{busbw / scale:.3g}" if busbw else ""
+
+    head = ["size", "expected", unit, "by", *(word for each in placements for word in (names[each], unit, "ratio"))]
+    body = []
+    for size, calls in by_size.items():
+        call = next(iter(calls.values()))
+        expected = call.candidates[0]
+        time, by = format_seconds(expected.value_s), with_protocol(expected)
+        body.append([format_size(size), time, rate(call.expected_busbw), by])
+        for each in placements:
+            row = calls[each].row if each in calls else None
+            measured = [format_seconds(row.median_s or 0.0), rate(row.busbw_Bps)] if row else ["", ""]
+            body[-1] += [*measured, _ratio(calls[each].ratio if row else None)]
+    return filled_columns(head, body)
 
 
 def _crossing_text(crossing: validation.Crossing) -> str:

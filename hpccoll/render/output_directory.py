@@ -43,9 +43,9 @@ def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
         file = Path(run.path).resolve()
         owners = (label for label, path in zip(labels, paths, strict=True) if file.is_relative_to(path.resolve()))
         by_run[run.run_id] = next(owners, "")
-    measured = defaultdict[tuple[str, bool, CallKey], set[str]](set)
+    measured = defaultdict[tuple[str, int, CallKey], set[str]](set)
     for row in results.rows:
-        measured[row.case_id, row.predicted, CallKey.of(row).only("ranks", "nodes")].add(by_run.get(row.run_id, ""))
+        measured[row.case_id, row.precedence, CallKey.of(row).only("ranks", "nodes")].add(by_run.get(row.run_id, ""))
     return by_run if any(len(inputs) > 1 for inputs in measured.values()) else {}
 
 

@@ -12,6 +12,7 @@ from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_bit_rate, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ValueAxis
+from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.colours import BLACK, INK, WHITE, group_colours, numbered_colours, series_colour
 
 COLUMNS = {1: 1, 2: 2, 3: 3, 4: 2}
@@ -98,7 +99,7 @@ def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
 
 def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
     """Write the picture of steps over nodes: their parts, and the shares of communication (see above)."""
-    charts = [_bars(rows, [f"{row['gpus']:,}" for row in rows], "GPUs", chart_base.WIDTH // 2)]
+    charts = [_bars(rows, [f"{row['gpus']:,}" for row in rows], "GPUs", WIDTH // 2)]
     if len(rows) > 1:
         keys = {"exposed": "share", "all communication": "communication_share"}
         charts.append(_curves(_over_gpus(rows, keys, "{:.1%}"), chart_base.share_axis(SHARE)))
@@ -176,7 +177,7 @@ def _over_gpus(rows: Sequence[Row], keys: Mapping[str, str], text: str) -> list[
     return [
         {
             "gpus": row["gpus"], "series": name, "value": row[key], "text": text.format(row[key]),
-            "line": chart_base.SIMULATED,
+            "line": row["kind"],
         }
         for row in rows
         for name, key in keys.items()
@@ -189,7 +190,7 @@ def _curves(
     x = chart_base.count_axis(field, title, (float(str(d[field])) for d in data))
     colours = numbered_colours(chart_base.distinct(data, "series"), first)
     return chart_base.curves(
-        data, x, y, colours, ("series", field, "text"), width=chart_base.WIDTH // 2 - 60, symbol="stroke", pick=False
+        data, x, y, colours, ("series", field, "text"), width=WIDTH // 2 - 60, symbol="stroke", pick=False
     )
 
 

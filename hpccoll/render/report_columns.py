@@ -144,7 +144,7 @@ def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
 
     Bandwidths are in the unit that suits the highest busbw.
     """
-    every = chain.from_iterable((*group.points, *group.predictions) for group in groups)
+    every = chain.from_iterable((*group.points, *group.imports, *group.predictions) for group in groups)
     points = [*{id(point): point for point in every}.values()]  # a prediction may be in several groups
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
     shared, shown = [], {}

@@ -23,20 +23,21 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.render.answer_lines import Answer
 from hpccoll.render.answers import Answers, name_settings, unanswered
-from hpccoll.render.chart_base import AXIS_ROOM, WIDTH, fitted, write_picture
+from hpccoll.render.chart_base import write_picture
+from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, fitted
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
 from hpccoll.render.choice_times_table import ChoiceTable, choice_tables
+from hpccoll.render.comparison_tables import other_programs
 from hpccoll.render.definitions import (
+    ANSWERS_IN_BRIEF,
     DEFINITIONS,
     OVERVIEW,
     STRENGTH_MEANINGS,
-    STRENGTHS_IN_BRIEF,
     describe_collective,
     heading_lines,
     heading_of,
 )
 from hpccoll.render.measured_summary import measured_heading, measured_summary
-from hpccoll.render.other_programs import other_programs
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.pair_answers import pair_answers
@@ -100,7 +101,7 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     (out / "charts").mkdir(parents=True, exist_ok=True)
     recommendations = recommend(results)
     answers = Answers(recommendations)
-    groups = chart_groups(results.without_imports, recommendations, input_names(results, paths))
+    groups = chart_groups(results, recommendations, input_names(results, paths))
     charts = [chart for group in groups for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)]
     if len({group.collective for group in groups}) > 1:
         charts += _group_charts(overview_group(groups, answers), OVERVIEW_FIGURES)
@@ -192,7 +193,7 @@ def render_page(
         "table": rows_table([] if several else groups), "others": others, "skipped": _by_reason(results.skipped),
         "jobs": [(job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled],
         "runs": [_provenance(run) for run in results.runs], "glossary": DEFINITIONS,
-        "vega": vega_script() if charts or others.get("chart") else "",
+        "vega": vega_script() if charts else "",
     }  # fmt: skip
     return render("report.html", context)
 
@@ -237,7 +238,7 @@ def answer_section(
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {
-        "brief": STRENGTHS_IN_BRIEF,
+        "brief": ANSWERS_IN_BRIEF,
         "counts": _counts(results),
         "strengths": STRENGTH_MEANINGS,
         "noise": noise_note(results),

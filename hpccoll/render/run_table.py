@@ -3,8 +3,9 @@
 Cases are measured in random order. A row is printed as a comment when its case has been measured for the first time and
 when its last round is complete, so that nothing is lost if the job is killed. In between, a log has a line with the
 time left every half a minute, and a terminal always. The table follows at the end: lines that do not begin with # have
-each case once. In each size, the last column marks the case to use. Cases without numbers come last; those of one name
-that have the same reason share a line.
+each case once. In each size the cases out of place come first, because they are compared with one another, as those in
+place are; the last column marks the case to use. Cases without numbers come last; those of one name that have the same
+reason share a line.
 """
 
 import sys
@@ -233,7 +234,7 @@ class PrintedTable:
         for number, call in enumerate(sorted(calls)):
             if several and number:
                 yield "#"
-            for row in sorted(calls[call], key=lambda row: (row.series, row.result.in_place)):
+            for row in sorted(calls[call], key=lambda row: (row.result.in_place, row.series)):
                 yield from self._lines(row, more)
 
     def _failures(self, rows: Iterable[_TableRow]) -> Iterator[str]:

@@ -4,6 +4,7 @@
 """
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import (
@@ -11,10 +12,10 @@ from hpccoll.analysis.step_comparison import (
     compare_steps,
     pipeline_stages,
 )
+from hpccoll.analysis.strength import busy_runs
 from hpccoll.common.text import Columns, join_words, table_of
 from hpccoll.common.units import format_count, format_per_cent, format_seconds
-from hpccoll.render.answer_lines import Answer, AnswerLine, as_fast_as, basis_of
-from hpccoll.schedule.collective import NATIVE
+from hpccoll.render.answer_lines import Answer, AnswerLine, as_fast_as_native, basis_of, untold
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Results, Row
 
@@ -29,31 +30,34 @@ def step_answers(results: Results) -> list[Answer]:
     for each in compare_steps(results.rows, {run.run_id: run.machine for run in results.runs}):
         if each.rows[0].exchanges_data:
             by_model[each.workload["model"]].append(each)
+    busy = busy_runs(results)
     for model, several in by_model.items():
         first = several[0].key.only("nodes", "ranks")
         foremost = [each for each in several if each.key.only("nodes", "ranks") == first]
         fastest = sorted(foremost, key=lambda each: each.rows[0].median_s or 0.0)[:MAX_SENTENCES]
-        found += [Answer(each.model, each.where, (_step_line(each),), each.oversubscribed) for each in fastest]
+        found += [Answer(each.model, each.where, (_step_line(each, busy),), each.oversubscribed) for each in fastest]
         if others := len(several) - len(fastest):
             more = AnswerLine(None, f"the table of training steps has {format_count(others, 'more workload')}.")
             found.append(Answer(model, "", (more,)))
     return found
 
 
-def _step_line(each: StepComparison) -> AnswerLine:
-    best, evidence, name = each.rows[0], each.evidence, f"`{Choice.of(each.rows[0]).name}`"
+def _step_line(each: StepComparison, busy: Collection[str]) -> AnswerLine:
+    best, evidence, name = each.rows[0], each.evidence(busy), f"`{Choice.of(each.rows[0]).name}`"
     took = f"the step takes {format_seconds(best.median_s or 0.0)}{exposed_words(best)}"
     if not evidence.compared:
         alone = "" if each.has_collectives else "; ranks that only exchange messages between stages run no collective"
         return AnswerLine(None, f"with {name} {took}{alone}.")
-    gain = f": {as_fast_as(evidence.gain.factor, NATIVE)}" if evidence.gain else ""
-    several = join_words(f"`{Choice.of(row).name}`" for row in each.rows)
+    gain = f": {as_fast_as_native(evidence.gain.factor)}" if evidence.gain else ""
+    several = [f"`{Choice.of(row).name}`" for row in each.rows]
+    why = untold(evidence, several)
     advice = {
-        "none": f"a tie: {several} differ by less than the noise",
+        "none": why or f"{join_words(several)} differ by less than the noise",
         "weak": f"{name} may be {'faster' if gain else 'the best choice'}{gain}",
     }.get(evidence.strength, f"use {name}{gain}")
     figures = table_of(_COLUMNS, each.rows)
-    return AnswerLine(evidence.strength, f"{advice}; {took}", basis=basis_of(evidence), figures=figures)
+    is_tie, text = evidence.strength == "none" and not why, f"{advice}; {took}"
+    return AnswerLine(evidence.strength, text, basis=basis_of(evidence), figures=figures, is_tie=is_tie)
 
 
 _COLUMNS: Columns[Row] = (

@@ -17,8 +17,9 @@ from hpccoll.analysis.step_comparison import bucket_of, compare_steps, workload_
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord
+from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, text_from
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
-from hpccoll.render.colours import PALETTE, PAPER, WHITE
+from hpccoll.render.colours import BLACK, PALETTE, PAPER, WHITE
 from hpccoll.render.step_answers import exposed_words
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import call_arguments
@@ -54,6 +55,8 @@ COMPUTE_LANE, COLLECTIVE_LANES = (0.06, 0.37), (0.42, 0.94)
 """From where to where in its row the computations and the collectives of a rank are."""
 
 COLOURS = {"forward": "#7fb2dc", "backward": PALETTE[0], "collective": PALETTE[1], "exposed": PALETTE[6]}
+TEXT_COLOURS = {"forward": BLACK, "backward": WHITE}
+"""Colours of a text on a computation, with contrast to it."""
 
 
 def share_against_ranks(group: ChartGroup) -> Chart | None:
@@ -141,20 +144,21 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     colour = alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square", labelExpr=legend))
     shown = chart_base.tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
     crowded = len(data) > MAX_MARKS // 4
-    marked = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.22)
+    marked = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.5)
     queued = base.transform_filter("datum.part === 'queued'").mark_rect(color=COLOURS["collective"], opacity=0.35)
     parts = base.transform_filter("datum.part !== 'exposed' && datum.part !== 'queued'").mark_rect(
         stroke=PAPER, strokeWidth=0.15 if crowded else 0.8
     )
-    labels = base.transform_filter("datum.label !== ''").mark_text(fontSize=10, color=WHITE)
+    labels = base.transform_filter("datum.label !== ''").mark_text(fontSize=10)
     text = labels.encode(
-        x=alt.X("middle:Q"), x2=alt.X2Value(0), y=alt.Y("centre:Q"), y2=alt.Y2Value(0), text=alt.Text("label:N")
+        x=alt.X("middle:Q"), x2=alt.X2Value(0), y=alt.Y("centre:Q"), y2=alt.Y2Value(0), text=alt.Text("label:N"),
+        color=alt.Color("text_colour:N", scale=None),
     )  # fmt: skip
     seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
     chart = alt.layer(*seen, queued, text).properties(
-        width=chart_base.WIDTH,
+        width=WIDTH,
         height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks),
-        usermeta=chart_base.text_from(chart_base.WIDTH - chart_base.AXIS_ROOM),
+        usermeta=text_from(WIDTH - AXIS_ROOM),
     )
     return chart_base.facet_chart(chart, data, titles, 1)
 
@@ -218,7 +222,7 @@ def _computed(step: StepTimes, position: int, row: int, longest: float) -> Itera
             yield _record("exposed", "nothing is computed", done, begin, row + 0.03, row + 0.97)
         if phase:
             part = "forward" if phase == FORWARD else "backward"
-            yield _record(part, part, begin, end, top, bottom) | _label(part, begin, end, longest)
+            yield _record(part, part, begin, end, top, bottom) | _label(part, begin, end, longest, TEXT_COLOURS[part])
         done = max(done, end)
 
 
@@ -253,8 +257,8 @@ def _record(part: str, what: str, begin: float, end: float, top: float, bottom: 
     }  # fmt: skip
 
 
-def _label(text: str, begin: float, end: float, longest: float) -> ChartRecord:
-    return {"label": text if (end - begin) / longest > LETTER_SHARE * len(text) else ""}
+def _label(text: str, begin: float, end: float, longest: float, colour: str = WHITE) -> ChartRecord:
+    return {"label": text if (end - begin) / longest > LETTER_SHARE * len(text) else "", "text_colour": colour}
 
 
 def _lanes(operations: NDArray[np.float64]) -> list[int]:

@@ -9,7 +9,6 @@ from hpccoll.common.errors import abbreviate
 from hpccoll.common.text import Columns, join_ends, table_lines, table_of
 from hpccoll.common.units import format_count
 from hpccoll.schedule import itemsize
-from hpccoll.training.buckets import bucket_bytes
 from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
 from hpccoll.training.parallelism import Parallelism
 from hpccoll.training.step_program import BACKWARD, FORWARD, GradientBucket, StepOperation, StepProgram
@@ -24,7 +23,7 @@ def dry_run_json(
 ) -> dict[str, Any]:
     """Return what a step would do on so many ranks, as ``hpccoll train --dry-run --json`` prints it.
 
-    The ``dtype`` is that of gradients, ``models`` are the user's own by name.
+    The ``dtype`` is that of what has no type of its own, ``models`` are the user's own by name.
 
     Returns:
         ``tensors`` in the order of the parameter list, ``buckets`` in bytes, in the order of their collectives, and
@@ -32,18 +31,19 @@ def dry_run_json(
         rank, but ``forward_flops`` is that of a sample of the whole model.
     """
     model, parallelism = workload.shape(models), workload.parallelism(workers, dtype)
-    programs, size = workload.programs(workers, dtype, models), itemsize(dtype)
+    programs, dtypes = workload.programs(workers, dtype, models), workload.dtypes(dtype)
+    size = itemsize(dtypes.gradient)
     return {
         "model": model.name, "source": model.source, "scale": model.scale, "parameters": model.parameters,
         "sample": model.sample, "forward_flops": model.forward_flops,
-        "dtype": dtype, "gradient_bytes": model.parameters * size,
+        "dtype": dtypes.gradient, **dtypes.keys, "gradient_bytes": model.parameters * size,
         "ranks": workers, "parallel": parallelism.mesh.text, "sharding": parallelism.sharding,
         "micro_batches": parallelism.micro_batches, "samples": parallelism.samples,
         "tensors": [
             {"name": tensor.name, "elements": tensor.elements, "bytes": tensor.elements * size}
             for tensor in model.tensors
         ],
-        "buckets": [bucket_bytes(bucket.tensors, size) for program in programs for bucket in program.buckets],
+        "buckets": [bucket.elements * size for program in programs for bucket in program.buckets],
         "stages": [
             {
                 "stage": program.stage, "parameters": program.model.parameters, "buckets": len(program.buckets),
@@ -72,10 +72,10 @@ def dry_run_lines(
 ) -> Iterator[str]:
     """Yield the lines that ``hpccoll train --dry-run`` prints; the arguments are those of ``dry_run_json``."""
     model, parallelism = workload.shape(models), workload.parallelism(workers, dtype)
-    programs = workload.programs(workers, dtype, models)
-    yield from _model_lines(model, dtype)
+    programs, gradients = workload.programs(workers, dtype, models), workload.dtypes(dtype).gradient
+    yield from _model_lines(model, gradients)
     yield ""
-    yield from _bucket_lines(programs, parallelism, dtype)
+    yield from _bucket_lines(programs, parallelism, gradients)
     yield ""
     yield from _operation_lines(programs, parallelism)
 
@@ -112,7 +112,7 @@ def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dty
             ("", lambda each: abbreviate(each.label, 22)),
             ("group", lambda each: each.axis),
             ("tensors", lambda each: len(each.tensors)),
-            ("bytes", lambda each: f"{bucket_bytes(each.tensors, itemsize(dtype)):,}"),
+            ("bytes", lambda each: f"{each.elements * itemsize(dtype):,}"),
             ("first and last tensor", lambda each: " ... ".join(dict.fromkeys(
                 each.tensors[end].name for end in (0, -1)))),
         )  # fmt: skip
@@ -120,7 +120,7 @@ def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dty
         return
     lines = [
         (f"{format_count(len(sizes), 'bucket')}, {sum(sizes):,} bytes, the largest {max(sizes, default=0):,}",)
-        for sizes in ([bucket_bytes(each.tensors, itemsize(dtype)) for each in one.buckets] for one in programs)
+        for sizes in ([each.elements * itemsize(dtype) for each in one.buckets] for one in programs)
     ]
     for stages, (line,) in _alike(lines):
         yield f"{stages}: {line}"

@@ -1,14 +1,22 @@
 """Predicted training steps in words: tables by the number of GPUs, the communication wall, and what is assumed."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from hpccoll.common.text import Columns, table_lines, table_of
+from hpccoll.common.text import Columns, join_words, table_lines, table_of
 from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_interval, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
-from hpccoll.model.step_prediction import StepPrediction, StepPredictions
+from hpccoll.model.step_prediction import StepPrediction, StepPredictions, StepRequest
 from hpccoll.model.step_scenarios import ScenarioPrediction
-from hpccoll.render.prediction_report import WIDTH, distances, left_out_lines, machine_lines
+from hpccoll.render.prediction_report import (
+    WIDTH,
+    distances,
+    left_out_lines,
+    machine_lines,
+    paragraph,
+    published_sentences,
+)
+from hpccoll.store.schema import MODELLED
 
 BUBBLES = (4, 8, 16), (8, 32, 128)
 """The stages and the micro-batches of pipelines whose bubble is printed."""
@@ -17,36 +25,52 @@ BUBBLES = (4, 8, 16), (8, 32, 128)
 def step_lines(predicted: StepPredictions) -> Iterator[str]:
     """Yield the predicted steps as text."""
     request, first = predicted.request, predicted.predictions[0]
-    parallelism = first.parallelism
     yield from machine_lines(predicted.machine)
     yield ""
     yield (
         f"{request.model.name}: {request.model.parameters:,} parameters, gradients "
-        f"{format_decimal_bytes(first.gradient_bytes)} ({parallelism.gradient_dtype or request.model.dtype}); "
-        f"{request.compute.text}"
+        f"{format_decimal_bytes(first.gradient_bytes)} ({first.dtypes.gradient}); {request.compute.text}"
     )
-    yield f"  {', '.join(_parallel_words(request.parallel, first))}"
+    if len({*first.dtypes}) > 1:
+        yield f"  parameters move in {first.dtypes.parameter}, activations in {first.dtypes.activation}"
+    yield f"  {', '.join(_parallel_words(request, first))}"
     yield from table_lines(*table_of(_STEP, predicted.predictions))
+    yield from _meanings(_STEP)
     yield ""
     yield from _wall_lines(predicted)
     used: dict[str, dict[str, None]] = {}
     for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
         used.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
     yield from (f"  {work}: {', '.join(names)}" for work, names in used.items())
+    if any(MODELLED in one.kinds for one in predicted.predictions):
+        yield "nccl_ring, nccl_tree: modelled by NCCL's own formulas, which have no interval"
+    yield from _unmodelled_lines(predicted.predictions)
     yield f"distance: {distances(predicted.predictions)}"
     for assumed in dict.fromkeys(each for one in predicted.predictions for each in one.assumptions):
         yield from textwrap.wrap(f"assumed: {assumed}", WIDTH)
     yield from left_out_lines(predicted.left_out)
 
 
-def _parallel_words(parallel: str, one: StepPrediction) -> Iterator[str]:
-    parallelism = one.parallelism
-    yield parallel or "all ranks data parallel"
+def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
+    """Yield what NCCL may run and has no formula, with what runs instead, and what was published; once for all."""
+    every = [each for one in predictions for each in one.unmodelled]
+    works = dict.fromkeys((each.work, join_words(each.missing, "or"), each.stands_in) for each in every)
+    for work, missing, stands_in in works:
+        instead = "our schedule stands in" if stands_in else "ring and tree are modelled"
+        yield from paragraph(f"{work}: NCCL may take {missing}, which is not modelled; {instead}")
+    for sentence in published_sentences(near for each in every for near in each.published):
+        yield from paragraph(sentence)
+
+
+def _parallel_words(request: StepRequest, one: StepPrediction) -> Iterator[str]:
+    parallelism, transformer = one.parallelism, request.model.transformer
+    yield request.parallel or "all ranks data parallel"
     if parallelism.sharding != "none":
         yield parallelism.sharding
     yield f"buckets {parallelism.buckets.framework}"
     yield format_count(parallelism.micro_batches, "micro-batch")
-    yield f"{format_count(parallelism.samples, 'sample')} each"
+    tokens = f" of {transformer.sequence:,} tokens" if transformer else ""
+    yield f"{format_count(parallelism.samples, 'sample')}{tokens} each"
     if parallelism.sequence:
         yield "sequence parallel"
     if parallelism.recompute:
@@ -65,7 +89,7 @@ _TIMES: Columns[StepPrediction] = (
     ("communic.", lambda one: format_seconds(one.step.communication_s)),
     ("exposed", lambda one: format_seconds(one.step.exposed_s)),
     ("step", lambda one: format_seconds(one.step.step_s)),
-    ("interval", lambda one: format_interval(one.interval)),
+    ("interval", lambda one: format_interval(one.interval) if one.interval else "none"),
     ("share", lambda one: f"{one.step.share:.1%}"),
 )
 _STEP: Columns[StepPrediction] = (
@@ -74,6 +98,27 @@ _STEP: Columns[StepPrediction] = (
     ("all", lambda one: f"{one.communication_share:.0%}"),
     ("busbw/links", _busbw),
 )
+
+
+_MEANINGS = {
+    "compute": "time that the busiest GPU computes in a step",
+    "bubble": "time that it waits for other stages of the pipeline, without communication",
+    "communic.": "time of all collectives of a GPU, hidden behind computation or not",
+    "exposed": "time by which communication makes the step longer",
+    "interval": "the step at the fast and slow ends of the machine's numbers; NCCL's formulas have none",
+    "share": "exposed, in % of the step",
+    "all": "communic., in % of the step",
+    "busbw/links": "of the collectives of gradients: bus bandwidth, as nccl-tests has it, and the rate of their "
+    "links of a node, one way",
+}
+"""What a column is, by its heading; others are plain."""
+
+
+def _meanings(columns: Columns[StepPrediction]) -> Iterator[str]:
+    """Yield a line for each column that is not plain."""
+    for heading, _ in columns:
+        if meaning := _MEANINGS.get(heading):
+            yield from textwrap.wrap(f"{heading}: {meaning}", WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _wall_lines(predicted: StepPredictions) -> Iterator[str]:
@@ -138,10 +183,12 @@ def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
     names = (each.scenario.name for each in predicted)
     rows = ((name, *cells) for name, cells in zip(names, body, strict=True))
     yield from table_lines(("scenario", *head), rows, indent="")
+    yield from _meanings(_TIMES)
     yield from scenario_titles(predicted)
     for each in predicted:
         works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
         yield f"{each.scenario.name}: {works}"
+    yield from _unmodelled_lines(each.prediction for each in predicted)
     for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):
         yield f"assumed: {assumed}"
 

@@ -1,7 +1,7 @@
 """The line that ends answers: what they do not cover, because it was not measured."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from hpccoll.analysis.unmeasured import Unmeasured, unmeasured
 from hpccoll.common.text import first_few, join_words
@@ -46,17 +46,24 @@ def _unmeasured_shapes(of: Unmeasured) -> str:
     if not of.shapes:
         return "ranks with a core each"
     on_one_node, with_one_rank = all(nodes == 1 for nodes, _ in of.shapes), all(n == ranks for n, ranks in of.shapes)
-    cores = " with a core each" if of.crowded else ""
-    if not (on_one_node or with_one_rank):
-        shapes = first_few((f"{ranks} ranks on {nodes} nodes" for nodes, ranks in of.shapes), MAX_NAMED, "shape")
-        return f"shapes other than {join_words(shapes)}{cores}"
     noun, numbers = "ranks" if on_one_node else "nodes", [ranks for _, ranks in of.shapes]
-    sharing = first_few((str(ranks) for _, ranks in of.crowded), MAX_NAMED, "number")
-    alike = all(ranks == nodes or (on_one_node and nodes == 1) for nodes, ranks in of.crowded)
-    cores += f" ({join_words(sharing)} {noun} shared cores)" if of.crowded and alike else ""
+    alike = all(nodes == 1 if on_one_node else with_one_rank and nodes == ranks for nodes, ranks in of.crowded)
+    crowded = f"{_listed(ranks for _, ranks in of.crowded)} {noun}" if alike else _listed_shapes(of.crowded)
+    cores = f" with a core each ({crowded} shared cores)" if of.crowded else ""
+    if not (on_one_node or with_one_rank):
+        return f"shapes other than {_listed_shapes(of.shapes)}{cores}"
     if numbers == [*range(2, numbers[-1] + 1)]:
         return f"more than {numbers[-1]} {noun}{cores}"
-    return f"{noun} other than {join_words(first_few(map(str, numbers), MAX_NAMED, 'number'))}{cores}"
+    return f"{noun} other than {_listed(numbers)}{cores}"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return join_words(first_few(map(str, numbers), MAX_NAMED, "number"))
+
+
+def _listed_shapes(shapes: Iterable[tuple[int, int]]) -> str:
+    words = (f"{format_count(ranks, 'rank')} on {format_count(nodes, 'node')}" for nodes, ranks in shapes)
+    return join_words(first_few(words, MAX_NAMED, "shape"))
 
 
 _CLAUSES: tuple[Callable[[Unmeasured], str | None], ...] = (

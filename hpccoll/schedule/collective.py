@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_size
 from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.compose import only_active, relabel
 from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.reduction import itemsize
 from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Program, Requirement
+from hpccoll.schedule.regularity import Regularity
 from hpccoll.schedule.schedule import Schedule
 
 NATIVE = "native"
@@ -64,13 +67,15 @@ class Collective:
         pipelined: bool = False,
         emulation: Emulation | None = None,
         vectorised: bool = True,
+        regularity: Regularity | None = None,
     ) -> Callable[[Program], Algorithm]:
         """Return the decorator that registers a function as algorithm ``name``, with its declarations."""
 
         def register(program: Program) -> Algorithm:
             algorithm = Algorithm(
-                name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation, vectorised
-            )
+                name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation, vectorised,
+                regularity,
+            )  # fmt: skip
             if self._algorithms.setdefault(name, algorithm) is not algorithm:
                 raise ValueError(f"{self.name} has an algorithm {name} already")
             return algorithm
@@ -156,6 +161,15 @@ class Collective:
         if self.token:
             return 1
         return nbytes // itemsize // self.blocks(p)
+
+    def unmoved_reason(self, nbytes: int, dtype: str, p: int) -> str | None:
+        """Return why a call at S = ``nbytes`` moves nothing between p workers; None if it moves something."""
+        if p == 1:
+            return "one rank sends no messages"
+        if self.elements(nbytes, itemsize(dtype), p) < 1:
+            each = "" if self.units == "divisible" else f" for each of {p} ranks"
+            return f"{format_size(nbytes)} is less than one {dtype}{each}"
+        return None
 
     def buffer_share(self, p: int, *, in_place: bool) -> float:
         """Return the mean over ranks of the bytes of the contribution and the result, in units of S: one in place."""

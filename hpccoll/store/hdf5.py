@@ -30,6 +30,10 @@ from hpccoll.store.schema import SCHEMA, VERSION
 
 _ATTEMPT_PREFIX = "attempt_"
 
+MEASURE_ANEW = "to measure its job anew, move it away"
+RAW_FILES = "raw files (*.h5) or a directory that holds some, which hpccoll sweep and run --out write"
+"""What to do with a raw file that cannot be read, and what to name instead of any other file."""
+
 LIBVER = ("v110", "v110")
 """The format of HDF5 1.10, whose metadata have checksums: in older formats a flipped bit can make the library hang."""
 
@@ -119,7 +123,8 @@ def _open_raw_file(path: Path) -> Iterator[Any]:
             raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}") from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = f"{format_value(str(path))} is no whole raw file of hpccoll: {reason.strip()}"
-        raise UnusableError("path", f"{problem}; to measure its job anew, move it away") from None
+        remedy = MEASURE_ANEW if path.suffix == ".h5" else f"do: name {RAW_FILES}"
+        raise UnusableError("path", f"{problem}; {remedy}") from None
 
 
 def _check_schema(file: Any, path: Path) -> None:

@@ -147,6 +147,7 @@ def _to_run(raw: RawResults, attempt: Attempt) -> Run:
     return Run(
         **of_attempt, **of_job, job=raw.job.name, attempt=attempt.number, status=status, path=str(raw.path),
         rank_nodes=tuple(place.node for place in attempt.places), racks=tuple(racks[node] for node in sorted(racks)),
+        precision=raw.job.effort.precision,
     )  # fmt: skip
 
 

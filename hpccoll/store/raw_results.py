@@ -291,10 +291,12 @@ class RawResults:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the last attempt ended before its last case, if a failure note says so."""
+        """Why the last attempt ended before its last case, or the next one before its first, if a note says so."""
         last = self.attempts[-1][0].number if self.attempts else 0
         messages = [
-            failure.message for failure in self.failures if not failure.case_id and failure.attempt in (last, 0)
+            failure.message
+            for failure in self.failures
+            if not failure.case_id and (not failure.attempt or failure.attempt >= last)
         ]
         return "; ".join(dict.fromkeys(messages)) or None
 

@@ -118,7 +118,7 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
         except BadInputError as error:
             unreadable[path] = error
     if not (raw_results or plans or unreadable):
-        raise BadInputError("path", ", ".join(map(str, paths)), "raw files (*.h5) or a directory that holds some")
+        raise BadInputError("path", ", ".join(map(str, paths)), hdf5.RAW_FILES)
     is_directory_scan = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
     if unreadable and not raw_results and not is_directory_scan:
         raise combine_errors(*unreadable.values())

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.scheduler_log import ScheduledJob
-from hpccoll.store.schema import COLUMNS, IMPORTED, PREDICTED_KINDS, CaseResult, OfKind
+from hpccoll.store.schema import COLUMNS, CaseResult, OfKind
 from hpccoll.store.step_times import StepTimes
 
 NOT_PLANNED = "left out"
@@ -146,7 +146,7 @@ def unit_of(column: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(OfKind):
     """One attempt of one job: the machine and the software of its rows."""
 
     run_id: str
@@ -164,6 +164,7 @@ class Run:
     communicator: Mapping[str, int | str] = field(default_factory=dict)  # its settings of NCCL communicators
     rank_nodes: tuple[int, ...] = ()  # the node of each rank, as launched
     racks: tuple[int, ...] = ()  # the rack of each node
+    precision: float | None = None  # the requested half width of 95 % intervals, relative to the median
 
     def rank_name(self, rank: int) -> str:
         """Return a rank as launched in words: ``rank 3 on n17``; without the host if that is unknown."""
@@ -230,16 +231,8 @@ class Results:
     @property
     def ours(self) -> "Results":
         """The results that hpccoll measured: what answers, tables and findings are made from."""
-        return self._without(*PREDICTED_KINDS, IMPORTED)
-
-    @property
-    def without_imports(self) -> "Results":
-        """The results without those of other programs: what charts show."""
-        return self._without(IMPORTED)
-
-    def _without(self, *kinds: str) -> "Results":
-        rows = tuple(row for row in self.rows if row.kind not in kinds)
-        return replace(self, rows=rows, runs=tuple(run for run in self.runs if run.kind not in kinds))
+        runs = tuple(run for run in self.runs if run.ours)
+        return replace(self, rows=tuple(row for row in self.rows if row.ours), runs=runs)
 
     @property
     def without_steps(self) -> "Results":

@@ -52,6 +52,11 @@ class OfKind:
         """Whether hpccoll measured the times: they are neither predicted nor imported."""
         return not (self.predicted or self.imported)
 
+    @property
+    def precedence(self) -> int:
+        """Its place where results of several kinds stand together: what we measured, what others did, predictions."""
+        return 2 if self.predicted else int(self.imported)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

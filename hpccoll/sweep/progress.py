@@ -70,13 +70,17 @@ def _add_events(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int
     return outcomes + len(skipped), skips + sum(skipped)
 
 
-ALL_MEASURED = "all measured; waiting for the last job to end (on Slurm, Snakemake asks every 20 s to 3 min)"
+ALL_MEASURED = "all measured; waiting for the last job to end"
 """Printed after the last measurement: the ranks write the raw file and exit, and Snakemake notices that."""
+
+SLURM_POLLS = " (Snakemake asks Slurm every 20 s to 3 min)"
+"""Printed with it on Slurm."""
 
 
 @contextmanager
-def progress_display(total: int) -> Iterator[ShowProgress]:
+def progress_display(total: int, *, slurm: bool) -> Iterator[ShowProgress]:
     """Yield a function that displays the progress on stderr: one line on a terminal, one per 10 % in a log."""
+    measured = ALL_MEASURED + SLURM_POLLS * slurm
     begun, last, pace = time.monotonic(), 0, TimeLeft(total)
 
     def show(count: MeasurementCount) -> None:
@@ -86,12 +90,12 @@ def progress_display(total: int) -> Iterator[ShowProgress]:
         parts = f"{count.done} of {total} measurements", format_wait(now - begun), left
         text = ", ".join(filter(None, parts))
         if sys.stderr.isatty():
-            show_status(sys.stderr, ALL_MEASURED if count.done == total else text)
+            show_status(sys.stderr, measured if count.done == total else text)
         elif tenths > last:
             last = tenths
             print(text, file=sys.stderr, flush=True)
             if count.done == total:
-                print(ALL_MEASURED, file=sys.stderr, flush=True)
+                print(measured, file=sys.stderr, flush=True)
 
     try:
         yield show

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
@@ -20,6 +19,7 @@ from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, OneOfWords
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
+from hpccoll.training.model_file import model_file
 from hpccoll.training.models import MODELS
 from hpccoll.training.step_keys import WORKLOAD
 from hpccoll.training.workload import TRAINING_STEP
@@ -147,11 +147,8 @@ Variants = Annotated[
 ]
 
 
-MODEL_FILES = (".yaml", ".yml", ".json")
-
-
 def _check_model(name: str) -> str:
-    if name not in MODELS and Path(name).suffix not in MODEL_FILES:
+    if name not in MODELS and model_file(name) is None:
         raise BadInputError("model", name, sorted(MODELS))
     return name
 

@@ -18,6 +18,7 @@ import yaml
 
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.files import open_regular
+from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.store.durable_files import is_locked, open_without_links, try_lock
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
@@ -37,8 +38,6 @@ _PLAIN_NAME = re.compile(r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0
 """Paths that neither YAML nor Snakemake reads as anything but text."""
 POLL_S = 0.1
 """Seconds between two scans for orphans."""
-INTERRUPTED = 130
-"""The exit code of a workflow that a signal interrupted, as shells report SIGINT."""
 MAX_STARTS = 3
 """Number of times to start Snakemake if it misses the end of its jobs."""
 
@@ -173,10 +172,7 @@ def run_workflow(
     """
     log = out / "logs" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab", opener=open_without_links) as file:
-        # A shell starts background processes with SIGINT ignored, and children inherit that: neither this process nor
-        # Snakemake could be interrupted.
-        before = {number: signal.signal(number, signal.default_int_handler) for number in END_SIGNALS}
+    with open(log, "ab", opener=open_without_links) as file, interruptible(*END_SIGNALS):  # Snakemake inherits it
         child = _start(command, file, out)
         reason, interrupted = "the sweep ended without it", False
         try:
@@ -211,8 +207,6 @@ def run_workflow(
                     with suppress(KeyboardInterrupt):
                         monitor.end(reason)
             finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
                 kill_orphans(out)
     code = child.wait()
     return INTERRUPTED if interrupted else code

@@ -113,8 +113,3 @@ def closed_before(tensors: Iterable[Tensor], itemsize: int, limit: int) -> Itera
         nbytes += tensor.elements * itemsize
     if bucket:
         yield tuple(bucket)
-
-
-def bucket_bytes(bucket: Bucket, itemsize: int) -> int:
-    """Return the bytes of a bucket."""
-    return sum(tensor.elements for tensor in bucket) * itemsize

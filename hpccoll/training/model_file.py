@@ -1,4 +1,4 @@
-"""A user's own model: the modules of a file, as JSON or YAML has them.
+"""A user's own model: a config.json of Hugging Face, or the modules of a file, as JSON or YAML has them.
 
     dtype: float32
     modules:
@@ -22,12 +22,14 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import IntegerRange, Name
 from hpccoll.common.records import from_builtins
 from hpccoll.schedule import DTYPE
-from hpccoll.training.model_shape import ModelShape, Module, Tensor
+from hpccoll.training.model_shape import MAX_MODULES, ModelShape, Module, Tensor
 from hpccoll.training.models import MODELS
+from hpccoll.training.models.hugging_face import is_config, model_of_config
 
 ELEMENTS = IntegerRange(1, 1 << 40)
 MAX_FLOPS = 1e24
-MAX_MODULES = MAX_TENSORS = 100_000
+MODEL_FILES = (".yaml", ".yml", ".json")
+MAX_TENSORS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,14 @@ def model_from_json(name: str, content: object) -> ModelShape:
     Raises:
         BadInputError: names the first key that is wrong, with its value and what is valid.
     """
+    model = model_of_config(name, content) if is_config(content) else _of_modules(name, content)
+    if not 0 < model.parameters <= ELEMENTS.maximum:
+        valid = f"1 to {ELEMENTS.maximum} together"
+        raise BadInputError("modules", model.parameters, f"{valid}, the elements of all tensors")
+    return model
+
+
+def _of_modules(name: str, content: object) -> ModelShape:
     record = from_builtins(content, ModelRecord)
     dtype = DTYPE.read("dtype", record.dtype)
     modules = []
@@ -71,8 +81,6 @@ def model_from_json(name: str, content: object) -> ModelShape:
     names = Counter(module.name for module in modules)
     if repeated := [name for name, number in names.items() if number > 1]:
         raise BadInputError("modules", repeated[0], "a name that no other module has")
-    if not 0 < sum(tensor.elements for module in modules for tensor in module.tensors) <= ELEMENTS.maximum:
-        raise BadInputError("modules", list(names), f"modules that have 1 to {ELEMENTS.maximum} elements together")
     if not any(module.forward_flops for module in modules):
         modules = [
             replace(module, forward_flops=2.0 * sum(tensor.elements for tensor in module.tensors)) for module in modules
@@ -86,14 +94,18 @@ def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
 
 
 def model_file(name: str) -> Path | None:
-    """Return the file of a user's own model, which has a suffix; None if ``name`` is that of a model of hpccoll."""
-    return Path(name) if name not in MODELS and Path(name).suffix else None
+    """Return the file of a user's own model, by its suffix; None for another name."""
+    return Path(name) if name not in MODELS and Path(name).suffix in MODEL_FILES else None
 
 
 def model_name(name: str) -> str:
-    """Return the name of a model: of a file, its stem."""
+    """Return the name of a model: of a file, its stem; of a config.json, the name of its repository or folder."""
     file = model_file(name)
-    return file.stem if file else name
+    if file is None or file.stem != "config":
+        return file.stem if file else name
+    folders = [folder.name for folder in file.absolute().parents]
+    cached = (name.rpartition("--")[2] for name in folders if name.startswith("models--"))  # of Hugging Face's cache
+    return next(cached, folders[0]) or file.stem
 
 
 def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], object]) -> dict[str, object]:
@@ -105,15 +117,14 @@ def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], obje
     contents: dict[str, object] = {}
     files: dict[str, Path] = {}
     for path in filter(None, map(model_file, dict.fromkeys(names))):
-        content = load(path, key)
+        name, content = model_name(str(path)), load(path, key)
         try:
-            model_from_json(path.stem, content)
+            model_from_json(name, content)
         except BadInputError as error:
             raise error.with_key(f"{path}: {error.key}") from None
-        if path.stem in MODELS:
-            raise BadInputError(key, str(path), f"a file with another name: {path.stem} is a model of hpccoll")
-        if path.stem in files:
-            other = files[path.stem]
-            raise BadInputError(key, str(path), f"a file with another name: the model {path.stem} is that of {other}")
-        contents[path.stem], files[path.stem] = content, path
+        if name in MODELS:
+            raise BadInputError(key, str(path), f"a file with another name: {name} is a model of hpccoll")
+        if name in files:
+            raise BadInputError(key, str(path), f"a file with another name: the model {name} is that of {files[name]}")
+        contents[name], files[name] = content, path
     return contents

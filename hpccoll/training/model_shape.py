@@ -9,6 +9,11 @@ language model training on GPU clusters using Megatron-LM, SC (2021), appendix.
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from hpccoll.common.errors import BadInputError
+
+MAX_MODULES = 100_000
+"""The most modules of a model: of an architecture with thousands of experts, or of a file."""
+
 BACKWARD_OVER_FORWARD = 2
 """FLOPs of a backward pass over those of the forward pass: it has a product for the input and one for the weights."""
 
@@ -36,6 +41,7 @@ class Module:
     part: str = ""
     weight_first: bool = False  # whether its weight is ready before its bias, as of norms and convolutions in PyTorch
     expert: int | None = None  # the number of the expert that it belongs to; expert parallelism divides the experts
+    score_flops: float = 0.0  # the part of the FLOPs that grows with the square of the tokens of a sample
 
     @property
     def ready(self) -> tuple[Tensor, ...]:
@@ -104,7 +110,36 @@ def scaled(model: ModelShape, factor: int) -> ModelShape:
             module,
             tensors=tuple(replace(tensor, elements=max(1, tensor.elements // factor)) for tensor in module.tensors),
             forward_flops=module.forward_flops / factor,
+            score_flops=module.score_flops / factor,
         )
         for module in model.modules
     )
     return replace(model, modules=modules, scale=factor)
+
+
+def with_sequence(model: ModelShape, tokens: int | None) -> ModelShape:
+    """Return a model whose samples have so many tokens; without a number, the model.
+
+    Raises:
+        BadInputError: if the model is no transformer.
+    """
+    if tokens is None:
+        return model
+    if model.transformer is None:
+        raise BadInputError("sequence_length", tokens, f"a transformer, unlike {model.name}")
+    longer = tokens / model.transformer.sequence
+    modules = tuple(
+        replace(
+            module,
+            forward_flops=module.forward_flops * longer + module.score_flops * longer * (longer - 1),
+            score_flops=module.score_flops * longer**2,
+        )
+        for module in model.modules
+    )
+    transformer = replace(model.transformer, sequence=tokens)
+    return replace(model, modules=modules, transformer=transformer, sample=sequence_of(tokens))
+
+
+def sequence_of(tokens: int) -> str:
+    """Return what a sample of a transformer is, in words."""
+    return f"a sequence of {tokens} tokens"

@@ -7,7 +7,9 @@ ranks of it divide the parameters among themselves (ZeRO, FSDP), and ``ep`` rank
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,12 +33,30 @@ REPLICAS = {"replica": "shard", "expert_replica": "ep"}
 
 PER_STEP = IntegerRange(1, 1 << 20)
 """The samples of a micro-batch, and the micro-batches of a step."""
-MAX_PASSES = 400_000
-"""The maximum number of passes through modules in a step, of which each becomes instructions: 10 s of the largest."""
+MAX_INSTRUCTIONS = 400_000
+"""About the maximum number of instructions of a pass through the model, times the micro-batches of a step."""
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 """What data-parallel ranks divide: nothing; the state of the optimizer; gradients, too; parameters, too, by tensors
 (zero3) or by blocks (fsdp), or by blocks among ``shard`` of the ranks (hsdp)."""
+
+
+class StepDtypes(NamedTuple):
+    """The types of what the ranks of a training step exchange; the key of ``gradient`` is ``gradient_dtype``."""
+
+    gradient: str  # of gradients, which are summed
+    parameter: str  # of parameters, which are gathered
+    activation: str  # of activations and their gradients: tensor and expert parallelism, and stages
+
+    @classmethod
+    def of(cls, keys: Mapping[str, Any], default: str) -> "StepDtypes":
+        """Return the types of keys; those that are not given are ``default``."""
+        return cls(*(keys.get(f"{name}_dtype") or default for name in cls._fields))
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The types by key."""
+        return {f"{name}_dtype": dtype for name, dtype in self._asdict().items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +146,26 @@ class Parallelism:
     micro_batches: int = 1  # the micro-batches of a step; their gradients are synchronised once
     samples: int = 1  # the samples of a micro-batch of a data-parallel rank
     recompute: bool = False  # whether the backward pass computes the forward pass of each block again
-    gradient_dtype: str | None = None  # the type of gradients on the wire [that of the model]
-    parameter_dtype: str | None = None  # the type of gathered parameters and of activations [that of the model]
+    dtypes: StepDtypes | None = None  # the types of what moves [that of the model]
 
     def __post_init__(self) -> None:
         if self.sharding not in SHARDINGS:
             raise BadInputError("sharding", self.sharding, SHARDINGS)
         for key in ("micro_batches", "samples"):
             PER_STEP.check(key, getattr(self, key))
+
+    def dtypes_of(self, model: ModelShape) -> StepDtypes:
+        """Return the types of what moves when a model is trained."""
+        return self.dtypes or StepDtypes.of({}, model.dtype)
+
+    @property
+    def moved_dtypes(self) -> tuple[str, ...]:
+        """The types of what ranks exchange; none if they are those of the model."""
+        if self.dtypes is None:
+            return ()
+        gathers, mesh = self.sharding != "none" and self.mesh.dp > 1, self.mesh
+        moves = mesh.dp > 1, gathers, max(mesh.tp, mesh.pp, mesh.ep) > 1
+        return tuple(dict.fromkeys(dtype for dtype, moved in zip(self.dtypes, moves, strict=True) if moved))
 
     @property
     def shards_parameters(self) -> bool:
@@ -147,15 +179,18 @@ class Parallelism:
 
     def check(self, model: ModelShape) -> None:
         """Check that a model can be trained like this; BadInputError if the model cannot be divided so."""
-        mesh, shape, modules = self.mesh, model.transformer, len(model.modules)
+        mesh, shape = self.mesh, model.transformer
+        # Computations between collectives are one instruction: of a part, or of a module whose tensors have their own.
+        parts = groupby(model.modules, key=lambda module: (module.block, module.part))
+        instructions = len(model.modules) if self.sharding in ("zero2", "zero3") else sum(1 for _ in parts)
         blocks, experts = (shape.blocks, shape.experts) if shape else (1, 0)
-        most = max(1, MAX_PASSES // max(1, modules))
+        most = max(1, MAX_INSTRUCTIONS // max(1, instructions))
         no_transformer = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
         of_experts = f"a divisor of the {experts} experts" if experts else "1: it has no experts"
         gathers, sizes = self.shards_parameters, {axis: getattr(mesh, axis) for axis in ("tp", "pp", "ep")}
         rules = [
             (self.micro_batches > most, "micro_batches", self.micro_batches,
-             f"at most {most} for the {modules} modules of {model.name}"),
+             f"at most {most}, for {model.name} with sharding {self.sharding}"),
             *((size > 1 and shape is None, f"parallel {axis}", size, no_transformer) for axis, size in sizes.items()),
             (mesh.pp > blocks, "parallel pp", mesh.pp, f"at most the {blocks} blocks of {model.name}"),
             (mesh.ep > 1 and (not experts or experts % mesh.ep), "parallel ep", mesh.ep, of_experts),
@@ -196,6 +231,6 @@ def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
                 for tensor in module.tensors
                 if has_tensors
             )
-            split = mesh.tp if any(tensor.split for tensor in module.tensors) or module.part == "output" else 1
-            modules.append(replace(module, tensors=tensors, forward_flops=module.forward_flops / split))
+            divided = mesh.tp if any(tensor.split for tensor in module.tensors) or module.part == "output" else 1
+            modules.append(replace(module, tensors=tensors, forward_flops=module.forward_flops / divided))
     return replace(model, modules=tuple(modules))

@@ -4,12 +4,12 @@ Options of the command line are generated from the tables: ``--micro-batches`` i
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.common import limits
 from hpccoll.common.limits import FLAG, MAX_BYTES, IntegerRange, Kind, OneOfWords, PositiveNumber, PrintableText
-from hpccoll.common.units import MAX_QUANTITY, parse_rate, parse_seconds, parse_size
+from hpccoll.common.units import MAX_FACTOR, MAX_QUANTITY, parse_factor, parse_rate, parse_seconds, parse_size
 from hpccoll.schedule import DTYPE
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.parallelism import PER_STEP, SHARDINGS, Parallelism
@@ -47,6 +47,7 @@ class NumberWithUnit:
 BYTES = NumberWithUnit(parse_size, IntegerRange(1, MAX_BYTES))
 DURATION = NumberWithUnit(parse_seconds, PositiveNumber(MAX_QUANTITY))
 RATE = NumberWithUnit(parse_rate, PositiveNumber(MAX_QUANTITY))
+FACTOR = NumberWithUnit(parse_factor, PositiveNumber(MAX_FACTOR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class StepKey:
     """A key of a training step."""
 
     help: str  # a noun phrase, with the default in brackets if it is not the value
-    default: Any  # the default; 0 bytes and None stand for a default that depends on other keys
+    default: Any  # the default; 0, an empty name and None stand for a default that depends on other keys
     kind: Kind[Any] | NumberWithUnit  # the valid values
 
     @property
@@ -67,9 +68,14 @@ class StepKey:
         """Parse a value; BadInputError if it is not valid."""
         return self.kind.read(name, text)
 
+    def check(self, name: str, value: object) -> None:
+        """Check a value; BadInputError if it is neither valid nor a default that depends on other keys."""
+        if value != self.default or self.kind not in (BYTES, TOKENS, DTYPE):
+            self.kind.check(name, value)
+
 
 WORKLOAD: Mapping[str, StepKey] = {
-    "model": StepKey("model of 'hpccoll list', or a file F.yaml", "resnet50", PrintableText(minimum=1)),
+    "model": StepKey("model of 'hpccoll list', a config.json, or F.yaml", "resnet50", PrintableText(minimum=1)),
     "scale": StepKey("divisor of tensors, activations and bucket limits", 1, IntegerRange(1, 1 << 20)),
     "compute": StepKey("computation: wait (idle, as a host whose GPU computes), "
                        "gemm (products of matrices), none", WAIT, OneOfWords(COMPUTATIONS)),
@@ -87,33 +93,41 @@ WORKLOAD: Mapping[str, StepKey] = {
     "sharding": StepKey(", ".join(SHARDINGS), "none", OneOfWords(SHARDINGS)),
     "sequence": StepKey("1: tensor-parallel ranks divide the sequence, too", 0, FLAG),
     "recompute": StepKey("1: the backward pass repeats the forward pass of blocks", 0, FLAG),
+    "sequence_length": StepKey("tokens of a sample of a transformer [its own]", 0, TOKENS),
+    "gradient_dtype": StepKey("type in which gradients are summed [-d]", "", DTYPE),
+    "parameter_dtype": StepKey("type in which parameters are gathered [-d]", "", DTYPE),
+    "activation_dtype": StepKey("type of activations between ranks [-d]", "", DTYPE),
 }  # fmt: skip
 """The keys of a step that is measured, the arguments of ``training_step``."""
 
 _BOTH = (
     "parallel", "sharding", "buckets", "bucket", "samples", "micro_batches", "overlap", "sequence",
-    "recompute",
+    "recompute", "sequence_length",
 )  # fmt: skip
+_DTYPES = "gradient_dtype", "parameter_dtype", "activation_dtype"
 
 PREDICTED: Mapping[str, StepKey] = {
     "model": StepKey(WORKLOAD["model"].help, None, WORKLOAD["model"].kind),
     **{name: WORKLOAD[name] for name in _BOTH},
+    "buckets": replace(WORKLOAD["buckets"], help="rule of buckets of 'hpccoll train --help'"),
     "ranks_per_node": StepKey("GPUs on each node [the machine's; with --params 1]", None, limits.RANKS_PER_NODE),
-    "sequence_length": StepKey("tokens of a sample of a transformer [its own]", None, TOKENS),
     "batch": StepKey("samples of a step on all GPUs, not of a micro-batch", None, TOKENS),
-    "dtype": StepKey("type of gradients [that of the model]", None, DTYPE),
-    "algorithm": StepKey("algorithm [the fastest usual one; with --params ring]", None, PrintableText()),
+    "dtype": StepKey("type of all that moves [that of the model]", None, DTYPE),
+    **{name: WORKLOAD[name] for name in _DTYPES},
+    "algorithm": StepKey("algorithm [NCCL's or the fastest; of --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
     "mfu": StepKey("fraction of the peak of the GPU, not --flops-rate", None, PositiveNumber(1.0)),
-    "gpu": StepKey(f"GPU of that peak: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),
+    "gpu": StepKey(f"that GPU: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),
     "compute": StepKey("time that a GPU computes in a step, such as 430ms", None, DURATION),
+    "step": StepKey("time of the whole step on the first --nodes: 1.9s", None, DURATION),
+    "rate": StepKey("factor of all rates of the network: x2", None, FACTOR),
 }  # fmt: skip
 """The keys of a step that is predicted."""
 
 WALL: Mapping[str, StepKey] = {
     "params": StepKey("parameters of the model, such as 7e9", None, PositiveNumber(1e18)),
     "gpus": StepKey("numbers of GPUs, such as 8-16384 [8]", None, PrintableText()),
-    "rate": StepKey("rate of the link of a GPU, such as 400gbit", None, RATE),
+    "rate": StepKey("link of a GPU: 400gbit; network of --cluster: x2", None, RATE),
     "node_rate": StepKey("rate between GPUs of a node, for hierarchical", None, RATE),
     "bytes_per_element": StepKey("bytes of a gradient", 2, IntegerRange(1, 16)),
     "latency": StepKey("latency of a message, such as 5us", 0.0, DURATION),

@@ -92,6 +92,11 @@ class GradientBucket:
     axis: str  # the axis of the mesh over which they are summed
     tensors: Bucket  # the tensors, in the order in which their gradients become ready
 
+    @property
+    def elements(self) -> int:
+        """The number of gradients."""
+        return sum(tensor.elements for tensor in self.tensors)
+
 
 @dataclass(frozen=True, slots=True)
 class StepProgram:

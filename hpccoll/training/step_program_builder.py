@@ -24,13 +24,13 @@ MLSys (2023).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 
 from hpccoll.schedule import itemsize
-from hpccoll.training.buckets import bucket_bytes
 from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
 from hpccoll.training.parallelism import Parallelism, part_of
 from hpccoll.training.step_program import (
@@ -54,6 +54,10 @@ ROWS_LAST = ("embedding", "attention", "mlp", "experts")
 """The parts whose last product is divided by rows: the forward pass adds up the output."""
 
 
+ACTIVATION_AXES = ("tp", "ep", "pp")
+"""The axes whose groups exchange activations; others gather parameters and sum gradients."""
+
+
 def step_programs(model: ModelShape, parallelism: Parallelism) -> list[StepProgram]:
     """Return the program of every pipeline stage.
 
@@ -70,10 +74,10 @@ class _Builder:
     def __init__(self, model: ModelShape, parallelism: Parallelism, stage: int) -> None:
         self.whole, self.parallelism, self.stage, self.mesh = model, parallelism, stage, parallelism.mesh
         self.model = part_of(model, self.mesh, stage)
-        self.gradient_dtype = parallelism.gradient_dtype or model.dtype
-        self.parameter_dtype = parallelism.parameter_dtype or model.dtype
+        self.dtypes = parallelism.dtypes_of(model)
         self.instructions: list[Instruction] = []
         self.started = 0
+        self.passes: dict[str, tuple[list[Instruction], int]] = {}  # with numbers of operations from 0, and how many
         self.buckets = tuple(self.gradient_buckets())
 
     def program(self) -> StepProgram:
@@ -82,14 +86,27 @@ class _Builder:
         # turns: D. Narayanan et al.: PipeDream, SOSP (2019).
         ahead = min(self.mesh.pp - 1 - self.stage, micro_batches)
         for _ in range(ahead):
-            self.forward()
+            self.repeat(FORWARD, self.forward)
         for number in range(micro_batches):
             if number + ahead < micro_batches:
-                self.forward()
-            self.backward(last=number == micro_batches - 1)
+                self.repeat(FORWARD, self.forward)
+            synchronises = number == micro_batches - 1 or self.parallelism.sharding not in ("none", "zero1")
+            name = f"{BACKWARD}, synchronised" if synchronises else BACKWARD
+            self.repeat(name, partial(self.backward, synchronises=synchronises))
         if self.parallelism.sharding in ("zero1", "zero2"):
             self.gather_parameters()
         return StepProgram(self.stage, self.model, tuple(_merged(self.instructions)), self.buckets)
+
+    def repeat(self, name: str, append: Callable[[], None]) -> None:
+        """Append a pass; ``append`` makes its instructions once for all micro-batches."""
+        if name not in self.passes:
+            before, self.instructions, self.started = (self.instructions, self.started), [], 0
+            append()
+            self.passes[name] = [*_merged(self.instructions)], self.started
+            self.instructions, self.started = before
+        made, started = self.passes[name]
+        self.instructions += [_shifted(each, self.started) for each in made]
+        self.started += started
 
     def forward(self) -> None:
         self.exchange(self.stage - 1, FORWARD, sends=False)
@@ -97,10 +114,9 @@ class _Builder:
             self.pass_through(unit, modules, FORWARD)
         self.exchange(self.stage + 1, FORWARD, sends=True)
 
-    def backward(self, *, last: bool) -> None:
-        """Append a backward pass; without sharded gradients only the ``last`` one synchronises them."""
+    def backward(self, *, synchronises: bool) -> None:
+        """Append a backward pass; without sharded gradients only the last one synchronises them."""
         self.exchange(self.stage + 1, BACKWARD, sends=False)
-        synchronises = last or self.parallelism.sharding not in ("none", "zero1")
         starts = self.bucket_starts() if synchronises else {}
         late = {} if self.parallelism.overlap else starts
         for unit, modules in self.gathered_units(self.model.modules[::-1], BACKWARD):
@@ -142,18 +158,17 @@ class _Builder:
 
     def exchange_tokens(self, unit: str, phase: str) -> None:
         """Append the exchange of the activations that go to experts: each token goes to several."""
-        nbytes = self.activations() * self.routed_experts // self.sequence_parts
-        self.run(self.operation(f"{unit} experts", "all_to_all_v", "ep", nbytes, phase))
+        elements = self.activations() * self.routed_experts // self.sequence_parts
+        self.run(self.operation(f"{unit} experts", "all_to_all_v", "ep", elements, phase))
 
     def activations(self) -> int:
-        """Return the bytes of the activations of a micro-batch between two parts: b s h."""
+        """Return the elements of the activations of a micro-batch between two parts: b s h."""
         shape = self.whole.transformer
         assert shape  # noqa: S101  ``check`` has seen to it
-        elements = self.parallelism.samples * shape.sequence * shape.hidden
-        return max(1, elements // self.whole.scale) * itemsize(self.parameter_dtype)
+        return max(1, self.parallelism.samples * shape.sequence * shape.hidden // self.whole.scale)
 
     def divided(self, part: str) -> int:
-        """Return the bytes that tensor-parallel ranks gather, or add up: those of experts have come from all ranks."""
+        """Return the elements that tensor-parallel ranks gather, or add up: those of experts come from all ranks."""
         arrived = part == "experts" and self.mesh.ep > 1 and self.parallelism.sequence
         return self.activations() * (self.routed_experts if arrived else 1)
 
@@ -184,8 +199,7 @@ class _Builder:
         sizes = [(f"{module.name}.{each.name}", each.elements) for module in modules for each in module.tensors]
         if self.parallelism.by_block and sizes:
             sizes = [(unit, sum(elements for _, elements in sizes))]
-        size = itemsize(self.parameter_dtype)
-        return [self.operation(label, "all_gather", self.shard_axis, n * size, phase) for label, n in sizes]
+        return [self.operation(label, "all_gather", self.shard_axis, n, phase) for label, n in sizes]
 
     @property
     def shard_axis(self) -> str:
@@ -204,7 +218,7 @@ class _Builder:
             rule = replace(rule, framework="one")
         for axis, what, modules in self.synchronised():
             model = replace(self.model, modules=tuple(modules))
-            buckets = rule.buckets(model, itemsize(self.gradient_dtype), self.mesh.size(axis))
+            buckets = rule.buckets(model, itemsize(self.dtypes.gradient), self.mesh.size(axis))
             for number, bucket in enumerate(buckets, 1):
                 yield GradientBucket(f"bucket {number}{what}", axis, bucket)
 
@@ -222,8 +236,7 @@ class _Builder:
         order = {module.name: number for number, module in enumerate(self.model.modules)}
         starts: defaultdict[str, list[StepOperation]] = defaultdict(list)
         for bucket in self.buckets:
-            nbytes, dtype = bucket_bytes(bucket.tensors, itemsize(self.gradient_dtype)), self.gradient_dtype
-            operation = self.operation(bucket.label, collective, bucket.axis, nbytes, BACKWARD, dtype)
+            operation = self.operation(bucket.label, collective, bucket.axis, bucket.elements, BACKWARD)
             last = min((tensor.name.rpartition(".")[0] for tensor in bucket.tensors), key=order.__getitem__)
             starts[last].append(operation)
         return starts
@@ -239,8 +252,7 @@ class _Builder:
         """Append the all-gathers of updated parameters, one for each bucket; they follow the reduce-scatters."""
         self.wait(range(self.started))
         for bucket in self.buckets:
-            nbytes = bucket_bytes(bucket.tensors, itemsize(self.parameter_dtype))
-            self.start(self.operation(bucket.label, "all_gather", bucket.axis, nbytes, STEP))
+            self.start(self.operation(bucket.label, "all_gather", bucket.axis, bucket.elements, STEP))
 
     def exchange(self, stage: int, phase: str, *, sends: bool) -> None:
         """Append a message to another stage, or the receipt of one, which the rank waits for, if there is the stage."""
@@ -250,10 +262,13 @@ class _Builder:
             )
             (self.start if sends else self.run)(replace(operation, peer=stage, sends=sends))
 
-    def operation(
-        self, label: str, collective: str, axis: str, nbytes: int, phase: str, dtype: str | None = None
-    ) -> StepOperation:
-        return StepOperation(label.strip(), collective, axis, nbytes, dtype or self.parameter_dtype, phase)
+    def operation(self, label: str, collective: str, axis: str, elements: int, phase: str) -> StepOperation:
+        dtype = self.dtypes.gradient
+        if axis in ACTIVATION_AXES:
+            dtype = self.dtypes.activation
+        elif collective == "all_gather":
+            dtype = self.dtypes.parameter
+        return StepOperation(label.strip(), collective, axis, elements * itemsize(dtype), dtype, phase)
 
     def start(self, operation: StepOperation, after: int | None = None) -> int | None:
         """Append the start of an operation, and return its number; None if its group has a single rank."""
@@ -278,6 +293,16 @@ def _units(modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
         for block, grouped in groupby(modules, key=attrgetter("block"))
         for each in [list(grouped)]
     ]
+
+
+def _shifted(instruction: Instruction, number: int) -> Instruction:
+    """Return an instruction whose operations have numbers that are larger by ``number``."""
+    match instruction:
+        case Wait():
+            return Wait(instruction.number + number)
+        case Start(operation, after) if after is not None:
+            return Start(operation, after + number)
+    return instruction
 
 
 def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:

@@ -70,11 +70,12 @@ class StepTimeline:
 
 def step_timeline(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost) -> StepTimeline:
     """Return the timeline of the programs of all stages, from the duration of each computation and operation."""
-    spans, step_s = _run(programs, seconds, cost)
+    stages, step_s = _run(programs, seconds, cost)
     _, bare_s = _run(programs, seconds, lambda _operation: 0.0)
-    computed = [sum(span.end_s - span.begin_s for span in each if span.operation is None) for each in spans]
+    spans = [stage.spans for stage in stages]
     communicated = [sum(span.end_s - span.begin_s for span in each if span.communicates) for each in spans]
-    return StepTimeline(step_s, bare_s, max(computed), max(communicated), tuple(map(tuple, spans)))
+    computed = max(stage.computed for stage in stages)
+    return StepTimeline(step_s, bare_s, computed, max(communicated), tuple(map(tuple, spans)))
 
 
 Messages: TypeAlias = defaultdict[tuple[int, int, str], deque[float]]
@@ -88,6 +89,9 @@ class _Stage:
     program: StepProgram
     at: int = 0  # the next instruction
     now: float = 0.0
+    # the seconds of all computations, added up in the order in which they pass: never more than ``now``, whatever is
+    # rounded, so that no bubble is below zero
+    computed: float = 0.0
     spans: list[StepSpan] = field(default_factory=list)
     ended: list[float] = field(default_factory=list)  # when each operation ends
     free: dict[str, float] = field(default_factory=dict)  # when the last operation of each stream ends
@@ -98,9 +102,10 @@ class _Stage:
         while self.at < len(self.program.instructions):
             match self.program.instructions[self.at]:
                 case Compute() as computation:
-                    end = self.now + seconds(computation)
-                    self.spans.append(StepSpan(computation.phase, self.now, end))
-                    self.now = end
+                    lasts = seconds(computation)
+                    self.spans.append(StepSpan(computation.phase, self.now, self.now + lasts))
+                    self.now += lasts
+                    self.computed += lasts
                 case Wait(number):
                     self.now = max(self.now, self.ended[number])
                 case Start(operation) if operation.receives:
@@ -123,11 +128,11 @@ class _Stage:
         self.ended.append(end)
 
 
-def _run(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost) -> tuple[list[list[StepSpan]], float]:
-    """Return the spans of each stage, and when the last one ends."""
+def _run(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost) -> tuple[list[_Stage], float]:
+    """Return the stages after their programs, and when the last one ends."""
     stages, messages = [_Stage(program) for program in programs], Messages(deque)
     while any(stage.advance(seconds, cost, messages) for stage in stages):
         pass
     if stuck := [stage.program.stage for stage in stages if stage.at < len(stage.program.instructions)]:
         raise RuntimeError(f"stages {stuck} wait for messages that no stage sends")
-    return [stage.spans for stage in stages], max(max([stage.now, *stage.ended]) for stage in stages)
+    return stages, max(max([stage.now, *stage.ended]) for stage in stages)

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from hpccoll.schedule import WORKLOADS, all_reduce, itemsize
-from hpccoll.training.model_shape import ModelShape, scaled
+from hpccoll.training.model_shape import ModelShape, scaled, with_sequence
 from hpccoll.training.models import MODELS, model_of
-from hpccoll.training.parallelism import Mesh, Parallelism
-from hpccoll.training.step_keys import BYTES, WORKLOAD, parallelism_of
+from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
+from hpccoll.training.step_keys import WORKLOAD, parallelism_of
 from hpccoll.training.step_program import StepProgram
 from hpccoll.training.step_program_builder import step_programs
 
@@ -45,12 +45,14 @@ class Workload:
     sharding: str
     sequence: int
     recompute: int
+    sequence_length: int
+    gradient_dtype: str
+    parameter_dtype: str
+    activation_dtype: str
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            key, value = WORKLOAD[each.name], getattr(self, each.name)
-            if key.kind is not BYTES or value != key.default:
-                key.kind.check(each.name, value)
+            WORKLOAD[each.name].check(each.name, getattr(self, each.name))
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> "Workload":
@@ -68,19 +70,30 @@ class Workload:
         }
 
     def shape(self, models: Mapping[str, ModelShape] | None = None) -> ModelShape:
-        """Return the model, scaled."""
-        own = (models or {}).get(self.model)
-        return scaled(own or model_of(self.model), self.scale)
+        """Return the model, with samples as long as asked for, scaled."""
+        model = (models or {}).get(self.model) or model_of(self.model)
+        return scaled(with_sequence(model, self.sequence_length or None), self.scale)
+
+    def typed(self, dtype: str) -> "tuple[str, Workload]":
+        """Return the type of gradients if ``dtype`` is the default, and the step with the types that differ from it.
+
+        Steps that exchange the same types are equal, however these were given.
+        """
+        types = self.dtypes(dtype)
+        own: dict[str, Any] = {key: "" if each == types.gradient else each for key, each in types.keys.items()}
+        return types.gradient, replace(self, **own)
+
+    def dtypes(self, dtype: str) -> StepDtypes:
+        """Return the types of what moves; ``dtype`` is that of what has none of its own."""
+        return StepDtypes.of(asdict(self), dtype)
 
     def gradient_bytes(self, dtype: str, models: Mapping[str, ModelShape] | None = None) -> int:
         """Return the bytes of all gradients of the model."""
-        return self.shape(models).parameters * itemsize(dtype)
+        return self.shape(models).parameters * itemsize(self.dtypes(dtype).gradient)
 
     def parallelism(self, workers: int, dtype: str) -> Parallelism:
-        """Return how ``workers`` ranks train the model with gradients of ``dtype``."""
-        return parallelism_of(
-            asdict(self), mesh=Mesh.parse(self.parallel, workers), gradient_dtype=dtype, parameter_dtype=dtype
-        )
+        """Return how ``workers`` ranks train the model; ``dtype`` is the type of what has none of its own."""
+        return parallelism_of(asdict(self), mesh=Mesh.parse(self.parallel, workers), dtypes=self.dtypes(dtype))
 
     def check_ranks(self, workers: int, dtype: str) -> None:
         """Check that ``workers`` ranks can train the model; a model of the user's own is checked by the ranks.

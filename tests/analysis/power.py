@@ -14,6 +14,7 @@ import numpy as np
 
 from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, TOLERANCE, verdict_on_shift
 from hpccoll.analysis.shift import shifts
+from hpccoll.common.units import format_factor
 from hpccoll.store.load_results import read_results
 
 CASES, TRIALS = 40, 400
@@ -57,7 +58,7 @@ def print_row(noise: list[np.ndarray], rounds: int, changed: int, shift: float) 
     unchanged = TRIALS * (CASES - changed)
     cases = f"{false / unchanged:.2%}" if unchanged else ""
     any_case = f"{pairs / TRIALS:.0%}" if unchanged else ""
-    print(f"| {rounds} | {changed} | {shift:.0%} | {power} | {cases} | {any_case} |")
+    print(f"| {rounds} | {changed} | {format_factor(1 + shift)} | {power} | {cases} | {any_case} |")
 
 
 def main() -> None:
@@ -66,8 +67,9 @@ def main() -> None:
     print("# What a comparison of two runs finds\n")
     print(f"{TRIALS} trials of {CASES} cases, with the noise of {len(noise)} recorded cases,")
     low, middle, high = (f"{value:.2%}" for value in np.percentile(spread, (10, 50, 90)))
-    print(f"whose rounds scatter by {middle} in the median ({low} to {high}). A change of {TOLERANCE:.0%} matters.\n")
-    print("| rounds | changed cases | by | found | false alarms of other cases | pairs of runs with one |")
+    print(f"whose rounds scatter by {middle} in the median ({low} to {high}).")
+    print(f"A change matters if a case takes at least {format_factor(1 + TOLERANCE)} as long.\n")
+    print("| rounds | changed cases | new / old | found | false alarms of other cases | pairs of runs with one |")
     print("| --: | --: | --: | --: | --: | --: |")
     for rounds in ROUNDS:
         print_row(noise, rounds, 0, 0.0)

@@ -32,7 +32,9 @@ def test_each_rule_of_the_highest_bandwidth_and_the_library_shows_in_its_rows(
     record = LogRecord(library="nccl", version="2.30.7")
     nccl = make_run(evidence=ProbeResult(record=record, balance="balanced: each GPU has a NIC at PIX").to_json())
 
-    shared = make_run(provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": 65536, "Bps": 40e9}]}})
+    shared = make_run(
+        provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": size, "Bps": 40e9} for size in (1 << 16, 1 << 26)]}}
+    )
 
     def on_node(share, **changes):
         """Return rows of two ranks: a ring that reaches such a share of what memory allows, and native with half."""
@@ -111,6 +113,15 @@ def test_noise_is_one_sentence(curves, drift, words):
     sentence = noise_note(measured_results(curves, drift=drift))
     assert sentence.startswith(words)
     assert bool(sentence) == bool(words)
+
+
+def test_intervals_that_are_too_wide_are_beside_the_widths_that_their_runs_requested(of_rows, make_run):
+    runs = [replace(make_run(run_id=name), precision=precision) for name, precision in (("a", 0.02), ("b", 0.005))]
+    rows = [make_row(run_id=run_id, nbytes=nbytes, converged=nbytes > 8) for run_id in "ab" for nbytes in (8, 64)]
+    assert noise_note(of_rows(*rows, runs=runs)).endswith(
+        "; 2 of 4 intervals are wider than the requested +-0.5 % or +-2 %."
+    )
+    assert noise_note(of_rows(*rows[:2], runs=runs)).endswith("1 of 2 intervals are wider than the requested +-2 %.")
 
 
 LARGE = 4 << 20

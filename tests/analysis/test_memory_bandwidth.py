@@ -13,7 +13,12 @@ from hpccoll.analysis.wire_bandwidth import Wire
 KIB, MIB = 1 << 10, 1 << 20
 RECORDED = {
     "ranks": 2,
-    "sizes": [{"bytes": 64 * KIB, "Bps": 80e9}, {"bytes": 1 * MIB, "Bps": 80e9}, {"bytes": 4 * MIB, "Bps": 20e9}],
+    "sizes": [
+        {"bytes": 64 * KIB, "Bps": 80e9},
+        {"bytes": 1 * MIB, "Bps": 80e9},
+        {"bytes": 4 * MIB, "Bps": 20e9},
+        {"bytes": 64 * MIB, "Bps": 20e9},
+    ],
 }
 
 
@@ -42,9 +47,16 @@ def test_damaged_rates_are_unknown(make_run, damaged):
     assert CopyRates.of(make_run(provenance={KEY: damaged})) == UNKNOWN_RATES
 
 
-def test_the_rate_is_logarithmic_between_sizes_and_constant_beyond_the_largest(memory):
-    rates = [memory.rate(nbytes) for nbytes in (64 * KIB - 1, 64 * KIB, 2 * MIB, 4 * MIB, 64 * MIB)]
-    assert rates == [None, *(pytest.approx(rate) for rate in (80e9, 40e9, 20e9, 20e9))]
+def test_the_rate_is_logarithmic_between_sizes_and_constant_beyond_those_that_caches_hold(memory):
+    rates = [memory.rate(nbytes) for nbytes in (64 * KIB - 1, 64 * KIB, 2 * MIB, 4 * MIB, 64 * MIB, 256 * MIB)]
+    assert rates == [None, *(pytest.approx(rate) for rate in (80e9, 40e9, 20e9, 20e9, 20e9))]
+
+
+def test_there_is_no_limit_beyond_sizes_that_memory_cut_because_caches_may_have_held_them(memory):
+    cut = CopyRates(memory.ranks, memory.sizes[:-1], memory.rates[:-1])
+    assert [cut.rate(nbytes) for nbytes in (4 * MIB, 4 * MIB + 1)] == [pytest.approx(20e9), None]
+    point = SeriesPoint(make_row(nbytes=16 * MIB), "ring", "a machine", (), Wire(), cut)
+    assert limit_share(point, MEMORY) is None
 
 
 def test_an_all_reduce_of_two_ranks_moves_five_times_its_size_from_buffers_that_hold_it_twice(share):

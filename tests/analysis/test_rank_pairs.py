@@ -2,12 +2,16 @@
 
 import pytest
 from finding_values import assert_findings
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.rank_pairs import foremost_pair_findings
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.row_labels import tier_label
 from hpccoll.render.answers import Answers, conclusion_lines
 from hpccoll.render.charts import FIGURES
+from hpccoll.store.call_key import rank_pair
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 US = {(0, 1): 1, (2, 3): 2, (0, 2): 5, (0, 3): 6, (1, 2): 7, (1, 3): 9}
@@ -76,6 +80,21 @@ def test_many_pairs_have_one_answer_and_no_advice_for_each(pairs, make_pair, of_
     of_one = of_rows(make_pair(0, 1), make_pair(0, 1, "native"), make_pair(0, 1, nbytes=4096))
     assert [each.setting.collective for each in recommend(of_one)] == ["send_recv"]
     assert foremost_pair_findings(of_one) == {}
+
+
+@given(st.dictionaries(st.tuples(st.sampled_from([*US]), st.sampled_from(["ping_pong", "native"])),
+                       st.sampled_from([8, 4096]), min_size=1))  # fmt: skip
+@example({((0, 1), "native"): 8, ((0, 2), "native"): 8})
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pairs_have_an_answer_of_their_own_unless_their_tier_has_a_finding(make_pair, of_rows, measured):
+    shape = {"nodes": 2, "ranks_per_node": 2}
+    several = [make_pair(*two, name, nbytes=nbytes, **shape) for (two, name), nbytes in measured.items()]
+    rows = of_rows(*several)
+    answered = {each.values["tier"] for each in foremost_pair_findings(rows).get("send_recv", ())}
+    alone = {rank_pair(row) for row in several if tier_label(row) not in answered}
+    assert sorted(
+        tuple(dict(each.setting.arguments)[of] for of in ("root", "peer")) for each in recommend(rows)
+    ) == sorted(alone)
 
 
 def test_pairs_of_which_only_the_floor_was_measured_have_no_map(make_pair, of_rows):

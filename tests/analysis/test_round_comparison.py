@@ -53,7 +53,7 @@ def test_only_rounds_of_one_launch_are_paired():
     first = rounds_row("ring", 10, 20, 30, runs=["a", "a", "b"])
     second = rounds_row("native", 5, 40, 15, runs=["a", "b", "b"])
     pairs = [pytest.approx((10e-6, 5e-6)), pytest.approx((30e-6, 15e-6))]
-    assert [(mine.median, theirs.median) for mine, theirs in paired_rounds(first, second)] == pairs
+    assert [(mine.median, theirs.median) for mine, theirs in paired_rounds(first, second).values()] == pairs
 
 
 def test_rows_of_different_launches_are_clearly_different_if_their_intervals_are_disjoint():

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from synthetic_timings import KIB, linear_curve, measured_results
 
 from hpccoll.analysis.recommendations import ranges_by_setting, recommend
 from hpccoll.analysis.strength import CONDITIONS, STRENGTHS, Evidence, Gain, requirements
 from hpccoll.store.host_load import KEY
+from hpccoll.store.statistics import median_ratio
 
 FACTORS = st.floats(0.2, 5)
 SURE = Evidence(compared=6, clear=6, rounds=3, gain=Gain(1.5, 1.4, 1.6))
@@ -55,6 +56,27 @@ def test_noise_never_strengthens(evidence, spread):
 def test_what_evidence_lacks_belongs_to_the_next_strength_and_is_nothing_if_it_is_strong(evidence):
     assert bool(evidence.missing) == (evidence.strength != "strong")
     assert {*evidence.missing} <= {*requirements(evidence.next_strength)}
+
+
+@example([{("a", number): 2.0 if number == disturbed else 1.0 for number in (1, 2, 3)} for disturbed in (1, 2, 3)])
+@given(st.lists(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), FACTORS), min_size=1, max_size=4))
+def test_the_factor_of_a_gain_lies_between_its_ends(sizes):
+    gain = Gain.of([(median_ratio(ratios.values() or [2]), ratios.items()) for ratios in sizes])
+    several = len({key for ratios in sizes for key in ratios}) > 1
+    assert (gain.low is not None) == several == (gain.high is not None)
+    assert not several or gain.low <= gain.factor <= gain.high
+
+
+def test_the_ends_of_a_gain_are_its_rounds_and_sizes_that_a_round_lacks_do_not_count():
+    rounds = [("a", number) for number in (1, 2, 3)]
+    small, large = dict(zip(rounds, (1.1, 1.2, 1.3), strict=True)), dict(zip(rounds, (4.0, 4.4, 4.2), strict=True))
+    for of_large in (large, {rounds[2]: 4.2}):
+        of_sizes = small, of_large
+        gain = Gain.of([(median_ratio(ratios.values()), ratios.items()) for ratios in of_sizes])
+        assert gain.factor == pytest.approx((1.2 * 4.2) ** 0.5)
+        assert gain.low / gain.factor == pytest.approx(
+            (1.1 / 1.2 * 4.0 / 4.2) ** 0.5 if of_large is large else 1.1 / 1.2
+        )
 
 
 @pytest.mark.parametrize(
@@ -109,3 +131,25 @@ def test_ranks_without_cores_are_weak_evidence():
     results = measured_results({"ring": FAST, "native": SLOW}, drift=(1, 1, 1), spread=0.01)
     crowded = replace(results, rows=tuple(replace(row, oversubscribed=True) for row in results.rows))
     assert [of.strength for found in recommend(crowded) for of in found.ranges] == ["weak"]
+
+
+@pytest.mark.parametrize(("busy", "strength"), [("first", "fair"), ("unrelated", "strong")])
+@pytest.mark.parametrize("algorithm", ["ring", "auto"])
+def test_every_run_that_measured_a_compared_round_may_have_been_busy(algorithm, busy, strength):
+    results = measured_results({algorithm: FAST, "native": SLOW}, drift=(1, 1, 1), spread=0.01)
+    (last,) = results.runs
+    resumed = ("first", last.run_id, last.run_id)
+    rows = tuple(replace(row, round_run_ids=resumed) for row in results.rows)
+    (found,) = recommend(replace(results, rows=rows, runs=(replace(last, run_id=busy, **BUSY), last)))
+    of = found.auto.evidence if found.auto and algorithm == "auto" else found.ranges[0].evidence
+    assert of.strength == strength
+
+
+def test_a_size_at_which_another_choice_is_clearly_faster_is_not_clear():
+    star = {size: seconds * (0.98 if size == SIZES[1] else 2) for size, seconds in FAST.items()}
+    curves = {"ring": FAST, "star": star, "native": SLOW}
+    (found,) = recommend(measured_results(curves, drift=(1, 1, 1), spread=0.001))
+    (of_range,) = found.ranges
+    verdicts = [(each.verdict, each.is_clear, each.beats_native) for each in of_range.verdicts]
+    assert verdicts == [("behind" if size == SIZES[1] else "clear", size != SIZES[1], True) for size in SIZES]
+    assert of_range.strength == "fair"

@@ -73,13 +73,17 @@ def test_auto_is_listed_with_its_requirement():
 
 def test_without_intervals_one_line_says_why_there_is_no_choice(tmp_path):
     """Golden pages of answers have the other reasons."""
-    out, page, why = tmp_path / "a.h5", tmp_path / "page", "no choice without 95 % intervals (6 iterations in a round)"
+    out, page, why = (
+        tmp_path / "a.h5",
+        tmp_path / "page",
+        "cannot be told without 95 % intervals (6 iterations in a round)",
+    )
     arguments = ["-n", "5", "-a", "ring,native", "--in-place", "-b", "64", "-e", "512", "-f", "8", "--rounds", "1"]
     run = spawn("run", *arguments, "--out", out, launcher=["mpiexec", "-n", "2"])
     report, tune = invoke("report", out, "--out", page), invoke("tune", out, "--out", tmp_path / "t.json")
     assert (report.code in (0, 3), tune.code) == (True, 0)
     for printed in (run.out, report.out):
-        assert [why in line for line in printed.splitlines() if "no choice" in line] == [True]
+        assert [why in line for line in printed.splitlines() if "cannot be told" in line] == [True]
     for printed in (run.out, report.out, tune.out):
         assert not re.search(r"\buse\b|[*]$", printed, re.MULTILINE)
     assert "weak: in 1 of 1 range" in tune.out + tune.err

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from synthetic_timings import KIB, MIB, measured_results, merged_results
 
 from hpccoll.analysis.unmeasured import unmeasured
@@ -67,6 +68,35 @@ def test_if_no_rank_had_a_core_of_its_own_these_are_not_measured():
     results = on(4, crowded=(4,))
     assert unmeasured(results, "all_reduce").shapes == ()
     assert "; ranks with a core each; " in not_measured(results, ["all_reduce"])
+
+
+@pytest.mark.parametrize(
+    ("shapes", "words"),
+    [
+        ({(1, 2): 0, (1, 3): 1, (1, 4): 1}, "more than 2 ranks with a core each (3 and 4 ranks shared cores)"),
+        ({(2, 2): 0, (4, 4): 1}, "more than 2 nodes with a core each (4 nodes shared cores)"),
+        ({(2, 2): 0, (2, 8): 1}, "more than 2 nodes with a core each (8 ranks on 2 nodes shared cores)"),
+        ({(1, 2): 0, (2, 8): 1}, "more than 2 ranks with a core each (8 ranks on 2 nodes shared cores)"),
+        ({(1, 2): 0, (2, 4): 0, (2, 8): 1, (2, 16): 1},
+         ("shapes other than 2 ranks on 1 node and 4 ranks on 2 nodes with a core each "
+          "(8 ranks on 2 nodes and 16 ranks on 2 nodes shared cores)")),
+    ],
+)  # fmt: skip
+def test_shapes_that_were_measured_without_a_core_for_each_rank_are_named(shapes, words):
+    each = (
+        (measured_results(BOTH, number=number), shape, bool(crowded))
+        for number, (shape, crowded) in enumerate(shapes.items(), 1)
+    )
+    results = merged_results(
+        *(
+            replace(of, rows=tuple(
+                replace(row, nodes=nodes, ranks=ranks, ranks_per_node=ranks // nodes, oversubscribed=crowded)
+                for row in of.rows
+            ))
+            for of, (nodes, ranks), crowded in each
+        )
+    )  # fmt: skip
+    assert f"; {words}; " in not_measured(results, ["all_reduce"])
 
 
 def test_sixteen_mebibytes_are_recognised_as_not_measured():

@@ -20,6 +20,7 @@ from testbed_bench import run_settings, run_testbed
 
 from hpccoll.analysis.reference import compare_with_reference, make_reference
 from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, UNCHANGED, UNDECIDED, Comparison, compare
+from hpccoll.common.units import format_factor
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Results
 
@@ -55,10 +56,6 @@ def runs_of(keep: Path, kind: str) -> list[Results]:
     return [read_results([path]) for path in sorted(keep.glob(f"{kind}-*.h5"))]
 
 
-def per_cent(factor: float) -> str:
-    return f"{100 * (factor - 1):+.1f} %"
-
-
 def print_pairs(title: str, comparisons: Sequence[Comparison]) -> int:
     """Print the verdicts of comparisons of equal runs, and return the number of pairs with a regression."""
     print(f"\n{title}\n")
@@ -67,25 +64,34 @@ def print_pairs(title: str, comparisons: Sequence[Comparison]) -> int:
         counts = Counter(case.verdict for case in compared.cases)
         largest = max((case.shift.factor for case in compared.cases if case.shift), key=lambda f: abs(math.log(f)))
         of = [counts[name] for name in (UNCHANGED, UNDECIDED, REGRESSION, IMPROVEMENT)]
-        rows.append((number, *of, per_cent(largest)))
-    head = "pair:", "unchanged:", "undecided:", "false regressions:", "false improvements:", "largest shift of a case:"
+        rows.append((number, *of, format_factor(largest)))
+    head = (
+        "pair:",
+        "unchanged:",
+        "undecided:",
+        "false regressions:",
+        "false improvements:",
+        "new / old of the case furthest from 1:",
+    )
     print_table(head, rows)
     return sum(bool(compared.of(REGRESSION)) for compared in comparisons)
 
 
 def print_slower(same: Sequence[Results], slower: Sequence[Results]) -> Iterator[bool]:
-    print("\nThe wire slowed by 10 %, cases of at least 64 KiB\n")
+    print(
+        f"\nThe wire slowed to {SLOWER}, cases of at least 64 KiB: they should take {format_factor(SLOWED)} as long\n"
+    )
     rows, found = [], 0
     for number, (old, new) in enumerate(zip(same, slower, strict=False), 1):
         cases = [c for c in compare(old, new).cases if c.shift and c.coordinates["requested_bytes"] >= WIRE_BYTES]
         factors = [case.shift.factor for case in cases if case.shift]
-        mean, ends = geometric_mean(factors), " to ".join(map(per_cent, (min(factors), max(factors))))
+        mean, ends = geometric_mean(factors), " to ".join(map(format_factor, (min(factors), max(factors))))
         counts = Counter(case.verdict for case in cases)
         regressions = f"{counts[REGRESSION]} of {len(cases)}"
-        rows.append((number, regressions, counts[UNDECIDED], counts[UNCHANGED], per_cent(mean), ends))
+        rows.append((number, regressions, counts[UNDECIDED], counts[UNCHANGED], format_factor(mean), ends))
         found += abs(mean - SLOWED) <= 0.03 and counts[REGRESSION] > 0
-    print_table(("pair:", "regressions:", "undecided:", "unchanged:", "mean shift:", "range of cases:"), rows)
-    yield verdict("found as 10 % +- 3", f"{found} of {len(rows)}", found == len(rows))
+    print_table(("pair:", "regressions:", "undecided:", "unchanged:", "new / old, mean:", "of the cases:"), rows)
+    yield verdict("the mean is 1.07x to 1.13x", f"{found} of {len(rows)}", found == len(rows))
 
 
 def print_all(_name: str, keep: Path) -> Iterator[bool]:

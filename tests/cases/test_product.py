@@ -12,6 +12,7 @@ from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cli.run_options import build_train_parser, job_from_args
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, Layout
+from hpccoll.store.call_key import CallKey
 from hpccoll.sweep.sweep_file import Sweep, load_sweep
 
 
@@ -57,6 +58,21 @@ def test_a_command_line_and_a_sweep_file_make_the_same_training_steps(tmp_path):
     assert {case.id: case for case in of_options.cases} == {case.id: case for case in of_file}
     assert len(of_file) == 2 * 2 * (2 + 1)
     assert {case.bytes for case in of_file} == {102_228_128}
+
+
+def test_steps_have_the_type_of_their_gradients_and_those_that_move_the_same_types_are_one_case():
+    dtypes = ["float32", "bfloat16"]
+    step = {"model": "gpt2", "gradient_dtype": "float32", "parameter_dtype": ["float16", "float32"]}
+    found = swept(algorithms="ring", dtypes=dtypes, workloads=[step])
+    keys = {(case.dtype, case.params.get("parameter_dtype"), case.params.get("activation_dtype")) for case in found}
+    assert keys == {
+        ("float32", "float16", None), ("float32", None, None),
+        ("float32", "float16", "bfloat16"), ("float32", None, "bfloat16"),
+    }  # fmt: skip
+    assert {case.bytes for case in found} == {4 * 124_439_808}
+    assert len({CallKey.of_case(case) for case in found}) == len(found)
+    step["activation_dtype"] = "float32"
+    assert len(swept(algorithms="ring", dtypes=dtypes, workloads=[step])) == 2
 
 
 def test_all_selects_every_algorithm_but_floors_and_adds_to_others(table):

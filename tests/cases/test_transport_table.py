@@ -8,6 +8,7 @@ from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_device
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import BFLOAT16, Layout
+from hpccoll.training.workload import TRAINING_STEP
 
 
 def test_native_has_one_transport_on_the_host_and_each_on_a_gpu_and_floors_and_auto_have_one():
@@ -52,3 +53,10 @@ def test_bfloat16_is_skipped_where_the_transport_or_the_library_lacks_it(algorit
             unmet = unmet_needs(requested, Layout.of(1, 4) if transport == "shm" else Layout.of(4, 2)) or ""
             assert ("no dtype bfloat16" in unmet) == ((device, transport) not in supported), unmet
             assert unmet.endswith("; use nccl") == ("no dtype" in unmet and device == "cuda")
+
+
+@pytest.mark.parametrize(("sharding", "moves"), [("none", False), ("zero1", True)])
+def test_a_step_needs_the_types_that_it_moves_and_no_others(sharding, moves):
+    params = {"model": "gpt2", "sharding": sharding, "parameter_dtype": BFLOAT16}
+    step = case(TRAINING_STEP, NATIVE, bytes=4 * 124_439_808, in_place=True, params=params)
+    assert ("no dtype bfloat16" in (unmet_needs(step, Layout.of(4)) or "")) == moves

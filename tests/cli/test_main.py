@@ -54,3 +54,12 @@ def test_no_control_character_of_the_command_line_is_printed(words):
     result = invoke(*words)
     assert result.is_bad_input()
     assert result.err.rstrip("\n").isprintable()
+
+
+def test_an_interrupted_command_ends_with_130(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hpccoll.store.result_files.read_all", interrupt)
+    result = invoke("fit", ".")
+    assert (result.code, result.out, result.err) == (130, "", "")

@@ -10,6 +10,7 @@ from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, in_racks
 from svg_texts import overlaps
 
+from hpccoll.model import step_scenarios
 from hpccoll.model.machine_file import cluster_names, write_machine
 from hpccoll.store import hdf5
 
@@ -24,6 +25,7 @@ common: {cluster: paper.yaml, model: resnet50, nodes: 4, compute: 100ms}
 scenarios:
   - {name: ring, algorithm: ring}
   - {name: any, nodes: 2, overlap: false}
+  - {name: today, step: 300ms, rate: x2}
 """
 
 
@@ -81,6 +83,23 @@ def test_results_are_compared_with_what_is_expected(tmp_path):
     assert (damaged.code, damaged.out, "damaged.h5" in damaged.err) == (3, result.out, True)
 
 
+def test_an_imported_output_is_compared_with_the_model_of_its_library(tmp_path):
+    output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
+    assert invoke("import", output, "--out", tmp_path / "imported.h5").code == 0
+    words = ("predict", "--cluster", "8xh100-400g", "--against", tmp_path / "imported.h5")
+    result = invoke(*words)
+    assert (result.code, result.err) == (0, "")
+    rows = json.loads(invoke(*words, "--json").out)
+    assert len(rows) == 30
+    assert all(row.keys() >= CONTRACT | {"measured_s", "ratio", "busbw_Bps", "measured_busbw_Bps"} for row in rows)
+
+
+def test_files_without_a_correct_measurement_are_refused(tmp_path):
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.skipped()), tmp_path / "skipped.h5")
+    result = invoke("predict", "--cluster", "1x25g-tcp", "--against", tmp_path)
+    assert result.is_bad_input("--against", "no file has a correct measurement")
+
+
 COMMANDS = """
 predict --cluster paper.yaml --nodes 2,4 -b 1K -e 8K -f 8 -a ring,rabenseifner
 predict --cluster paper.yaml --nodes 2,4 -b 1K -e 8K -f 8 --question best
@@ -90,7 +109,9 @@ predict step --params 7e9 --gpus 8 --rate 400gbit --compute 3.5ms
 predict step --params 1e9 --rate 400gbit --flops-rate 3e14 --tokens 1e6
 predict step --cluster paper.yaml --model resnet50 --compute 100ms --nodes 2-4 --algorithm ring
 predict step --cluster paper.yaml --model gpt2 --compute 100ms --nodes 2,4 --parallel tp=2,pp=4
+predict step --cluster paper.yaml --model resnet50 --step 300ms --nodes 2,4 --gradient-dtype float16 --rate x2
 predict step --scenarios scenarios.yaml
+predict --cluster paper.yaml --nodes 2 -b 1M -a ring --rate x2
 """
 
 
@@ -106,7 +127,8 @@ def test_the_rows_of_predictions_are_the_golden_page():
     for command in COMMANDS.strip().splitlines():
         result = invoke(*command.split(), "--json")
         rows = json.loads(result.out, parse_constant=pytest.fail)
-        lines += [f"$ hpccoll {command} --json", *(json.dumps(rounded(row)) for row in rows), *result.err.splitlines()]
+        messages = [line for line in result.err.splitlines() if line.startswith("hpccoll: ")]  # without progress
+        lines += [f"$ hpccoll {command} --json", *(json.dumps(rounded(row)) for row in rows), *messages]
     assert_golden("predictions", lines, Path(__file__).with_name("golden"))
 
 
@@ -126,6 +148,38 @@ def test_a_picture_of_each_kind_of_step(suffix, here):
             assert overlaps((here / f"{name}.svg").read_text()) == []
 
 
+TODAY = """
+common: {cluster: paper.yaml, model: resnet50, nodes: 4, step: 300ms}
+scenarios: [{name: today}, {name: faster, rate: x4}, {name: wider, nodes: 2, gradient_dtype: float16}]
+"""
+
+
+def test_scenarios_compute_as_fast_as_the_step_of_today(here):
+    (here / "today.yaml").write_text(TODAY)
+    today, faster, wider = json.loads(invoke("predict", "step", "--scenarios", "today.yaml", "--json").out)
+    assert today["step_s"] == pytest.approx(0.3)
+    assert today["flops_per_s"] == pytest.approx(faster["flops_per_s"]) == pytest.approx(wider["flops_per_s"])
+    assert faster["exposed_s"] < today["exposed_s"]
+    assert (faster["machine"], wider["gradient_dtype"]) == ("paper with a network x4", "float16")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ("--model gpt2 --cluster 8xh100-400g --compute 1s --rate 400gbit", "--rate x2"),
+        ("--params 7e9 --rate x2 --compute 1s", "--rate 400gbit"),
+        ("--model resnet50 --cluster paper.yaml --step 1ms --nodes 2", "--step communication"),
+        ("--model gpt2 --cluster 8xh100-400g --step 1s --compute 1s", "--step --compute"),
+        ("--scenarios scenarios.yaml --step 1s", "--step scenarios"),
+        ("--scenarios scenarios.yaml --cluster 8xh100-400g", "--cluster scenarios"),
+        ("--scenarios scenarios.yaml --no-overlap", "--overlap scenarios"),
+    ],
+)
+def test_options_that_do_not_fit_a_step_are_bad_input(options, named, here):
+    assert (here / "scenarios.yaml").exists()
+    assert invoke("predict", "step", *options.split()).is_bad_input(*named.split())
+
+
 ONE = "cluster: 8xh100-400g, compute: 1s"
 
 
@@ -143,3 +197,18 @@ def test_a_bad_file_of_scenarios_is_bad_input(tmp_path, scenarios, named):
     path = tmp_path / "bad.yaml"
     path.write_text(f"scenarios: [{scenarios}]")
     assert invoke("predict", "step", "--scenarios", path).is_bad_input(*named.split())
+
+
+def test_an_interrupt_keeps_the_scenarios_that_are_complete(here, monkeypatch):
+    predict, begun = step_scenarios.predict_steps, []
+
+    def interrupted(*arguments):
+        begun.append(arguments)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return predict(*arguments)
+
+    monkeypatch.setattr(step_scenarios, "predict_steps", interrupted)
+    result = invoke("predict", "step", "--scenarios", here / "scenarios.yaml", "--json")
+    assert (result.code, result.err) == (130, "hpccoll: left out: any, today: interrupted\n")
+    assert [row["scenario"] for row in json.loads(result.out)] == ["ring"]

@@ -16,7 +16,7 @@ FAILED = GpuFailedError("GPU 0000:1b:00.0 of n1 failed: cudaErrorECCUncorrectabl
 def test_a_failed_gpu_is_one_line_also_in_a_probe_and_anything_else_has_its_traceback(monkeypatch, capsys):
     monkeypatch.setenv("PMI_RANK", "3")
     reported = []
-    program = SimpleNamespace(progress=SimpleNamespace(case="ring"), report_failure=reported.append)
+    program = SimpleNamespace(progress=SimpleNamespace(task="case ring"), report_failure=reported.append)
     for error, of_program in ((FAILED, program), (FAILED, None), (RuntimeError("x"), program)):
         try:
             raise error

@@ -6,7 +6,7 @@ from schedule_examples import ALGORITHMS, case_of
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.goal import goal_texts
-from hpccoll.interop.goal_reader import critical_path, read_goal
+from hpccoll.interop.goal_reader import _COMMENT, critical_path, read_goal
 from hpccoll.schedule import Cut, count, out_of_place
 
 TREE = """
@@ -93,6 +93,12 @@ def test_what_is_wrong_with_a_file_is_named(read, text, words):
     assert words in str(error.value)
 
 
+def test_a_comment_without_an_end_is_refused_where_it_begins_and_not_searched_again_from_each_other_one(read):
+    assert [found.span() for found in _COMMENT.finditer("/* " * 1000)] == [(0, 3000)]  # without a second beginning
+    with pytest.raises(BadInputError, match="line 2: a comment has no end"):
+        read("num_ranks 2\n" + "/* " * 1000)
+
+
 def test_operations_that_wait_for_one_another_are_named(read):
     one = "rank {} {{\na: recv 1b from {}\nb: send 1b to {}\nb requires a\n}}\n"
     with pytest.raises(BadInputError, match="rank 0, line 3: 'a: recv 1b from 1' never ends"):
@@ -106,5 +112,18 @@ def test_show_says_what_a_file_holds_and_that_it_is_not_proven(tmp_path):
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.startswith(f"{path}: 4 ranks, 3 messages, 40 B together\n")
     assert shown.out.splitlines()[-1].startswith("matched, not proven")
-    assert invoke("show", path, "-p", 4).is_bad_input("tree.goal", "a file has no options")
     assert invoke("show", tmp_path / "none.goal").is_bad_input("none.goal", "No such file")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--workers", 4), ("--collective", "all_reduce"), ("--ranks-per-node", 2), ("--racks", 2), ("--aggregators", 1),
+        ("--root", 1), ("--param", "radix=2"), ("--unit", 0), ("--format", "goal"), ("--bytes", "1M"),
+        ("--fold-cost", 1.5), ("--out", "a.svg"), ("--racks", 1),
+    ],
+)  # fmt: skip
+def test_an_option_of_an_algorithm_is_refused_beside_a_file_even_with_its_default(tmp_path, option):
+    path = tmp_path / "tree.goal"
+    path.write_text(TREE)
+    assert invoke("show", path, *option).is_bad_input(f"option {option[0]}", "algorithm")

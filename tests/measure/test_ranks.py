@@ -51,6 +51,18 @@ def test_a_hanging_rank_ends_the_job_and_every_rank_reports_its_progress(launch,
     ]
 
 
+def test_a_rank_that_hangs_while_the_rate_of_copies_is_measured_is_a_failure_of_no_case(launch):
+    ended, out = launch("sleeps", raw_examples.case(1 << 20), timeout=3.0, executor="compiled")
+    assert ended.returncode != 0
+    stuck = "stuck for 3 s: the rate of copies, iteration 1, in the operation"
+    assert f"r1 | {stuck}\n" in ended.stderr
+    assert {failure.case_id for failure in read_journal(journal_path(out)).failures} == {""}
+    (gap,) = read_results([out.parent]).missing
+    assert gap.status == "not run"
+    assert gap.reason.startswith("the job ended before it: stuck")
+    assert stuck in gap.reason
+
+
 @pytest.mark.parametrize(
     ("executor", "message"),
     [

@@ -43,14 +43,44 @@ def test_the_best_is_the_fastest_at_every_size_and_number_of_nodes_and_is_compar
         assert "ring" in (row["faster_than"], row["algorithm"])
 
 
-def test_neither_an_assumption_nor_a_formula_is_the_best():
+def formula(name, nbytes, seconds):
+    """Return a prediction of NCCL's own algorithm, which has no interval."""
+    return prediction(name, nbytes, seconds, exact=None, low_s=None, high_s=None)
+
+
+def test_an_assumption_is_never_the_best_and_nccls_own_may_be():
     found = [
-        prediction("switches", 1024, 1.0, assumed="assumed"), prediction("nccl_ring", 1024, 2.0, exact=None),
+        prediction("switches", 1024, 1.0, assumed="assumed"), formula("nccl_ring", 1024, 2.0),
         prediction("slow", 1024, 4.0), prediction("slower", 1024, 5.0),
     ]  # fmt: skip
     choice = BestChoice.of(found)
-    assert (choice.best.algorithm, choice.other.algorithm) == ("slow", "slower")
-    assert BestChoice.of(found[:2]) is None
+    assert (choice.best.algorithm, choice.other.algorithm) == ("nccl_ring", "slow")
+    assert BestChoice.of(found[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("times", "best", "other"),
+    [
+        ({"nccl_ring": 2.0, "nccl_tree": 3.0, "swing": 4.0, "ring": 5.0}, "nccl_ring", "swing"),
+        ({"nccl_ring": 3.0, "nccl_tree": 2.0, "swing": 1.0, "ring": 1.5}, "swing", "nccl_tree"),
+        ({"swing": 1.0, "torus": 2.0, "ring": 5.0}, "swing", "ring"),
+        ({"nccl_ring": 3.0, "nccl_tree": 2.0}, "nccl_tree", "nccl_ring"),
+    ],
+)
+def test_ours_is_compared_with_what_nccl_takes_and_nccls_own_with_the_fastest_of_ours(times, best, other):
+    found = [
+        formula(name, 1024, seconds) if name.startswith("nccl") else prediction(name, 1024, seconds)
+        for name, seconds in times.items()
+    ]
+    choice = BestChoice.against(found)
+    assert (choice.best.algorithm, choice.other.algorithm) == (best, other)
+
+
+def test_a_formula_is_compared_by_its_likely_time_with_the_interval_of_a_simulated_one():
+    ours = prediction("swing", 1024, (2.0, 1.0, 4.0))
+    assert formula("nccl_ring", 1024, 1.5).times_as_fast_as(ours) == pytest.approx((2 / 1.5, 1 / 1.5, 4 / 1.5))
+    assert not BestChoice.of([ours, formula("nccl_ring", 1024, 1.5)]).clear
+    assert BestChoice.of([ours, formula("nccl_ring", 1024, 0.9)]).clear
 
 
 def test_the_best_is_clear_if_it_leads_at_both_ends_of_the_intervals():

@@ -7,7 +7,6 @@ import raw_examples
 from predicted_machines import SEGMENT, cluster, fitted
 from synthetic_timings import times_around
 
-from hpccoll.common.errors import UnusableError
 from hpccoll.model.expectations import expectations
 from hpccoll.model.predict import Request, predict
 from hpccoll.render.model_report import expectation_lines
@@ -75,10 +74,16 @@ def test_measurements_on_other_layouts_than_the_description_has_are_named():
     assert all(row["median_s"] for row in found.rows())
 
 
-def test_the_librarys_own_algorithm_has_no_expectation_and_files_without_measurements_are_bad_input():
+def test_calls_of_libraries_and_failed_cases_are_no_observations_of_schedules():
     native = raw_examples.outcome(raw_examples.case(algorithm="native"), params={})
     (found,) = expectations([measured(2.0, native)], MACHINE)
-    assert sum(row["median_s"] is None for row in found.rows()) == 1
-    assert any("native" in line and "unknown" in line for line in expectation_lines(found))
-    with pytest.raises(UnusableError, match="no file has a correct measurement"):
-        expectations([raw_examples.raw(raw_examples.skipped())], MACHINE)
+    assert {row["algorithm"] for row in found.rows()} == {*ALGORITHMS}
+    assert expectations([raw_examples.raw(raw_examples.skipped())], MACHINE) == []
+
+
+def test_what_other_programs_measured_of_an_algorithm_is_compared_too():
+    raw = measured(2.0)
+    raw.attempts = [(replace(attempt, kind="imported"), outcomes) for attempt, outcomes in raw.attempts]
+    (found,) = expectations([raw], MACHINE)
+    assert {row["measured_kind"] for row in found.rows()} == {"imported"}
+    assert [row["ratio"] for row in found.rows()] == pytest.approx([2.0] * 6, rel=1e-3)

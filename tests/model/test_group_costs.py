@@ -1,12 +1,14 @@
 """The costs of collectives on groups of a mesh: shared ports, parts of large groups, and interpolation."""
 
 import pytest
-from predicted_machines import EXACT, LATENCY, RATE, SEGMENT, cluster
+from predicted_machines import EXACT, LATENCY, NCCL, RATE, SEGMENT, cluster
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model import group_costs
 from hpccoll.model.group_costs import AlgorithmTime, GroupCosts, GroupUse, group_use, interpolated, simulated_sizes
 from hpccoll.model.machine import Cpus, Machine
+from hpccoll.model.machine_sections import NcclSection
+from hpccoll.model.nccl_model import nccl_estimates
 from hpccoll.training.parallelism import Mesh
 from hpccoll.training.step_program import Start, StepOperation, StepProgram
 
@@ -98,3 +100,84 @@ def test_a_few_sizes_are_simulated_and_a_time_between_two_is_on_the_straight_lin
     assert (len(chosen), chosen[0], chosen[-1]) == (group_costs.MOST_SIZES, 1000, 1999000)
     times = [(size, AlgorithmTime("ring", {"value": 1.0 + size})) for size in (10, 20, 40)]
     assert [interpolated(times, size, "value") for size in (10, 15, 30, 40)] == [11, 16, 31, 41]
+
+
+def gpus(rails=8, **sections):
+    """Return a cluster of nodes of 8 GPUs, with a channel of NCCL for each port."""
+    nccl = NCCL | {"channels": rails, "intra_bytes_per_s": RATE, "inter_bytes_per_s": RATE}
+    tiers = {"node": EXACT | {"bytes_per_s": 100 * RATE}, "rack": EXACT, "fabric": EXACT}
+    return machine(8, rails, **({"tiers": tiers, "nccl": nccl} | sections))
+
+
+def used(described, mesh, collective="all_reduce", axis="dp", algorithm=None, nbytes=1 << 24):
+    """Return the algorithm and the seconds of an operation, and what is not modelled."""
+    operation = StepOperation("bucket 1", collective, axis, nbytes, "float32", "backward")
+    costs = GroupCosts(described, described.layout(mesh.ranks // 8), mesh, algorithm)
+    costs.prepare([StepProgram(0, None, (Start(operation),), ())])
+    ((name),) = costs.algorithms().values()
+    return name, costs.cost(operation), costs.unmodelled
+
+
+def expected(nodes, ranks_per_node, collective="all_reduce", channels=8, rate=RATE, nbytes=1 << 24):
+    """Return what NCCL expects with channels of a rate, by algorithm and protocol."""
+    section = NcclSection(**(NCCL | {"channels": channels, "intra_bytes_per_s": rate, "inter_bytes_per_s": rate}))
+    every = nccl_estimates(section, collective, nodes, ranks_per_node, nbytes)
+    return {(each.algorithm, each.protocol): each.seconds for each in every}
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_groups_that_span_nodes_run_what_nccl_takes(collective):
+    times = expected(4, 8, collective)
+    (own, _), seconds = min(times.items(), key=lambda item: item[1])
+    assert used(gpus(), Mesh(dp=32), collective) == (f"nccl_{own}", seconds, [])
+
+
+@pytest.mark.parametrize(
+    ("requested", "collective", "runs"),
+    [
+        ("nccl_tree", "all_reduce", "nccl_tree"), ("nccl_tree", "all_gather", "nccl_ring"),  # of which it has no tree
+        ("ring", "all_reduce", "ring"), ("hierarchical", "reduce_scatter", "nccl_ring"),  # of which we have none
+        ("ring", "reduce_scatter", "ring"),
+    ],
+)  # fmt: skip
+def test_a_requested_algorithm_runs_the_collectives_that_have_it(requested, collective, runs):
+    assert used(gpus(), Mesh(dp=32), collective, algorithm=requested)[0] == runs
+
+
+def test_a_group_inside_a_node_runs_a_schedule_that_stands_in_for_nccls_own_and_says_so():
+    name, _, (unmodelled,) = used(gpus(), Mesh(tp=8, dp=2), axis="tp")
+    assert not name.startswith("nccl")
+    assert (unmodelled.work, unmodelled.missing[0], unmodelled.stands_in) == ("all_reduce tp", "NVLS", True)
+    assert used(gpus(), Mesh(tp=8, dp=2), axis="tp", algorithm="ring")[2] == []  # as requested
+    assert used(machine(8, 8), Mesh(dp=16))[2] == []  # no cluster of NCCL
+    name, _, (unmodelled,) = used(gpus(), Mesh(dp=16))  # on two nodes
+    assert (name[:5], unmodelled.missing, unmodelled.stands_in) == ("nccl_", ("NVLSTree",), False)
+
+
+@pytest.mark.parametrize(
+    ("tp", "rails", "channels", "share"),
+    [
+        (1, 8, 8, 1),  # all ranks of a node, all ports
+        (2, 8, 4, 1),  # every second one, with a port each
+        (8, 8, 1, 1),  # one rank of each node, with its own port
+        (8, 4, 1, 2),  # with a port that it shares with another group
+        (4, 1, 1, 4),  # two of each node, all of which have one port
+    ],
+)
+def test_a_group_has_the_channels_of_its_ranks_ports_and_a_part_of_the_ports_that_others_use(
+    tp, rails, channels, share
+):
+    """NCCL chooses by what it expects of whole ports, and takes the time of its part of them."""
+    whole, part = (expected(4, 8 // tp, channels=channels, rate=rate) for rate in (RATE, RATE / share))
+    chosen = min(whole, key=lambda name: whole[name])
+    assert used(gpus(rails), Mesh(tp=tp, dp=32 // tp))[:2] == (f"nccl_{chosen[0]}", part[chosen])
+
+
+def test_groups_that_share_the_uplink_of_a_rack_have_a_part_of_it():
+    """32 groups of replicas, one for each rank of a rack: four of them are on each rail."""
+    racks = {"layout": {"ranks_per_node": 8, "rails": 8, "nodes_per_rack": 4}}
+    free, shared = (
+        used(gpus(**racks, **more), Mesh(dp=128, shard=32), axis="replica")[1]
+        for more in ({}, {"uplink": {"bytes_per_s": RATE}})
+    )
+    assert shared == pytest.approx(4 * free, rel=0.1)

@@ -1,6 +1,7 @@
 """The file of a machine: what it holds, what simulations take of it, and the errors of an invalid one."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from predicted_machines import MEASURED
@@ -11,6 +12,7 @@ from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, MessageCosts
 from hpccoll.model.machine_file import SCHEMA, VERSION, MachineFile, cluster_names, read_machine, write_machine
 from hpccoll.model.machine_sections import AggregatorKind, DeclaredSections
+from hpccoll.model.simulation import BOUNDS
 from hpccoll.schedule import Cut
 
 HEADER = f"schema: {SCHEMA}\nschema_version: {VERSION}\n"
@@ -55,6 +57,33 @@ def test_a_machine_has_the_costs_of_its_file_in_seconds_and_costs_nothing_withou
     assert machine.cpus == Cpus(4, 1e-10, "machine", 1.5)
     assert (machine.switches, machine.unmetered_aggregators) == (True, False)
     assert (bare.port_byte_s, bare.uplink_byte_s, bare.memory_byte_s, bare.cpus) == (0, 0, 0, None)
+
+
+def test_a_faster_network_has_faster_tiers_ports_and_uplinks_and_the_same_nodes(mine):
+    for bound in BOUNDS:
+        usual, faster = mine.machine(bound), mine.with_network(4).machine(bound)
+        for name, times in (("node", 1), ("rack", 4), ("fabric", 4)):
+            for before, after in zip(usual.tiers[name].costs, faster.tiers[name].costs, strict=True):
+                assert after == replace(before, byte_s=pytest.approx(before.byte_s / times))
+        assert faster.port_byte_s == pytest.approx(usual.port_byte_s / 4)
+        assert faster.uplink_byte_s == pytest.approx(usual.uplink_byte_s / 4)
+        same = "fold_s", "burst_bytes", "memory_byte_s", "cpus"
+        assert [getattr(faster, name) for name in same] == [getattr(usual, name) for name in same]
+    assert mine.with_network(4).name == "mine with a network x4"
+    measured = MachineFile.of(**BARE, measured=MEASURED)
+    distances = [each.distance(2, 1, 1 << 20) for each in (measured, measured.with_network(2))]
+    assert distances == ["within what was measured", "a network x2"]
+    assert mine.with_network(None) is mine.with_network(1) is mine
+
+
+def test_channels_of_nccl_are_as_fast_as_the_network_and_no_faster_than_nodes():
+    machine = read_machine("8xh100-400g-tcp", "--cluster")
+    inside = machine.tiers["node"][-1].bytes_per_s.value
+    for factor, rate in ((0.5, 2.5e9), (4, 20e9), (100, inside / 8)):
+        scaled = machine.with_network(factor)
+        rates = [scaled.nccl.intra_bytes_per_s.value, scaled.nccl.inter_bytes_per_s.value]
+        assert rates == pytest.approx([rate, rate])
+        assert scaled.published == []
 
 
 def test_the_ends_of_intervals_are_fast_or_slow_together(mine):

@@ -6,8 +6,9 @@ from predicted_machines import EXACT, LATENCIES, LATENCY, NCCL, RATE, RATES, clu
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.planned_schedule import default_channels
 from hpccoll.common.errors import BadInputError
+from hpccoll.model import simulation
 from hpccoll.model.nccl_model import nccl_estimates
-from hpccoll.model.predict import Request, predict
+from hpccoll.model.predict import PredictionPlan, Request, predict
 
 SIZE = 1 << 16
 RATIOS = "ratio_p5", "ratio_p95"
@@ -96,14 +97,49 @@ def test_what_cannot_run_and_sizes_below_one_element_for_each_rank_are_left_out_
     }
 
 
-def test_nccls_own_model_is_next_to_simulations():
+def names(machine, **request):
+    """Return the algorithms of the predictions for one size on a number of nodes."""
+    return [each.algorithm for each in predict(machine, Request(sizes=[SIZE], **request)).predictions]
+
+
+def test_nccls_own_ring_and_tree_take_what_nccl_expects_with_the_protocol_that_it_takes_and_have_no_interval():
     machine = in_racks(nccl=NCCL)
-    found = [each for each in predict(machine, Request(nodes=[4], sizes=[SIZE])).predictions if each.kind == "modelled"]
+    found = [each for each in predict(machine, Request(nodes=[4], sizes=[SIZE])).predictions if each.of_library]
     estimates = nccl_estimates(machine.nccl, "all_reduce", 4, 2, SIZE)
-    assert {each.algorithm: each.value_s for each in found} == {
-        f"nccl_{name}": min(each.seconds for each in estimates if each.algorithm == name) for name in ("ring", "tree")
-    }
-    assert {(each.low_s, each.exact, each.eligible) for each in found} == {(None, None, False)}
+    for each in found:
+        own = min((one for one in estimates if f"nccl_{one.algorithm}" == each.algorithm), key=lambda one: one.seconds)
+        assert (each.value_s, each.params) == (own.seconds, {"protocol": own.protocol})
+        assert (each.low_s, each.high_s, each.kind, each.eligible) == (None, None, "modelled", True)
+    assert [each.algorithm for each in found] == ["nccl_ring", "nccl_tree"]
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithms", "expected"),
+    [
+        ("all_reduce", ["hierarchical"], ["nccl_ring", "nccl_tree", "hierarchical"]),  # ours beside NCCL's own
+        ("all_reduce", ["nccl_tree"], ["nccl_tree"]),
+        ("all_reduce", ["ring", "nccl_ring"], ["nccl_ring", "ring"]),
+        ("all_gather", ["ring"], ["nccl_ring", "ring"]),  # of which NCCL has no tree
+        ("broadcast", ["chain"], ["chain"]),  # without a formula
+    ],
+)
+def test_nccls_own_are_candidates_like_others_and_beside_ours_unless_some_are_named(collective, algorithms, expected):
+    assert names(in_racks(nccl=NCCL), nodes=[2], collective=collective, algorithms=algorithms) == expected
+
+
+def test_on_one_node_and_without_a_section_nccls_own_are_left_out_with_the_reason():
+    found = predict(in_racks(nccl=NCCL), Request(nodes=[1], sizes=[SIZE], algorithms=["ring"]))
+    assert [each.algorithm for each in found.predictions] == ["ring"]
+    assert [reason.startswith(("nccl_ring: on one node", "nccl_tree: on one node")) for reason in found.left_out]
+    with pytest.raises(BadInputError, match="nccl_ring"):
+        predict(in_racks(), Request(nodes=[2], sizes=[SIZE], algorithms=["nccl_ring"]))
+
+
+def test_bus_bandwidth_is_that_of_nccl_tests():
+    of_ring = one(in_racks(nccl=NCCL), 4, 1 << 30, "nccl_ring")  # 8 ranks
+    assert of_ring.to_json()["algbw_Bps"] == pytest.approx((1 << 30) / of_ring.value_s)
+    assert of_ring.to_json()["busbw_Bps"] == pytest.approx(2 * 7 / 8 * (1 << 30) / of_ring.value_s)
+    assert one(cluster(), 2, 1024, "dissemination", collective="barrier").to_json()["busbw_Bps"] is None
 
 
 @pytest.mark.parametrize(
@@ -145,3 +181,63 @@ def test_a_cluster_without_a_tier_is_refused_before_the_first_simulation():
     with pytest.raises(BadInputError, match="fabric"):
         predict(machine, Request(nodes=[2, 8], sizes=[1024]), lambda *counts: done.append(counts))
     assert done == []
+
+
+def interrupt_at(doing):
+    """Return a display of progress that interrupts what is shown with this word."""
+
+    def show(_done, _of, shown="", _left_s=None):
+        if doing in shown:
+            raise KeyboardInterrupt
+
+    return show
+
+
+def test_what_takes_longer_is_simulated_later_and_rows_have_the_order_of_the_request():
+    request = Request(nodes=[16, 2], sizes=[1 << 10, 1 << 20], algorithms=["ring", "recursive_doubling"])
+    simulated = {}
+    plan = PredictionPlan.of(cluster(), request)
+    predicted = plan.predict(lambda _done, _of, doing="", _left_s=None: simulated.setdefault(doing.split(": ")[0]))
+    assert list(simulated) == [
+        f"{algorithm} on {nodes} ranks, {size}"
+        for nodes, algorithm in ((2, "recursive_doubling"), (2, "ring"), (16, "recursive_doubling"), (16, "ring"))
+        for size in ("1 KiB", "1 MiB")
+    ]
+    assert [(each.nodes, each.algorithm, each.requested_bytes) for each in predicted.predictions] == [
+        (nodes, algorithm, size) for nodes in (16, 2) for algorithm in request.algorithms for size in request.sizes
+    ]
+    assert not predicted.interrupted
+
+
+def test_an_interrupt_keeps_what_is_complete_and_names_the_rest():
+    machine = cluster(nccl=NCCL)
+    request = Request(nodes=[2, 16], sizes=[1 << 20], algorithms=["ring", "recursive_doubling"])
+    predicted = PredictionPlan.of(machine, request).predict(interrupt_at("recursive_doubling on 16"))
+    assert [(each.nodes, each.algorithm) for each in predicted.predictions if each.kind == "simulated"] == [
+        (2, "ring"), (2, "recursive_doubling"),
+    ]  # fmt: skip
+    assert predicted.left_out == {"interrupted before 2 predictions of recursive_doubling, ring": (16,)}
+    assert predicted.interrupted
+    assert {each.nodes for each in predicted.predictions if each.kind == "modelled"} == {2, 16}  # formulas take no time
+
+
+def test_shares_of_a_simulation_grow_up_to_all_of_it():
+    seen, request = [], Request(nodes=[64], sizes=[1 << 20], algorithms=["ring"], parameters={"channels": 4})
+    PredictionPlan.of(cluster(), request).predict(lambda *state: seen.append(state[2:]))
+    shares = [int(doing.split(": ")[1][:-1]) for doing, _ in seen[1:]]
+    assert seen[0][0].endswith("pairing messages")
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] < 10
+    assert 90 < shares[-1] <= 100
+    assert all(left_s >= 0 for _, left_s in seen)
+
+
+def test_what_needs_more_memory_than_is_free_is_left_out(monkeypatch):
+    monkeypatch.setattr(simulation, "available_memory", lambda: 1 << 20)
+    monkeypatch.setattr(simulation, "MUCH_MEMORY", 0)
+    request = Request(nodes=[256], sizes=[1 << 20], algorithms=["direct", "recursive_doubling"])
+    predicted = predict(cluster(), request)
+    assert [each.algorithm for each in predicted.predictions] == ["recursive_doubling"]
+    ((reason, nodes),) = predicted.left_out.items()
+    assert reason.startswith("direct: it needs about 34.5 MB of memory")
+    assert nodes == (256,)

@@ -1,9 +1,14 @@
 """Predicted training steps: formulas where there are any, what overlaps, shares, and what is left out."""
 
+from dataclasses import replace
+
 import pytest
 from predicted_machines import EXACT, LATENCY, RATE, cluster, fitted
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_seconds
+from hpccoll.model.machine_file import read_machine
+from hpccoll.model.predict import Request, predict
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.model.step_scenarios import step_request
 from hpccoll.render.step_report import step_lines
@@ -78,6 +83,29 @@ def test_flops_and_a_rate_give_the_time_of_computation_and_a_batch_the_micro_bat
         assert (one.samples, one.parallelism.micro_batches) == (2 * 2 * 3, 3)
 
 
+def test_a_step_that_is_known_gives_the_computation_with_which_it_takes_as_long_and_the_rate_on_other_nodes():
+    ranks, whole = 4, 0.5
+    found = steps([ranks, 8], buckets=BucketRule("each"), compute=ComputeRate(whole_s=whole), micro_batches=3)
+    first, second = found.predictions
+    assert first.step.step_s == pytest.approx(whole)
+    assert first.step.compute_s == pytest.approx(whole - ring_s(LAYER_BYTES, ranks))  # all but the last bucket overlaps
+    rate = 9 * LAYERS * 1e6 / first.step.compute_s
+    assert [each.to_json()["flops_per_s"] for each in found.predictions] == pytest.approx([rate, rate])
+    assert second.step.compute_s == pytest.approx(first.step.compute_s)
+    assert second.step.step_s > whole
+    given = steps([ranks], buckets=BucketRule("each"), compute=ComputeRate(rate), micro_batches=3)
+    assert given.predictions[0].step.step_s == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("nodes", [[4, 2], [3, 4]])
+def test_a_step_in_which_nothing_can_be_computed_is_refused_with_the_time_of_communication(nodes):
+    alone = LAYERS * ring_s(LAYER_BYTES, nodes[0])
+    with pytest.raises(BadInputError, match="communication alone takes") as refused:
+        steps(nodes, buckets=BucketRule("each"), compute=ComputeRate(whole_s=alone))
+    assert format_seconds(alone) in str(refused.value)
+    assert steps(nodes, buckets=BucketRule("each"), compute=ComputeRate(whole_s=2 * alone)).predictions
+
+
 def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_port():
     """The port of the aggregator receives the bytes of all ranks, and sends them as many: two latencies, no overlap."""
     machine, ranks = cluster(tiers={"rack": EXACT}, port={"bytes_per_s": RATE}), 4
@@ -91,9 +119,27 @@ def test_a_rate_is_a_fraction_of_the_peak_of_a_gpu_and_samples_of_a_transformer_
     request = step_request({"model": "gpt2", "sequence_length": 512, "mfu": 0.4, "gpu": "h100"}, [2], None)
     assert request.compute.flops_per_s == pytest.approx(0.4 * 989e12)
     assert request.model.transformer.sequence == 512
-    assert request.model.forward_flops == model_of("gpt2").forward_flops / 2
+    scores = 4 * 12 * 768 * 512**2  # 4 s h a token and block, and half as many tokens
+    of_products = (model_of("gpt2").forward_flops - 4 * scores) / 2
+    assert request.model.forward_flops == pytest.approx(of_products + scores)
     with pytest.raises(BadInputError, match="a transformer, unlike resnet50"):
         step_request({"model": "resnet50", "sequence_length": 512, "compute": 1.0}, [2], None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "types"),
+    [
+        ({}, ["bfloat16", "bfloat16", "bfloat16"]),
+        ({"gradient_dtype": "float32"}, ["float32", "bfloat16", "bfloat16"]),
+        ({"dtype": "float32", "activation_dtype": "float16"}, ["float32", "float32", "float16"]),
+    ],
+)
+def test_what_has_no_type_of_its_own_has_that_of_the_step_or_of_the_model(keys, types):
+    request = step_request({"model": "llama3-8b", "compute": 1.0, "sharding": "zero1", **keys}, [2], None)
+    machine = cluster(tiers={"node": EXACT, "rack": EXACT}, layout={"ranks_per_node": 2})
+    row = predict_steps(machine, replace(request, parallel="tp=2")).predictions[0].to_json()
+    assert [row[f"{name}_dtype"] for name in ("gradient", "parameter", "activation")] == types
+    assert row["gradient_bytes"] == 8_030_261_248 * (4 if types[0] == "float32" else 2)
 
 
 def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
@@ -130,3 +176,64 @@ def test_what_cannot_be_predicted_is_bad_input(changed, words):
     with pytest.raises(BadInputError) as refused:
         steps([2], **changed)
     assert [word for word in words if word not in str(refused.value)] == []
+
+
+def interrupt_at(done):
+    """Return a display of progress that interrupts once so many are done."""
+
+    def show(now_done, *_):
+        if now_done == done:
+            raise KeyboardInterrupt
+
+    return show
+
+
+def test_an_interrupt_keeps_the_numbers_of_nodes_that_are_complete():
+    request = StepRequest(TOY, [2, 4, 8], ComputeRate(step_s=0.1))
+    found = predict_steps(cluster(), request, interrupt_at(1))
+    assert [each.nodes for each in found.predictions] == [2]
+    assert found.left_out == {"interrupted": [4, 8]}
+    assert found.interrupted
+    with pytest.raises(KeyboardInterrupt):
+        predict_steps(cluster(), request, interrupt_at(0))
+
+
+LLAMA = {"model": "llama3-8b", "sharding": "fsdp", "mfu": 0.4, "gpu": "h100"}
+
+
+def test_an_fsdp_step_on_gpus_gathers_a_block_in_the_time_of_nccls_ring():
+    """A block of llama3-8b has 436,224,000 bytes; a step of our schedules took six times as long."""
+    machine, nbytes = read_machine("8xh100-400g", "--cluster"), 436_224_000
+    (step,) = predict_steps(machine, step_request(LLAMA, [8], None)).predictions
+    spans = {
+        span.end_s - span.begin_s
+        for span in step.step.spans[0]
+        if span.operation and (span.operation.collective, span.operation.nbytes) == ("all_gather", nbytes)
+    }
+    (ring,) = predict(
+        machine,
+        Request([8], [nbytes], "all_gather", ["nccl_ring"], dtype="bfloat16"),
+    ).predictions
+    assert [*spans] == pytest.approx([ring.value_s] * len(spans), rel=0.01)
+    assert spans
+    row = step.to_json()
+    assert {*row["algorithms"].values()} == {"nccl_ring"}
+    assert (row["kind"], row["ci_low_s"], row["ci_high_s"]) == ("modelled", None, None)
+
+
+def test_a_step_with_groups_inside_nodes_has_the_interval_of_their_schedules_and_names_what_stands_in():
+    machine = read_machine("8xh100-400g", "--cluster")
+    found = predict_steps(machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [2], None))
+    (step,) = found.predictions
+    row = step.to_json()
+    assert (row["kind"], row["algorithms"]["all_reduce dp"]) == ("modelled", "nccl_ring")
+    assert row["ci_low_s"] < row["step_s"] < row["ci_high_s"]
+    assert {each["work"]: each["stands_in"] for each in row["unmodelled"]} == {"all_reduce tp": True}
+    assert {near["algorithm"] for near in row["unmodelled"][0]["published"]} == {"NVLS"}
+    assert sum("NCCL may take NVLS" in line for line in step_lines(found)) == 1
+
+
+def test_nccls_own_are_valid_algorithms_where_a_machine_has_them_and_have_no_parameters():
+    for machine, named in ((cluster(), "--algorithm"), (read_machine("8xh100-400g", "--cluster"), "channels")):
+        with pytest.raises(BadInputError, match=named):
+            steps([2], machine=machine, algorithm="nccl_ring")

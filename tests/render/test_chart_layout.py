@@ -6,14 +6,16 @@ import pytest
 from chart_outline import layers, values
 from row_examples import make_row
 from step_examples import steps
-from svg_texts import log_axes, overlaps
+from svg_texts import dashed_points, log_axes, overlaps, text_boxes
 
 from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.memory_bandwidth import KEY as COPY_RATES
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.row_labels import has_size
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import chart_engine, fitted
+from hpccoll.render.chart_base import HEIGHT, chart_engine
+from hpccoll.render.chart_layout import fitted
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, overview_group
 from hpccoll.render.report_writer import _group_charts
 from hpccoll.store.load_results import to_results
@@ -59,8 +61,25 @@ def drawings(results):
     return {drawing.name: drawing.specification for chart in charts for drawing in chart.drawings}
 
 
+@pytest.fixture(scope="module")
+def in_memory(of_rows, make_run):
+    """Results on two ranks of a node, with the rates of copies from caches and from memory."""
+    sizes = [{"bytes": 4**power << 10, "Bps": rate} for power, rate in ((3, 40e9), (5, 160e9), (6, 30e9), (8, 30e9))]
+    run = make_run(provenance={COPY_RATES: {"ranks": 2, "sizes": sizes}})
+    return of_rows(
+        *(
+            make_row(name, 2, nbytes, seconds=seconds + nbytes * 1e-9, in_place=in_place)
+            for name, seconds in {"native": 2e-6, "ring": 1.5e-6}.items()
+            for nbytes in (8, 1024, 64 << 10, 512 << 10, 4 << 20, 64 << 20)
+            for in_place in (False, True)
+        ),
+        runs=(run,),
+    )
+
+
 EXPECTED = {
     "results": ("all_reduce-time", "all_reduce-time-oversubscribed"), "testbed_results": ("all_reduce-wire",),
+    "in_memory": ("all_reduce-time", "all_reduce-busbw"),
     "thirteen": ("overview-speedup", *(f"{name}-time" for name in COLLECTIVES if has_size(name))),
     "training": tuple(f"training_step-{name}" for name in ("timeline", "share", "bucket")),
 }  # fmt: skip
@@ -81,7 +100,7 @@ def shown_values(specification, title):
 
 
 @pytest.mark.parametrize("room", [WIDE, NARROW])
-@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen", "training"])
+@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen", "training", "in_memory"])
 def test_no_texts_overlap_and_axes_end_at_what_is_shown(request, report, room):
     specifications = drawings(request.getfixturevalue(report))
     assert {name: specifications.keys() for name in EXPECTED[report] if name not in specifications} == {}
@@ -95,3 +114,17 @@ def test_no_texts_overlap_and_axes_end_at_what_is_shown(request, report, room):
             if low < min(shown) / MOST or high > max(shown) * MOST:
                 wide[name, title] = low, min(shown), max(shown), high
     assert (touching, wide) == ({}, {})
+
+
+@pytest.mark.parametrize("room", [WIDE, NARROW])
+@pytest.mark.parametrize("chart", ["all_reduce-time", "all_reduce-busbw"])
+def test_the_name_of_a_limit_is_beside_its_line_and_inside_its_panel(in_memory, chart, room):
+    specification = fitted(drawings(in_memory)[chart], room)
+    svg = chart_engine().vegalite_to_svg(json.dumps(specification))
+    names = [box for box in text_boxes(svg) if box.text == "memory"]
+    line = dashed_points(svg, "5,3")
+    assert len(names) == 2  # panels
+    assert line
+    assert [(name, point) for name in names for point in line if name.contains(point)] == []
+    headings = [box.bottom for box in text_boxes(svg) if box.text.startswith("2 ranks")]
+    assert all(any(0 < name.top - bottom < HEIGHT for bottom in headings) for name in names)

@@ -36,3 +36,16 @@ def test_tables_of_several_settings_say_which_in_the_words_of_the_map(of_rows):
     groups = chart_groups(results, recommend(results))
     tables = [table.setting for group in groups for table in choice_tables(group)]
     assert len(set(tables)) == len(tables) == 2
+
+
+def test_a_folded_map_has_the_labels_of_its_tables_also_where_another_part_has_more_settings(of_rows):
+    rows = (
+        make_row(name, nbytes=8, seconds=s, params={}, ranks=ranks, oversubscribed=crowded, mapping=mapping)
+        for name, s in (("native", 2e-6), ("ring", 1e-6))
+        for ranks, crowded, mapping in ((2, False, "block"), (2, False, "cyclic"), (4, True, "cyclic"))
+    )
+    results = of_rows(*rows)
+    for group in chart_groups(results, recommend(results)):
+        parts = [part for part in (group.fitting, group.crowded) if part]
+        cells = [cell for part in parts for cell in next(iter(FIGURES[0].specification(part)["datasets"].values()))]
+        assert {cell["on"] for cell in cells} == {table.setting for table in choice_tables(group)}

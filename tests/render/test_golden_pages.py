@@ -58,7 +58,11 @@ def test_the_findings_that_weaken_a_report(make_row, make_run, of_rows):
 
 def test_the_comparison_of_two_runs():
     load = [{"host": "n1", "stolen": 0.0, "other_cores": 1.5, "busiest": [{"name": "gcc", "cores": 1.5}]}]
-    new = run_results({1024: 1.3, 2048: 0.4, 4096: None}, provenance={"host_load": load, "kernel": "6.2"}, seed=2)
+    provenance = {
+        "host_load": load, "kernel": "6.2", "mpi": {"threads": "multiple"}, "variables": {"NCCL_ALGO": "Ring"},
+        "versions": {"numpy": "2.4"}, "rack_power": "8 kW",
+    }  # fmt: skip
+    new = run_results({1024: 1.3, 2048: 0.4, 4096: None}, provenance=provenance, seed=2)
     assert_golden("compare", comparison_lines(compare(run_results(), new)))
 
 

@@ -1,50 +1,138 @@
-"""The section of other programs: a chart and a table of their times next to ours, and no ranking."""
+"""Results of other programs: solid lines in the charts of their call, a table next to ours, and nothing else."""
 
 import pytest
 from chart_outline import values
+from golden_page import assert_golden
 from row_examples import make_row
 
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.analysis.side_by_side import side_by_side
-from hpccoll.render.other_programs import other_programs, other_programs_chart
-from hpccoll.store.rows import Results
+from hpccoll.render.answers import Answers
+from hpccoll.render.charts import FIGURES
+from hpccoll.render.comparison_tables import other_programs
+from hpccoll.render.measured_summary import measured_heading, measured_summary
+from hpccoll.render.report_columns import rows_table
+from hpccoll.render.report_writer import answer_section
+from hpccoll.store.rows import Results, Run
 from hpccoll.store.sources import SOURCES
 
 SIZES = 1024, 4096, 16384
+TIMES = next(figure for figure in FIGURES if figure.name == "time")
+DRAWN = {"time", "busbw", "scaling"}
+"""The charts that show rows of other kinds."""
+
+
+def call(size, nanoseconds, **changes):
+    return make_row("native", nbytes=size, **{"seconds": size * nanoseconds * 1e-9, "transport": "mpi"} | changes)
 
 
 def ours(size, **changes):
-    return make_row("native", nbytes=size, seconds=size * 1e-9, transport="mpi", device="cpu", **changes)
+    return call(size, 1.0, **changes)
 
 
 def theirs(size, factor=2.0, **changes):
-    about = {"source": "osu", "rule": None, **changes}
-    return make_row(
-        "native", nbytes=size, seconds=size * 1e-9 * factor, transport="mpi", device="cpu", kind="imported", **about
+    about = {"kind": "imported", "source": "osu", "rule": None, "run_id": "theirs", "ci_low_s": None, "ci_high_s": None}
+    return call(size, factor, **about | changes)
+
+
+def predicted(size, algorithm="nccl_ring", **changes):
+    about = {"nbytes": size, "seconds": size * 3e-9, "kind": "modelled", "run_id": "predicted", "in_place": True}
+    return make_row(algorithm, **about | changes)
+
+
+def launch(run_id, library):
+    return Run(
+        run_id=run_id, job="import", attempt=1, created="2026", status="complete", kind="imported", path="theirs.h5",
+        machine=f"2 nodes (n0, n1), {library}", provenance={"library": library},
+    )  # fmt: skip
+
+
+def results(*rows, runs=()):
+    return Results(rows=rows, runs=(launch("theirs", "NCCL 2.18.5"), *runs), planned=len(rows), missing=())
+
+
+def lines_of(group):
+    """Return the kinds of the lines of the chart of times, by series, in the order of the legend."""
+    drawn = values(TIMES.specification(group))
+    return {series: {each["line"] for each in drawn if each["series"] == series} for series in group.legend}
+
+
+def test_their_times_are_lines_of_their_own_next_to_ours():
+    (group,) = chart_groups(results(*map(ours, SIZES), *map(theirs, SIZES)))
+    drawn = values(TIMES.specification(group))
+    assert {(each["series"], each["bytes"]): each["value"] for each in drawn} == pytest.approx(
+        {(who, n): n * ns * 1e-9 for n in SIZES for who, ns in (("native", 1), ("osu native (single)", 2))}
     )
+    assert lines_of(group) == {"native": {"measured"}, "osu native (single)": {"measured"}}
+    colours = {each["series"]: each["fill"] for each in drawn}
+    assert len({*colours.values()}) == 2
 
 
-def results(*rows):
-    return Results(rows=rows, runs=(), planned=len(rows), missing=())
+def test_measured_lines_are_solid_and_first_and_predictions_of_the_same_call_are_dashed_in_the_same_chart():
+    """Transport, device and timing of what is imported may differ from ours, and its placements from a prediction's."""
+    on_gpu = {"device": "cuda", "dtype": "float32", "ranks": 16, "nodes": 2, "ranks_per_node": 8}
+    nccl = {"transport": "nccl", "source": "nccl-tests", "timing": "aggregated", **on_gpu}
+    imported = [theirs(size, in_place=in_place, **nccl) for size in SIZES for in_place in (False, True)]
+    rows = [
+        *imported,
+        *(predicted(n, name, transport="nccl", **on_gpu) for n in SIZES for name in ("nccl_ring", "ring")),
+    ]
+    everything = results(*rows)
+    groups = chart_groups(everything)
+    (group,) = groups
+    assert list(lines_of(group).items())[:1] == [("nccl-tests native (aggregated)", {"measured"})]
+    assert {"nccl_ring (modelled)", "ring (modelled)"} < lines_of(group).keys()
+    panels = {each["panel"] for each in values(TIMES.specification(group)) if each["line"] == "modelled"}
+    assert panels == {"2 nodes, out of place", "2 nodes, in place"}
+    series = [cells[0][1] for _, cells in rows_table(groups).rows]
+    assert series[: len(imported)] == ["nccl-tests native (aggregated)"] * len(imported)
+    assert recommend(everything) == ()
+    assert "use" not in answer_section(everything, Answers(()), ["all_reduce"]).split("Evidence")[0].split()
+    assert_golden("imported_and_predicted", [measured_heading(groups), measured_summary(groups)])
 
 
-def test_the_chart_has_their_times_and_ours_of_each_size():
-    drawn = values(other_programs_chart(side_by_side(map(theirs, SIZES), map(ours, SIZES))))
-    assert {(each["line"], each["bytes"]): each["value"] for each in drawn} == pytest.approx(
-        {(who, n): n * ns * 1e-9 for n in SIZES for who, ns in (("measured", 1), ("of other programs", 2))}
-    )
-    assert len({each["panel"] for each in drawn}) == 1
+def test_bytes_join_our_elements_where_nothing_is_reduced_and_are_another_call_where_something_is():
+    gather = {"collective": "all_gather", "op": None}
+    rows = ours(1024, **gather), theirs(1024, dtype="int8", **gather), ours(1024), theirs(1024, dtype="int8")
+    groups = chart_groups(results(*rows))
+    found = [(group.collective, len(group.points), len(group.imports)) for group in groups]
+    assert sorted(found) == [("all_gather", 1, 1), ("all_reduce", 0, 1), ("all_reduce", 1, 0)]
 
 
-def test_the_section_says_what_each_number_means():
+def test_they_join_the_rows_of_their_timing_if_there_are_any_and_of_their_ranks_on_a_node_only():
+    rows = [ours(n, timing=timing) for n in SIZES for timing in ("single", "aggregated")]
+    spread = theirs(1024, timing="aggregated", nodes=2, ranks_per_node=1)
+    groups = chart_groups(results(*rows, *(theirs(n, timing="aggregated") for n in SIZES), spread))
+    found = [({point.row.timing for point in group.points}, len(group.imports)) for group in groups]
+    assert found == [({"single"}, 0), ({"aggregated"}, 3), (set(), 1)]
+
+
+def test_a_line_is_named_after_the_call_and_after_the_library_if_there_are_several():
+    rows = theirs(1024), theirs(1024, run_id="second", params={"call": "MPI_Iallreduce"})
+    several = results(*rows, runs=[launch("second", "MPICH 5")])
+    names = {point.series for group in chart_groups(several) for point in group.imports}
+    assert names == {"osu native (single, NCCL 2.18.5)", "osu MPI_Iallreduce (single, MPICH 5)"}
+
+
+def test_a_faster_time_of_another_program_changes_no_recommendation_no_finding_and_no_other_chart():
+    measured, foreign = [*map(ours, SIZES)], [theirs(size, 0.01) for size in SIZES]
+    alone, both = results(*measured), results(*measured, *foreign)
+    assert recommend(alone) == recommend(both) != ()
+    (group,), (beside,) = chart_groups(alone, recommend(alone)), chart_groups(both, recommend(both))
+    assert group.points == beside.points
+    assert group_findings(group) == group_findings(beside)
+    for figure in FIGURES:
+        if figure.name not in DRAWN and (specification := figure.specification(group)):
+            assert values(figure.specification(beside)) == values(specification)
+
+
+def test_the_section_says_what_each_number_means_and_has_a_table_of_what_we_measured_too():
     suites = [theirs(1024, source=f"{name}-tests", timing="aggregated") for name in ("nccl", "rccl")]
     rows = [theirs(1024), theirs(1024, source="imb"), *suites]
-    beside = other_programs(results(*rows, ours(1024)))
+    beside = other_programs(results(*rows, ours(1024), theirs(1 << 20)))
     explained = [meaning.partition(":")[0] for meaning in beside["meanings"]]
-    assert {source.title for source in SOURCES.values()} <= set(explained)
+    assert {*explained} == {source.title for source in SOURCES.values()} | {"hpccoll"}
     assert [cells[-1] for cells in beside["table"][1]] == ["2.00x"] * len(rows)
-
-
-def test_a_faster_time_of_another_program_changes_no_recommendation():
-    measured, foreign = [*map(ours, SIZES)], [theirs(size, 0.01) for size in SIZES]
-    assert recommend(results(*measured)) == recommend(results(*measured, *foreign)) != ()
+    alone = other_programs(results(*rows))
+    assert (alone["table"], "hpccoll" in str(alone["meanings"])) == (None, False)

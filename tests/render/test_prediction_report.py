@@ -5,9 +5,9 @@ from dataclasses import replace
 from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, fitted, in_racks
 
-from hpccoll.model.predict import Request, predict
+from hpccoll.model.predict import PredictionPlan, Request, predict
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.render.prediction_report import prediction_lines, question_lines
+from hpccoll.render.prediction_report import prediction_lines, question_lines, waiting_lines
 
 SIZES = [1 << power for power in range(10, 22, 2)]
 
@@ -39,3 +39,42 @@ def test_an_answer_within_the_intervals_claims_no_lead():
                                          ((1.5, 0.4, 2.5), (1.0, 0.5, 2.0)), strict=True)]  # fmt: skip
     (answer,) = question_lines(replace(found, predictions=near))
     assert ": rabenseifner, not clearly faster than the flat ring (0.80x to 1.50x)" in answer
+
+
+def expecting(*seconds):
+    """Return the lines of a plan of three algorithms on 2 and 4 ranks whose simulations take so long."""
+    names = ["ring", "recursive_doubling", "rabenseifner"][: len(seconds)]
+    plan = PredictionPlan.of(cluster(), Request(nodes=[2, 4], sizes=[1024], algorithms=names))
+    by_name = dict(zip(names, seconds, strict=True))
+    planned = [replace(each, expected_s=by_name[each.algorithm] / 2) for each in plan.planned]
+    return list(waiting_lines(replace(plan, planned=planned)))
+
+
+def test_a_long_time_is_said_with_the_algorithms_that_take_it_and_the_words_that_leave_them_out():
+    (line,) = expecting(7000, 5, 30)
+    assert "about 117 min" in line
+    assert "ring on 4 ranks takes most of it" in line
+    assert "-a rabenseifner,recursive_doubling takes about 35 s" in line
+
+
+def test_as_many_algorithms_are_named_as_take_long():
+    (line,) = expecting(7000, 5, 3000)
+    assert "ring, rabenseifner on 4 ranks take most of it; -a recursive_doubling takes about 5 s" in line
+
+
+def test_one_algorithm_that_takes_long_cannot_be_left_out():
+    (line,) = expecting(600)
+    assert "about 10 min" in line
+    assert "-a" not in line
+
+
+def test_nothing_is_said_of_a_short_time():
+    assert expecting(20, 5, 30) == []
+
+
+def test_nothing_predicted_before_an_interrupt_is_a_line_of_what_was_left_out():
+    reason = "interrupted before 1 prediction of ring"
+    found = predict(cluster(), Request(nodes=[2], sizes=[1024], algorithms=["ring"]))
+    assert list(prediction_lines(replace(found, predictions=[], left_out={reason: (2,)})))[-1] == (
+        f"left out on 2 nodes: {reason}"
+    )

@@ -70,7 +70,7 @@ def test_tune_the_answers_of_the_page_and_the_map_agree_on_every_setting_and_siz
                 assert cells[None if shared else in_place, format_size(size)]["series"] == choice
                 (line,) = (line for line in lines if in_range(line.sizes, size))
                 assert line.strength == of_range.strength
-                assert line.strength == "none" or ("MPICH's own" if choice == "native" else f"`{choice}`") in line.text
+                assert line.strength == "none" or f"`{choice}`" in line.text
 
 
 EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)

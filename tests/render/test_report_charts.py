@@ -116,7 +116,9 @@ def test_the_points_of_charts_are_the_golden_page(of_rows, make_run, make_node_r
     uneven = of_rows(make_node_row(), make_node_row(nodes=4, ranks=6, ranks_per_node=None), runs=(make_bed_run(),))
     at_most = replace(testbed_results, rows=[row for row in testbed_results.rows if row.nodes == 8])
     below = of_rows(make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),))
-    copies = make_run(provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": 65536, "Bps": 4e9}]}})
+    copies = make_run(
+        provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": size, "Bps": 4e9} for size in (1 << 16, 1 << 26)]}}
+    )
     in_memory = of_rows(
         *(make_row(ranks=p, nbytes=n, in_place=in_place, seconds=n / 5e8)
           for p in (2, 4) for n in (8 << 10, 32 << 10, 1 << 20) for in_place in (False, True)),

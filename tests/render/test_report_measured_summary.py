@@ -5,7 +5,7 @@ from golden_page import assert_golden
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.measured_summary import MAX_SERIES, measured_heading, measured_summary
+from hpccoll.render.measured_summary import MAX_SERIES, library_name, measured_heading, measured_summary
 
 LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}}]
 """The NCCL that the ranks of each host have loaded."""
@@ -45,3 +45,8 @@ def test_the_headings_and_summaries_of_pages(make_row, make_run, of_rows):
         groups = chart_groups(results)
         page += [f"-- {title}", measured_heading(groups), measured_summary(groups)]
     assert_golden("summaries", page)
+
+
+def test_the_name_of_a_library_is_its_version_without_the_number():
+    versions = "Open MPI v5.0.11", "Intel(R) MPI Library 2021.13 for Linux", "CRAY MPICH version 8.1.28", ""
+    assert [*map(library_name, versions)] == ["Open MPI", "Intel(R) MPI Library", "CRAY MPICH", "the library"]

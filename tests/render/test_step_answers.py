@@ -1,5 +1,6 @@
 """Training steps in words: what a step takes with each algorithm, and how much of it is exposed."""
 
+import pytest
 import raw_examples
 from golden_page import assert_golden
 from step_examples import steps
@@ -10,6 +11,7 @@ from hpccoll.analysis.step_comparison import compare_steps
 from hpccoll.render.answer_lines import terminal_lines
 from hpccoll.render.answers import Answers
 from hpccoll.render.step_answers import step_answers
+from hpccoll.store.host_load import KEY
 from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles
@@ -27,6 +29,10 @@ SCENARIOS = {
         steps({"ring": 12}, ranks=n, path=f"{n}.h5", run_id=str(n), oversubscribed=n == 8) for n in (2, 4, 8)
     ],
     "auto, which chooses for each collective": [steps({"ring": 12, "auto": 6, "null": 0})],
+    "too few iterations for an interval": [steps(BOTH, iterations=5)],
+    "algorithms of different launches": [
+        steps({name: takes}, path=f"{name}.h5", run_id=name) for name, takes in (("ring", 12), ("native", 60))
+    ],
     "several machines": [
         steps({name: 12, "null": 0}, path=f"{name}.h5", run_id=name, machine=f"machine of {name}")
         for name in ("ring", "native")
@@ -47,6 +53,13 @@ def test_the_answers_and_comparisons_of_training_steps():
             algorithms = " ".join(row.algorithm for row in each.rows)
             page.append(f"{each.shape}, {', '.join(each.details)}: {algorithms}{', ranked' * each.ranked}")
     assert_golden("step_answers", page)
+
+
+@pytest.mark.parametrize(("other_cores", "strength"), [(0.0, "strong"), (1.25, "fair")])
+def test_steps_of_a_busy_machine_are_no_strong_evidence(other_cores, strength):
+    load = {"host": "n0", "other_cores": other_cores, "stolen": 0.0, "busiest": []}
+    (answer,) = step_answers(results(steps(BOTH, rounds=5, provenance={KEY: [load]})))
+    assert [line.strength for line in answer.lines] == [strength]
 
 
 def test_answers_on_collectives_and_tables_of_choices_leave_steps_out():

@@ -141,12 +141,14 @@ def test_a_journal_alone_is_read_and_an_empty_one_ignored(out):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("no", "there is no such raw file or directory"), (".", "that holds some"),
+        ("no", "there is no such raw file or directory"), (".", "holds some, which hpccoll sweep and run --out write"),
+        ("README.md", "is no whole raw file .* do: name raw files .* or a directory that holds some"),
         ("accept.yaml", r"accept\.yaml' is not valid: results; .* are in results/accept, unless"),
     ],
 )  # fmt: skip
 def test_a_path_without_results_is_refused(tmp_path, name, words):
-    (tmp_path / "accept.yaml").touch()
+    for file in ("accept.yaml", "README.md"):
+        (tmp_path / file).write_text("# Results")
     with pytest.raises(BadInputError, match=words):
         read_results([tmp_path / name])
 

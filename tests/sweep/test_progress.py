@@ -10,7 +10,14 @@ import raw_examples
 from hpccoll.cases.case import Effort
 from hpccoll.common.terminal import ERASE_LINE, PrintableStream
 from hpccoll.store.checksummed_lines import ChainEnd
-from hpccoll.sweep.progress import ALL_MEASURED, MeasurementCount, MeasurementCounter, TimeLeft, progress_display
+from hpccoll.sweep.progress import (
+    ALL_MEASURED,
+    SLURM_POLLS,
+    MeasurementCount,
+    MeasurementCounter,
+    TimeLeft,
+    progress_display,
+)
 
 
 @pytest.fixture
@@ -71,17 +78,18 @@ def test_the_remaining_time_is_estimated_from_the_pace_so_far():
     assert [earlier.text(timed(n), now) for n, now in ((80, 0.0), (81, 5.0), (91, 25.0))] == ["", "", "about 18 s left"]
 
 
-def test_a_log_says_how_long_the_rest_will_take(capsys, monkeypatch):
+@pytest.mark.parametrize("slurm", [False, True])
+def test_a_log_says_how_long_the_rest_will_take_and_how_seldom_slurm_is_asked_where_it_is(capsys, monkeypatch, slurm):
     clock = count(0.0, 10.0)
     monkeypatch.setattr("hpccoll.sweep.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    with progress_display(30) as show:
+    with progress_display(30, slurm=slurm) as show:
         for done in (0, 3, 6, 30):
             show(timed(done))
     assert capsys.readouterr().err.splitlines() == [
         "3 of 30 measurements, 20 s",
         "6 of 30 measurements, 30 s, about 80 s left",
         "30 of 30 measurements, 40 s",
-        ALL_MEASURED,
+        ALL_MEASURED + SLURM_POLLS * slurm,
     ]
 
 
@@ -89,7 +97,7 @@ def test_a_terminal_has_one_line_that_is_replaced(monkeypatch):
     below = io.StringIO()
     below.isatty = lambda: True
     monkeypatch.setattr("sys.stderr", PrintableStream(below))
-    with progress_display(30) as show:
+    with progress_display(30, slurm=True) as show:
         for done in (0, 1, 20):
             show(timed(done))
     assert "20 of 30 measurements" in below.getvalue()

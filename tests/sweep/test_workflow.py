@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from snakemake.cli import parse_config
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.interruption import INTERRUPTED
 from hpccoll.sweep import workflow
 
 LONG_S = 120.0
@@ -96,7 +97,7 @@ def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_pat
 @pytest.mark.parametrize("number", workflow.END_SIGNALS)
 def test_an_interrupt_is_forwarded_once_and_the_next_step_is_printed(tmp_path, capsys, number):
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
-    assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) == workflow.INTERRUPTED
+    assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) == INTERRUPTED
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
     assert capsys.readouterr().err.splitlines() == [
         "hpccoll: interrupted: ending what runs, in 60 s at most",
@@ -117,7 +118,7 @@ def test_what_ignores_an_interrupt_is_killed_and_not_waited_for_if_it_cannot_can
         monitor.controller.unreachable, monitor.cancel_all = True, lambda _reason: None
     ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
     interrupted = interrupts(tmp_path, signal.SIGINT)
-    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted, monitor) == workflow.INTERRUPTED
+    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted, monitor) == INTERRUPTED
     assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
 
 

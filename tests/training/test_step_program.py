@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hpccoll.common.errors import BadInputError
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.training.models import model_of
-from hpccoll.training.models.transformers import gpt2, mixtral_8x7b
-from hpccoll.training.parallelism import SHARDINGS, Mesh, Parallelism, part_of
+from hpccoll.training.models.decoders import mixtral_8x7b
+from hpccoll.training.models.transformers import gpt2
+from hpccoll.training.parallelism import SHARDINGS, Mesh, Parallelism, StepDtypes, part_of
 from hpccoll.training.step_program import BACKWARD, FORWARD, STEP, Compute, Start, Wait
 from hpccoll.training.step_program_builder import step_programs
 
@@ -53,7 +54,7 @@ def test_llama_on_two_tensor_parallel_ranks_has_the_calls_and_bytes_that_aicb_li
     llama = replace(llama, transformer=replace(llama.transformer, sequence=2048))
     listed = operations(
         llama, mesh=Mesh(tp=2, dp=64), sharding="zero1", overlap=False, buckets=BucketRule("megatron"),
-        gradient_dtype="float32", parameter_dtype="bfloat16",
+        dtypes=StepDtypes("float32", "bfloat16", "bfloat16"),
     )  # fmt: skip
     elements = part_of(llama, Mesh(tp=2)).parameters
     assert totals(listed) == {

@@ -2,7 +2,7 @@
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const DARK = {{ colours.DARK | tojson }};
 
-function fitted(text, room) {  // as in render/chart_base.py
+function fitted(text, room) {  // as in render/chart_layout.py
   if (dark.matches) text = text.replace(/#[0-9a-f]{6}/g, (colour) => DARK[colour] ?? colour);
   const spec = JSON.parse(text), meta = spec.usermeta, panel = spec.spec ?? spec;
   const layout = meta.layouts.find((each) => room >= each.room);
@@ -28,9 +28,9 @@ async function show(chart, room) {
   const { view } = await vegaEmbed(chart, fitted(text, room), { actions: false, renderer: "svg" });
   const times = chart.closest("figure").querySelector(".times");
   if (!times) return;
-  // Cells have the size and the setting, and labels of the axis the size.
-  const chosen = (datum) => (datum?.on ? pick(times, datum.size, datum.on) : pick(times, datum?.value));
-  view.addEventListener("click", (_, item) => chosen(item?.datum));
+  // Cells have the size and the setting, and labels of the axis the size. Anything else has neither.
+  const chosen = ({ size, value, on }) => { if (size ?? value) pick(times, size ?? value, on); };
+  view.addEventListener("click", (_, item) => chosen(item?.datum ?? {}));
   for (const part of chart.querySelectorAll(".mark-rect.role-mark path, .role-axis-label text")) {
     const datum = part.__data__?.datum;
     if (!times.querySelector(`th[data-size="${datum?.size ?? datum?.value}"]`)) continue;

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from hpccoll.common.errors import BadInputError
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.models.convolutional import resnet50, vgg16
+from hpccoll.training.models.decoders import llama, mixtral_8x7b
 from hpccoll.training.models.dlrm import dlrm
-from hpccoll.training.models.transformers import bert_large, gpt2, gpt3_175b, llama, mixtral_8x7b
+from hpccoll.training.models.transformers import bert_large, gpt2, gpt3_175b
 
 MODELS: Mapping[str, Callable[[], ModelShape]] = {
     "resnet50": resnet50,

@@ -1,0 +1,26 @@
+"""Signals that interrupt a command."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+
+INTERRUPTED = 130
+"""The exit code of a command that a signal interrupted, as shells report SIGINT."""
+
+
+@contextmanager
+def interruptible(*numbers: signal.Signals) -> Iterator[None]:
+    """Let signals raise KeyboardInterrupt, also SIGINT where a shell has started this process in the background.
+
+    Such a shell starts it with SIGINT ignored. Python lets only the main thread decide on signals: others change
+    nothing.
+    """
+    before = {}
+    if current_thread() is main_thread():
+        before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,110 @@
+"""What the sections of a machine file cannot all say at once: each rule is physics, and names the keys and the values.
+
+A rule compares intervals where numbers have some, and sees a contradiction only if no values within them fit. Between
+tiers and ports only descriptions are compared: the numbers of a fit have errors of their own.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_rate
+
+if TYPE_CHECKING:
+    from hpccoll.model.machine_file import MachineFile
+    from hpccoll.model.machine_sections import MessageCostsSection, Quantity
+
+BETWEEN_NODES: tuple[Literal["rack"], Literal["fabric"]] = "rack", "fabric"
+"""The tiers whose messages pass ports."""
+
+
+def contradictions(machine: "MachineFile") -> Iterator[BadInputError]:
+    """Yield the contradictions between the sections of a machine file."""
+    for rule in RULES:
+        yield from rule(machine)
+
+
+def _uplink_without_ports(machine: "MachineFile") -> Iterator[BadInputError]:
+    """An uplink given by its oversubscription needs ports that share it."""
+    shares = machine.uplink and machine.uplink.oversubscription
+    if shares and not (machine.port and machine.geometry and machine.geometry.nodes_per_rack):
+        expected = "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"
+        yield BadInputError("uplink.oversubscription", shares.value, expected)
+
+
+def _ranks_on_rails(machine: "MachineFile") -> Iterator[BadInputError]:
+    """As many ranks of a node use each of its rails; without a rank for each rail, the others are idle."""
+    geometry = machine.geometry
+    if geometry and geometry.ranks_per_node > geometry.rails and geometry.ranks_per_node % geometry.rails:
+        expected = f"a divisor of layout.ranks_per_node: {geometry.ranks_per_node}"
+        yield BadInputError("layout.rails", geometry.rails, expected)
+
+
+def _channels_on_ports(machine: "MachineFile") -> Iterator[BadInputError]:
+    """Each channel of a ring leaves a node once, through one of its ports."""
+    if machine.nccl and machine.port:
+        rails = machine.geometry.rails if machine.geometry else 1
+        wire = f"layout.rails {rails} x port.bytes_per_s"
+        yield from _channels(machine, "inter_bytes_per_s", rails, machine.port.bytes_per_s, wire)
+
+
+def _channels_inside(machine: "MachineFile") -> Iterator[BadInputError]:
+    """Each channel of a ring passes every GPU of a node, by the way between two of them."""
+    node = machine.tiers.get("node")
+    if machine.nccl and node and machine.geometry and machine.geometry.ranks_per_node > 1:
+        fastest = max((each.bytes_per_s for each in node), key=_high)
+        yield from _channels(machine, "intra_bytes_per_s", 1, fastest, "1 x tiers.node.bytes_per_s")
+
+
+def _channels(machine: "MachineFile", key: str, ways: int, way: "Quantity", words: str) -> Iterator[BadInputError]:
+    nccl = machine.nccl
+    if nccl and nccl.channels * _low(rate := getattr(nccl, key)) > ways * _high(way):
+        together = format_rate(nccl.channels * rate.value)
+        of_channels = f"{nccl.channels} x nccl.{key} {format_rate(rate.value)} = {together}"
+        wire = f"{words} {format_rate(_high(way))} = {format_rate(ways * _high(way))}"
+        yield BadInputError("nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {wire}")
+
+
+def _messages_in_ports(machine: "MachineFile") -> Iterator[BadInputError]:
+    """No message between two nodes is faster than the port that it passes."""
+    if machine.port and machine.kind == "described":
+        port = machine.port.bytes_per_s
+        for tier in BETWEEN_NODES:
+            for costs in machine.tiers.get(tier, ()):
+                if _low(costs.bytes_per_s) > _high(port):
+                    key, value = f"tiers.{tier}.bytes_per_s", format_rate(costs.bytes_per_s.value)
+                    yield BadInputError(key, value, f"at most port.bytes_per_s, {format_rate(_high(port))}")
+
+
+def _fabric_beyond_rack(machine: "MachineFile") -> Iterator[BadInputError]:
+    """Messages to another rack pass the switch of their own one, too: they are no faster, and no sooner there."""
+    rack, fabric = (machine.tiers.get(tier) for tier in BETWEEN_NODES)
+    if not rack or not fabric or machine.kind != "described":
+        return
+    fastest = max((each.bytes_per_s for each in rack), key=_high)
+    for costs in fabric:
+        if _low(costs.bytes_per_s) > _high(fastest):
+            expected = f"at most tiers.rack.bytes_per_s, {format_rate(_high(fastest))}"
+            yield BadInputError("tiers.fabric.bytes_per_s", format_rate(costs.bytes_per_s.value), expected)
+        within = _of_size(rack, costs.from_bytes).latency_s
+        if _high(costs.latency_s) < _low(within):
+            expected = f"at least tiers.rack.latency_s, {_low(within):g} s"
+            yield BadInputError("tiers.fabric.latency_s", costs.latency_s.value, expected)
+
+
+RULES: tuple[Callable[["MachineFile"], Iterator[BadInputError]], ...] = (
+    _uplink_without_ports, _ranks_on_rails, _channels_on_ports, _channels_inside, _messages_in_ports,
+    _fabric_beyond_rack,
+)  # fmt: skip
+
+
+def _of_size(costs: "list[MessageCostsSection]", nbytes: int) -> "MessageCostsSection":
+    return [each for each in costs if each.from_bytes <= nbytes][-1]
+
+
+def _low(quantity: "Quantity") -> float:
+    return quantity.value if quantity.low is None else quantity.low
+
+
+def _high(quantity: "Quantity") -> float:
+    return quantity.value if quantity.high is None else quantity.high

@@ -1,0 +1,128 @@
+"""NCCL's own ring and tree among the candidates for a collective: where the model has them, and what they take.
+
+NCCL knows its own communicator and no other. It chooses by what it expects there, and takes longer if other groups of
+ranks use the same ports at the same time.
+"""
+
+import math
+
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.common.text import join_words
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import Quantity
+from hpccoll.model.nccl_model import NETWORK_US, RING_STEPS, NcclEstimate, nccl_estimates
+from hpccoll.schedule import Layout, itemsize
+
+RATES = "intra_bytes_per_s", "inter_bytes_per_s"
+"""The rates of a channel in the section ``nccl``."""
+
+NAMES = {"ring": "nccl_ring", "tree": "nccl_tree"}
+"""The names of NCCL's algorithms among ours, by NCCL's own."""
+
+
+FEWEST_IN_SWITCHES = 5
+"""The fewest ranks of a node with which NCCL takes NVLS: of H200 (stas00/ml-engineering, network)."""
+
+
+def library_names(machine: MachineFile, family: str) -> tuple[str, ...]:
+    """Return the names of NCCL's algorithms of a collective; none without a section ``nccl``, or without a formula."""
+    if machine.nccl is None or family not in RING_STEPS:
+        return ()
+    return tuple(name for own, name in NAMES.items() if own == "ring" or family == "all_reduce")
+
+
+def unmodelled(machine: MachineFile, family: str, nodes: int, ranks_per_node: int) -> tuple[str, ...]:
+    """Return NCCL's algorithms of a collective that NCCL may take on as many nodes, and that have no formula here.
+
+    NVLS and NVLSTree reduce in the switches of NVLink, from Hopper and from FEWEST_IN_SWITCHES ranks of a node on. From
+    more than two nodes on the ring is faster than NVLSTree: a forced one had 310 of 365 GB/s on four
+    (stas00/ml-engineering, network).
+    """
+    if machine.nccl is None or family not in RING_STEPS:
+        return ()
+    in_switches = machine.nccl.architecture != "ampere" and family == "all_reduce"
+    in_switches = in_switches and ranks_per_node >= FEWEST_IN_SWITCHES
+    if nodes == 1:
+        return ("NVLS", "the ring inside a node") if in_switches else ("the ring inside a node",)
+    return ("NVLSTree",) if nodes == 2 and in_switches else ()
+
+
+def latency_beyond_formulas(machine: MachineFile) -> float | None:
+    """Return the latency of messages between nodes, in seconds, if the formulas know none as long; else None.
+
+    NCCL takes the same constants for sockets as for InfiniBand.
+    """
+    between = machine.tiers.get("rack") or machine.tiers.get("fabric")
+    latency = between[0].latency_s if between and machine.nccl else None
+    longest_s = 1e-6 * max(max(of_protocols) for of_protocols in NETWORK_US.values())
+    return latency.value if latency and latency.at("low_cost") > longest_s else None
+
+
+class LibraryCalls:
+    """The calls of NCCL for a collective on a group of ranks.
+
+    What NCCL's search finds for a group. Of the GPUs of a node its topology has those of the communicator, and all
+    network ports. From a GPU to the port of another one there is a path through that GPU, if it is in the communicator
+    (PXN), and one through the CPUs, for which the search does not look once it has channels without (graph/search.cc,
+    typeInter). The ranks of a group on a node thus use the ports next to them: k of the rails, with as many channels on
+    each as the search finds for the whole node. The rate of a channel is that of its port, and stays.
+
+    What other groups take. Groups whose ranks have the same ports, such as those of two GPUs beside one port, get an
+    equal part of it each. So they do of the uplink of a rack, which the ring of a group crosses once on each rail that
+    it uses. NCCL does not expect this: it chooses by the whole rate, and takes the time of the part.
+
+    Args:
+        machine: a machine with a section ``nccl``.
+        family: the name of the collective, one of those with formulas.
+        layout: the layout of the group.
+        dtype: the type of the elements, in whole ones of which blocks are cut.
+        at_port: the groups that use the busiest port of this one at once.
+        at_uplink: the groups that use its busiest uplink of a rack on a rail at once.
+    """
+
+    def __init__(
+        self, machine: MachineFile, family: str, layout: Layout, dtype: str, at_port: float = 1.0,
+        at_uplink: float = 1.0,
+    ) -> None:  # fmt: skip
+        if machine.nccl is None:
+            raise ValueError(f"{machine.name} has no section nccl")
+        self.family, self.dtype = collective(family), dtype
+        self.workers, self.nodes, self.ranks_per_node = layout.workers, layout.nodes, layout.ranks_per_node
+        self.missing = unmodelled(machine, family, self.nodes, self.ranks_per_node or 1)
+        rails, used = machine.geometry.rails if machine.geometry else 1, len({*layout.rail})
+        channels = max(1, machine.nccl.channels * used // rails)
+        self.expected = machine.nccl.model_copy(update={"channels": channels})
+        uplink_byte_s = machine.machine().uplink_byte_s * at_uplink if layout.racks > 1 else 0.0
+        at_most = used / channels / uplink_byte_s if uplink_byte_s else math.inf
+        shared = {name: min(getattr(self.expected, name).value / at_port, at_most) for name in RATES}
+        self.taken = self.expected.model_copy(update={name: Quantity(value=rate) for name, rate in shared.items()})
+
+    def unpredicted_reason(self, nbytes: int) -> str | None:
+        """Return why NCCL's formulas do not apply to a size on the group; None if they do."""
+        if reason := self.family.unmoved_reason(nbytes, self.dtype, self.workers):
+            return reason
+        if self.nodes == 1:
+            return f"on one node NCCL takes {join_words(self.missing, 'or')}, of which there is no formula here"
+        if self.ranks_per_node is None:
+            return "the nodes do not have as many ranks each"
+        return None
+
+    def moved(self, nbytes: int) -> int:
+        """Return the bytes that are moved for a requested size: whole elements, in equal blocks."""
+        size = itemsize(self.dtype)
+        return self.family.elements(nbytes, size, self.workers) * self.family.blocks(self.workers) * size
+
+    def estimate(self, nbytes: int, name: str | None = None) -> NcclEstimate:
+        """Return what an operation takes by the protocol that NCCL chooses.
+
+        Args:
+            nbytes: the requested size.
+            name: the algorithm, one of ``library_names`` [the one that NCCL chooses].
+        """
+        expected, taken = (
+            [each for each in nccl_estimates(section, self.family.name, self.nodes, self.ranks_per_node or 1,
+                                             self.moved(nbytes))
+             if name in (None, NAMES[each.algorithm])]
+            for section in (self.expected, self.taken)
+        )  # fmt: skip
+        return taken[min(range(len(expected)), key=lambda number: expected[number].seconds)]

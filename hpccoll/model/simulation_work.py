@@ -1,0 +1,130 @@
+"""The work of simulations, before anything is simulated: their time and memory, from the steps of a few ranks.
+
+The seconds are those of one core of a server of 2024, and right to a factor of about three; ``RemainingTime`` corrects
+them by how long the simulations take that have run.
+"""
+
+from collections.abc import Sequence
+from math import lcm
+from time import monotonic
+from typing import NamedTuple, Protocol
+
+from hpccoll.schedule import Schedule
+from hpccoll.schedule.layout import equal_block
+from hpccoll.schedule.step import Copy, Send, drop_null_peers, parts_of
+
+SAMPLED_RANKS = 16
+"""The ranks whose steps stand for those of all ranks, if ranks have different steps."""
+
+SAMPLED_STEPS = 4096
+"""The steps that stand for more of them, if it is known how many there are."""
+
+EVENT_S, WAVE_S = 5e-5, 1e-4
+"""The seconds of a message as an event, and of a wave of messages."""
+
+RANK_S, RANGE_S, SORTED_S = 8e-8, 3e-8, 2e-6
+"""The seconds of each rank of a wave, of each range of units, and of each message in a step of several, to sort it."""
+
+READ_S = 5e-6
+"""The seconds to read a step of ranks that all do the same: most of them equal the step before, and are left out."""
+
+PAIRING_S = 1e-4
+"""The seconds to pair a message of ranks that are followed one by one."""
+
+ACTION_NUMBERS, RANGE_NUMBERS = 24, 6
+"""The numbers in memory, for each rank, of an action of a step and of a range of units, while messages are paired."""
+
+
+class ShowProgress(Protocol):
+    """Shows the progress of predictions."""
+
+    def __call__(self, done: int, of: int, doing: str = "", left_s: float | None = None) -> None:
+        """Show how many are done, what is being done, and the time left in seconds."""
+
+
+class ScheduleWork(NamedTuple):
+    """What the ranks of a schedule do, estimated."""
+
+    messages: float  # the messages of all ranks
+    wave_s: float  # the expected seconds of a simulation in waves
+    leapt_s: float  # the same, where lanes follow one another, so that equal waves are left out
+    pairing_s: float  # the expected seconds to pair messages, once for all simulations
+    nbytes: int  # the memory in bytes while the messages of the largest step are paired; 0 if ranks are paired singly
+
+    @classmethod
+    def of(cls, schedule: Schedule, rounds: int = 0) -> "ScheduleWork":
+        """Return the work of a schedule. It takes as long as a few ranks generate their steps.
+
+        Args:
+            schedule: the schedule.
+            rounds: the declared number of its steps, for which the first of many stand [unknown].
+        """
+        ranks = schedule.layout.ranks
+        if not schedule.vectorised:
+            stride = ranks // SAMPLED_RANKS | 1  # odd: the ranks of one parity are often the leaves of a tree
+            lengths, sent = zip(*(_length_and_sent(schedule, me) for me in range(0, ranks, stride)), strict=True)
+            messages = sum(sent) * ranks / len(sent)
+            seconds = max(lengths) * WAVE_S + messages * RANK_S
+            return cls(messages, seconds, seconds, messages * PAIRING_S, 0)
+        simulated = _simulated_ranks(schedule)
+        messages, steps, seconds, largest = 0, 0, 0.0, 0
+        program = schedule.steps(min(1, ranks - 1))  # all ranks have the same actions, some of them without a peer
+        for number, step in enumerate(program):
+            if rounds and number == SAMPLED_STEPS:
+                messages, seconds, steps = messages * rounds // number, seconds * rounds / number, rounds
+                break
+            moving = [action for action in step.actions if not isinstance(action, Copy)]
+            sends = sum(isinstance(action, Send) for action in moving)
+            ranges = sum(len(part.ranges) for action in step.actions for part in parts_of(action))
+            messages += sends
+            steps += 1
+            seconds += WAVE_S + simulated * (RANK_S + RANGE_S * ranges + SORTED_S * (sends if sends > 1 else 0))
+            largest = max(largest, ACTION_NUMBERS * len(moving) + RANGE_NUMBERS * ranges)
+        shifted = schedule.regularity and schedule.regularity.shifts
+        leapt_s = steps * READ_S if shifted else seconds
+        return cls(messages * ranks, seconds, leapt_s, 0.0, 8 * simulated * largest)
+
+
+def _simulated_ranks(schedule: Schedule) -> int:
+    """Return how many ranks stand for all if no unit is larger than others: see ``equal_waves``."""
+    ranks, regularity = schedule.layout.ranks, schedule.regularity
+    block = lcm(equal_block(schedule.layout), regularity.period) if regularity else ranks
+    return block if ranks % block == 0 else ranks
+
+
+def _length_and_sent(schedule: Schedule, me: int) -> tuple[int, int]:
+    """Return the steps of a rank, and the messages that it sends."""
+    sent = [sum(isinstance(action, Send) for action in drop_null_peers(step).actions) for step in schedule.steps(me)]
+    return len(sent), sum(sent)
+
+
+class RemainingTime:
+    """Estimates the time left of simulations that run one after another.
+
+    Args:
+        expected_s: the expected seconds of each, in the order in which they run.
+    """
+
+    TRUSTED_S = 10.0
+    """The seconds after which what has run counts more than what was expected."""
+
+    def __init__(self, expected_s: Sequence[float]) -> None:
+        self.waiting = [*reversed(expected_s)]
+        self.current, self.ended = 0.0, 0.0  # the expected seconds of the running one, and of those that have ended
+        self.begun = self.current_begun = monotonic()
+
+    def begin(self) -> None:
+        """Take note that the next one begins."""
+        self.ended += self.current
+        self.current, self.current_begun = self.waiting.pop(), monotonic()
+
+    def seconds(self, share: float = 0.0) -> float:
+        """Return the time left in seconds if a share of the running one is done."""
+        now, done = monotonic(), share * self.current
+        pace = _pace(now - self.begun, self.ended + done)
+        return (self.current - done) * _pace(now - self.current_begun, done) + sum(self.waiting) * pace
+
+
+def _pace(seconds: float, expected_s: float) -> float:
+    """Return the seconds for an expected second, 1 as long as nothing has run."""
+    return (seconds + RemainingTime.TRUSTED_S) / (expected_s + RemainingTime.TRUSTED_S)
