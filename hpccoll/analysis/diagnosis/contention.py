@@ -35,8 +35,8 @@ def is_contended(fit: FittedEffects, far: Booleans) -> bool:
     return _is_contended(fit.residuals[far], fit.residuals[~far])
 
 
-def _is_contended(together: Floats, apart: Floats) -> bool:
-    return robust_deviation(together) > max(LEAST_SCATTER, SCATTER * robust_deviation(apart))
+def _is_contended(together: Floats, otherwise: Floats) -> bool:
+    return robust_deviation(together) > max(LEAST_SCATTER, SCATTER * robust_deviation(otherwise))
 
 
 def divided(procedure: Procedure[Result], rng: np.random.Generator) -> Procedure[Result]:
