@@ -25,11 +25,15 @@ multiport message-passing systems, IEEE TPDS 8 (1997) 1143-1156.
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Layout, all_gather, all_to_all
+from hpccoll.schedule import Cost, Layout, Regularity, all_gather, all_to_all
 from hpccoll.schedule.step import Copy, Index, Part, Recv, Send, Step, ceil_log2, dst, maximum, minimum, tmp
 
 
-@all_gather("bruck", cost=lambda p: Cost(rounds=ceil_log2(p), sent=(p - 1) / p, reduced=0))
+@all_gather(
+    "bruck",
+    cost=lambda p: Cost(rounds=ceil_log2(p), sent=(p - 1) / p, reduced=0),
+    regularity=Regularity(period=1, shifts=1),
+)
 def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
 
@@ -48,7 +52,7 @@ def _all_to_all_cost(p: int) -> Cost:
     return Cost(rounds=ceil_log2(p), sent=sum(j.bit_count() for j in range(p)) / p, reduced=0)
 
 
-@all_to_all("bruck", cost=_all_to_all_cost)
+@all_to_all("bruck", cost=_all_to_all_cost, regularity=Regularity(period=1, shifts=0))
 def bruck_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     yield Step(Copy(dst[me:p] + dst[0:me], tmp.all))

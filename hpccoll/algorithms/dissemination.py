@@ -15,10 +15,14 @@ D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, IJ
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Send, Step, barrier, ceil_log2, dst
+from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Regularity, Send, Step, barrier, ceil_log2, dst
 
 
-@barrier("dissemination", cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p)))
+@barrier(
+    "dissemination",
+    cost=lambda p: Cost(rounds=ceil_log2(p), sent=ceil_log2(p), reduced=ceil_log2(p)),
+    regularity=Regularity(period=1, shifts=0),
+)
 def dissemination(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in range(ceil_log2(p)):

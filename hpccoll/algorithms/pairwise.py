@@ -19,7 +19,20 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, Recv, Send, Step, all_to_all, all_to_all_v, is_power_of_two, peer_if
+from hpccoll.schedule import (
+    Cost,
+    Index,
+    Layout,
+    Recv,
+    Regularity,
+    Schedule,
+    Send,
+    Step,
+    all_to_all,
+    all_to_all_v,
+    is_power_of_two,
+    peer_if,
+)
 
 
 def _cost(p: int) -> Cost:
@@ -28,7 +41,12 @@ def _cost(p: int) -> Cost:
 
 
 @all_to_all("pairwise", cost=_cost)
-def pairwise(layout: Layout, me: Index) -> Iterator[Step]:
+def pairwise(layout: Layout) -> Schedule:
+    regularity = Regularity(period=1) if is_power_of_two(layout.workers) else None
+    return Schedule.of(layout, _exchanges, regularity=regularity)
+
+
+def _exchanges(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for step in range(p):
         partner = me ^ step if is_power_of_two(p) else (step - me) % p

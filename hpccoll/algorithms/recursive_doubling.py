@@ -21,7 +21,7 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, on_power_of_two, power_of_two
+from hpccoll.schedule import Cost, Layout, Regularity, Schedule, all_gather, all_reduce, on_power_of_two, power_of_two
 from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, floor_log2, is_power_of_two
 
 
@@ -32,7 +32,7 @@ def _cost(p: int) -> Cost:
 
 @all_reduce("recursive_doubling", cost=_cost)
 def recursive_doubling(layout: Layout) -> Schedule:
-    return on_power_of_two(layout, lambda core: Schedule.of(core, _doubling))
+    return on_power_of_two(layout, lambda core: Schedule.of(core, _doubling, regularity=Regularity(period=1)))
 
 
 def _doubling(layout: Layout, me: Index) -> Iterator[Step]:
@@ -46,6 +46,7 @@ def _doubling(layout: Layout, me: Index) -> Iterator[Step]:
     "recursive_doubling",
     needs=[power_of_two],
     cost=lambda p: Cost(rounds=floor_log2(p), sent=(p - 1) / p, reduced=0),
+    regularity=Regularity(period=1),
 )
 def recursive_doubling_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers

@@ -15,13 +15,26 @@ R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication o
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Send, Step, dst, floor_log2, power_of_two, reduce_scatter
+from hpccoll.schedule import (
+    Cost,
+    Index,
+    Layout,
+    RecvReduce,
+    Regularity,
+    Send,
+    Step,
+    dst,
+    floor_log2,
+    power_of_two,
+    reduce_scatter,
+)
 
 
 @reduce_scatter(
     "recursive_halving",
     needs=[power_of_two],
     cost=lambda p: Cost(rounds=floor_log2(p), sent=(p - 1) / p, reduced=(p - 1) / p),
+    regularity=Regularity(period=1),
 )
 def recursive_halving(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers

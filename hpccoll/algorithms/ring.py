@@ -20,11 +20,15 @@ A. Gibiansky: Bringing HPC techniques to deep learning, Baidu Research (2017).
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, reduce_scatter, then
+from hpccoll.schedule import Cost, Layout, Regularity, Schedule, all_gather, all_reduce, reduce_scatter, then
 from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step
 
 
-@reduce_scatter("ring", cost=lambda p: Cost(rounds=p - 1, sent=(p - 1) / p, reduced=(p - 1) / p))
+@reduce_scatter(
+    "ring",
+    cost=lambda p: Cost(rounds=p - 1, sent=(p - 1) / p, reduced=(p - 1) / p),
+    regularity=Regularity(period=1, shifts=1),
+)
 def ring_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     right, left = (me + 1) % p, (me - 1) % p
@@ -32,7 +36,9 @@ def ring_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send(right, (me - step) % p), RecvReduce(left, (me - step - 1) % p))
 
 
-@all_gather("ring", cost=lambda p: Cost(rounds=p - 1, sent=(p - 1) / p, reduced=0))
+@all_gather(
+    "ring", cost=lambda p: Cost(rounds=p - 1, sent=(p - 1) / p, reduced=0), regularity=Regularity(period=1, shifts=1)
+)
 def ring_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     right, left = (me + 1) % p, (me - 1) % p

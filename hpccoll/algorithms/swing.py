@@ -22,7 +22,7 @@ D. De Sensi, T. Bonato, D. Saam, T. Hoefler: Swing: short-cutting rings for high
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, power_of_two, reduce_scatter, reverse, then
+from hpccoll.schedule import Cost, Layout, Regularity, Schedule, all_reduce, power_of_two, reduce_scatter, reverse, then
 from hpccoll.schedule.step import Index, RecvReduce, Send, Step, dst, floor_log2
 
 
@@ -43,6 +43,7 @@ def _reached(me: Index, step: int, p: int) -> list[Index]:
     "swing",
     needs=[power_of_two],
     cost=lambda p: Cost(rounds=floor_log2(p), sent=(p - 1) / p, reduced=(p - 1) / p),
+    regularity=Regularity(period=2),
 )
 def swing_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers

@@ -10,6 +10,7 @@ from hpccoll.analysis.row_labels import host_of_rank
 from hpccoll.analysis.series_names import imported_name, series_namer
 from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.analysis.wire_bandwidth import Wire
+from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
@@ -84,12 +85,13 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
     rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
     measured_name = series_namer(row for row in rows if row.ours)  # other kinds change no measured name
     predicted_name = series_namer(row for row in rows if not row.imported)
-    libraries = {run_id: str(run.provenance.get("library")) for run_id, run in runs.items() if run.imported}
+    libraries = {run_id: str(run.provenance.get("library", UNKNOWN)) for run_id, run in runs.items() if run.imported}
     several_libraries = len({*libraries.values()}) > 1
 
     def name(row: Row) -> str:
         if row.imported:
-            return imported_name(row, libraries.get(row.run_id, "") if several_libraries else "")
+            library = libraries.get(row.run_id, UNKNOWN)
+            return imported_name(row, library if several_libraries and library != UNKNOWN else "")
         if row.ours:
             return measured_name(row)
         run = runs.get(row.run_id)

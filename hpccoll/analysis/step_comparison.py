@@ -101,8 +101,13 @@ def _gain(native: Row, best: Row) -> Gain:
     return Gain.of([(time_ratio(native, best), [(key, one.median / other.median) for key, (one, other) in rounds])])
 
 
-_PLACE = "mapping", "dtype", "variant", "device"
-"""The fields of rows that distinguish where and with what elements a workload ran."""
+_PLACE: Mapping[str, Callable[[Row], str]] = {
+    "mapping": lambda row: row.mapping or "",
+    "dtype": lambda row: f"gradients in {row.dtype}",
+    "variant": lambda row: row.variant or "",
+    "device": lambda row: row.device or "",
+}
+"""The words for the fields of rows that distinguish where and with what elements a workload ran."""
 
 
 def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callable[[Row], tuple[str, ...]]:
@@ -120,9 +125,7 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
         workload = call_arguments(row)
         differing = [key for key in (*workload, *_PLACE) if len(values[workload["model"], key]) > 1]
         words = (
-            str(getattr(row, key) or "")
-            if key in _PLACE
-            else _KEY_WORDS.get(key, lambda w, key=key: f"{key}={w[key]}")(workload)
+            _PLACE[key](row) if key in _PLACE else _KEY_WORDS.get(key, lambda w, key=key: f"{key}={w[key]}")(workload)
             for key in differing
             if key not in ("scale", *without)
         )

@@ -185,6 +185,7 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
 
 
 def _scenarios(path: Path) -> _Answer:
+    from hpccoll.common.text import join_words
     from hpccoll.model.step_scenarios import predict_scenarios
     from hpccoll.render.step_report import scenario_lines, scenario_titles
 
@@ -197,6 +198,11 @@ def _scenarios(path: Path) -> _Answer:
     def write(out: Path) -> None:
         from hpccoll.render.prediction_charts import write_scenario_chart
 
-        write_scenario_chart(rows, out, f"{path.name}: simulated", scenario_titles(predicted))
+        write_scenario_chart(
+            rows,
+            out,
+            f"{path.name}: {join_words(dict.fromkeys(row['kind'] for row in rows))}",
+            scenario_titles(predicted),
+        )
 
     return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))

@@ -202,6 +202,7 @@ def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> 
 
 
 def _write(predicted: "Predictions", out: Path) -> None:
+    from hpccoll.common.text import join_words
     from hpccoll.model.best_choice import map_cells
     from hpccoll.model.prediction_file import raw_predictions
     from hpccoll.render.prediction_charts import write_prediction_chart
@@ -213,7 +214,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
             write_raw_file(raw_predictions(predicted, out), out)
             return
         rows = [one.to_json() for one in predicted.predictions]
-        title = f"{predicted.request.collective} on {predicted.machine.name}: {predicted.predictions[0].kind}"
+        title = f"{predicted.request.collective} on {predicted.machine.name}: {join_words(predicted.kinds)}"
         write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
 
 

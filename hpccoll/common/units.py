@@ -80,7 +80,7 @@ def parse_factor(text: str, key: str) -> float:
     """Parse a factor: ``x2``, ``x0.5``; BadInputError if ``text`` is none."""
     match = re.fullmatch(r"\s*x\s*([0-9]{0,9}\.?[0-9]{1,9})\s*", text)
     if not match:
-        raise BadInputError(key, text, "a factor such as x2")
+        raise BadInputError(key, text, "a factor, of the rates of the network, such as x2")
     return float(match[1])
 
 

@@ -223,6 +223,8 @@ def load_plain_yaml(path: Path, key: str) -> Any:
         BadInputError: if the file cannot be read or is no YAML.
     """
     text = read_text(path, key, SWEEP_BYTES)
+    if path.suffix == ".json":
+        text = text.replace("\t", " ")  # JSON has them between values only, where YAML refuses them
     try:
         return yaml.load(text, _PlainLoader)  # noqa: S506  _PlainLoader is a SafeLoader
     except RecursionError:

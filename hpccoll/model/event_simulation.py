@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hpccoll.model.machine import Machine, MessageCosts, shared_resources
+from hpccoll.model.machine import Ints, Machine, MessageCosts, shared_resources
 from hpccoll.model.traffic import Traffic, kept_traffic
 from hpccoll.schedule import Cut, Layout, Schedule
 from hpccoll.schedule.lanes import lane_sequences
@@ -105,11 +105,17 @@ class _Simulator:
         lengths = np.bincount(np.concatenate([[], *traffic.ended]).astype(int), minlength=self.layout.ranks)
         steps = [[_Step(me, sequence) for _ in range(length)] for me, length in enumerate(lengths.tolist())]
         sizes = traffic.nbytes(cut, lane).tolist()
-        tiers = [TIERS[tier] for tier in self.layout.tier(traffic.source, traffic.target).tolist()]
+        crossed = self.layout.tier(traffic.source, traffic.target)
+        tiers = [TIERS[tier] for tier in crossed.tolist()]
         costs = [self.machine.tiers[tier].of(nbytes) for tier, nbytes in zip(tiers, sizes, strict=True)]
         columns = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces)
         for nbytes, tier, cost, path, source, target, sends, receives, reduces in zip(
-            sizes, tiers, costs, self.paths(traffic, costs), *(column.tolist() for column in columns), strict=True
+            sizes,
+            tiers,
+            costs,
+            self.paths(traffic, costs, crossed),
+            *(column.tolist() for column in columns),
+            strict=True,
         ):
             if nbytes:
                 start, end = steps[source][sends], steps[target][receives]
@@ -122,11 +128,11 @@ class _Simulator:
         for me, program in enumerate(steps):
             self.todo[me, sequence] += [step for step in program if step.left]
 
-    def paths(self, traffic: Traffic, costs: Sequence[MessageCosts]) -> list[Path]:
+    def paths(self, traffic: Traffic, costs: Sequence[MessageCosts], tier: Ints) -> list[Path]:
         """Return the resources that each message passes, with their seconds for each of its bytes."""
         paths: list[list[tuple[Resource, float]]] = [[] for _ in costs]
         ends = {"out": traffic.source.tolist(), "in": traffic.target.tolist()}
-        uses = list(shared_resources(self.machine, self.layout, traffic.source, traffic.target))
+        uses = list(shared_resources(self.machine, self.layout, traffic.source, traffic.target, tier))
         for direction, ranks in ends.items():
             for path, me, each in zip(paths, ranks, costs, strict=True):
                 if each.byte_s and not self.is_switch(me):

@@ -25,7 +25,8 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.model.library_calls import NAMES, LibraryCalls, library_names
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.machine_sections import Bound
+from hpccoll.model.machine_sections import Bound, PublishedSection
+from hpccoll.model.published_rates import published_near
 from hpccoll.model.simulation import BOUNDS, RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import MODELLED, SIMULATED
@@ -61,6 +62,15 @@ class AlgorithmTime(NamedTuple):
     algorithm: str  # the fastest algorithm
     seconds: Mapping[Bound, float]  # its time by bound
     kind: str = SIMULATED  # simulated; or modelled: by a formula of NCCL, without an interval
+
+
+class UnmodelledWork(NamedTuple):
+    """A collective for which NCCL may take algorithms that have no formula here."""
+
+    work: str  # the collective and the axis of the mesh
+    missing: Sequence[str]  # the algorithms
+    stands_in: bool  # whether a schedule of ours stands in for NCCL's; otherwise NCCL's ring or tree runs
+    published: Sequence[PublishedSection]  # what was published near its sizes
 
 
 class GroupUse(NamedTuple):
@@ -120,6 +130,7 @@ class GroupCosts:
     library: bool = True  # whether NCCL's own algorithms run what they can, unless another one is requested
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     assumed: dict[str, None] = field(default_factory=dict)  # the assumptions behind the costs, in order
+    unmodelled: list[UnmodelledWork] = field(default_factory=list)  # what NCCL may run and has no formula here
 
     def prepare(self, programs: Iterable[StepProgram]) -> None:
         """Simulate the collectives of programs; BadInputError if no algorithm can run one of them."""
@@ -174,7 +185,7 @@ class GroupCosts:
     def _by_library(self, group: "_Group", sizes: Sequence[int]) -> list[tuple[int, AlgorithmTime]]:
         """Return the times of NCCL's own algorithms for all sizes; none if another one is requested or NCCL has none.
 
-        Where NCCL runs what it has no formula of here, an assumption says that a schedule stands in for it.
+        What NCCL may run and has no formula here is added to ``unmodelled``.
         """
         names = library_names(self.machine, group.family) if self.library else ()
         if not names or self.algorithm in collective(group.family).components:
@@ -182,9 +193,11 @@ class GroupCosts:
         calls = LibraryCalls(
             self.machine, group.family, group.layout, group.dtype, group.use.port, group.use.uplink
         )  # fmt: skip
-        if reason := calls.unpredicted_reason(sizes[0]):
-            if group.layout.workers > 1:
-                self.assumed[f"{group.work}: a schedule stands in for NCCL's own: {reason}"] = None
+        if calls.missing and calls.workers > 1:
+            near = [each for nbytes in sizes for each in self._published(group, nbytes)]
+            published = tuple({id(each): each for each in near}.values())
+            self.unmodelled.append(UnmodelledWork(group.work, calls.missing, calls.nodes == 1, published))
+        if calls.unpredicted_reason(sizes[0]):
             return []
         name = self.algorithm if self.algorithm in names else None
         estimates = {nbytes: calls.estimate(nbytes, name) for nbytes in sizes}
@@ -192,6 +205,10 @@ class GroupCosts:
             (nbytes, AlgorithmTime(NAMES[each.algorithm], dict.fromkeys(BOUNDS, each.seconds), MODELLED))
             for nbytes, each in estimates.items()
         ]
+
+    def _published(self, group: "_Group", nbytes: int) -> list[PublishedSection]:
+        nodes, per_node = group.layout.nodes, group.layout.ranks_per_node or 1
+        return published_near(self.machine, group.family, nodes, per_node, nbytes)
 
     def _simulated(self, group: "_Group", sizes: Sequence[int]) -> Iterator[tuple[int, AlgorithmTime]]:
         family = group.family

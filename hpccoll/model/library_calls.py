@@ -10,7 +10,7 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.text import join_words
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Quantity
-from hpccoll.model.nccl_model import RING_STEPS, NcclEstimate, nccl_estimates
+from hpccoll.model.nccl_model import NETWORK_US, RING_STEPS, NcclEstimate, nccl_estimates
 from hpccoll.schedule import Layout, itemsize
 
 RATES = "intra_bytes_per_s", "inter_bytes_per_s"
@@ -20,6 +20,10 @@ NAMES = {"ring": "nccl_ring", "tree": "nccl_tree"}
 """The names of NCCL's algorithms among ours, by NCCL's own."""
 
 
+FEWEST_IN_SWITCHES = 5
+"""The fewest ranks of a node with which NCCL takes NVLS: of H200 (stas00/ml-engineering, network)."""
+
+
 def library_names(machine: MachineFile, family: str) -> tuple[str, ...]:
     """Return the names of NCCL's algorithms of a collective; none without a section ``nccl``, or without a formula."""
     if machine.nccl is None or family not in RING_STEPS:
@@ -27,18 +31,31 @@ def library_names(machine: MachineFile, family: str) -> tuple[str, ...]:
     return tuple(name for own, name in NAMES.items() if own == "ring" or family == "all_reduce")
 
 
-def unmodelled(machine: MachineFile, family: str, nodes: int) -> tuple[str, ...]:
+def unmodelled(machine: MachineFile, family: str, nodes: int, ranks_per_node: int) -> tuple[str, ...]:
     """Return NCCL's algorithms of a collective that NCCL may take on as many nodes, and that have no formula here.
 
-    NVLS and NVLSTree reduce in the switches of NVLink, from Hopper on. From more than two nodes on the ring is faster
-    than NVLSTree: a forced one had 310 of 365 GB/s on four (stas00/ml-engineering, network).
+    NVLS and NVLSTree reduce in the switches of NVLink, from Hopper and from FEWEST_IN_SWITCHES ranks of a node on. From
+    more than two nodes on the ring is faster than NVLSTree: a forced one had 310 of 365 GB/s on four
+    (stas00/ml-engineering, network).
     """
     if machine.nccl is None or family not in RING_STEPS:
         return ()
     in_switches = machine.nccl.architecture != "ampere" and family == "all_reduce"
+    in_switches = in_switches and ranks_per_node >= FEWEST_IN_SWITCHES
     if nodes == 1:
         return ("NVLS", "the ring inside a node") if in_switches else ("the ring inside a node",)
     return ("NVLSTree",) if nodes == 2 and in_switches else ()
+
+
+def latency_beyond_formulas(machine: MachineFile) -> float | None:
+    """Return the latency of messages between nodes, in seconds, if the formulas know none as long; else None.
+
+    NCCL takes the same constants for sockets as for InfiniBand.
+    """
+    between = machine.tiers.get("rack") or machine.tiers.get("fabric")
+    latency = between[0].latency_s if between and machine.nccl else None
+    longest_s = 1e-6 * max(max(of_protocols) for of_protocols in NETWORK_US.values())
+    return latency.value if latency and latency.at("low_cost") > longest_s else None
 
 
 class LibraryCalls:
@@ -71,7 +88,7 @@ class LibraryCalls:
             raise ValueError(f"{machine.name} has no section nccl")
         self.family, self.dtype = collective(family), dtype
         self.workers, self.nodes, self.ranks_per_node = layout.workers, layout.nodes, layout.ranks_per_node
-        self.missing = unmodelled(machine, family, self.nodes)
+        self.missing = unmodelled(machine, family, self.nodes, self.ranks_per_node or 1)
         rails, used = machine.geometry.rails if machine.geometry else 1, len({*layout.rail})
         channels = max(1, machine.nccl.channels * used // rails)
         self.expected = machine.nccl.model_copy(update={"channels": channels})

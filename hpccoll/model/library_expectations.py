@@ -15,6 +15,7 @@ from typing import Any
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_count
 from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_model import RING_STEPS
@@ -151,24 +152,24 @@ def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
     """Return what a call is held against; empty with the reason why there is nothing."""
     transport = row.transport if row.device == "cpu" else f"{row.transport} on {row.device}"
     basis = NCCL_MODEL if row.transport == "nccl" and machine.nccl else FASTEST_SCHEDULE
-    usual = machine.geometry and machine.geometry.ranks_per_node
+    usual, each = (machine.geometry and machine.geometry.ranks_per_node) or row.ranks_per_node, row.ranks_per_node
+    where = f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"
     reasons = {
         "one rank sends no messages": row.ranks == 1,
         "messages between pairs of ranks are no collective": PAIRWISE & {*COLLECTIVES[row.collective].arguments},
-        "its nodes have different numbers of ranks": row.ranks_per_node is None,
+        "its nodes have different numbers of ranks": each is None,
     }
     reasons |= {
         "NCCL's own model is for two nodes and more": row.nodes == 1,
         f"NCCL's own model has {', '.join(RING_STEPS)}": row.collective not in RING_STEPS,
-        f"the call had {row.ranks_per_node} ranks on each node, {machine.name} has {usual}": (
-            usual not in (None, row.ranks_per_node)
-        ),
+        where: each != usual,  # its channels are those of whole nodes
         f"{row.requested} was forced, which NCCL's own model lacks": row.requested not in (None, "ring", "tree"),
     } if basis == NCCL_MODEL else {
         f"{machine.name} has no section nccl, which NCCL's own model needs": row.transport == "nccl",
         f"{machine.name} has the costs of {machine.transport}, the call was one of {transport}": (
             machine.transport != transport
         ),
+        where: (each or 0) > (usual or 0),
     }  # fmt: skip
     reason = next((reason for reason, holds in reasons.items() if holds), "")
     return ("", reason) if reason else (basis, "")
@@ -179,6 +180,7 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
 
     Raises:
         BadInputError: if nothing can be predicted.
+        KeyboardInterrupt: if the user has interrupted the simulations.
     """
     row, sizes = rows[0], list(dict.fromkeys(row.requested_bytes for row in rows))
     dtype = row.dtype if row.dtype in DTYPE.words else DEFAULT_DTYPE  # other programs move bytes
@@ -188,12 +190,16 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
         mapping=mapping, parameters=_arguments(row),
     )  # fmt: skip
     if basis == NCCL_MODEL:
-        own = replace(request, mapping=None, algorithms=library_names(machine, row.collective))
-        every = predict(machine, own).predictions
-        found = [each for each in every if row.requested in (None, each.algorithm.removeprefix("nccl_"))]
+        request = replace(request, mapping=None, algorithms=library_names(machine, row.collective))
+    predicted = predict(machine, request)
+    if predicted.interrupted:  # the fastest of some schedules is not the fastest
+        raise KeyboardInterrupt
+    if basis == NCCL_MODEL:
+        found = [
+            each for each in predicted.predictions if row.requested in (None, each.algorithm.removeprefix("nccl_"))
+        ]
     else:
-        every = predict(machine, request).predictions
-        found = [each for each in every if each.eligible and not each.of_library]
+        found = [each for each in predicted.predictions if each.eligible and not each.of_library]
     by_size: dict[int, list[Prediction]] = defaultdict(list)
     for each in sorted(found, key=lambda each: each.value_s):
         by_size[each.requested_bytes].append(each)

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ from hpccoll.schedule import Layout
 from hpccoll.schedule.layout import TIERS
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.floating]
 
 TIER_LABELS = {"node": "inside a node", "rack": "between nodes", "fabric": "between racks"}
 """Labels of the tiers that messages cross: see ``hpccoll.schedule.layout.TIERS``."""
@@ -103,9 +105,8 @@ class Use(NamedTuple):
     byte_s: float  # seconds of a byte there
 
 
-def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Ints) -> Iterator[Use]:
-    """Yield what messages between ranks share, besides the rates of their ranks."""
-    tier = layout.tier(source, target)
+def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Ints, tier: Ints) -> Iterator[Use]:
+    """Yield what messages between ranks share, besides the rates of their ranks; ``tier`` says how far they go."""
     node, rack, rail = (np.array(each) for each in (layout.node, layout.rack, layout.rail))
     rails = int(rail.max()) + 1
     below = np.isin(rack, rack[: layout.workers])  # aggregators of other racks are above the uplinks
@@ -133,3 +134,20 @@ def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Int
             yield Use("cpus", node[source[inside]], inside, byte_s)
             yield Use("cpus", node[source[away]], away, byte_s / 2)
             yield Use("cpus", node[target[away]], away, byte_s / 2)
+
+
+def cost_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:
+    """Return latency, overhead, gap, seconds of a byte and whether it is synchronous, of messages of one tier."""
+    starts, table = _table(tier)
+    if len(starts) == 1:
+        return tuple(table)
+    first, last = np.searchsorted(starts, (nbytes.min(), nbytes.max()), side="right") - 1
+    which = np.array([first]) if first == last else np.searchsorted(starts, nbytes, side="right") - 1
+    return tuple(column[which] for column in table)
+
+
+@lru_cache
+def _table(tier: Tier) -> tuple[Ints, Floats]:
+    """Return the sizes from which the costs of a tier hold, and these, [cost, range of sizes]."""
+    costs = [(s.latency_s, s.overhead_s, s.gap_s, s.byte_s, s.synchronous) for s in tier.costs]
+    return np.array([costs.from_bytes for costs in tier.costs]), np.array(costs, float).T

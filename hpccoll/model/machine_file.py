@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     Field,
+    PrivateAttr,
     model_validator,
 )
 
@@ -81,6 +82,8 @@ class MachineFile(YamlSection):
         {}, description="errors of the model on held-out measurements, by name"
     )
 
+    _network_factor: float = PrivateAttr(1)  # how many times as fast as in the file the network is
+
     @model_validator(mode="before")
     @classmethod
     def _of_this_schema(cls, content: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +139,9 @@ class MachineFile(YamlSection):
         if self.nccl:
             inside = self.tiers["node"][-1].bytes_per_s.value if "node" in self.tiers else math.inf
             updates["nccl"] = self.nccl.with_network(factor, inside)
-        return self.model_copy(update=updates)
+        scaled = self.model_copy(update=updates)
+        scaled._network_factor = factor  # noqa: SLF001  of its own class
+        return scaled
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
@@ -218,6 +223,7 @@ class MachineFile(YamlSection):
         }
         beyond = [f"{n / most:.3g} times the measured {what}" for what, (n, _, most) in extents.items() if n > most]
         beyond += [f"{n / low:.2g} of the least measured {what}" for what, (n, low, _) in extents.items() if n < low]
+        beyond += [f"a network x{self._network_factor:g}"] if self._network_factor != 1 else []
         return " and ".join(beyond) or "within what was measured"
 
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:

@@ -169,6 +169,17 @@ class Predictions:
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
     interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the predictions, in order."""
+        return list(dict.fromkeys(each.kind for each in self.predictions))
+
+    @property
+    def has_all_of_library(self) -> bool:
+        """Whether all of NCCL's algorithms of the collective are among them, so that the fastest is what NCCL takes."""
+        own = library_names(self.machine, self.request.collective)
+        return bool(own) and {*own} <= {each.algorithm for each in self.predictions}
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedPrediction:
@@ -337,6 +348,6 @@ def _by_formulas(
 
 def _beside_library(machine: MachineFile, one: Prediction) -> Prediction:
     """Return a prediction with what there is to say of NCCL beside its formulas."""
-    missing = unmodelled(machine, one.collective, one.nodes)
+    missing = unmodelled(machine, one.collective, one.nodes, one.ranks_per_node)
     near = published_near(machine, one.collective, one.nodes, one.ranks_per_node, one.nbytes)
     return replace(one, unmodelled=missing, published=near) if missing or near else one

@@ -5,6 +5,9 @@ apart count as one. It is a duration of the operation, not a part of the time of
 whenever it begins.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,15 +21,16 @@ class Clocks:
     Lanes take turns wave by wave, so that a message may come after others that begin later.
     """
 
-    def __init__(self, count: int, instant_s: float, *, in_order: bool) -> None:
-        self.free, self.pause, self.pause_end = np.zeros(count), np.zeros(count), np.zeros(count)
+    def __init__(self, free: Floats, instant_s: float, *, in_order: bool) -> None:
+        self.free, self.pause, self.pause_end = free, np.zeros(len(free)), np.zeros(len(free))
         self.instant_s, self.in_order = instant_s, in_order
 
     def reserve(self, which: Ints | slice, begin: Floats, work: Floats) -> Floats:
         """Return when each of some different resources has done a work that can begin at ``begin``."""
         free = self.free[which]
         if self.in_order:
-            end: Floats = np.maximum(begin, free) + work
+            end: Floats = np.maximum(begin, free)
+            end += work
             self.free[which] = end
             return end
         early = np.maximum(begin, self.pause[which]) + work
@@ -53,35 +57,29 @@ class Sharing:
             self.first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
             self.resources, self.users = ordered[self.first], np.diff(np.r_[self.first, len(which)])
 
-    def serve(self, begin: Floats, work: Floats) -> Floats:
-        """Return when each message has passed its resource: those that begin together share it, others follow.
+    def service(self, work: Floats, *, queue: bool) -> Callable[[Floats], Floats]:
+        """Return the function of when messages can begin that returns when each has passed its resource.
 
-        Each can begin at ``begin`` and needs it for ``work`` seconds, or all for as many.
+        Those that begin together share it, or ``queue`` in listed order; others follow. Each needs it for ``work``
+        seconds, or all for as many.
         """
-        if not work.any():
-            return begin
         if self.distinct:
-            return self.clocks.reserve(self.which, begin, work)
-        begins, works = begin[self.order], np.broadcast_to(work, len(begin))[self.order]
-        end = np.empty_like(begin)
-        low = np.minimum.reduceat(begins, self.first)
-        if (begins - np.repeat(low, self.users)).max() <= self.clocks.instant_s:
-            ends = self.clocks.reserve(self.resources, low, np.add.reduceat(works, self.first))
-            end[self.order] = np.repeat(ends, self.users)
-        else:
-            end[self.order] = self._serve_in_turn(begins, works)
-        return end
+            return partial(self.clocks.reserve, self.which, work=work)
+        works = np.broadcast_to(work, len(self.order))[self.order]
+        shared = np.add.reduceat(works, self.first)
 
-    def queue(self, begin: Floats, work: Floats) -> Floats:
-        """Return when each message has passed its resource, one after another; listed order if they begin at once."""
-        if self.distinct or not work.any():
-            return self.serve(begin, work)
-        end = np.empty_like(begin)
-        works = np.broadcast_to(work, len(begin))[self.order]
-        end[self.order] = self._serve_in_turn(begin[self.order], works, together=False)
-        return end
+        def serve(begin: Floats) -> Floats:
+            begins, end = begin[self.order], np.empty_like(begin)
+            low = np.minimum.reduceat(begins, self.first)
+            if not queue and (begins - np.repeat(low, self.users)).max() <= self.clocks.instant_s:
+                end[self.order] = np.repeat(self.clocks.reserve(self.resources, low, shared), self.users)
+            else:
+                end[self.order] = self._serve_in_turn(begins, works, together=not queue)
+            return end
 
-    def _serve_in_turn(self, begins: Floats, works: Floats, *, together: bool = True) -> Floats:
+        return serve
+
+    def _serve_in_turn(self, begins: Floats, works: Floats, *, together: bool) -> Floats:
         """Return the ends of works that are ordered by resource."""
         resource = np.repeat(self.resources, self.users)
         order = np.lexsort((begins, resource))
@@ -109,10 +107,3 @@ class Sharing:
         else:
             highest = np.maximum.reduceat(at_least[self.order], self.first)
             times[self.resources] = np.maximum(times[self.resources], highest)
-
-    def add_to(self, totals: Floats, amounts: Ints) -> None:
-        """Add the amounts of messages to the totals of the resources."""
-        if self.distinct:
-            totals[self.which] += amounts
-        else:
-            totals[self.resources] += np.add.reduceat(amounts[self.order], self.first)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
@@ -16,13 +17,14 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
 from hpccoll.common.units import format_decimal_bytes
 from hpccoll.host.cpu_and_memory import available_memory
+from hpccoll.model.equal_waves import operation_waves
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation_work import EVENT_S, ScheduleWork
-from hpccoll.model.traffic import kept_traffic
-from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.model.traffic import has_more_messages, kept_traffic
+from hpccoll.model.wave_simulation import simulate_runs
 from hpccoll.schedule import Cut, Layout, Parameter, Schedule
 from hpccoll.schedule.lanes import lane_sequences
 
@@ -65,12 +67,23 @@ def simulate(
         dtype: the type of the elements, which decides what a fold costs.
         progress: is called now and then with the number of messages simulated so far.
     """
-    kept = [each for each in map(kept_traffic, schedules) if each]
-    if len(kept) == len(schedules):
-        messages = sum(len(kept[lane % len(kept)].source) for lane in range(cut.lanes))
-        if messages <= _most_events(len(schedules), cut.lanes, window):
+    most = _most_events(len(schedules), cut.lanes, window)
+    kept = [] if any(has_more_messages(each, most) for each in schedules) else [*map(kept_traffic, schedules)]
+    if kept and all(kept):
+        messages = sum(len(each.source) for each in islice(cycle(filter(None, kept)), cut.lanes))
+        if messages <= most:
             return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
     return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)
+
+
+def simulate_waves(
+    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
+    progress: Callable[[int], None] | None = None,
+) -> float:  # fmt: skip
+    """Return the seconds of one operation in waves: see ``simulate``."""
+    sequences = len(lane_sequences(len(schedules), cut.lanes, window))
+    waves = operation_waves(tuple(schedules), cut)
+    return simulate_runs(waves, machine, sequences, machine.fold_s.get(dtype, 0.0), progress)
 
 
 def _most_events(slices: int, lanes: int, window: int) -> int:
@@ -188,8 +201,13 @@ class AlgorithmSimulation:
         works, run = self._slice_works(), {} if self.family.uncut else self._channels(nbytes)
         channels = int(run.get("channels", 1))
         messages = channels * sum(work.messages for work in works)
-        by_events = messages <= _most_events(len(works), len(works) * channels, int(run.get("window", 1)))
-        seconds = messages * EVENT_S if by_events else channels * sum(work.wave_s for work in works)
+        lanes, window = len(works) * channels, int(run.get("window", 1))
+        if messages <= _most_events(len(works), lanes, window):
+            seconds = messages * EVENT_S
+        elif len(lane_sequences(len(works), lanes, window)) == 1:
+            seconds = channels * sum(work.leapt_s for work in works)
+        else:
+            seconds = channels * sum(work.wave_s for work in works)
         different = {bound: self._same(bound) for bound in BOUNDS}
         return ExpectedWork(messages, seconds * len({*different.values()}), sum(work.pairing_s for work in works))
 

@@ -5,10 +5,12 @@ them by how long the simulations take that have run.
 """
 
 from collections.abc import Sequence
+from math import lcm
 from time import monotonic
 from typing import NamedTuple, Protocol
 
 from hpccoll.schedule import Schedule
+from hpccoll.schedule.layout import equal_block
 from hpccoll.schedule.step import Copy, Send, drop_null_peers, parts_of
 
 SAMPLED_RANKS = 16
@@ -17,11 +19,14 @@ SAMPLED_RANKS = 16
 SAMPLED_STEPS = 4096
 """The steps that stand for more of them, if it is known how many there are."""
 
-EVENT_S, WAVE_S = 2e-5, 1e-4
+EVENT_S, WAVE_S = 5e-5, 1e-4
 """The seconds of a message as an event, and of a wave of messages."""
 
 RANK_S, RANGE_S, SORTED_S = 8e-8, 3e-8, 2e-6
 """The seconds of each rank of a wave, of each range of units, and of each message in a step of several, to sort it."""
+
+READ_S = 5e-6
+"""The seconds to read a step of ranks that all do the same: most of them equal the step before, and are left out."""
 
 PAIRING_S = 1e-4
 """The seconds to pair a message of ranks that are followed one by one."""
@@ -42,6 +47,7 @@ class ScheduleWork(NamedTuple):
 
     messages: float  # the messages of all ranks
     wave_s: float  # the expected seconds of a simulation in waves
+    leapt_s: float  # the same, where lanes follow one another, so that equal waves are left out
     pairing_s: float  # the expected seconds to pair messages, once for all simulations
     nbytes: int  # the memory in bytes while the messages of the largest step are paired; 0 if ranks are paired singly
 
@@ -58,20 +64,32 @@ class ScheduleWork(NamedTuple):
             stride = ranks // SAMPLED_RANKS | 1  # odd: the ranks of one parity are often the leaves of a tree
             lengths, sent = zip(*(_length_and_sent(schedule, me) for me in range(0, ranks, stride)), strict=True)
             messages = sum(sent) * ranks / len(sent)
-            return cls(messages, max(lengths) * WAVE_S + messages * RANK_S, messages * PAIRING_S, 0)
-        messages, seconds, largest = 0, 0.0, 0
+            seconds = max(lengths) * WAVE_S + messages * RANK_S
+            return cls(messages, seconds, seconds, messages * PAIRING_S, 0)
+        simulated = _simulated_ranks(schedule)
+        messages, steps, seconds, largest = 0, 0, 0.0, 0
         program = schedule.steps(min(1, ranks - 1))  # all ranks have the same actions, some of them without a peer
         for number, step in enumerate(program):
             if rounds and number == SAMPLED_STEPS:
-                messages, seconds = messages * rounds // number, seconds * rounds / number
+                messages, seconds, steps = messages * rounds // number, seconds * rounds / number, rounds
                 break
             moving = [action for action in step.actions if not isinstance(action, Copy)]
             sends = sum(isinstance(action, Send) for action in moving)
             ranges = sum(len(part.ranges) for action in step.actions for part in parts_of(action))
             messages += sends
-            seconds += WAVE_S + ranks * (RANK_S + RANGE_S * ranges + SORTED_S * (sends if sends > 1 else 0))
+            steps += 1
+            seconds += WAVE_S + simulated * (RANK_S + RANGE_S * ranges + SORTED_S * (sends if sends > 1 else 0))
             largest = max(largest, ACTION_NUMBERS * len(moving) + RANGE_NUMBERS * ranges)
-        return cls(messages * ranks, seconds, 0.0, 8 * ranks * largest)
+        shifted = schedule.regularity and schedule.regularity.shifts
+        leapt_s = steps * READ_S if shifted else seconds
+        return cls(messages * ranks, seconds, leapt_s, 0.0, 8 * simulated * largest)
+
+
+def _simulated_ranks(schedule: Schedule) -> int:
+    """Return how many ranks stand for all if no unit is larger than others: see ``equal_waves``."""
+    ranks, regularity = schedule.layout.ranks, schedule.regularity
+    block = lcm(equal_block(schedule.layout), regularity.period) if regularity else ranks
+    return block if ranks % block == 0 else ranks
 
 
 def _length_and_sent(schedule: Schedule, me: int) -> tuple[int, int]:

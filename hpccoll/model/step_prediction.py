@@ -15,7 +15,7 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count, format_seconds
-from hpccoll.model.group_costs import GroupCosts
+from hpccoll.model.group_costs import GroupCosts, UnmodelledWork
 from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
@@ -149,6 +149,7 @@ class StepPrediction:
     ratios: tuple[float, float]
     distance: str  # how far the prediction is from the nearest measurement, in words
     assumptions: Sequence[str]  # the assumptions behind the prediction
+    unmodelled: Sequence[UnmodelledWork]  # what NCCL may run and has no formula here
     kinds: frozenset[str]  # the kinds of the times of its collectives: simulated, or modelled by NCCL's formulas
 
     @property
@@ -199,6 +200,11 @@ class StepPrediction:
             "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
             "algorithms": dict(self.algorithms), "kind": self.kind, "distance": self.distance,
             "assumptions": list(self.assumptions),
+            "unmodelled": [
+                {"work": each.work, "missing": list(each.missing), "stands_in": each.stands_in,
+                 "published": [near.model_dump(by_alias=True) for near in each.published]}
+                for each in self.unmodelled
+            ],
         }  # fmt: skip
 
 
@@ -282,7 +288,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
-        frozenset(costs.kinds),
+        costs.unmodelled, frozenset(costs.kinds),
     )  # fmt: skip
 
 

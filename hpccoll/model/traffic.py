@@ -9,13 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.schedule import Cut, Messages, Part, Schedule, match
+from hpccoll.schedule import NONE, Copy, Cut, Messages, Part, Schedule, match
 from hpccoll.schedule.step import Range
 
 KEPT_MESSAGES = 1_000_000
@@ -50,6 +51,36 @@ class Wave(MessageArrays):
     """Messages between ranks that have all begun the steps which these messages connect."""
 
     ended: Ints  # the ranks whose steps end with this wave
+
+    def in_lane(self, cut: Cut, lane: int) -> "LaneWave":
+        """Return the wave with the bytes that its messages have in a lane."""
+        return LaneWave.of(self.source, self.target, self.reduces, self.nbytes(cut, lane), self.ended)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaneWave:
+    """A wave of a lane: its messages that are not empty, as arrays over them. Equal waves of a run are one object."""
+
+    source: Ints  # the sender of each message
+    target: Ints  # its receiver; of another block, by a whole block more than the rank that stands for it
+    reduces: Bools  # whether the receiver folds it
+    nbytes: Ints
+    ended: Ints  # the ranks whose steps end with this wave
+
+    @classmethod
+    def of(cls, source: Ints, target: Ints, reduces: Bools, nbytes: Ints, ended: Ints) -> "LaneWave":
+        """Return the wave of those messages that are not empty."""
+        if nbytes.all():
+            return cls(source, target, reduces, nbytes, ended)
+        some = np.flatnonzero(nbytes)
+        return cls(source[some], target[some], reduces[some], nbytes[some], ended)
+
+
+class WaveRun(NamedTuple):
+    """Waves that repeat one after another."""
+
+    waves: tuple[LaneWave, ...]
+    repeats: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +156,14 @@ class TooManyMessagesError(ValueError):
     """A schedule with too many messages to keep them all."""
 
 
+def has_more_messages(schedule: Schedule, most: int) -> bool:
+    """Return whether a regular schedule has more messages; False if only its traffic can say."""
+    if schedule.regularity is None:
+        return False
+    sending = (any(not isinstance(a, Copy) and a.peer != NONE for a in step.actions) for step in schedule.steps(0))
+    return schedule.layout.ranks * sum(islice(filter(None, sending), most // schedule.layout.ranks + 1)) > most
+
+
 @lru_cache(maxsize=32)
 def kept_traffic(schedule: Schedule) -> Traffic | None:
     """Return the traffic of a schedule, made once for all sizes and machines; None if it has too many messages."""
@@ -162,6 +201,20 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
                 np.concatenate([round_.ended[:0], *(getattr(m, end) for m in kept)]) for end in ("source", "target")
             )
             yield Wave(source, target, np.concatenate([np.empty(0, bool), *reduces]), parts, round_.ended)
+
+
+def waves(schedule: Schedule) -> Iterator[Wave]:
+    """Yield the waves of a schedule: those of its traffic if that is kept, else as they are generated if possible."""
+    done = 0
+    try:
+        if traffic := kept_traffic(schedule):
+            yield from traffic.waves()
+            return
+        for wave in streamed_waves(schedule):
+            yield wave
+            done += 1
+    except NotAlignedError:
+        yield from islice(Traffic.of(schedule).waves(), done, None)
 
 
 def _at(part: Part, indices: Ints | slice) -> Part:

@@ -4,50 +4,100 @@ It follows ``event_simulation`` with three simplifications. Messages that start 
 all of them have passed; those that start later follow them, first come, first served. Lanes take turns, wave by wave,
 by the times at which their waves begin; of those that begin together, the first. What passes a port at once after a
 pause (``burst_bytes``) is left out. Where no messages share a resource, the result is the same.
+
+Equal blocks of ranks are simulated once (``equal_waves``), and equal steps are left out (``leap``): both are exact.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
-from itertools import islice, tee
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Protocol
 
 import numpy as np
 
-from hpccoll.model.machine import Machine, Tier, shared_resources
+from hpccoll.model.leap import advance
+from hpccoll.model.machine import Machine, cost_columns, shared_resources
 from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
-from hpccoll.model.traffic import NotAlignedError, Traffic, Wave, kept_traffic, streamed_waves
-from hpccoll.schedule import Cut, Layout, Schedule
-from hpccoll.schedule.lanes import lane_sequences
+from hpccoll.model.traffic import LaneWave, WaveRun
+from hpccoll.schedule import Cut, Layout
 from hpccoll.schedule.layout import TIERS
-
-SAME_TIME = 1e-6
-"""What begins within this part of the time of a message begins together."""
 
 MAX_ROUTES = 64
 """The most ways of waves that are remembered: those of a ring are all the same."""
 
+SAME_TIME = 1e-6
+"""What begins within this part of the time of a message begins together."""
 
-def simulate_waves(
-    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
-    progress: Callable[[int], None] | None = None,
-) -> float:  # fmt: skip
-    """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
-    sequences = len(lane_sequences(len(schedules), cut.lanes, window))
-    waves = _SharedWaves(schedules, cut.lanes, sequences)
-    instant_s = _instant(machine, cut)
-    state = _State(schedules[0].layout, machine, machine.fold_s.get(dtype, 0.0), sequences, instant_s)
-    turns = {lane: (float(state.ready[lane].min()), waves.of(lane)) for lane in range(sequences)}
+
+class Waves(Protocol):
+    """The waves of an operation: see ``equal_waves``."""
+
+    layout: Layout  # the layout of all ranks
+    cut: Cut  # the positions of the units
+    block: int  # how many ranks, the first ones, stand for all
+
+    def of(self, lane: int) -> Iterable[WaveRun]:
+        """Return the runs of a lane."""
+
+
+def simulate_runs(
+    waves: Waves, machine: Machine, sequences: int, fold_s: float, progress: Callable[[int], None] | None = None
+) -> float:
+    """Return the seconds of one operation, from the start of all ranks to the end of the last one.
+
+    Args:
+        waves: the waves of the operation.
+        machine: the machine.
+        sequences: the number of lanes that run side by side: lane i is followed by lane i + sequences.
+        fold_s: the seconds of a folded byte.
+        progress: is called now and then with the number of messages so far, those that are left out among them.
+    """
+    state = State(waves.layout, waves.block, machine, fold_s, sequences, _instant(machine, waves.cut))
+    messages = 0
+    for passed in (_one_after_another if sequences == 1 else _in_turns)(state, waves):
+        messages += state.blocks * passed
+        if progress:
+            progress(messages)
+    return float(state.ready.max(initial=0.0))
+
+
+def _one_after_another(state: "State", waves: Waves) -> Iterator[int]:
+    """Advance by lanes that follow one another; yield how many messages have passed since the last time."""
+    for run in chain.from_iterable(map(waves.of, range(waves.cut.lanes))):
+        compiled = [CompiledWave(state, wave, 0) for wave in run.waves]
+        messages, linear = sum(wave.messages for wave in compiled), all(wave.linear for wave in compiled)
+        cycle = compiled[0].advance if len(compiled) == 1 else partial(_advance_all, compiled)
+        for passed in advance(state.times, state.ranks, cycle, run.repeats, linear=linear):
+            yield passed * messages
+
+
+def _advance_all(waves: Sequence["CompiledWave"]) -> None:
+    for wave in waves:
+        wave.advance()
+
+
+def _in_turns(state: "State", waves: Waves) -> Iterator[int]:
+    """Advance by lanes side by side; yield how many messages have passed after each wave."""
+    sequences = len(state.ready)
+
+    def compiled_waves(lane: int) -> Iterator["CompiledWave"]:
+        for run in waves.of(lane):
+            compiled = [CompiledWave(state, wave, lane % sequences) for wave in run.waves]
+            for _ in range(run.repeats):
+                yield from compiled
+
+    turns = {lane: (float(state.ready[lane].min()), compiled_waves(lane)) for lane in range(sequences)}
     while turns:
-        together = min(begin for begin, _ in turns.values()) + instant_s
+        together = min(begin for begin, _ in turns.values()) + state.instant_s
         lane = min(lane for lane, (begin, _) in turns.items() if begin <= together)
         _, left = turns.pop(lane)
         if wave := next(left, None):
-            state.advance(wave, lane % sequences, wave.nbytes(cut, lane))
+            wave.advance()
             turns[lane] = state.begin(lane % sequences, wave.ended), left
-            if progress:
-                progress(state.messages)
-        elif lane + sequences < cut.lanes:
-            turns[lane + sequences] = float(state.ready[lane % sequences].min()), waves.of(lane + sequences)
-    return float(state.ready.max(initial=0.0))
+            yield wave.messages
+        elif lane + sequences < waves.cut.lanes:
+            turns[lane + sequences] = float(state.ready[lane % sequences].min()), compiled_waves(lane + sequences)
 
 
 def _instant(machine: Machine, cut: Cut) -> float:
@@ -58,146 +108,81 @@ def _instant(machine: Machine, cut: Cut) -> float:
     return SAME_TIME * min(filter(None, alone), default=0.0)
 
 
-class _SharedWaves:
-    """The waves of every slice: kept if they are few, else generated once for the lanes that are in flight together."""
+class State:
+    """The times of ranks and resources, in seconds.
 
-    def __init__(self, schedules: Sequence[Schedule], lanes: int, sequences: int) -> None:
-        self.schedules, self.lanes, self.sequences = schedules, lanes, sequences
-        traffic = enumerate(map(kept_traffic, schedules))
-        self.kept = {number: list(each.waves()) for number, each in traffic if each}
-        self.shared: dict[tuple[int, int], list[Iterator[Wave]]] = {}
+    Args:
+        layout: the layout of all ranks.
+        ranks: how many of them, the first ones, stand for all.
+        machine: the machine.
+        fold_s: the seconds of a folded byte.
+        sequences: the lanes that run side by side.
+        instant_s: up to how many seconds apart times count as one.
+    """
 
-    def of(self, lane: int) -> Iterator[Wave]:
-        """Return the waves of a lane; each lane asks once."""
-        number, batch = lane % len(self.schedules), lane // self.sequences
-        if number in self.kept:
-            return iter(self.kept[number])
-        if (number, batch) not in self.shared:
-            together = [
-                each
-                for each in range(batch * self.sequences, min((batch + 1) * self.sequences, self.lanes))
-                if each % len(self.schedules) == number
-            ]
-            self.shared[number, batch] = list(tee(self._generate(number), len(together)))
-        return self.shared[number, batch].pop()
-
-    def _generate(self, number: int) -> Iterator[Wave]:
-        done = 0
-        try:
-            for wave in streamed_waves(self.schedules[number]):
-                yield wave
-                done += 1
-        except NotAlignedError:
-            yield from islice(Traffic.of(self.schedules[number]).waves(), done, None)
-
-
-class _State:
-    """The time of every rank and sequence, and of every resource."""
-
-    def __init__(self, layout: Layout, machine: Machine, fold_s: float, sequences: int, instant_s: float) -> None:
-        self.machine, self.layout, self.fold_s, self.ranks = machine, layout, fold_s, layout.ranks
-        self.ready = np.zeros((sequences, self.ranks))  # when each rank can begin its next step
-        self.last = np.zeros((sequences, self.ranks))  # when the messages of its step have ended
-        self.folded = np.zeros((sequences, self.ranks))  # bytes, in its step
-        clocks = partial(Clocks, instant_s=instant_s, in_order=sequences == 1)
-        self.cpu, self.gaps, self.rank_out, self.rank_in = (clocks(self.ranks) for _ in range(4))
-        nodes, racks, rails = (max(each) + 1 for each in (layout.node, layout.rack, layout.rail))
-        counts = {"port out": nodes * rails, "port in": nodes * rails, "uplink out": racks * rails,
-                  "uplink in": racks * rails, "memory": nodes, "cpus": nodes}  # fmt: skip
-        self.clocks = {kind: clocks(count) for kind, count in counts.items()}  # of what messages share
-        is_switch = (np.arange(self.ranks) >= layout.workers) & machine.switches
-        self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
+    def __init__(
+        self, layout: Layout, ranks: int, machine: Machine, fold_s: float, sequences: int, instant_s: float
+    ) -> None:
+        self.ranks, self.blocks, self.instant_s, self.fold_s = ranks, layout.ranks // ranks, instant_s, fold_s
         self.slowdown = machine.slowdown(layout)
+        if machine.cpus and machine.cpus.of == "machine":  # of which each block has its part
+            machine = replace(machine, cpus=replace(machine.cpus, cores=machine.cpus.cores / self.blocks))
+        self.machine = machine
+        # those that stand for all, and another block for messages that leave theirs
+        self.layout = layout if self.blocks == 1 else layout.subset(range(2 * ranks))
+        nodes, racks, rails = (max(each) + 1 for each in (self.layout.node, self.layout.rack, self.layout.rail))
+        counts = dict.fromkeys(("cpu", "gaps", "rank out", "rank in"), ranks)
+        counts |= {"port out": nodes * rails, "port in": nodes * rails, "uplink out": racks * rails,
+                   "uplink in": racks * rails, "memory": nodes, "cpus": nodes}  # fmt: skip
+        sizes = [sequences * ranks, sequences * ranks, *counts.values()]
+        self.times = np.zeros(sum(sizes))  # of which all others are views
+        ready, last, *free = np.split(self.times, np.cumsum(sizes)[:-1])
+        self.ready = ready.reshape(sequences, ranks)  # when each rank can begin its next step
+        self.last = last.reshape(sequences, ranks)  # when the messages of its step have ended
+        clocks = partial(Clocks, instant_s=instant_s, in_order=sequences == 1)
+        self.clocks = {kind: clocks(each) for kind, each in zip(counts, free, strict=True)}
+        self.folded = np.zeros((sequences, ranks))  # bytes that steps which have not ended are going to fold
+        is_switch = (np.arange(ranks) >= layout.workers) & machine.switches
+        self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
         self.fold_of = self.limited * (fold_s * self.slowdown)
-        self.routes: dict[tuple[int, int], _Route] = {}
-        self.messages = 0  # those of no bytes among them
+        self.routes: dict[tuple[int, int], Route] = {}
 
     def begin(self, sequence: int, ranks: Ints) -> float:
-        """Return when the first of some ranks begins its next step."""
+        """Return when the first of some ranks begins its next step; the first of all, if none are given."""
         everyone = len(ranks) in (0, self.ranks)
         return float((self.ready[sequence] if everyone else self.ready[sequence, ranks]).min())
 
-    def advance(self, wave: Wave, sequence: int, nbytes: Ints) -> None:
-        """Let the messages of a wave pass, and end the steps that end with it."""
-        self.messages += len(wave.source)
-        if nbytes.all():
-            source, target, reduces = wave.source, wave.target, wave.reduces
-        else:
-            some = np.flatnonzero(nbytes)
-            source, target, reduces, nbytes = wave.source[some], wave.target[some], wave.reduces[some], nbytes[some]
-        if len(source):
-            route = self._route(source, target)
-            self._pass(route, sequence, nbytes)
-            if self.fold_s and reduces.any():
-                route.receive_cpu.add_to(self.folded[sequence], nbytes * reduces)
-        self._end(sequence, wave.ended)
-
-    def _route(self, source: Ints, target: Ints) -> "_Route":
+    def route(self, source: Ints, target: Ints) -> "Route":
         """Return the way of messages, which is that of all waves between the same ranks."""
         key = id(source), id(target)
         if key not in self.routes:
             if len(self.routes) == MAX_ROUTES:
                 self.routes.clear()
-            self.routes[key] = _Route(self, source, target)
+            self.routes[key] = Route(self, source, target)
         return self.routes[key]
 
-    def _pass(self, route: "_Route", sequence: int, nbytes: Ints) -> None:
-        ready, last = self.ready[sequence], self.last[sequence]
-        latency, overhead, gap, byte_s, synchronous = route.costs(nbytes)
-        overhead = overhead * self.slowdown
-        start = route.send_cpu.queue(ready[route.send_cpu.which], overhead)
-        if synchronous.any():
-            start = np.where(synchronous, np.maximum(start, ready[route.target]), start)
-        if gap.any():
-            start = route.gaps.queue(start, gap) - gap
-        out = into = nbytes * byte_s
-        if self.machine.switches:
-            out, into = out * route.limits_out, into * route.limits_in
-        end = np.maximum(
-            route.rank_out.serve(start, out) if route.rank_out else start + out, route.rank_in.serve(start, into)
-        )
-        for sharing, using, seconds in route.uses:
-            if len(using) == len(nbytes):
-                end = np.maximum(end, sharing.serve(start, nbytes * seconds))
-            else:
-                end[using] = np.maximum(end[using], sharing.serve(start[using], nbytes[using] * seconds))
-        route.send_cpu.raise_to(last, end)
-        route.receive_cpu.raise_to(last, route.receive_cpu.queue(end + latency, overhead))
 
-    def _end(self, sequence: int, ended: Ints) -> None:
-        """End the steps of some ranks: fold, and be ready for the next step."""
-        of: Ints | slice = slice(None) if len(ended) == self.ranks else ended
-        ready = np.maximum(self.ready[sequence, of], self.last[sequence, of])
-        if self.fold_s:
-            work = self.folded[sequence, of] * self.fold_of[of]
-            if work.all():
-                ready = self.cpu.reserve(of, ready, work)
-            elif work.any():
-                folding = np.flatnonzero(work)
-                ready[folding] = self.cpu.reserve(ended[folding], ready[folding], work[folding])
-            self.folded[sequence, of] = 0.0
-        self.ready[sequence, of] = ready
-
-
-class _Route:
+class Route:
     """The way of the messages of a wave, the same for all waves between the same ranks."""
 
-    def __init__(self, state: _State, source: Ints, target: Ints) -> None:
-        self.source, self.target = source, target
+    def __init__(self, state: State, source: Ints, target: Ints) -> None:
+        self.key = source, target  # kept, so that no other arrays get their identities
         tier = state.layout.tier(source, target)
+        self.source, self.target = source, target % state.ranks
         # the tiers that messages cross, each with the indices of these messages
         self.tiers = [
             (state.machine.tiers[TIERS[number]], np.flatnonzero(tier == number))
             for number in np.flatnonzero(np.bincount(tier))
         ]
-        self.send_cpu, self.receive_cpu = Sharing(state.cpu, source), Sharing(state.cpu, target)
-        self.gaps, self.rank_in = Sharing(state.gaps, source), Sharing(state.rank_in, target)
-        alone = self.send_cpu.distinct and state.cpu.in_order  # no sender has another message in flight
-        self.rank_out = None if alone else Sharing(state.rank_out, source)
-        self.limits_out, self.limits_in = state.limited[source], state.limited[target]
+        clocks = state.clocks
+        self.send_cpu, self.receive_cpu = Sharing(clocks["cpu"], source), Sharing(clocks["cpu"], self.target)
+        self.gaps, self.rank_in = Sharing(clocks["gaps"], source), Sharing(clocks["rank in"], self.target)
+        alone = self.send_cpu.distinct and clocks["cpu"].in_order  # no sender has another message in flight
+        self.rank_out = None if alone else Sharing(clocks["rank out"], source)
+        self.limits_out, self.limits_in = state.limited[source], state.limited[self.target]
         self.uses = [  # what else messages share: how, the indices of those that use it, and their seconds of a byte
-            (Sharing(state.clocks[use.kind], use.owner), use.messages, use.byte_s)
-            for use in shared_resources(state.machine, state.layout, source, target)
+            (Sharing(clocks[use.kind], use.owner), use.messages, use.byte_s)
+            for use in shared_resources(state.machine, state.layout, source, self.target, tier)
             if len(use.messages)
         ]
         # the costs by the sizes at which those of the tiers begin, as far as they are known
@@ -214,29 +199,94 @@ class _Route:
         if ranges in self.known:
             return self.known[ranges]
         if len(self.tiers) == 1:
-            columns = _cost_columns(self.tiers[0][0], nbytes)
+            columns = cost_columns(self.tiers[0][0], nbytes)
         else:
             table = np.empty((5, len(nbytes)))
             for tier, of in self.tiers:
-                table[:, of] = np.broadcast_arrays(nbytes[of].astype(float), *_cost_columns(tier, nbytes[of]))[1:]
+                table[:, of] = np.broadcast_arrays(nbytes[of].astype(float), *cost_columns(tier, nbytes[of]))[1:]
             columns = tuple(table)
         if all(first == last for first, last in ranges):
             self.known[ranges] = columns
         return columns
 
 
-def _cost_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:
-    """Return latency, overhead, gap, seconds of a byte and whether it is synchronous, of messages of one tier."""
-    starts, table = _table(tier)
-    if len(starts) == 1:
-        return tuple(table)
-    first, last = np.searchsorted(starts, (nbytes.min(), nbytes.max()), side="right") - 1
-    which = np.array([first]) if first == last else np.searchsorted(starts, nbytes, side="right") - 1
-    return tuple(column[which] for column in table)
+class CompiledWave:
+    """A wave of a sequence, with all that is the same each time that it passes: what its messages need, for how long.
 
+    Those of a sequence are compiled in the order in which they pass: some of what a step folds comes before its end.
+    """
 
-@lru_cache
-def _table(tier: Tier) -> tuple[Ints, Floats]:
-    """Return the sizes from which the costs of a tier hold, and these, [cost, range of sizes]."""
-    costs = [(s.latency_s, s.overhead_s, s.gap_s, s.byte_s, s.synchronous) for s in tier.costs]
-    return np.array([costs.from_bytes for costs in tier.costs]), np.array(costs, float).T
+    def __init__(self, state: "State", wave: LaneWave, sequence: int) -> None:
+        self.messages, self.ended = len(wave.source), wave.ended
+        self.ready, self.last = state.ready[sequence], state.last[sequence]
+        self.linear = True  # whether its messages share nothing: times are then maxima of sums of earlier ones
+        if self.messages:
+            self._compile_messages(state, wave)
+        self._compile_folds(state, wave, state.folded[sequence])
+
+    def _compile_messages(self, state: "State", wave: LaneWave) -> None:
+        route = self.route = state.route(wave.source, wave.target)
+        self.latency, overhead, self.gap, byte_s, synchronous = route.costs(wave.nbytes)
+        self.waits = synchronous.astype(bool) if synchronous.any() else None
+        self.out = into = wave.nbytes * byte_s
+        if state.machine.switches:
+            self.out, into = self.out * route.limits_out, into * route.limits_in
+        overhead = overhead * state.slowdown
+        self.issue = self._service(route.send_cpu, overhead, queue=True)
+        self.pause = self._service(route.gaps, self.gap, queue=True)
+        self.leave = route.rank_out and self._service(route.rank_out, self.out)
+        self.enter = self._service(route.rank_in, into)
+        services = [(of, self._service(each, wave.nbytes[of] * seconds)) for each, of, seconds in route.uses]
+        self.uses = [(None if len(of) == self.messages else of, use) for of, use in services if use]
+        self.receive = self._service(route.receive_cpu, overhead, queue=True)
+
+    def _service(self, sharing: Sharing, work: Floats, *, queue: bool = False) -> Callable[[Floats], Floats] | None:
+        if not work.any():
+            return None
+        self.linear &= sharing.distinct
+        return sharing.service(work, queue=queue)
+
+    def _compile_folds(self, state: "State", wave: LaneWave, folded: Floats) -> None:
+        everyone = len(wave.ended) == state.ranks
+        self.of: Ints | slice = slice(None) if everyone else wave.ended
+        work = np.zeros(len(wave.ended))
+        if state.fold_s:
+            if wave.reduces.any():
+                folded += np.bincount(self.route.target, wave.nbytes * wave.reduces, state.ranks)
+            work = folded[self.of] * state.fold_of[self.of]
+            folded[self.of] = 0.0
+        self.folding: Ints | slice = np.flatnonzero(work)  # those of the ranks whose steps end that fold
+        self.folding_ranks: Ints | slice = wave.ended[self.folding]
+        self.cpu, self.work = state.clocks["cpu"], work[self.folding]
+        if everyone and len(self.work) == state.ranks:
+            self.folding = self.folding_ranks = slice(None)
+
+    def advance(self) -> None:
+        """Let the messages pass, and end the steps that end with the wave."""
+        if self.messages:
+            self._pass()
+        ended = np.maximum(self.ready[self.of], self.last[self.of])
+        if len(self.work):
+            ended[self.folding] = self.cpu.reserve(self.folding_ranks, ended[self.folding], self.work)
+        self.ready[self.of] = ended
+
+    def _pass(self) -> None:
+        route = self.route
+        start = self.ready[route.send_cpu.which]
+        if self.issue:
+            start = self.issue(start)
+        if self.waits is not None:
+            start = np.where(self.waits, np.maximum(start, self.ready[route.target]), start)
+        if self.pause:
+            start = self.pause(start) - self.gap
+        end = self.leave(start) if self.leave else start + self.out
+        if self.enter:
+            end = np.maximum(end, self.enter(start))
+        for of, use in self.uses:
+            if of is None:
+                end = np.maximum(end, use(start))
+            else:
+                end[of] = np.maximum(end[of], use(start[of]))
+        route.send_cpu.raise_to(self.last, end)
+        arrived = end + self.latency
+        route.receive_cpu.raise_to(self.last, self.receive(arrived) if self.receive else arrived)

@@ -162,8 +162,12 @@ def library_lines(expectations: Sequence[LibraryExpectation]) -> Iterator[str]:
     for each in expectations:
         if each.basis:
             yield from _library_table(each)
-    for reason in dict.fromkeys(f"{_library(each)}: {each.reason}" for each in expectations if each.reason):
-        yield f"not expected: {reason}"
+    unexpected: dict[str, dict[str, None]] = defaultdict(dict)
+    for each in expectations:
+        if each.reason:
+            unexpected[each.reason][_library(each)] = None
+    for reason, calls in unexpected.items():
+        yield from textwrap.wrap(f"not expected, because {reason}: {'; '.join(calls)}", WIDTH, subsequent_indent="  ")
     for basis in dict.fromkeys(each.basis for each in expectations if each.basis):
         yield from textwrap.wrap(_BASIS_NOTES[basis], WIDTH)
     for source in dict.fromkeys(call.row.source for each in expectations if each.basis for call in each.calls):

@@ -177,7 +177,7 @@ def _over_gpus(rows: Sequence[Row], keys: Mapping[str, str], text: str) -> list[
     return [
         {
             "gpus": row["gpus"], "series": name, "value": row[key], "text": text.format(row[key]),
-            "line": chart_base.SIMULATED,
+            "line": row["kind"],
         }
         for row in rows
         for name, key in keys.items()

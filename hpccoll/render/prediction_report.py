@@ -19,7 +19,9 @@ from hpccoll.common.units import (
     format_wait,
 )
 from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, best_choices, crossovers
+from hpccoll.model.library_calls import latency_beyond_formulas
 from hpccoll.model.machine_file import MachineFile, describe_machine
+from hpccoll.model.machine_sections import PublishedSection
 from hpccoll.model.predict import Prediction, PredictionPlan, Predictions
 from hpccoll.model.step_prediction import StepPrediction
 
@@ -44,7 +46,7 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
         yield ""
         every = predicted.predictions
         yield f"{_setting(every[0])}, {format_size(request.sizes[0])}, by nodes; {distances(every)}"
-        yield from _taken_lines({format_count(nodes, "node"): each for nodes, each in by_nodes.items()})
+        yield from _taken_lines(predicted, {format_count(nodes, "node"): each for nodes, each in by_nodes.items()})
         yield from _table("nodes", {str(nodes): each for nodes, each in by_nodes.items()})
         for each in by_nodes.values():
             yield from beside_lines(each)
@@ -55,7 +57,7 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
             by_size: dict[str, list[Prediction]] = defaultdict(list)
             for one in sorted(each, key=lambda one: one.requested_bytes):
                 by_size[format_size(one.requested_bytes)].append(one)
-            yield from _taken_lines(by_size)
+            yield from _taken_lines(predicted, by_size)
             yield from _table("size", by_size)
             yield from beside_lines(each)
             yield from (f"  {_crossover_text(crossover)}" for crossover in crossovers(each))
@@ -199,9 +201,20 @@ def _notes(predicted: Predictions) -> Iterator[str]:
             "NCCL takes; unlike simulated times they include what NCCL adds once for each operation, 6.6 to 14 us",
             WIDTH,
         )
+        yield from latency_lines(machine)
     for assumed in dict.fromkeys((one.algorithm, one.assumed) for one in predictions if one.assumed):
         yield from textwrap.wrap(f"{assumed[0]}: {assumed[1]}; never marked as the fastest", WIDTH)
     yield from left_out_lines(predicted.left_out)
+
+
+def latency_lines(machine: MachineFile) -> Iterator[str]:
+    """Yield that small messages take longer than NCCL's formulas say, where they do."""
+    if latency_s := latency_beyond_formulas(machine):
+        yield from textwrap.wrap(
+            f"NCCL's formulas take at most 14 us for a message between nodes, {machine.name} has "
+            f"{format_seconds(latency_s)}: NCCL's own are slower than modelled where latency matters",
+            WIDTH,
+        )
 
 
 def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> Iterator[str]:
@@ -210,7 +223,7 @@ def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> Iterator[str]:
         yield f"left out on {', '.join(map(str, nodes))} nodes: {reason}"
 
 
-def _taken_lines(rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
+def _taken_lines(predicted: Predictions, rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
     """Yield what NCCL takes: an algorithm with its protocol, and the first of the rows from which on it does."""
     taken: list[tuple[str, str]] = []
     for label, several in rows.items():
@@ -218,10 +231,20 @@ def _taken_lines(rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
         if own and (not taken or taken[-1][0] != with_protocol(own)):
             taken.append((with_protocol(own), label))
     if taken:
-        yield from _paragraph(f"NCCL takes {', '.join(f'{name} from {label}' for name, label in taken)}")
+        names = ", ".join(f"{name} from {label}" for name, label in taken)
+        missing = any(one.unmodelled for several in rows.values() for one in several)
+        yield from paragraph(f"{_taking(predicted, missing=missing)} {names}")
 
 
-def _paragraph(text: str) -> list[str]:
+def _taking(predicted: Predictions, *, missing: bool) -> str:
+    """Return the words before what NCCL takes, by what it chooses from; ``missing``: it may take something else."""
+    if not predicted.has_all_of_library:
+        return "as requested NCCL takes"
+    return "of ring and tree NCCL takes" if missing and predicted.request.collective == "all_reduce" else "NCCL takes"
+
+
+def paragraph(text: str) -> list[str]:
+    """Return a text in lines of WIDTH below a table."""
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
@@ -232,23 +255,29 @@ def with_protocol(one: Prediction) -> str:
 
 def beside_lines(predictions: Sequence[Prediction]) -> Iterator[str]:
     """Yield what NCCL may take on as many nodes and is not modelled, and what was published near; or nothing."""
+    published = published_sentences(near for one in predictions for near in one.published)
+    missing, nodes = join_words(predictions[0].unmodelled), format_count(predictions[0].nodes, "node")
+    nothing = "" if published else "; nothing published is near these sizes"
+    if missing:
+        yield from paragraph(f"not modelled: {missing}, which NCCL may take on {nodes}{nothing}")
+    for sentence in published:
+        yield from paragraph(sentence)
+
+
+def published_sentences(published: Iterable[PublishedSection]) -> list[str]:
+    """Return what was published, a sentence for each number of nodes and algorithm, with the sources."""
     figures: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
     sources: dict[tuple[str, int], dict[str, None]] = defaultdict(dict)
-    for near in (near for one in predictions for near in one.published):
+    for near in published:
         low, high = (f"{rate / 1e9:.0f}" for rate in (near.low_bytes_per_s, near.high_bytes_per_s))
         key = near.algorithm, near.nodes
         figures[key][f"{format_size(near.nbytes)}: {low}{'' if low == high else f' to {high}'}"] = None
         sources[key].update(dict.fromkeys(near.source))
-    missing, nodes = join_words(predictions[0].unmodelled), format_count(predictions[0].nodes, "node")
-    nothing = "" if figures else "; nothing published is near these sizes"
-    sentences = [f"not modelled: {missing}, which NCCL may take on {nodes}{nothing}"] if missing else []
-    sentences += [
+    return [
         f"published for machines of this class, {format_count(near_nodes, 'node')}, {algorithm}, busbw in GB/s: "
         f"{', '.join(figures[algorithm, near_nodes])} ({', '.join(several)})"
         for (algorithm, near_nodes), several in sources.items()
     ]
-    for sentence in sentences:
-        yield from _paragraph(sentence)
 
 
 def waiting_lines(plan: PredictionPlan) -> Iterator[str]:
@@ -279,10 +308,13 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
         for choice in choices:
             best = choice.best
             where = f"{format_size(best.requested_bytes)} {best.collective} on {_layout(best)}"
-            answer = _library_answer(choice, choice.library) if choice.library else _answer(choice)
+            taking = _taking(predicted, missing=bool(best.unmodelled))
+            answer = f"{taking} {_library_answer(choice, choice.library)}" if choice.library else _answer(choice)
             yield f"{where}: {answer}; {predicted.machine.name}: {best.distance}{error}"
             bests.append(best)
         yield from beside_lines(bests)
+    if any(one.of_library for one in predicted.predictions):
+        yield from latency_lines(predicted.machine)
 
 
 def _answer(choice: BestChoice) -> str:
@@ -299,7 +331,7 @@ def _answer(choice: BestChoice) -> str:
 
 def _library_answer(choice: BestChoice, own: Prediction) -> str:
     """Return what NCCL takes, and then what a schedule would give instead."""
-    taken, ours = f"NCCL takes {with_protocol(own)}: {_time(own)}", choice.ours
+    taken, ours = f"{with_protocol(own)}: {_time(own)}", choice.ours
     if ours is None:
         return taken
     sure = "" if choice.clear else ", which is not clear"

@@ -1,14 +1,21 @@
 """Predicted training steps in words: tables by the number of GPUs, the communication wall, and what is assumed."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from hpccoll.common.text import Columns, table_lines, table_of
+from hpccoll.common.text import Columns, join_words, table_lines, table_of
 from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_interval, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions, StepRequest
 from hpccoll.model.step_scenarios import ScenarioPrediction
-from hpccoll.render.prediction_report import WIDTH, distances, left_out_lines, machine_lines
+from hpccoll.render.prediction_report import (
+    WIDTH,
+    distances,
+    left_out_lines,
+    machine_lines,
+    paragraph,
+    published_sentences,
+)
 from hpccoll.store.schema import MODELLED
 
 BUBBLES = (4, 8, 16), (8, 32, 128)
@@ -37,10 +44,22 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     yield from (f"  {work}: {', '.join(names)}" for work, names in used.items())
     if any(MODELLED in one.kinds for one in predicted.predictions):
         yield "nccl_ring, nccl_tree: modelled by NCCL's own formulas, which have no interval"
+    yield from _unmodelled_lines(predicted.predictions)
     yield f"distance: {distances(predicted.predictions)}"
     for assumed in dict.fromkeys(each for one in predicted.predictions for each in one.assumptions):
         yield from textwrap.wrap(f"assumed: {assumed}", WIDTH)
     yield from left_out_lines(predicted.left_out)
+
+
+def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
+    """Yield what NCCL may run and has no formula, with what runs instead, and what was published; once for all."""
+    every = [each for one in predictions for each in one.unmodelled]
+    works = dict.fromkeys((each.work, join_words(each.missing, "or"), each.stands_in) for each in every)
+    for work, missing, stands_in in works:
+        instead = "our schedule stands in" if stands_in else "ring and tree are modelled"
+        yield from paragraph(f"{work}: NCCL may take {missing}, which is not modelled; {instead}")
+    for sentence in published_sentences(near for each in every for near in each.published):
+        yield from paragraph(sentence)
 
 
 def _parallel_words(request: StepRequest, one: StepPrediction) -> Iterator[str]:
@@ -86,7 +105,7 @@ _MEANINGS = {
     "bubble": "time that it waits for other stages of the pipeline, without communication",
     "communic.": "time of all collectives of a GPU, hidden behind computation or not",
     "exposed": "time by which communication makes the step longer",
-    "interval": "the step at the fast and at the slow ends of the machine's numbers; none of NCCL's formulas",
+    "interval": "the step at the fast and slow ends of the machine's numbers; NCCL's formulas have none",
     "share": "exposed, in % of the step",
     "all": "communic., in % of the step",
     "busbw/links": "of the collectives of gradients: bus bandwidth, as nccl-tests has it, and the rate of their "
@@ -169,6 +188,7 @@ def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
     for each in predicted:
         works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
         yield f"{each.scenario.name}: {works}"
+    yield from _unmodelled_lines(each.prediction for each in predicted)
     for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):
         yield f"assumed: {assumed}"
 

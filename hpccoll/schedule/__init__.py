@@ -49,6 +49,7 @@ from hpccoll.schedule.registry import (
     power_of_two,
     total_cost,
 )
+from hpccoll.schedule.regularity import Regularity
 from hpccoll.schedule.same_steps import have_same_steps
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import (
@@ -74,11 +75,11 @@ from hpccoll.schedule.step import (
 __all__ = [
     "BFLOAT16", "COLLECTIVES", "DTYPE", "DTYPES", "MAPPINGS", "NCCL_TESTS_NAMES", "NONE", "REDUCTIONS", "WORKLOADS",
     "Algorithm", "Collective", "CollectiveCall", "Copy", "Cost", "Counts", "Cut", "Emulation", "Index", "Layout",
-    "Messages", "NotVectorisedError", "Parameter", "Part", "Recv", "RecvReduce", "Reduction", "Requirement", "Round",
-    "Schedule", "ScheduleError", "Send", "Step", "all_gather", "all_reduce", "all_to_all", "all_to_all_v",
-    "at_least", "barrier", "bidirectional", "broadcast", "ceil_log2", "collective", "count", "crossings", "dst",
-    "dtype_of", "floor_log2", "gather", "have_same_steps", "in_groups", "is_power_of_two", "itemsize", "match",
-    "maximum", "minimum", "multi_pair", "numbering", "on_power_of_two", "out_of_place", "peer_if", "power_of_two",
-    "prove", "reduce", "reduce_scatter", "relabel", "reverse", "scatter", "send_recv", "smallest_message_units",
-    "src", "then", "tmp", "total_cost", "tree", "unequal_wire_bytes", "wire_bytes",
+    "Messages", "NotVectorisedError", "Parameter", "Part", "Recv", "RecvReduce", "Reduction", "Regularity",
+    "Requirement", "Round", "Schedule", "ScheduleError", "Send", "Step", "all_gather", "all_reduce", "all_to_all",
+    "all_to_all_v", "at_least", "barrier", "bidirectional", "broadcast", "ceil_log2", "collective", "count",
+    "crossings", "dst", "dtype_of", "floor_log2", "gather", "have_same_steps", "in_groups", "is_power_of_two",
+    "itemsize", "match", "maximum", "minimum", "multi_pair", "numbering", "on_power_of_two", "out_of_place", "peer_if",
+    "power_of_two", "prove", "reduce", "reduce_scatter", "relabel", "reverse", "scatter", "send_recv",
+    "smallest_message_units", "src", "then", "tmp", "total_cost", "tree", "unequal_wire_bytes", "wire_bytes",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from hpccoll.schedule.compose import only_active, relabel
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Program, Requirement
+from hpccoll.schedule.regularity import Regularity
 from hpccoll.schedule.schedule import Schedule
 
 NATIVE = "native"
@@ -66,13 +67,15 @@ class Collective:
         pipelined: bool = False,
         emulation: Emulation | None = None,
         vectorised: bool = True,
+        regularity: Regularity | None = None,
     ) -> Callable[[Program], Algorithm]:
         """Return the decorator that registers a function as algorithm ``name``, with its declarations."""
 
         def register(program: Program) -> Algorithm:
             algorithm = Algorithm(
-                name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation, vectorised
-            )
+                name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation, vectorised,
+                regularity,
+            )  # fmt: skip
             if self._algorithms.setdefault(name, algorithm) is not algorithm:
                 raise ValueError(f"{self.name} has an algorithm {name} already")
             return algorithm

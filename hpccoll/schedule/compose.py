@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from hpccoll.schedule.regularity import of_relabelled, of_sequence
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.step import (
     NONE,
@@ -36,7 +37,8 @@ def then(first: Schedule, *others: Schedule) -> Schedule:
         for schedule in schedules:
             yield from schedule.steps(me)
 
-    return Schedule(first.layout, first.units, steps, vectorised=all(s.vectorised for s in schedules))
+    vectorised, regularity = all(s.vectorised for s in schedules), of_sequence(s.regularity for s in schedules)
+    return Schedule(first.layout, first.units, steps, vectorised, regularity)
 
 
 def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Schedule:
@@ -84,7 +86,8 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
         for step in schedule.steps(role[me] if isinstance(me, np.ndarray) else int(role[me])):
             yield rewrite(step, peer, part)
 
-    return replace(schedule, steps=steps)
+    regularity = None if units else of_relabelled(schedule.regularity, actual)
+    return replace(schedule, steps=steps, regularity=regularity)
 
 
 def only_active(schedule: Schedule, active: Callable[[Index], Truth]) -> Schedule:
@@ -95,7 +98,7 @@ def only_active(schedule: Schedule, active: Callable[[Index], Truth]) -> Schedul
         for step in schedule.steps(me):
             yield rewrite(step, lambda peer: peer_if(takes_part, peer), lambda part: part)
 
-    return replace(schedule, steps=steps)
+    return replace(schedule, steps=steps, regularity=None)
 
 
 def _runs(units: Sequence[int]) -> list[tuple[int, int, int]]:

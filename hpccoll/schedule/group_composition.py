@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.regularity import of_groups
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import (
     NONE,
@@ -96,7 +97,8 @@ def in_groups(
             yield _side_by_side(each, positions, len(me))
 
     vectorised = bool((role_of >= 0).all()) and all(schedule.vectorised for schedule in schedules)
-    return Schedule(layout, units, steps, vectorised)
+    alike = vectorised and len(kinds) == 1 and width % schedules[0].units == 0
+    return Schedule(layout, units, steps, vectorised, of_groups(members[0], schedules[0].regularity) if alike else None)
 
 
 def _scaled(first: Index, width: int, units: int) -> Callable[[Index], Index]:
@@ -174,4 +176,4 @@ def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Sche
         if core < p:
             yield Step(Send(peer_if(takes_in, me + core), all_units), Recv(peer_if(hands_in, me - core), all_units))
 
-    return Schedule(layout, schedule.units, steps, schedule.vectorised)
+    return Schedule(layout, schedule.units, steps, schedule.vectorised, schedule.regularity if core == p else None)

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from math import isqrt, lcm
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,3 +112,33 @@ class Layout:
         node, rack = np.array(self.node), np.array(self.rack)
         same_node, same_rack = node[source] == node[target], rack[source] == rack[target]
         return np.select([source == target, same_node, same_rack], [0, 1, 2], 3)
+
+
+def least_period(values: NDArray[np.integer]) -> int:
+    """Return the least divisor d of the length of ``values`` for which each of them is the one d places before."""
+    count = len(values)
+    small = [each for each in range(1, isqrt(count) + 1) if count % each == 0]
+    divisors = [*small, *(count // each for each in reversed(small))]
+    return next((each for each in divisors if np.array_equal(values[each:], values[: count - each])), 1)
+
+
+@lru_cache(maxsize=8)
+def equal_block(layout: Layout) -> int:
+    """Return the least number of consecutive ranks that look like all that follow them.
+
+    Each node, port, rack and uplink is used by ranks of one block alone, at the same places in each block: how far a
+    rank is from the first one that shares with it repeats after a block. The ports of aggregators differ from others.
+    """
+    if layout.aggregators:
+        return layout.ranks
+    node, rack, rail = (np.array(each) for each in (layout.node, layout.rack, layout.rail))
+    rails = int(rail.max()) + 1
+    shared = [node, node * rails + rail]
+    if (rack != rack[0]).any():
+        shared += [rack, rack * rails + rail]
+    everyone, away = np.arange(layout.ranks), []
+    for owner in shared:
+        first = np.empty(int(owner.max()) + 1, np.int64)
+        first[owner[::-1]] = everyone[::-1]  # the last one that is assigned, which is the first rank, remains
+        away.append(everyone - first[owner])
+    return lcm(*map(least_period, away))

@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.schedule.group_composition import with_idle_aggregators
 from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.regularity import Regularity
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.step import Step, is_power_of_two
 
@@ -82,7 +83,8 @@ class Algorithm:
     pipelined: bool = False  # whether channels are segments of a pipeline, of which there are more by default
     # what reports print if ranks stand in for hardware; None for all other algorithms
     emulation: Emulation | None = None
-    vectorised: bool = True  # whether its text, if it is a generator, takes an array of all ranks as ``me``
+    vectorised: bool = True  # whether its text, if it is a generator, takes an array of ranks as ``me``
+    regularity: Regularity | None = None  # how the ranks of its text do alike, if it is a generator
 
     @property
     def title(self) -> str:
@@ -164,6 +166,7 @@ def _composed(
         workers = _composed(algorithm, layout.subset(range(layout.workers)), parameters)
         return tuple(with_idle_aggregators(layout, one) for one in workers)
     if inspect.isgeneratorfunction(algorithm.program):
-        return (Schedule.of(layout, partial(algorithm.program, **dict(parameters)), vectorised=algorithm.vectorised),)
+        program, vectorised = partial(algorithm.program, **dict(parameters)), algorithm.vectorised
+        return (Schedule.of(layout, program, vectorised=vectorised, regularity=algorithm.regularity),)
     composed = cast("Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters)))
     return composed if isinstance(composed, tuple) else (composed,)

@@ -7,6 +7,7 @@ ranks of it divide the parameters among themselves (ZeRO, FSDP), and ``ep`` rank
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from math import prod
 from typing import Any, NamedTuple
 
@@ -32,8 +33,8 @@ REPLICAS = {"replica": "shard", "expert_replica": "ep"}
 
 PER_STEP = IntegerRange(1, 1 << 20)
 """The samples of a micro-batch, and the micro-batches of a step."""
-MAX_PASSES = 400_000
-"""The maximum number of passes through modules in a step, of which each becomes instructions: 10 s of the largest."""
+MAX_INSTRUCTIONS = 400_000
+"""About the maximum number of instructions of a pass through the model, times the micro-batches of a step."""
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
 """What data-parallel ranks divide: nothing; the state of the optimizer; gradients, too; parameters, too, by tensors
@@ -178,15 +179,18 @@ class Parallelism:
 
     def check(self, model: ModelShape) -> None:
         """Check that a model can be trained like this; BadInputError if the model cannot be divided so."""
-        mesh, shape, modules = self.mesh, model.transformer, len(model.modules)
+        mesh, shape = self.mesh, model.transformer
+        # Computations between collectives are one instruction: of a part, or of a module whose tensors have their own.
+        parts = groupby(model.modules, key=lambda module: (module.block, module.part))
+        instructions = len(model.modules) if self.sharding in ("zero2", "zero3") else sum(1 for _ in parts)
         blocks, experts = (shape.blocks, shape.experts) if shape else (1, 0)
-        most = max(1, MAX_PASSES // max(1, modules))
+        most = max(1, MAX_INSTRUCTIONS // max(1, instructions))
         no_transformer = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
         of_experts = f"a divisor of the {experts} experts" if experts else "1: it has no experts"
         gathers, sizes = self.shards_parameters, {axis: getattr(mesh, axis) for axis in ("tp", "pp", "ep")}
         rules = [
             (self.micro_batches > most, "micro_batches", self.micro_batches,
-             f"at most {most} for the {modules} modules of {model.name}"),
+             f"at most {most}, for {model.name} with sharding {self.sharding}"),
             *((size > 1 and shape is None, f"parallel {axis}", size, no_transformer) for axis, size in sizes.items()),
             (mesh.pp > blocks, "parallel pp", mesh.pp, f"at most the {blocks} blocks of {model.name}"),
             (mesh.ep > 1 and (not experts or experts % mesh.ep), "parallel ep", mesh.ep, of_experts),

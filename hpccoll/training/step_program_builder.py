@@ -24,8 +24,9 @@ MLSys (2023).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, groupby
 from operator import attrgetter
 
@@ -76,6 +77,7 @@ class _Builder:
         self.dtypes = parallelism.dtypes_of(model)
         self.instructions: list[Instruction] = []
         self.started = 0
+        self.passes: dict[str, tuple[list[Instruction], int]] = {}  # with numbers of operations from 0, and how many
         self.buckets = tuple(self.gradient_buckets())
 
     def program(self) -> StepProgram:
@@ -84,14 +86,27 @@ class _Builder:
         # turns: D. Narayanan et al.: PipeDream, SOSP (2019).
         ahead = min(self.mesh.pp - 1 - self.stage, micro_batches)
         for _ in range(ahead):
-            self.forward()
+            self.repeat(FORWARD, self.forward)
         for number in range(micro_batches):
             if number + ahead < micro_batches:
-                self.forward()
-            self.backward(last=number == micro_batches - 1)
+                self.repeat(FORWARD, self.forward)
+            synchronises = number == micro_batches - 1 or self.parallelism.sharding not in ("none", "zero1")
+            name = f"{BACKWARD}, synchronised" if synchronises else BACKWARD
+            self.repeat(name, partial(self.backward, synchronises=synchronises))
         if self.parallelism.sharding in ("zero1", "zero2"):
             self.gather_parameters()
         return StepProgram(self.stage, self.model, tuple(_merged(self.instructions)), self.buckets)
+
+    def repeat(self, name: str, append: Callable[[], None]) -> None:
+        """Append a pass; ``append`` makes its instructions once for all micro-batches."""
+        if name not in self.passes:
+            before, self.instructions, self.started = (self.instructions, self.started), [], 0
+            append()
+            self.passes[name] = [*_merged(self.instructions)], self.started
+            self.instructions, self.started = before
+        made, started = self.passes[name]
+        self.instructions += [_shifted(each, self.started) for each in made]
+        self.started += started
 
     def forward(self) -> None:
         self.exchange(self.stage - 1, FORWARD, sends=False)
@@ -99,10 +114,9 @@ class _Builder:
             self.pass_through(unit, modules, FORWARD)
         self.exchange(self.stage + 1, FORWARD, sends=True)
 
-    def backward(self, *, last: bool) -> None:
-        """Append a backward pass; without sharded gradients only the ``last`` one synchronises them."""
+    def backward(self, *, synchronises: bool) -> None:
+        """Append a backward pass; without sharded gradients only the last one synchronises them."""
         self.exchange(self.stage + 1, BACKWARD, sends=False)
-        synchronises = last or self.parallelism.sharding not in ("none", "zero1")
         starts = self.bucket_starts() if synchronises else {}
         late = {} if self.parallelism.overlap else starts
         for unit, modules in self.gathered_units(self.model.modules[::-1], BACKWARD):
@@ -279,6 +293,16 @@ def _units(modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
         for block, grouped in groupby(modules, key=attrgetter("block"))
         for each in [list(grouped)]
     ]
+
+
+def _shifted(instruction: Instruction, number: int) -> Instruction:
+    """Return an instruction whose operations have numbers that are larger by ``number``."""
+    match instruction:
+        case Wait():
+            return Wait(instruction.number + number)
+        case Start(operation, after) if after is not None:
+            return Start(operation, after + number)
+    return instruction
 
 
 def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:

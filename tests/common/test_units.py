@@ -33,6 +33,7 @@ PARSED = {
     partial(units.parse_rate, key="-r"): {
         "400gbit": 4e11, "100 Mbit/s": 1e8, "1.6Tbit": 1.6e12, "8e9bit": 8e9, "64kbit": 64e3,
     },
+    partial(units.parse_factor, key="--rate"): {"x2": 2, " x 0.5 ": 0.5, "x.25": 0.25, "x10": 10},
 }  # fmt: skip
 
 

@@ -110,12 +110,12 @@ def gpus(rails=8, **sections):
 
 
 def used(described, mesh, collective="all_reduce", axis="dp", algorithm=None, nbytes=1 << 24):
-    """Return the algorithm and the seconds of an operation, and what is assumed."""
+    """Return the algorithm and the seconds of an operation, and what is not modelled."""
     operation = StepOperation("bucket 1", collective, axis, nbytes, "float32", "backward")
     costs = GroupCosts(described, described.layout(mesh.ranks // 8), mesh, algorithm)
     costs.prepare([StepProgram(0, None, (Start(operation),), ())])
     ((name),) = costs.algorithms().values()
-    return name, costs.cost(operation), " ".join(costs.assumed)
+    return name, costs.cost(operation), costs.unmodelled
 
 
 def expected(nodes, ranks_per_node, collective="all_reduce", channels=8, rate=RATE, nbytes=1 << 24):
@@ -129,7 +129,7 @@ def expected(nodes, ranks_per_node, collective="all_reduce", channels=8, rate=RA
 def test_groups_that_span_nodes_run_what_nccl_takes(collective):
     times = expected(4, 8, collective)
     (own, _), seconds = min(times.items(), key=lambda item: item[1])
-    assert used(gpus(), Mesh(dp=32), collective) == (f"nccl_{own}", seconds, "")
+    assert used(gpus(), Mesh(dp=32), collective) == (f"nccl_{own}", seconds, [])
 
 
 @pytest.mark.parametrize(
@@ -145,12 +145,13 @@ def test_a_requested_algorithm_runs_the_collectives_that_have_it(requested, coll
 
 
 def test_a_group_inside_a_node_runs_a_schedule_that_stands_in_for_nccls_own_and_says_so():
-    name, _, assumed = used(gpus(), Mesh(tp=8, dp=2), axis="tp")
+    name, _, (unmodelled,) = used(gpus(), Mesh(tp=8, dp=2), axis="tp")
     assert not name.startswith("nccl")
-    assert "all_reduce tp" in assumed
-    assert "NVLS" in assumed
-    assert used(gpus(), Mesh(tp=8, dp=2), axis="tp", algorithm="ring")[2] == ""  # as requested
-    assert used(machine(8, 8), Mesh(dp=16))[2] == ""  # no cluster of NCCL
+    assert (unmodelled.work, unmodelled.missing[0], unmodelled.stands_in) == ("all_reduce tp", "NVLS", True)
+    assert used(gpus(), Mesh(tp=8, dp=2), axis="tp", algorithm="ring")[2] == []  # as requested
+    assert used(machine(8, 8), Mesh(dp=16))[2] == []  # no cluster of NCCL
+    name, _, (unmodelled,) = used(gpus(), Mesh(dp=16))  # on two nodes
+    assert (name[:5], unmodelled.missing, unmodelled.stands_in) == ("nccl_", ("NVLSTree",), False)
 
 
 @pytest.mark.parametrize(

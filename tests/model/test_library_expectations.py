@@ -1,5 +1,6 @@
 """Calls of libraries over what is expected of them: NCCL's own model, or the fastest schedule."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from row_examples import make_row
 
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import raw_results, read_output
+from hpccoll.model import library_expectations as library_expectations_module
 from hpccoll.model.library_expectations import library_expectations
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.nccl_model import nccl_estimates
@@ -120,13 +122,13 @@ def test_a_forced_algorithm_is_held_against_itself():
 NOTHING = {
     "one node": (NODES_OF_TWO, nccl(nodes=1, ranks=2), "two nodes and more"),
     "another collective": (NODES_OF_TWO, nccl(collective="broadcast", op=None), "all_reduce, reduce_scatter"),
-    "another geometry": (NODES_OF_TWO, nccl(ranks=2, ranks_per_node=1), "1 ranks on each node, pairs has 2"),
+    "another geometry": (NODES_OF_TWO, nccl(ranks=2, ranks_per_node=1), "1 rank on each node, pairs has 2"),
     "no section": (CLUSTER, nccl(), "no section nccl"),
     "an algorithm that it lacks": (NODES_OF_TWO, nccl(requested="nvls"), "nvls was forced"),
     "MPI on a cluster of GPUs": (NODES_OF_TWO, native(), "nccl on cuda"),
     "RCCL": (NODES_OF_TWO, nccl(transport="rccl", device="rocm"), "rccl on rocm"),
     "unequal nodes": (CLUSTER, native(ranks=3, ranks_per_node=None), "different numbers of ranks"),
-    "nodes that the cluster lacks": (CLUSTER, native(ranks=4, ranks_per_node=2), "--ranks-per-node"),
+    "nodes that the cluster lacks": (CLUSTER, native(ranks=4, ranks_per_node=2), "2 ranks on each node, paper has 1"),
     "pairs": (CLUSTER, native(collective="multi_pair", op=None), "pairs of ranks"),
     "one rank": (CLUSTER, native(ranks=1, nodes=1), "one rank"),
 }
@@ -139,8 +141,8 @@ def test_a_call_without_expectation_has_a_reason_in_rows_and_text(why):
     (row,) = found.rows()
     assert row["median_s"] is row["ratio"] is row["basis"] is None
     assert words in row["reason"]
-    (line,) = library_lines([found])
-    assert row["reason"] in line
+    assert row["reason"] in " ".join(line.strip() for line in library_lines([found, found]))
+    assert len([line for line in library_lines([found, found]) if "not expected" in line]) == 1
 
 
 def test_predictions_schedules_and_wrong_rows_are_no_calls_of_libraries():
@@ -154,3 +156,12 @@ def test_a_fitted_machine_has_the_costs_of_the_transport_that_was_measured():
     assert "nccl on cuda" in found.reason
     (found,) = expected(fitted(), native())
     assert not found.reason
+
+
+def test_an_interrupt_leaves_no_fastest_of_the_schedules_that_were_simulated(monkeypatch):
+    def interrupted(*arguments):
+        return replace(predict(*arguments), interrupted=True)
+
+    monkeypatch.setattr(library_expectations_module, "predict", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        expected(CLUSTER, native())

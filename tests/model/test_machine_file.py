@@ -70,6 +70,9 @@ def test_a_faster_network_has_faster_tiers_ports_and_uplinks_and_the_same_nodes(
         same = "fold_s", "burst_bytes", "memory_byte_s", "cpus"
         assert [getattr(faster, name) for name in same] == [getattr(usual, name) for name in same]
     assert mine.with_network(4).name == "mine with a network x4"
+    measured = MachineFile.of(**BARE, measured=MEASURED)
+    distances = [each.distance(2, 1, 1 << 20) for each in (measured, measured.with_network(2))]
+    assert distances == ["within what was measured", "a network x2"]
     assert mine.with_network(None) is mine.with_network(1) is mine
 
 

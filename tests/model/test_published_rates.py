@@ -18,6 +18,7 @@ def published(nodes, mib, algorithm="ring", low=1e9, **more):
 
 MACHINE = in_racks(
     nccl=NCCL,
+    layout={"ranks_per_node": 8, "nodes_per_rack": 2},
     published=[
         published(1, 64, "NVLS"), published(2, 64, "NVLSTree"), published(2, 128, "NVLSTree"), published(2, 64),
         published(8, 64), published(32, 64),
@@ -34,13 +35,13 @@ MACHINE = in_racks(
     ],
 )  # fmt: skip
 def test_near_are_the_same_few_nodes_and_otherwise_half_to_twice_as_many_nodes_and_bytes(nodes, mib, expected):
-    found = published_near(MACHINE, "all_reduce", nodes, 2, mib * MIB)
+    found = published_near(MACHINE, "all_reduce", nodes, 8, mib * MIB)
     assert [(each.nodes, each.nbytes // MIB, each.algorithm) for each in found] == expected
 
 
 def test_another_collective_and_a_part_of_the_ranks_of_a_node_have_no_figures():
-    assert published_near(MACHINE, "all_gather", 2, 2, 64 * MIB) == []
-    assert published_near(MACHINE, "all_reduce", 2, 1, 64 * MIB) == []
+    assert published_near(MACHINE, "all_gather", 2, 8, 64 * MIB) == []
+    assert published_near(MACHINE, "all_reduce", 2, 4, 64 * MIB) == []
 
 
 def test_predictions_have_what_nccl_may_take_without_a_formula_and_what_was_published_near():

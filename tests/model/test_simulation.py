@@ -11,8 +11,7 @@ from simulated_cases import equal_cut, first_case, uniform_machine
 
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
-from hpccoll.model.simulation import simulate
-from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.model.simulation import simulate, simulate_waves
 from hpccoll.schedule import Layout, count
 
 MACHINE = uniform_machine(MessageCosts(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-9), fold_s={"float32": 1e-9})

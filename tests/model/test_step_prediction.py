@@ -223,13 +223,14 @@ def test_an_fsdp_step_on_gpus_gathers_a_block_in_the_time_of_nccls_ring():
 
 def test_a_step_with_groups_inside_nodes_has_the_interval_of_their_schedules_and_names_what_stands_in():
     machine = read_machine("8xh100-400g", "--cluster")
-    (step,) = predict_steps(
-        machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [2], None)
-    ).predictions
+    found = predict_steps(machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [2], None))
+    (step,) = found.predictions
     row = step.to_json()
     assert (row["kind"], row["algorithms"]["all_reduce dp"]) == ("modelled", "nccl_ring")
     assert row["ci_low_s"] < row["step_s"] < row["ci_high_s"]
-    assert any("all_reduce tp" in each for each in row["assumptions"])
+    assert {each["work"]: each["stands_in"] for each in row["unmodelled"]} == {"all_reduce tp": True}
+    assert {near["algorithm"] for near in row["unmodelled"][0]["published"]} == {"NVLS"}
+    assert sum("NCCL may take NVLS" in line for line in step_lines(found)) == 1
 
 
 def test_nccls_own_are_valid_algorithms_where_a_machine_has_them_and_have_no_parameters():

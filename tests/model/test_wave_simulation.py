@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from schedule_examples import ALGORITHMS, cases, places
-from simulated_cases import first_case, simulated, synchronous, uniform_machine
+from simulated_cases import every_step, first_case, simulated, synchronous, uniform_machine
 
-from hpccoll.model import wave_simulation
+from hpccoll.model.equal_waves import operation_waves
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
-from hpccoll.model.wave_simulation import simulate_waves
+from hpccoll.model.simulation import simulate_waves
+from hpccoll.model.wave_simulation import State
 from hpccoll.schedule import Layout, is_power_of_two
 
 PIECES = (
@@ -108,9 +109,13 @@ def test_channels_of_a_symmetric_algorithm_are_exact_without_overheads():
 @pytest.mark.parametrize(("collective", "algorithm"), [("all_reduce", "bidirectional_ring"), ("broadcast", "chain")])
 def test_waves_that_are_generated_for_several_lanes_are_those_that_are_kept(monkeypatch, collective, algorithm):
     case = first_case(collective, algorithm, Layout.of(6, 1))  # the steps of a chain are not of all ranks at once
+    case = replace(case, slices=every_step(case.slices))
     kept = simulated(case, SHARED, 5, 2, simulation=simulate_waves)
-    monkeypatch.setattr("hpccoll.model.wave_simulation.kept_traffic", lambda _: None)
+    monkeypatch.setattr("hpccoll.model.traffic.kept_traffic", lambda _: None)
+    monkeypatch.setattr("hpccoll.model.equal_waves.KEPT_MESSAGES", 0)
+    operation_waves.cache_clear()
     assert simulated(case, SHARED, 5, 2, simulation=simulate_waves) == kept
+    operation_waves.cache_clear()
 
 
 SHIFTED = {
@@ -131,20 +136,17 @@ def test_an_operation_takes_the_same_whenever_it_begins(name, layout, machine, c
     if name == "hierarchical" and layout.ranks_per_node is None:
         return
 
-    class Later(wave_simulation._State):
+    class Later(State):
         def __init__(self, *arguments) -> None:
             super().__init__(*arguments)
-            clocks = (self.cpu, self.gaps, self.rank_out, self.rank_in, *self.clocks.values())
-            self.ready += later_s
-            self.last += later_s
-            for each in clocks:
-                each.free, each.pause, each.pause_end = (
-                    times + later_s for times in (each.free, each.pause, each.pause_end)
-                )
+            self.times += later_s
+            for each in self.clocks.values():
+                each.pause += later_s
+                each.pause_end += later_s
 
     case, parameters = first_case("all_reduce", name, layout, **SHIFTED[name]), (channels, window, grains)
     at_once = simulated(case, machine, *parameters, simulation=simulate_waves)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(wave_simulation, "_State", Later)
+        patched.setattr("hpccoll.model.wave_simulation.State", Later)
         later = simulated(case, machine, *parameters, simulation=simulate_waves)
     assert later - later_s == pytest.approx(at_once, rel=1e-9)

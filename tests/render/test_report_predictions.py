@@ -1,5 +1,9 @@
 """Predictions next to measured rows: drawn dashed in the same charts, and part of nothing else."""
 
+import csv
+import os
+from pathlib import Path
+
 import pytest
 import raw_examples
 from chart_outline import outline, point_lines, values
@@ -9,8 +13,13 @@ from predicted_machines import MEASURED, NCCL, cluster, fitted, in_racks
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.interop.benchmark_output import SuppliedMetadata
+from hpccoll.interop.import_results import raw_results as imported_results
+from hpccoll.interop.import_results import read_output
+from hpccoll.model.machine_file import read_machine
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.prediction_file import raw_predictions
+from hpccoll.render.chart_base import DASHES
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.report_writer import build_report
 from hpccoll.store.hdf5 import write_raw_file
@@ -115,3 +124,43 @@ def test_predictions_join_the_rows_of_their_machine_and_setting_and_other_kinds_
             series = sorted({point.series for point in group.drawn if point.row.predicted})
             lines.append(f"{', '.join(group.machines)}: {len(group.points)} points, {', '.join(series)}")
     assert_golden("prediction_groups", lines)
+
+
+def test_an_output_of_nccl_tests_and_the_model_of_its_cluster_are_one_picture_measured_solid_predicted_not(tmp_path):
+    """Of two nodes of 8 H100, in the charts of time and of bus bandwidth, and in no answer."""
+    output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
+    imported, predicted = tmp_path / "imported.h5", tmp_path / "predicted.h5"
+    write_raw_file(imported_results({output: read_output(output, SuppliedMetadata())}, imported), imported)
+    request = Request(nodes=[2], sizes=[1 << 10, 1 << 20, 1 << 30], algorithms=("nccl_ring", "nccl_tree"))
+    write_raw_file(raw_predictions(predict(read_machine("8xh100-400g", "cluster"), request), predicted), predicted)
+    results = read_results([imported, predicted])
+    (group,) = chart_groups(results, recommend(results))
+    assert recommend(results) == ()
+    for name in ("time", "busbw"):
+        chart = BY_NAME[name].specification(group)
+        drawn = {each["series"]: (each["line"], DASHES[each["line"]]) for each in values(chart)}
+        assert drawn == {
+            "nccl-tests native (aggregated)": ("measured", [1, 0]),
+            "nccl_ring (modelled)": ("modelled", DASHES["modelled"]),
+            "nccl_tree (modelled)": ("modelled", DASHES["modelled"]),
+        }
+        assert [*drawn] == [series for series in group.legend if series in drawn]
+    page = build_report(results, tmp_path / "report", "both").read_text()
+    assert "all_reduce on 16 ranks of 2 nodes, imported" in page
+    assert DASHES["modelled"] != DASHES["measured"]
+    assert "dotted: predicted, not measured" in page
+
+
+@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data")
+def test_the_figures_of_that_output_are_published_ones():
+    published = Path(os.environ["HPCCOLL_DATA"]) / "published" / "nccl-tests.csv"
+    output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
+    with published.open() as file:
+        figures = {
+            (int(row["bytes"]), row["in_place"] == "yes"): float(row["time_us"])
+            for row in csv.DictReader(file)
+            if row["machine"].startswith("AWS p5.48xlarge") and row["nodes"] == "2" and not row["nccl_version"]
+            if row["source"].endswith("micro-benchmarks/nccl-tests/README.md")
+        }
+    ours = read_output(output, SuppliedMetadata()).results
+    assert {(each.case.bytes, each.case.in_place): each.seconds * 1e6 for each in ours} == pytest.approx(figures)

@@ -1,15 +1,19 @@
 """A config.json of Hugging Face is a model with the parameters that are published for it; a wrong one is one line."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.yaml_model import load_plain_yaml
 from hpccoll.training.model_file import load_models, model_from_json, model_name
 from hpccoll.training.model_shape import with_sequence
 from hpccoll.training.models import model_of
 from hpccoll.training.models.hugging_face import ARCHITECTURES, LONGEST_SAMPLE
 from hpccoll.training.parallelism import Mesh, Parallelism, part_of
+from hpccoll.training.step_program import BACKWARD, FORWARD
 from hpccoll.training.step_program_builder import step_programs
 
 
@@ -117,6 +121,19 @@ def test_experts_of_deepseek_are_in_all_blocks_but_the_first_and_ranks_divide_he
     assert (len(exchanges), len(sums)) == (4 * 2, 4 * 5 + 2)  # of two blocks with experts, and of all blocks
 
 
+def test_experts_do_not_limit_the_micro_batches_of_a_pipeline_but_tensors_that_are_gathered_one_by_one_do():
+    model = model_from_json("v3", DEEPSEEK)
+    Parallelism(Mesh(pp=16), micro_batches=480).check(model)
+    with pytest.raises(BadInputError, match="micro_batches: 480"):
+        Parallelism(Mesh(dp=16), sharding="zero3", micro_batches=480).check(model)
+    small = model_from_json("v3", {**DEEPSEEK, "num_hidden_layers": 5, "n_routed_experts": 8})
+    once, often = (step_programs(small, Parallelism(Mesh(pp=5), micro_batches=count)) for count in (1, 30))
+    for one, many in zip(once, often, strict=True):
+        for phase in (FORWARD, BACKWARD):
+            assert many.flops(phase) == pytest.approx(30 * one.flops(phase))
+        assert len(many.operations) == 30 * len(one.operations)
+
+
 def test_a_token_of_experts_takes_the_flops_of_those_it_goes_to():
     model = model_from_json("v3", DEEPSEEK)
     active = sum(module.forward_flops - module.score_flops for module in model.modules) / model.transformer.sequence / 2
@@ -154,6 +171,13 @@ def test_any_values_are_a_model_or_one_line(changed):
             model_from_json("mine", {**base, **changed})
         except BadInputError as error:
             assert "\n" not in str(error)  # noqa: PT017  either outcome is right
+
+
+@pytest.mark.parametrize("indent", [None, 2, "\t"])
+def test_a_file_is_read_however_its_json_is_laid_out(indent, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "rms_norm_eps": 1e-05}, indent=indent))
+    found = load_models([str(tmp_path / "config.json")], "--model", load_plain_yaml)
+    assert model_from_json("m", found[tmp_path.name]).parameters == 3_212_749_824
 
 
 @pytest.mark.parametrize(

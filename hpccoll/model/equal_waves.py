@@ -1,0 +1,146 @@
+"""The waves of an operation, at the ranks that stand for all, as runs of equal ones.
+
+If schedules are regular and the layout is made of equal blocks of ranks, the ranks of one block stand for all. This is
+exact: all blocks begin alike, a machine treats ranks alike, and what ranks share they share inside a block; so blocks
+that are alike before a wave are alike after it. A message to another block arrives where a message from another block
+arrives in this one. A block is as long as the layout, the schedules and the sizes of units take to repeat.
+
+Waves that repeat, such as those of a ring, are one run, which is read once for all bounds of a machine.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby, islice
+from math import lcm
+
+import numpy as np
+
+from hpccoll.model.traffic import KEPT_MESSAGES, Ints, LaneWave, WaveRun, waves
+from hpccoll.schedule import NONE, Copy, Cut, Part, RecvReduce, Schedule, Send
+from hpccoll.schedule.layout import equal_block, least_period
+
+LONGEST_RUN = 1 << 17
+"""The most repeats of a run: those of a second of reading, so that there is progress after it."""
+
+
+class LaneRuns:
+    """The runs of a lane. They are kept as long as they have few messages; the others are read again each time."""
+
+    def __init__(self, schedule: Schedule, cut: Cut, lane: int, block: int) -> None:
+        self.schedule, self.cut, self.lane, self.block = schedule, cut, lane, block
+        self.kept: list[WaveRun] = []
+        self.room, self.unread = KEPT_MESSAGES, self._read()
+
+    def __iter__(self) -> Iterator[WaveRun]:
+        number = 0
+        while number < len(self.kept) or self._keep_next():
+            yield self.kept[number]
+            number += 1
+        if self.room <= 0:
+            yield from islice(self._read(), number, None)
+
+    def _keep_next(self) -> bool:
+        """Read and keep one more run; return False if there is none, or no room for it."""
+        if self.room <= 0 or not (run := next(self.unread, None)):
+            return False
+        self.kept.append(run)
+        self.room -= sum(len(wave.source) for wave in run.waves)
+        return True
+
+    def _read(self) -> Iterator[WaveRun]:
+        period = 1
+        if self.schedule.regularity:
+            found = _regular_waves(self.schedule, self.cut, self.lane, self.block)
+            if self.schedule.regularity.shifts:
+                period = _unit_period(self.cut, self.lane)
+        else:
+            found = (wave.in_lane(self.cut, self.lane) for wave in waves(self.schedule))
+        period = period if period * self.block <= KEPT_MESSAGES else 1
+        for cycle, alike in groupby(iter(lambda: tuple(islice(found, period)), ())):
+            while repeats := sum(1 for _ in islice(alike, LONGEST_RUN)):
+                yield WaveRun(cycle, repeats)
+
+
+class OperationWaves:
+    """The runs of all lanes of an operation; those of one schedule and size are shared."""
+
+    def __init__(self, schedules: Sequence[Schedule], cut: Cut) -> None:
+        self.schedules, self.layout, self.cut = schedules, schedules[0].layout, cut
+        self.block = _common_block(schedules, cut)
+        self.known: dict[tuple[int, int], LaneRuns] = {}
+
+    def of(self, lane: int) -> LaneRuns:
+        """Return the runs of a lane."""
+        number = lane % len(self.schedules)
+        key = number, int(self.cut.edges(lane)[-1]) if self.cut.call.traffic is None else lane
+        if key not in self.known:
+            self.known[key] = LaneRuns(self.schedules[number], self.cut, lane, self.block)
+        return self.known[key]
+
+
+@lru_cache(maxsize=2)
+def operation_waves(schedules: tuple[Schedule, ...], cut: Cut) -> OperationWaves:
+    """Return the waves of an operation, the same for all bounds of a machine."""
+    return OperationWaves(schedules, cut)
+
+
+def _common_block(schedules: Sequence[Schedule], cut: Cut) -> int:
+    """Return how many ranks, the first ones, stand for all; all ranks if no fewer can."""
+    ranks, block = schedules[0].layout.ranks, 1
+    sizes = {int(cut.edges(lane)[-1]): lane for lane in range(cut.lanes)}
+    units = lcm(*(_unit_period(cut, lane) for lane in sizes.values()))
+    for regularity in (schedule.regularity for schedule in schedules):
+        if regularity is None or cut.call.traffic is not None or (units > 1 and regularity.shifts is None):
+            return ranks
+        block = lcm(block, regularity.period, units if regularity.shifts else 1)
+    block = lcm(block, equal_block(schedules[0].layout))
+    return block if ranks % block == 0 else ranks
+
+
+def _unit_period(cut: Cut, lane: int) -> int:
+    """Return after how many units the sizes of the units of a lane repeat."""
+    return least_period(np.diff(cut.edges(lane)))
+
+
+def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Iterator[LaneWave]:
+    """Yield the waves of a regular schedule at the ranks of its first block, which may be all ranks.
+
+    Where ranks do what rank 0 does, shifted, its steps alone are read, as numbers.
+    """
+    ranks, everyone, edges = schedule.layout.ranks, np.arange(block), cut.edges(lane) * cut.itemsize
+    shifts = schedule.regularity.shifts if schedule.regularity and cut.call.traffic is None else None
+    lengths, period = np.diff(edges), _unit_period(cut, lane)
+    known: dict[object, LaneWave] = {}
+    targets: dict[object, Ints] = {}
+
+    def shifted_bytes(part: Part) -> Ints:
+        if period == 1 or not shifts:
+            return np.full(block, sum(edges[r.last] - edges[r.first] for r in part.ranges))
+        total = np.zeros(block, np.int64)
+        for unit in part.units:
+            total += lengths[(unit + shifts * everyone) % len(lengths)]
+        return total
+
+    for step in schedule.steps(everyone if shifts is None else 0):
+        messages = [action for action in step.actions if not isinstance(action, Copy)]
+        if not messages or np.all(messages[0].peer == NONE):
+            continue  # copies on a rank take no time
+        send, arrival = messages if isinstance(messages[0], Send) else reversed(messages)
+        if shifts is None:
+            peer = np.asarray(send.peer)
+            nbytes = cut.lengths(lane, send.part, everyone) * cut.itemsize
+            place: object = peer.tobytes()
+            key: object = place, type(arrival), nbytes.tobytes()
+        else:
+            place = send.peer
+            key = place, type(arrival), *((r.first % period, r.last - r.first) for r in send.part.ranges)
+        if key not in known:
+            if len(known) * block > KEPT_MESSAGES:
+                known.clear()
+                targets.clear()
+            if shifts is not None:
+                peer, nbytes = (everyone + send.peer) % ranks, shifted_bytes(send.part)
+            target = targets.setdefault(place, np.where(peer < block, peer, block + peer % block))
+            reduces = np.full(block, isinstance(arrival, RecvReduce))
+            known[key] = LaneWave.of(everyone, target, reduces, nbytes, everyone)
+        yield known[key]

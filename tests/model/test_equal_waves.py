@@ -1,0 +1,106 @@
+"""A block of ranks stands for all, and runs for their steps: both take what every step of every rank takes."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from schedule_examples import ALGORITHMS, cases
+from simulated_cases import MACHINES_THAT_SHARE, every_step, first_case, in_racks
+
+from hpccoll.model import equal_waves
+from hpccoll.model.equal_waves import OperationWaves
+from hpccoll.model.simulation import simulate_waves
+from hpccoll.schedule import Cut, Layout
+
+SLOW = {"all_reduce-sharp_emulated", "all_to_all_v-pairwise"}
+NAMES = sorted(name for name, (_, algorithm) in ALGORITHMS.items() if not algorithm.floor and name not in SLOW)
+COMPONENTS = st.fixed_dictionaries({
+    "outer": st.sampled_from(["ring", "rabenseifner", "recursive_doubling", "bidirectional_ring", "swing", "torus"]),
+    "inner": st.sampled_from(["ring", "recursive_halving"]), "levels": st.integers(1, 3),
+})  # fmt: skip
+SIZES = st.sampled_from([1 << 10, 3 << 15, 1 << 20, 12_345_678, 1 << 30])
+
+
+@given(
+    name=st.sampled_from(NAMES), nodes=st.integers(2, 24), ranks_per_node=st.sampled_from([1, 2, 8]),
+    nodes_per_rack=st.sampled_from([2, 4, 24]), rails=st.booleans(), components=COMPONENTS, nbytes=SIZES,
+    lanes=st.sampled_from([(1, 1), (1, 1), (4, 1), (3, 2), (4, 4)]),
+    machine=st.sampled_from(sorted(MACHINES_THAT_SHARE)),
+)  # fmt: skip
+def test_every_algorithm_takes_what_every_step_of_every_rank_takes(
+    name, nodes, ranks_per_node, nodes_per_rack, rails, components, nbytes, lanes, machine
+):
+    collective, algorithm = ALGORITHMS[name]
+    layout = in_racks(nodes, ranks_per_node, nodes_per_rack, ranks_per_node if rails else 1)
+    parameters = components if algorithm.name == "hierarchical" else {}
+    case = next(cases(collective, algorithm, layout, **parameters), None)
+    elements = collective.elements(nbytes, 4, layout.workers)
+    assume(case is not None and elements > 0)
+    channels, window = (1, 1) if collective.uncut or collective.token else lanes
+    cut = Cut(case.call, elements, case.slices[0].units, len(case.slices) * channels, 4)
+    found, expected = (
+        simulate_waves(slices, cut, MACHINES_THAT_SHARE[machine], window)
+        for slices in (case.slices, every_step(case.slices))
+    )
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def block(case, nbytes=1 << 20, channels=1):
+    return OperationWaves(case.slices, Cut(case.call, nbytes // 4, case.slices[0].units, channels, 4)).block
+
+
+def test_a_rack_stands_for_all_and_more_of_it_where_units_differ_in_size():
+    ring = first_case("all_reduce", "ring", in_racks(48, 2, 8))
+    assert block(ring, 96 * 128 * 5) == 16
+    assert block(ring, 32 * 128 * 5) == 48, "of three units that follow one another, one is larger"
+    assert block(ring, 96 * 128 * 5 + 4) == 96, "the last unit alone is larger"
+    assert block(first_case("all_reduce", "ring", in_racks(44, 2, 8))) == 88, "the last rack has fewer nodes"
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithm", "layout"),
+    [
+        ("all_reduce", "double_binary_tree", Layout.of(64, 4)),
+        ("all_reduce", "rabenseifner", Layout.of(48, 4)),
+        ("all_to_all", "pairwise", Layout.of(48, 4)),
+        ("broadcast", "binomial", Layout.of(64, 4)),
+    ],
+)
+def test_all_ranks_are_simulated_where_they_differ(collective, algorithm, layout):
+    assert block(first_case(collective, algorithm, layout), 1 << 24) == layout.ranks
+
+
+def runs_of(case, nbytes):
+    operation = OperationWaves(case.slices, Cut(case.call, nbytes // 4, case.slices[0].units, 1, 4))
+    return [*operation.of(0)]
+
+
+def test_equal_steps_are_one_run_and_steps_that_repeat_are_a_cycle():
+    ring = first_case("all_reduce", "ring", Layout.of(12, 1))
+    assert [(len(run.waves), run.repeats) for run in runs_of(ring, 12 * 128)] == [(1, 11), (1, 11)]
+    uneven = runs_of(ring, 8 * 128 * 5)  # 40 pieces of 128 bytes for 12 units: 3, 3 and 4
+    assert [(len(run.waves), run.repeats) for run in uneven] == [(3, 3), (3, 1), (3, 3), (1, 1)]
+    assert [wave.nbytes[0] // 128 for wave in uneven[0].waves] == [4, 3, 3], "the last unit leaves rank 0 first"
+
+
+def test_runs_are_read_once_for_all_bounds_unless_they_have_too_many_messages(monkeypatch):
+    read, both_ways = [], first_case("all_reduce", "bidirectional_ring", in_racks(8, 2, 2))
+
+    def counted(schedule):
+        def steps(me):
+            read.append(me)
+            return schedule.steps(me)
+
+        return replace(schedule, steps=steps)
+
+    slices = [counted(each) for each in both_ways.slices]
+    cut = Cut(both_ways.call, 1 << 18, 16, 8, 4)
+    machine = MACHINES_THAT_SHARE["ports"]
+    for most, times in ((equal_waves.KEPT_MESSAGES, 2), (1, None)):
+        monkeypatch.setattr(equal_waves, "KEPT_MESSAGES", most)
+        equal_waves.operation_waves.cache_clear()
+        read.clear()
+        assert len({simulate_waves(slices, cut, machine, 2) for _ in range(3)}) == 1
+        assert len(read) == times if times else len(read) > 2
+    equal_waves.operation_waves.cache_clear()
