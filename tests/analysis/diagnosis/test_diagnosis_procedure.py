@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from simulated_machine import Environment, MachineWithRails, SimulatedMachine, components
 
 from hpccoll.analysis.diagnosis.procedure import complete, diagnose
@@ -219,3 +221,24 @@ def test_4096_nodes_take_at_most_60_slots():
 def test_a_machine_without_pairs_or_with_racks_of_others_is_refused(nodes, racks):
     with pytest.raises(ValueError, match="nodes"):
         diagnose(nodes, seed=0, racks=racks)
+
+
+@given(
+    nodes=some.integers(2, 40), rails=some.integers(1, 3), racks=some.integers(0, 6), links=some.booleans(),
+    hung=some.sets(some.integers(0, 39), max_size=3), missing=some.floats(0, 1), seed=some.integers(0, 999),
+)  # fmt: skip
+def test_a_machine_of_any_shape_is_diagnosed_to_the_end(nodes, rails, racks, links, hung, missing, seed):
+    rng = np.random.default_rng(seed)
+    simulated = MachineWithRails(
+        machine(nodes, (Component("node", (1,)), 30), environment=Environment(), seed=seed, hung=hung & {*range(nodes)})
+        for _ in range(rails)
+    )
+
+    def measure(slots: Slots) -> Floats:
+        times = simulated.measure(slots)
+        return np.where((rng.random(times.shape) < missing) & np.isfinite(times), np.nan, times)
+
+    of_nodes = rng.integers(racks, size=nodes).tolist() if racks else None
+    found = complete(diagnose(nodes, seed=seed, racks=of_nodes, rails=rails, links=links), measure)
+    assert {*found.exclude} <= {*range(nodes)}
+    assert all(fault.low <= fault.effect <= fault.high and 0 <= fault.chance <= 1 for fault in found.faults)

@@ -9,12 +9,12 @@ from hypothesis import strategies as some
 
 from hpccoll.analysis.diagnosis.matchings import (
     ACROSS,
-    among_themselves,
     beside_healthy,
     level_matchings,
     packed,
     random_matchings,
     sweep_length,
+    within_groups,
 )
 
 SEEDS = some.integers(0, 2**32)
@@ -83,9 +83,9 @@ def test_suspects_are_beside_nodes_of_their_rack_if_some_are_free():
     assert (racks[slots[:, suspects]] == racks[suspects]).all()
 
 
-def test_groups_transfer_among_themselves():
+def test_groups_transfer_within_groups():
     groups = np.arange(5), np.arange(5, 20)
-    slots = among_themselves(groups, 20, 9, np.random.default_rng(1))
+    slots = within_groups(groups, 20, 9, np.random.default_rng(1))
     assert_disjoint_pairs(slots)
     assert ((slots < 5) == (np.arange(20) < 5)).all()
 
