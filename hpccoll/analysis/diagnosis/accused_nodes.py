@@ -9,7 +9,8 @@ import numpy as np
 from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
-from hpccoll.analysis.diagnosis.matchings import among_themselves, beside_healthy
+from hpccoll.analysis.diagnosis.matchings import beside_healthy, within_groups
+from hpccoll.analysis.diagnosis.rack_faults import RackFaults
 from hpccoll.analysis.diagnosis.records import Component, Fault, Integers, Procedure
 from hpccoll.analysis.diagnosis.significance import effect_error
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
@@ -26,11 +27,13 @@ SLOTS_ALONE = 5
 CONTROLS_ALONE = 4
 """The most pairs that transfer beside slow nodes alone; one of 16 nodes, at least two."""
 
-CERTAIN = 2
+CERTAIN = 3
 """The standard errors below half of its effect at which a node alone is as fast as others."""
 
 
-def join_sharing(cluster: Cluster, fit: FittedEffects, faults: tuple[Fault, ...]) -> Procedure[tuple[Fault, ...]]:
+def join_sharing(
+    cluster: Cluster, fit: FittedEffects, racks: RackFaults, faults: tuple[Fault, ...]
+) -> Procedure[tuple[Fault, ...]]:
     """Replace slow nodes that are fast among themselves by the link that they share.
 
     A slow node is slow beside a slow node, too. Behind one slow uplink, whose racks are unknown, all nodes are slow to
@@ -40,9 +43,9 @@ def join_sharing(cluster: Cluster, fit: FittedEffects, faults: tuple[Fault, ...]
         return faults
     slow = _nodes(faults)
     healthy = np.setdiff1d(np.arange(cluster.nodes), slow)
-    partners = among_themselves((slow, healthy), cluster.nodes, SLOTS_AMONG_THEMSELVES, cluster.rng)
+    partners = within_groups((slow, healthy), cluster.nodes, SLOTS_AMONG_THEMSELVES, cluster.rng)
     measured = yield from measure_transfers(partners, "accused")
-    measured = measured.less(fit.far * cluster.is_far(partners))
+    measured = measured.less(racks.expected(cluster, fit, partners))
     effects = Controls(measured, slow).effects(measured.both)
     sharing = [fault for fault in faults if effects[fault.component.where[0]] < math.log(fault.effect) / 2]
     if len(sharing) < LEAST_SHARING:
@@ -53,7 +56,9 @@ def join_sharing(cluster: Cluster, fit: FittedEffects, faults: tuple[Fault, ...]
     return (*(fault for fault in faults if fault not in sharing), shared)
 
 
-def mark_fast_alone(cluster: Cluster, fit: FittedEffects, faults: tuple[Fault, ...]) -> Procedure[tuple[Fault, ...]]:
+def mark_fast_alone(
+    cluster: Cluster, fit: FittedEffects, racks: RackFaults, faults: tuple[Fault, ...]
+) -> Procedure[tuple[Fault, ...]]:
     """Mark slow nodes that are as fast as others while the rest of the machine is silent."""
     slow = _nodes(fault for fault in faults if fault.component.kind in DIRECTIONS)
     if not slow.size:
@@ -62,7 +67,7 @@ def mark_fast_alone(cluster: Cluster, fit: FittedEffects, faults: tuple[Fault, .
     partners = beside_healthy(slow, healthy, cluster.racks, SLOTS_ALONE, cluster.rng)
     partners = _silenced(partners, slow, min(CONTROLS_ALONE, max(2, cluster.nodes // 16)))
     measured = yield from measure_transfers(partners, "alone")
-    measured = measured.less(fit.far * cluster.is_far(partners))
+    measured = measured.less(racks.expected(cluster, fit, partners))
     controls = Controls(measured, slow)
     error = effect_error(fit.noise, SLOTS_ALONE, controls.pairs)
     effects = {kind: controls.effects(values) for kind, values in measured.directions.items()}

@@ -32,11 +32,6 @@ class Cluster:
         return cls(numbers, rng, names, links, rails)
 
     @property
-    def has_racks(self) -> bool:
-        """Whether nodes are known to be in several racks."""
-        return len(self.rack_names) > 1
-
-    @property
     def nodes(self) -> int:
         """How many there are."""
         return len(self.racks)

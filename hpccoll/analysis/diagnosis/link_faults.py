@@ -7,7 +7,7 @@ import numpy as np
 from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects, slower_of
-from hpccoll.analysis.diagnosis.matchings import Pair, couples, packed, pair_up
+from hpccoll.analysis.diagnosis.matchings import Pair, consecutive_pairs, packed, pair_up
 from hpccoll.analysis.diagnosis.records import Component, Fault, Integers, Procedure
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE_ERROR
 from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, LINKS, SlownessTest, effect_error
@@ -68,7 +68,7 @@ def _measure_again(
         ends = np.array(group).ravel()
         rest = np.setdiff1d(free, ends)
         controls = max(CONTROLS, len(group))
-        orders = [couples(cluster.rng.permutation(rest))[:controls] for _ in range(times)]
+        orders = [consecutive_pairs(cluster.rng.permutation(rest))[:controls] for _ in range(times)]
         partners = np.array([pair_up(cluster.nodes, group, order) for order in orders])
         measured = yield from measure_transfers(partners, "links")
         measured = measured.less(fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners))

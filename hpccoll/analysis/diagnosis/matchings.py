@@ -23,7 +23,7 @@ def pair_up(nodes: int, *pairs: ArrayLike) -> Integers:
     return partners
 
 
-def couples(nodes: ArrayLike) -> Integers:
+def consecutive_pairs(nodes: ArrayLike) -> Integers:
     """Return pairs [pairs, 2] of nodes that follow one another, without the last of an odd number."""
     found = np.asarray(nodes, np.int64)
     return found[: len(found) // 2 * 2].reshape(-1, 2)
@@ -71,7 +71,7 @@ def level_matchings(racks: Integers, count: int, rng: np.random.Generator) -> In
             across = min(ACROSS, len(order[rack]), len(order[partner])) if rack != partner else 0
             if rack < partner:
                 pairs.append(np.stack([order[rack][:across], order[partner][:across]], 1))
-            pairs.append(couples(order[rack][across:]))
+            pairs.append(consecutive_pairs(order[rack][across:]))
         slots.append(pair_up(len(racks), *pairs))
     return np.array(slots)
 
@@ -90,13 +90,13 @@ def beside_healthy(
             free.setdefault(int(racks[node]), []).append(node)
         mates = [(free.get(rack) or max(free.values(), key=len)).pop() for rack in racks[suspects].tolist()]
         rest = [node for nodes in free.values() for node in nodes]
-        slots.append(pair_up(len(racks), np.stack([suspects, mates], 1), couples(rest)))
+        slots.append(pair_up(len(racks), np.stack([suspects, mates], 1), consecutive_pairs(rest)))
     return np.array(slots)
 
 
-def among_themselves(groups: Collection[Integers], nodes: int, count: int, rng: np.random.Generator) -> Integers:
+def within_groups(groups: Collection[Integers], nodes: int, count: int, rng: np.random.Generator) -> Integers:
     """Return slots [count, nodes] in which the nodes of each group are pairs of that group; the others rest."""
-    shuffled = ([couples(rng.permutation(group)) for group in groups] for _ in range(count))
+    shuffled = ([consecutive_pairs(rng.permutation(group)) for group in groups] for _ in range(count))
     return np.array([pair_up(nodes, *pairs) for pairs in shuffled])
 
 

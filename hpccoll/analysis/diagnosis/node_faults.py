@@ -28,6 +28,9 @@ SUSPECTED = 2.5
 MOST_SUSPECTS = 4
 """One node of this many is measured again at most; each needs a healthy one beside it, and others to compare with."""
 
+LEAST_CONTROLS = 4
+"""The healthy nodes that must be left as controls, if suspects that are not measured again are none."""
+
 MANY_CONTROLS = 24
 """The controls from which on their scatter shows how much healthy nodes differ."""
 
@@ -74,11 +77,13 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
     if not suspects.size:
         error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * (cluster.nodes < MANY_CONTROLS))
         return NodeFaults((), max(screened, test.smallest_effect(error)), too_many=False)
-    healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)
+    healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
+    if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
+        healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
     partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng)
     measured = yield from measure_transfers(partners, "retest")
     measured = measured.less(racks.expected(cluster, fit, partners))
-    controls = Controls(measured, suspects)
+    controls = Controls(measured, np.setdiff1d(np.arange(cluster.nodes), healthy))
     effects = np.array([controls.effects(each) for each in measured.directions.values()])
     errors = _errors(controls, effects, fit)
     faults = []

@@ -91,8 +91,8 @@ def _diagnose_fitted(cluster: Cluster) -> Procedure[Diagnosis]:
         return (yield from _diagnose_fitted(replace(cluster, links=False)))  # in level rounds
     racks = yield from find_rack_faults(cluster, fit, screen)
     nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners))
-    faults = yield from join_sharing(cluster, fit, nodes.faults)
-    faults = yield from mark_fast_alone(cluster, fit, faults)
+    faults = yield from join_sharing(cluster, fit, racks, nodes.faults)
+    faults = yield from mark_fast_alone(cluster, fit, racks, faults)
     if cluster.links:
         faults += yield from find_link_faults(cluster, fit, screen, nodes.nodes)
     return Diagnosis(

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
-from hpccoll.analysis.diagnosis.matchings import ACROSS, couples, pair_up
+from hpccoll.analysis.diagnosis.matchings import ACROSS, consecutive_pairs, pair_up
 from hpccoll.analysis.diagnosis.records import Booleans, Component, Fault, Floats, Integers, Kind, Procedure
 from hpccoll.analysis.diagnosis.robust_statistics import median, quantile, robust_deviation
 from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, RACKS, SlownessTest
@@ -36,7 +36,7 @@ class RackFaults:
     inside: Floats  # [racks]: to one within
 
     def expected(self, cluster: Cluster, fit: FittedEffects, partners: Integers) -> Floats:
-        """Return what distance and racks add to transfers [slots, nodes]."""
+        """Return what distance and faulty racks add to transfers [slots, nodes]."""
         here, there = cluster.racks, cluster.racks[partners]
         far = fit.far + np.maximum(self.across[here], self.across[there])
         return np.where(here != there, far, self.inside[here])
@@ -102,11 +102,11 @@ def _half_across(cluster: Cluster, suspects: Integers) -> Integers:
         for rack, nodes in enumerate(members):
             order = cluster.rng.permutation(nodes)
             staying = max(0, len(order) - (ACROSS if cluster.has_level_rounds else len(order) // 4 * 2))
-            pairs.append(couples(order[:staying]))
+            pairs.append(consecutive_pairs(order[:staying]))
             leaving[rack in suspects].append(order[staying:])
         healthy, suspected = (cluster.rng.permutation(np.concatenate(each)) for each in leaving.values())
         count = min(len(healthy), len(suspected))
-        pairs += [np.stack([suspected[:count], healthy[:count]], 1), couples(healthy[count:])]
+        pairs += [np.stack([suspected[:count], healthy[:count]], 1), consecutive_pairs(healthy[count:])]
         slots.append(pair_up(cluster.nodes, *pairs))
     return np.array(slots)
 

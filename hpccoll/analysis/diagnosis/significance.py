@@ -56,6 +56,7 @@ class SlownessTest:
 
     def fault(self, component: Component, effect: float, error: float) -> Fault:
         """Return a fault with an effect, the logarithm of a factor."""
+        effect, error = float(effect), float(error)
         reach = NORMAL.inv_cdf(0.975) * error
         chance = self.comparisons * NORMAL.cdf(-effect / max(error, 1e-12))
         low, middle, high = (math.exp(each) for each in (effect - reach, effect, effect + reach))

@@ -39,7 +39,8 @@ class Transfers:
 
 
 def measure_transfers(partners: Integers, purpose: Purpose) -> Procedure[Transfers]:
-    """Measure slots."""
+    """Measure slots. A pair counts only with the times of both of its directions."""
     times = yield Slots(partners, purpose)
-    resting = partners == np.arange(partners.shape[1])
-    return Transfers(partners, np.log(np.where(resting, np.nan, times)))
+    counts = np.isfinite(times) & (partners != np.arange(partners.shape[1]))
+    counts &= np.take_along_axis(counts, partners, 1)
+    return Transfers(partners, np.log(np.where(counts, times, np.nan)))

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from simulated_machine import Environment, MachineWithRails, SimulatedMachine, components
 
 from hpccoll.analysis.diagnosis.procedure import complete, diagnose
@@ -84,6 +86,11 @@ def test_a_healthy_machine_is_healthy(nodes, environment, seed):
     assert 1.03 < found.smallest_effect < 1.3
 
 
+def test_nodes_that_differ_for_good_are_no_faults():
+    simulated = [machine(64, environment=Environment(spread=0.02), seed=seed) for seed in range(12)]
+    assert sum(bool(diagnosed(each).faults) for each in simulated) <= 1
+
+
 def test_the_noise_is_that_of_the_mean_of_both_directions():
     found = diagnosed(machine(256, environment=Environment(noise=0.02, spikes=0)))
     assert found.noise == pytest.approx(0.02 * 0.75**0.5, rel=0.05)
@@ -103,7 +110,7 @@ def test_pairs_that_share_unknown_uplinks_are_measured_in_parts():
 
 
 def test_more_than_a_quarter_of_slow_nodes_is_said_and_none_is_excluded():
-    slow = [(Component("node", (node,)), 20) for node in range(0, 60, 3)]
+    slow = [(Component("node", (node,)), 20) for node in range(0, 52, 2)]
     found = diagnosed(machine(64, *slow))
     assert found.too_many
     assert found.exclude == ()
@@ -205,6 +212,16 @@ def test_racks_of_any_sizes_and_numbers_are_healthy_if_their_nodes_are(racks):
     assert complete(diagnose(len(racks), seed=0, racks=[*racks]), simulated.measure).faults == ()
 
 
+def test_the_slow_uplink_of_the_smallest_of_unequal_racks_is_found():
+    racks = np.repeat([4, 0, 9, 2, 7], [18, 18, 18, 9, 1])
+    simulated = machine(64, environment=Environment())
+    simulated.uplinks = np.where(racks == 2, 0.3, 0)
+    simulated.racks = racks
+    assert components(complete(diagnose(64, seed=0, racks=racks.tolist()), simulated.measure)) == {
+        Component("uplink", (2,))
+    }
+
+
 def test_a_rack_keeps_its_number():
     numbers = [100 + node // 8 for node in range(64)]
     found = complete(diagnose(64, seed=0, racks=numbers), machine(64, (Component("uplink", (3,)), 30)).measure)
@@ -219,3 +236,24 @@ def test_4096_nodes_take_at_most_60_slots():
 def test_a_machine_without_pairs_or_with_racks_of_others_is_refused(nodes, racks):
     with pytest.raises(ValueError, match="nodes"):
         diagnose(nodes, seed=0, racks=racks)
+
+
+@given(
+    nodes=some.integers(2, 40), rails=some.integers(1, 3), racks=some.integers(0, 6), links=some.booleans(),
+    hung=some.sets(some.integers(0, 39), max_size=3), missing=some.floats(0, 1), seed=some.integers(0, 999),
+)  # fmt: skip
+def test_a_machine_of_any_shape_is_diagnosed_to_the_end(nodes, rails, racks, links, hung, missing, seed):
+    rng = np.random.default_rng(seed)
+    simulated = MachineWithRails(
+        machine(nodes, (Component("node", (1,)), 30), environment=Environment(), seed=seed, hung=hung & {*range(nodes)})
+        for _ in range(rails)
+    )
+
+    def measure(slots: Slots) -> Floats:
+        times = simulated.measure(slots)
+        return np.where((rng.random(times.shape) < missing) & np.isfinite(times), np.nan, times)
+
+    of_nodes = rng.integers(racks, size=nodes).tolist() if racks else None
+    found = complete(diagnose(nodes, seed=seed, racks=of_nodes, rails=rails, links=links), measure)
+    assert {*found.exclude} <= {*range(nodes)}
+    assert all(fault.low <= fault.effect <= fault.high and 0 <= fault.chance <= 1 for fault in found.faults)
