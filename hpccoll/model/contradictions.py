@@ -47,8 +47,12 @@ def _channels_on_ports(machine: "MachineFile") -> Iterator[BadInputError]:
     if nccl and port and nccl.channels * _low(rate := nccl.inter_bytes_per_s) > rails * _high(port):
         together = format_rate(nccl.channels * rate.value)
         of_channels = f"{nccl.channels} x nccl.inter_bytes_per_s {format_rate(rate.value)} = {together}"
-        ports = f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))} = {format_rate(rails * _high(port))}"
-        yield BadInputError("nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {ports}")
+        ports = (
+            f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))} = {format_rate(rails * _high(port))}"
+        )
+        yield BadInputError(
+            "nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {ports}"
+        )
 
 
 def _messages_in_ports(machine: "MachineFile") -> Iterator[BadInputError]:

@@ -193,8 +193,8 @@ def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
             machine.transport != transport
         ),
     }  # fmt: skip
-    reasons[f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"] = (
-        (each or 0) > (usual or 0)
+    reasons[f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"] = (each or 0) > (
+        usual or 0
     )
     reason = next((reason for reason, holds in reasons.items() if holds), "")
     return ("", reason) if reason else (basis, "")

@@ -110,7 +110,9 @@ def test_a_call_of_mpi_is_held_against_the_fastest_schedule_and_the_text_says_th
     ("collective", "dtype", "words"),
     [("all_reduce", "int8", "one float32"), ("all_gather", "float64", "one float64 for each of 2 ranks")],
 )
-def test_a_size_without_elements_has_a_reason_with_the_type_of_the_prediction_in_rows_and_text(collective, dtype, words):
+def test_a_size_without_elements_has_a_reason_with_the_type_of_the_prediction_in_rows_and_text(
+    collective, dtype, words
+):
     """Other programs move bytes, which are held against elements of ours."""
     about = {"collective": collective, "dtype": dtype}
     (found,) = expected(CLUSTER, native(2, **about, in_place=True), native(1 << 10, **about))
@@ -155,7 +157,9 @@ NOTHING = {
     "no section": (CLUSTER, nccl(), "no section nccl"),
     "an algorithm that it lacks": (NODES_OF_TWO, nccl(requested="nvls"), "no nvls of all_reduce"),
     "a tree of another collective": (
-        NODES_OF_TWO, nccl(requested="tree", collective="all_gather", op=None), "no tree of all_gather",
+        NODES_OF_TWO,
+        nccl(requested="tree", collective="all_gather", op=None),
+        "no tree of all_gather",
     ),
     "MPI on a cluster of GPUs": (NODES_OF_TWO, native(), "nccl on cuda"),
     "RCCL": (NODES_OF_TWO, nccl(transport="rccl", device="rocm"), "rccl on rocm"),
