@@ -63,6 +63,10 @@ def test_a_command_line_and_a_sweep_file_make_the_same_training_steps(tmp_path):
 def test_steps_have_the_type_of_their_gradients_and_those_that_move_the_same_types_are_one_case():
     dtypes = ["float32", "bfloat16"]
     step = {"model": "gpt2", "gradient_dtype": "float32", "parameter_dtype": ["float16", "float32"]}
+    (alone,) = swept(algorithms="ring", dtypes=dtypes, workloads=[step])
+    (plain,) = swept(algorithms="ring", workloads=[{"model": "gpt2", "sequence_length": [1024]}])
+    assert alone.id == plain.id  # without sharding, tensor or expert parallelism, or stages only gradients move
+    step |= {"sharding": "zero1", "parallel": "tp=2"}
     found = swept(algorithms="ring", dtypes=dtypes, workloads=[step])
     keys = {(case.dtype, case.params.get("parameter_dtype"), case.params.get("activation_dtype")) for case in found}
     assert keys == {
