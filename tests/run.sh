@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(gcc libc6-dev hdf5-tools slurm-wlm munge libpmix-dev iproute2 shellcheck)
+packages=(gcc libc6-dev hdf5-tools slurm-wlm munge libpmix-dev iproute2 nftables shellcheck)
 if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! dpkg -s "${packages[@]}" > /dev/null 2>&1; then
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"

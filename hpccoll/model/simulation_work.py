@@ -19,7 +19,7 @@ SAMPLED_RANKS = 16
 SAMPLED_STEPS = 4096
 """The steps that stand for more of them, if it is known how many there are."""
 
-EVENT_S, WAVE_S = 2e-5, 1e-4
+EVENT_S, WAVE_S = 5e-5, 1e-4
 """The seconds of a message as an event, and of a wave of messages."""
 
 RANK_S, RANGE_S, SORTED_S = 8e-8, 3e-8, 2e-6

@@ -1,4 +1,4 @@
-"""The command line: up, run, status, down."""
+"""The command line: up, run, fault, clear, status, down."""
 
 import argparse
 import json
@@ -10,15 +10,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 import cluster
+import fault_options
+import faults
 import head_command
 import namespaces
 from calibrate import calibrate, node_pairs, uplink_pairs, warnings
-from cluster_shape import Shape, add_options, parse_shape
+from cluster_shape import Shape, add_options, check_choice, parse_shape
 from errors import BrokenError, RefusedError
 from host import ENVIRONMENT, Host
 from network import MTU, wire
@@ -27,7 +30,7 @@ from status_text import describe_hosts, describe_wires, print_status
 
 NEEDS = {
     "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sinfo": "slurm-wlm", "munged": "munge",
-    "ip": "iproute2", "tc": "iproute2",
+    "ip": "iproute2", "tc": "iproute2", "nft": "nftables",
 }  # fmt: skip
 """Programs, and the packages of Debian that have them."""
 PMIX = ["lib/*/libpmix.so", "lib*/libpmix.so"]
@@ -41,6 +44,8 @@ examples:
   testbed up --nodes 8 --racks 2 --uplink 500mbit --aggregators 1
   testbed run srun -N 4 hostname
   testbed run bash                      # the head host, interactively
+  testbed fault n3 --rate 50mbit --for 30s
+  testbed clear
   testbed status
   testbed down
 """
@@ -56,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="testbed", description="A small real Slurm cluster on this machine, with metered wires.", epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
-    commands = parser.add_subparsers(dest="command", required=True, metavar="up|run|status|down")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="up|run|fault|clear|status|down")
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
@@ -68,6 +73,11 @@ def _parser() -> argparse.ArgumentParser:
     up.epilog = "example: testbed up --nodes 8 --rate 100mbit --racks 2 --uplink 200mbit"
     run = add("run", "Run a command on the head host.")
     run.add_argument("words", nargs=argparse.REMAINDER, metavar="CMD...")
+    fault = add("fault", "Have a host, a wire or a link do worse than it should.")
+    fault_options.add_options(fault)
+    fault.epilog = "example: testbed fault n3 --to n5 --send --rate 50mbit --for 30s"
+    clear = add("clear", "End all faults, or those of a host or rack.")
+    clear.add_argument("place", nargs="?", metavar="HOST|RACK")
     status = add("status", "Print the state of a testbed; exit with 3 if it is not up.")
     status.add_argument("--json", action="store_true", help="JSON output")
     add("down", "Take a testbed down, or what is left of it.")
@@ -79,8 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         testbed = _state_directory(options.name)
-        command = {"up": _up, "run": _run, "status": _status, "down": _down}[options.command]
-        return command(testbed, options)
+        command = {"up": _up, "run": _run, "fault": _fault, "clear": _clear, "status": _status, "down": _down}
+        return command[options.command](testbed, options)
     except (RefusedError, BrokenError, OSError) as error:
         print(f"testbed: {error}", file=sys.stderr)
         return 2 if isinstance(error, RefusedError) else 1
@@ -170,7 +180,36 @@ def _run(testbed: StateDirectory, options: argparse.Namespace) -> int:
     with suppress(ProcessLookupError):
         if head and testbed.marker():
             return head_command.run(head, words)
-    raise RefusedError(f"testbed {testbed.name!r} is not up: bring it up{_command_hint(testbed, 'up')}")
+    raise _not_up(testbed)
+
+
+def _not_up(testbed: StateDirectory) -> RefusedError:
+    return RefusedError(f"testbed {testbed.name!r} is not up: bring it up{_command_hint(testbed, 'up')}")
+
+
+def _shape(testbed: StateDirectory) -> Shape:
+    marker = testbed.marker()
+    if marker is None:
+        raise _not_up(testbed)
+    return Shape.from_facts(marker)
+
+
+def _fault(testbed: StateDirectory, options: argparse.Namespace) -> int:
+    shape = _shape(testbed)
+    new = fault_options.parse_faults(options, shape)
+    faults.add(testbed, shape, new)
+    print(*new, sep="\n")
+    return 0
+
+
+def _clear(testbed: StateDirectory, options: argparse.Namespace) -> int:
+    shape = _shape(testbed)
+    check_choice("clear", options.place, [*shape.workers, *shape.helpers, *shape.rack])
+    for fault in (ended := faults.clear(testbed, shape, options.place)):
+        print(f"cleared: {fault}")
+    if not ended:
+        print("there is no fault to clear")
+    return 0
 
 
 def _status(testbed: StateDirectory, options: argparse.Namespace) -> int:
@@ -183,10 +222,14 @@ def _status(testbed: StateDirectory, options: argparse.Namespace) -> int:
                 states = cluster.states(testbed, pidfd)
     for host, facts in survey["hosts"].items():
         facts["slurm"] = states.get(host)
+    present = faults.load(testbed)
+    survey["faults"] = [asdict(fault) for fault in present]
     if options.json:
         print(json.dumps(survey, indent=1))
     else:
         print_status(survey)
+        for fault in present:
+            print(f"fault: {fault}")
     return 0 if survey["state"] == "up" else NOT_UP
 
 

@@ -1,7 +1,9 @@
 """The shape of a testbed: which hosts it has, what they are for, where they stand, and how fast their wires are."""
 
 import argparse
+import math
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -63,6 +65,13 @@ class Shape:
     rate: Rate
     uplink: Rate | None
 
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> "Shape":
+        """Return the shape of which a marker says `facts`."""
+        counts = {name: facts[name] for name in COUNTS} | {"racks": len(facts["racks"])}
+        uplink = None if facts["uplink"] is None else Rate(facts["uplink"], facts["uplink_bps"])
+        return cls(**counts, rate=Rate(facts["rate"], facts["rate_bps"]), uplink=uplink)
+
     @property
     def workers(self) -> list[str]:
         """The hosts that jobs run on."""
@@ -119,6 +128,13 @@ def parse_shape(options: argparse.Namespace) -> Shape:
     return Shape(**counts, rate=_rate("rate", options.rate), uplink=uplink)
 
 
+def check_choice(option: str, value: str | None, choices: Collection[str]) -> None:
+    """Refuse a value that is none of those that may be chosen."""
+    if value is not None and value not in choices:
+        text = f"choose {', '.join(choices)}" if choices else "this testbed has none"
+        raise RefusedError(f"{option}: {value!r} is not valid: {text}")
+
+
 def _number(name: str, value: str) -> int:
     least, most = COUNTS[name].least, COUNTS[name].most
     if not re.fullmatch(r"[0-9]{1,9}", value) or not least <= int(value) <= most:
@@ -129,8 +145,15 @@ def _number(name: str, value: str) -> int:
 def _rate(name: str, text: str) -> Rate:
     if text == "none":
         return Rate(text, None)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(mbit|gbit)", text)
-    bps = round(float(match[1]) * UNITS[match[2]]) if match else 0
-    if not SLOWEST <= bps <= FASTEST:
-        raise RefusedError(f"--{name}: {text!r} is not valid: {RATES}")
-    return Rate(text, bps)
+    return Rate(text, round(parse_quantity(name, text, UNITS, (SLOWEST, FASTEST), RATES)))
+
+
+def parse_quantity(
+    name: str, text: str, units: Mapping[str, float], limits: tuple[float, float], choices: str
+) -> float:
+    """Return what a number with a unit is, or say in one line what may be chosen."""
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?)({'|'.join(units)})", text)
+    number = float(match[1]) * units[match[2]] if match else math.nan
+    if not limits[0] <= number <= limits[1]:
+        raise RefusedError(f"--{name}: {text!r} is not valid: {choices}")
+    return number

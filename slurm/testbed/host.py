@@ -53,19 +53,24 @@ class Host:
 
     def call(self, *command: str, batch: Sequence[str] = ()) -> str:
         """Run a program in its network, with ``batch`` as its input lines; return what it said."""
-        with namespaces.network(self.pidfd):
-            ended = subprocess.run(
-                command, env=ENVIRONMENT, input="\n".join(batch), capture_output=True, text=True, check=False
-            )
-        if ended.returncode:
-            raise BrokenError(f"{' '.join(command)} on {self.name}: {' '.join(ended.stderr.split())}")
-        return ended.stdout
+        return call(self.name, self.pidfd, *command, batch=batch)
 
     def _order(self, order: str | list[str]) -> None:
         if self._starter.stdin is None:
             raise BrokenError(f"host {self.name} takes no orders")
         self._starter.stdin.write(json.dumps(order) + "\n")
         self._starter.stdin.flush()
+
+
+def call(name: str, pidfd: int, *command: str, batch: Sequence[str] = ()) -> str:
+    """Run a program in the network of the host with that first process, as `Host.call` does."""
+    with namespaces.network(pidfd):
+        ended = subprocess.run(
+            command, env=ENVIRONMENT, input="\n".join(batch), capture_output=True, text=True, check=False
+        )
+    if ended.returncode:
+        raise BrokenError(f"{' '.join(command)} on {name}: {' '.join(ended.stderr.split())}")
+    return ended.stdout
 
 
 def log_tail(log: Path) -> str:

@@ -5,7 +5,7 @@ there are no racks. The head and the aggregators are always on the spine: no upl
 meter have it at both ends, each for what leaves there; those of aggregators have none, as the ports inside a switch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster_shape import Shape
@@ -41,6 +41,10 @@ the whole one: on 8 nodes at 100 Mbit/s, recursive doubling of 4 MiB took 1.40 s
 LAST_BYTE = {"n": 0, "a": 100}
 """Where the addresses of hosts begin, by the letter of their names: n1 is 10.77.0.1, a1 is 10.77.0.101."""
 SPINE = "spine"
+UNLIMITED = 100_000_000_000
+"""In bit/s: more than this machine carries from one namespace to another."""
+WHOLE_SEGMENTS = 65535
+"""How many packets TCP may hand to a device as one, for the device to cut: Linux's default."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,29 @@ class Cable:
     def device(self) -> str:
         """The end in the host."""
         return "eth0" if self.rail == 1 else f"rail{self.rail}"
+
+
+@dataclass(frozen=True)
+class WireDirection:
+    """One direction of a cable or of an uplink: packets leave at a device of one host and arrive at one of another.
+
+    Args:
+        place: the host or the rack that the wire belongs to.
+        direction: "send" from that place, or "receive".
+        rail: the number of the rail.
+        sender: the host and the device where packets wait for the wire.
+        receiver: the host and the device where they arrive.
+        bps: the rate, or None where there is no meter.
+        packets: SENDING or ARRIVING.
+    """
+
+    place: str
+    direction: str
+    rail: int
+    sender: tuple[str, str]
+    receiver: tuple[str, str]
+    bps: int | None
+    packets: int
 
 
 def on_rail(name: str, rail: int) -> str:
@@ -88,18 +115,59 @@ def cables(shape: Shape) -> list[Cable]:
     ]
 
 
-def meter(bps: int, packets: int) -> str:
-    """Return the token bucket that holds a wire to its rate, after a pause too.
+def directions(shape: Shape) -> Iterator[WireDirection]:
+    """Yield both directions of every cable and of every uplink."""
+    for cable in cables(shape):
+        host, port = (cable.host, cable.device), ("fabric", cable.port)
+        yield WireDirection(cable.host, "send", cable.rail, host, port, cable.bps, SENDING)
+        yield WireDirection(cable.host, "receive", cable.rail, port, host, cable.bps, ARRIVING)
+    bps = shape.uplink.bps if shape.uplink else None
+    for rack in shape.rack:
+        for rail in range(1, shape.rails + 1):
+            up, down = (("fabric", on_rail(f"{rack}-{way}", rail)) for way in ("up", "down"))
+            yield WireDirection(rack, "send", rail, up, down, bps, ARRIVING)
+            yield WireDirection(rack, "receive", rail, down, up, bps, ARRIVING)
+
+
+def _buckets(bps: int, packets: int) -> tuple[int, int]:
+    """Return the bytes of the two token buckets that hold a wire to its rate, after a pause too.
 
     A plain bucket fills up while the wire is idle, and what is sent next beats the wire. Therefore the second bucket,
-    ``mtu``, which fills at ``peakrate``. Up to 100 Mbit/s that is one packet; above, the
-    bucket must last until the kernel's timer comes round, which is two packets, and more where ``packets`` a Gbit/s
-    are more than that. The first bucket, ``burst``, makes up for timers that were late: 64 KiB, less below 100 Mbit/s
-    and more beyond 1 Gbit/s.
+    which fills at the peak rate, 2 % above. Up to 100 Mbit/s that is one packet; above, the bucket must last until the
+    kernel's timer comes round, which is two packets, and more where ``packets`` a Gbit/s are more than that. The first
+    bucket makes up for timers that were late: 64 KiB, less below 100 Mbit/s and more beyond 1 Gbit/s.
     """
     peak = max(PACKET if bps <= 100_000_000 else 2 * PACKET, bps * packets * PACKET // 1_000_000_000)
-    burst = max(min(65536, 65536 * bps // 100_000_000), 65536 * bps // 1_000_000_000, 2 * peak)
-    return f"tbf rate {bps}bit burst {burst} peakrate {bps * 102 // 100}bit mtu {peak} limit {QUEUE}"
+    return max(min(65536, 65536 * bps // 100_000_000), 65536 * bps // 1_000_000_000, 2 * peak), peak
+
+
+def queues(wire: WireDirection, slowed: Mapping[str, tuple[int, float]]) -> Iterator[str]:
+    """Yield the commands of tc that give a direction its meter, whatever its device had before.
+
+    Args:
+        wire: the direction.
+        slowed: the rate in bit/s and the delay in seconds of what goes to "", which is all that has no entry of its
+            own and comes first, and to each address. Each has a class of HTB below the meter, with the same buckets.
+    """
+    device, parent = f"dev {wire.sender[1]}", "root"
+    if wire.bps is None:
+        yield f"qdisc replace {device} root noqueue"  # which can be deleted, whatever there was
+        yield f"qdisc del {device} root"
+    else:
+        (burst, peak), parent = _buckets(wire.bps, wire.packets), "parent 1:1"
+        bucket = f"rate {wire.bps}bit burst {burst} peakrate {wire.bps * 102 // 100}bit mtu {peak}"
+        yield f"qdisc replace {device} root handle 1: tbf {bucket} limit {QUEUE}"
+        yield f"qdisc replace {device} {parent} handle 2: bfifo limit {QUEUE}"
+    if slowed:
+        yield f"qdisc replace {device} {parent} handle 3: htb default 1"
+    for number, (target, (bps, delay_s)) in enumerate(slowed.items(), 1):
+        burst, peak = _buckets(bps, wire.packets)
+        bucket = f"rate {bps}bit burst {burst} ceil {bps * 102 // 100}bit cburst {peak} quantum {PACKET}"
+        delay = f"netem delay {delay_s * 1e6:.0f}us limit {QUEUE // PACKET}"
+        yield f"class add {device} parent 3: classid 3:{number} htb {bucket}"
+        yield f"qdisc add {device} parent 3:{number} {delay if delay_s else f'bfifo limit {QUEUE}'}"
+        if target:
+            yield f"filter add {device} parent 3: protocol ip prio 1 u32 match ip dst {target}/32 flowid 3:{number}"
 
 
 def wire(fabric: Host, hosts: Mapping[str, Host], shape: Shape) -> None:
@@ -110,10 +178,10 @@ def wire(fabric: Host, hosts: Mapping[str, Host], shape: Shape) -> None:
         [*_bridges(shape), *_uplinks(shape), *(line for cable in laid for line in _lay(cable, hosts[cable.host]))],
     )
     for host in hosts.values():
-        own = [cable for cable in laid if cable.host == host.name]
-        _ip(host, ["link set dev lo up", *(line for cable in own for line in _join(cable))])
-        _meter(host, {cable.device: cable.bps for cable in own}, SENDING)
-    _meter(fabric, {cable.port: cable.bps for cable in laid} | _uplink_ends(shape), ARRIVING)
+        _ip(host, ["link set dev lo up", *(line for cable in laid if cable.host == host.name for line in _join(cable))])
+    for host in (fabric, *hosts.values()):
+        metered = [wire for wire in directions(shape) if wire.sender[0] == host.name and wire.bps is not None]
+        host.call("tc", "-batch", "-", batch=[line for wire in metered for line in queues(wire, {})])
 
 
 def _bridges(shape: Shape) -> Iterable[str]:
@@ -133,12 +201,6 @@ def _uplinks(shape: Shape) -> Iterable[str]:
             yield f"link set dev {down} master {on_rail(SPINE, rail)} up"
 
 
-def _uplink_ends(shape: Shape) -> dict[str, int | None]:
-    ends = [f"{rack}-{way}" for rack in shape.rack for way in ("up", "down")]
-    bps = shape.uplink.bps if shape.uplink else None
-    return {on_rail(end, rail): bps for end in ends for rail in range(1, shape.rails + 1)}
-
-
 def _lay(cable: Cable, host: Host) -> Iterable[str]:
     inside = f"{cable.device} mtu {MTU} netns {host.process.pid}"
     yield f"link add name {cable.port} mtu {MTU} type veth peer name {inside}"
@@ -154,10 +216,3 @@ def _join(cable: Cable) -> Iterable[str]:
 
 def _ip(host: Host, lines: Iterable[str]) -> None:
     host.call("ip", "-batch", "-", batch=list(lines))
-
-
-def _meter(host: Host, rates: Mapping[str, int | None], packets: int) -> None:
-    """Give the devices of a host that have a rate the bucket that holds them to it."""
-    lines = [f"qdisc add dev {device} root {meter(bps, packets)}" for device, bps in rates.items() if bps is not None]
-    if lines:
-        host.call("tc", "-batch", "-", batch=lines)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cpu_limit
 from errors import BrokenError, RefusedError
 
 ROOT = Path("/run/hpccoll-testbed")
@@ -23,6 +24,9 @@ KINDS = ("fabric", "head", "n", "a")
 """Hosts in the order in which they are listed; workers and aggregators are numbered."""
 TIMEOUT_S = 60
 """How long a killed host has for going."""
+LOCK_S = 3
+"""How long a command waits for another one: changing faults takes less, up and down may take longer."""
+POLL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class StateDirectory:
         self.directory = ROOT / name
         self.etc = self.directory / "etc"
         self.marker_file = self.etc / "hpccoll-testbed.json"
+        self.faults_file = self.directory / "faults.json"
 
     @contextmanager
     def locked(self, *, create: bool) -> Iterator[bool]:
@@ -130,6 +135,7 @@ class StateDirectory:
             os.close(lock)
 
     def _open(self, *, create: bool) -> int | None:
+        until = time.monotonic() + LOCK_S
         while True:
             with suppress(FileNotFoundError):
                 if create:
@@ -140,7 +146,11 @@ class StateDirectory:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    raise RefusedError(f"testbed {self.name!r}: another up or down is running on it") from None
+                    os.close(lock)
+                    if time.monotonic() < until:
+                        time.sleep(POLL_S)
+                        continue
+                    raise RefusedError(f"testbed {self.name!r}: another command is changing it; wait for it") from None
                 if os.path.samestat(os.fstat(lock), self.directory.stat()):
                     return lock
                 os.close(lock)  # it was taken down in between
@@ -162,6 +172,15 @@ class StateDirectory:
             if len(words) == 2:  # else whoever wrote it was killed, and the host with him
                 found[file.name] = Process(int(words[0]), int(words[1]))
         return {host: found[host] for host in sorted(found, key=_rank)}
+
+    def processes(self, host: str, variable: bytes = b"") -> dict[int, int]:
+        """Return the processes of a host, or those that were started with a variable, and when each was born."""
+        found, own = {}, Path(f"/proc/{self.hosts()[host].pid}/ns/pid").readlink()
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended
+                if (place / "ns/pid").readlink() == own and variable in (place / "environ").read_bytes():
+                    found[int(place.name)] = _stat(int(place.name)).born
+        return found
 
     def marker(self) -> dict[str, Any] | None:
         """Return what `up` wrote when it had finished."""
@@ -193,6 +212,7 @@ class StateDirectory:
         """End every host and remove every file: what `up` made, whole or not."""
         for process in self.hosts().values():
             process.kill()
+        cpu_limit.release(self.name, "*", os.getpid())
         until = time.monotonic() + TIMEOUT_S
         while items := list(self.directory.iterdir()):  # a host that has not heard of its end yet may still write
             if time.monotonic() > until:

@@ -30,3 +30,12 @@ def testbed(new_testbed) -> Testbed:
     testbed = new_testbed("main")
     testbed.up("--nodes", 4, "--rate", "1gbit", "--gpus", 8)
     return testbed
+
+
+@pytest.fixture(scope="session")
+def fabric(new_testbed) -> Testbed:
+    """Have four workers in two racks, two aggregators, and two rails, on slow wires."""
+    testbed = new_testbed("fabric")
+    uplinks = ("--racks", 2, "--uplink", "100mbit")
+    testbed.up("--nodes", 4, "--rate", "100mbit", *uplinks, "--aggregators", 2, "--rails", 2)
+    return testbed

@@ -1,6 +1,5 @@
 """Racks, rails and aggregators of the testbed: bytes take the requested wires, and Slurm knows the topology."""
 
-import json
 import os
 import re
 import signal
@@ -9,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from wire_flows import EACH, send_flows
 
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
@@ -19,53 +19,6 @@ WIRE = 12.5e6
 """Bytes per second of the wires and uplinks here: slow ones, so that the processors are not what limits them."""
 SOME = 2 << 20
 """Bytes: a sixth of a second on a wire."""
-SHAPE = ("--nodes", 4, "--rate", "100mbit", "--racks", 2, "--uplink", "100mbit", "--aggregators", 2, "--rails", 2)
-EACH = ("--ntasks-per-node=1", "--partition=all", "--exclusive")
-
-
-@pytest.fixture(scope="module")
-def fabric(new_testbed):
-    """Have four workers in two racks, two aggregators, and two rails."""
-    testbed = new_testbed("fabric")
-    testbed.up(*SHAPE)
-    return testbed
-
-
-FLOWS = """
-import json, socket, sys, threading, time
-from pathlib import Path
-place, size, flows = Path(sys.argv[1]), int(sys.argv[2]), [word.split(":") for word in sys.argv[3:]]
-
-def wait(word, end):
-    (place / f"{word}-{end}").touch()
-    until = time.monotonic() + 120
-    while len(list(place.glob(f"{word}-*"))) < 2 * len(flows):
-        assert time.monotonic() < until, word
-        time.sleep(0.002)
-
-def receive(flow):
-    listening = socket.create_server(("", 9000 + flow))
-    wait("listens", f"{flow}-target")
-    receiver, _ = listening.accept()
-    wait("connected", f"{flow}-target")
-    missing = size
-    while missing:
-        missing -= len(receiver.recv(1 << 20))
-    sys.stdout.write(json.dumps([f"{flow} ended", time.monotonic()]) + "\\n")
-
-def send(flow):
-    wait("listens", f"{flow}-source")
-    sender = socket.create_connection((flows[flow][1], 9000 + flow))
-    wait("connected", f"{flow}-source")
-    time.sleep(0.05)  # a bucket that fills while the wire is idle would be full
-    sys.stdout.write(json.dumps([f"{flow} begun", time.monotonic()]) + "\\n")
-    sender.sendall(bytes(size))
-
-for flow, hosts in enumerate(flows):
-    for does, host in zip((send, receive), hosts):
-        if socket.gethostname() == host.split("-")[0]:
-            threading.Thread(target=does, args=[flow]).start()
-"""
 
 
 @pytest.fixture
@@ -76,14 +29,8 @@ def flow(fabric, tmp_path):
     """
 
     def flow(*pairs):
-        place = tmp_path / str(len(list(tmp_path.iterdir())))
-        place.mkdir()
-        hosts = {host.split("-")[0] for pair in pairs for host in pair.split(":")}
-        step = ("srun", *EACH, "--nodes", len(hosts), "--nodelist", ",".join(hosts))
-        output = fabric.slurm(*step, sys.executable, "-c", FLOWS, place, SOME, *pairs)
-        at = [json.loads(line) for line in output.splitlines()]
-        begun, ended = ([when for what, when in at if what.endswith(word)] for word in ("begun", "ended"))
-        assert len(begun) == len(ended) == len(pairs)
+        times = send_flows(fabric, tmp_path, SOME, *pairs)
+        begun, ended = zip(*times, strict=True)
         return len(pairs) * SOME / (max(ended) - min(begun))
 
     return flow

@@ -1,0 +1,77 @@
+"""Slow links: pairs that are slower than both of their nodes explain."""
+
+import math
+
+import numpy as np
+
+from hpccoll.analysis.diagnosis.cluster import Cluster
+from hpccoll.analysis.diagnosis.controls import Controls
+from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects, slower_of
+from hpccoll.analysis.diagnosis.matchings import Pair, consecutive_pairs, packed, pair_up
+from hpccoll.analysis.diagnosis.records import Component, Fault, Integers, Procedure
+from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE_ERROR
+from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, LINKS, SlownessTest, effect_error
+from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
+
+CONTROLS = 8
+"""The control pairs beside few suspected links, if there are nodes for them; beside more links, as many as these."""
+
+TIMES_SCREENED = 3
+"""How often a slow pair is measured again before the test: most are slow by chance, and drop out at once."""
+
+SLOTS = 9
+"""The slots of the test of the links that are left. The threshold that follows is 8 %, of which links are slow if a
+cable or a port is."""
+
+MOST_LINKS = 3
+"""One link for this many nodes is measured in a slot, at most."""
+
+LEAST_CONTROLS = 3
+"""The control pairs that are left in any slot, so that a spike of one does not hide a link."""
+
+
+def find_link_faults(
+    cluster: Cluster, fit: FittedEffects, screen: Transfers, slow: Integers
+) -> Procedure[tuple[Fault, ...]]:
+    """Measure pairs that were slower in the screen than their nodes explain, and judge those that are so each time.
+
+    Args:
+        cluster: the nodes.
+        fit: the effects of the nodes, and what they leave of each pair.
+        screen: the slots of all pairs.
+        slow: nodes whose pairs are not judged, and no controls.
+    """
+    cut = max(LEAST_EFFECT / 2, 2 * fit.noise)
+    slot, node = np.nonzero(fit.residuals > cut)
+    ends = np.sort(np.stack([node, screen.partners[slot, node]], 1), axis=1)
+    pairs = [(a, b) for a, b in np.unique(ends[~np.isin(ends, slow).any(1)], axis=0).tolist()]
+    test = SlownessTest(LINKS / cluster.rails, cluster.nodes * (cluster.nodes - 1) / 2)
+    free = np.setdiff1d(np.arange(cluster.nodes), slow)
+    effects: dict[Pair, float] = {}
+    for each in (*[1] * TIMES_SCREENED, SLOTS):
+        effects = yield from _measure_again(cluster, fit, pairs, free, each)
+        pairs = [pair for pair, effect in effects.items() if effect > cut]
+    controls = max(1, min(CONTROLS, len(free) // 2 - 1))
+    of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(screen.partners) / 2)
+    error = math.hypot(effect_error(fit.noise, SLOTS, controls), of_nodes)
+    slow_pairs = (pair for pair in pairs if effects[pair] > test.threshold(error))
+    return tuple(test.fault(Component("link", pair), effects[pair], error) for pair in slow_pairs)
+
+
+def _measure_again(
+    cluster: Cluster, fit: FittedEffects, pairs: list[Pair], free: Integers, times: int
+) -> Procedure[dict[Pair, float]]:
+    """Return the effects of pairs beyond their nodes and control pairs, each measured some times."""
+    effects: dict[Pair, float] = {}
+    most = min(cluster.nodes // MOST_LINKS, cluster.nodes // 2 - LEAST_CONTROLS)
+    for group in packed(pairs, max(1, most)):
+        ends = np.array(group).ravel()
+        rest = np.setdiff1d(free, ends)
+        controls = max(CONTROLS, len(group))
+        orders = [consecutive_pairs(cluster.rng.permutation(rest))[:controls] for _ in range(times)]
+        partners = np.array([pair_up(cluster.nodes, group, order) for order in orders])
+        measured = yield from measure_transfers(partners, "links")
+        measured = measured.less(fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners))
+        found = Controls(measured, ends).effects(measured.both)[ends[::2]]
+        effects |= dict(zip(group, found.tolist(), strict=True))
+    return effects

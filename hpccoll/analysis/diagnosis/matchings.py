@@ -1,0 +1,115 @@
+"""Slots of disjoint pairs: which nodes transfer at the same time."""
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hpccoll.analysis.diagnosis.records import Integers
+
+ACROSS = 2
+"""The nodes of a rack that transfer to another rack in a level round. Two flows hardly meet on one of its uplinks; if
+all do at once, on uplinks chosen by a hash, hardly any fault is found."""
+
+Pair = tuple[int, int]
+
+
+def pair_up(nodes: int, *pairs: ArrayLike) -> Integers:
+    """Return a slot [nodes] with some pairs, each [pairs, 2], whose ends all differ; other nodes rest."""
+    partners = np.arange(nodes)
+    for some in pairs:
+        one, other = np.asarray(some, np.int64).reshape(-1, 2).T
+        partners[one], partners[other] = other, one
+    return partners
+
+
+def consecutive_pairs(nodes: ArrayLike) -> Integers:
+    """Return pairs [pairs, 2] of nodes that follow one another, without the last of an odd number."""
+    found = np.asarray(nodes, np.int64)
+    return found[: len(found) // 2 * 2].reshape(-1, 2)
+
+
+def random_matchings(nodes: int, count: int, rng: np.random.Generator) -> Integers:
+    """Return slots [count, nodes] that pair all nodes, but one if their number is odd.
+
+    The slots are rounds of the circle method (round robin), in random order, with random labels. No two nodes meet
+    twice in a sweep of ``sweep_length`` slots, from the first one on; the next sweep has other labels.
+    """
+    even, length = nodes + nodes % 2, sweep_length(nodes)
+    sweeps: list[Integers] = []
+    for start in range(0, count, length):
+        rounds = rng.permutation(length)[: count - start, None]
+        partners = (rounds - np.arange(even)) % length  # the last label is the centre of the circle
+        partners = np.where(partners == np.arange(even), even - 1, partners)
+        partners[:, even - 1] = (rounds[:, 0] * (even // 2)) % length  # the label that would meet itself
+        label = rng.permutation(even)
+        named = np.empty_like(partners)
+        named[:, label] = label[partners]
+        sweeps.append(np.where(named[:, :nodes] == nodes, np.arange(nodes), named[:, :nodes]))
+    return np.concatenate(sweeps)
+
+
+def sweep_length(nodes: int) -> int:
+    """Return the slots in which each node meets each other node once."""
+    return nodes - 1 + nodes % 2
+
+
+def level_matchings(racks: Integers, count: int, rng: np.random.Generator) -> Integers:
+    """Return slots [count, nodes] in which ACROSS nodes of a rack transfer to one other rack, the others within theirs.
+
+    Args:
+        racks: [nodes]: the number of the rack of each node, from 0 on.
+        count: how many slots.
+        rng: draws the pairs of racks and of nodes.
+    """
+    members = [np.flatnonzero(racks == rack) for rack in range(racks.max() + 1)]
+    slots = []
+    for opposite in random_matchings(len(members), count, rng):
+        order = [rng.permutation(nodes) for nodes in members]
+        pairs = []
+        for rack, partner in enumerate(opposite):
+            across = min(ACROSS, len(order[rack]), len(order[partner])) if rack != partner else 0
+            if rack < partner:
+                pairs.append(np.stack([order[rack][:across], order[partner][:across]], 1))
+            pairs.append(consecutive_pairs(order[rack][across:]))
+        slots.append(pair_up(len(racks), *pairs))
+    return np.array(slots)
+
+
+def beside_healthy(
+    suspects: Integers, healthy: Integers, racks: Integers, count: int, rng: np.random.Generator
+) -> Integers:
+    """Return slots [count, nodes] with each suspect beside a random healthy node, of its rack if one is free.
+
+    The other healthy nodes are pairs, too, so that the load of the machine is that of the screen.
+    """
+    slots = []
+    for _ in range(count):
+        free: dict[int, list[int]] = {}
+        for node in rng.permutation(healthy).tolist():
+            free.setdefault(int(racks[node]), []).append(node)
+        mates = [(free.get(rack) or max(free.values(), key=len)).pop() for rack in racks[suspects].tolist()]
+        rest = [node for nodes in free.values() for node in nodes]
+        slots.append(pair_up(len(racks), np.stack([suspects, mates], 1), consecutive_pairs(rest)))
+    return np.array(slots)
+
+
+def within_groups(groups: Collection[Integers], nodes: int, count: int, rng: np.random.Generator) -> Integers:
+    """Return slots [count, nodes] in which the nodes of each group are pairs of that group; the others rest."""
+    shuffled = ([consecutive_pairs(rng.permutation(group)) for group in groups] for _ in range(count))
+    return np.array([pair_up(nodes, *pairs) for pairs in shuffled])
+
+
+def packed(pairs: Iterable[Pair], most: int) -> list[list[Pair]]:
+    """Return pairs in groups of disjoint ones, at most ``most`` in each: every pair in the first group that it fits."""
+    groups: list[list[Pair]] = []
+    busy: list[set[int]] = []  # the nodes of each group
+    for pair in pairs:
+        fitting = (k for k, nodes in enumerate(busy) if len(groups[k]) < most and nodes.isdisjoint(pair))
+        k = next(fitting, len(groups))
+        if k == len(groups):
+            groups.append([])
+            busy.append(set())
+        groups[k].append(pair)
+        busy[k].update(pair)
+    return groups

@@ -1,0 +1,126 @@
+"""Slow nodes: those that stand out of the screen are measured again, and the retest alone decides."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpccoll.analysis.diagnosis.cluster import Cluster
+from hpccoll.analysis.diagnosis.controls import Controls
+from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
+from hpccoll.analysis.diagnosis.matchings import beside_healthy
+from hpccoll.analysis.diagnosis.rack_faults import RackFaults
+from hpccoll.analysis.diagnosis.records import Component, Fault, Floats, Integers, Procedure
+from hpccoll.analysis.diagnosis.robust_statistics import (
+    MEDIAN_ERROR,
+    QUARTILE,
+    SCALE_ERROR,
+    clipped,
+    quantile,
+    robust_deviation,
+)
+from hpccoll.analysis.diagnosis.significance import NODES, USUAL_SPREAD, SlownessTest, effect_error, smallest_found
+from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
+
+SUSPECTED = 2.5
+"""The robust standard deviations of all effects from which on a node is measured again."""
+
+MOST_SUSPECTS = 4
+"""One node of this many is measured again at most; each needs a healthy one beside it, and others to compare with."""
+
+LEAST_CONTROLS = 4
+"""The healthy nodes that must be left as controls, if suspects that are not measured again are none."""
+
+MANY_CONTROLS = 24
+"""The controls from which on their scatter shows how much healthy nodes differ; fewer do so by USUAL_SPREAD."""
+
+ERRORS = np.sqrt([1, 4 / 3, 4 / 3])
+"""The errors of the three effects of a node over the first, if half of the variance is common to both directions."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFaults:
+    """Slow nodes."""
+
+    faults: tuple[Fault, ...]
+    smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
+    too_many: bool  # whether there were more suspects than could be measured again, and all of these are slow
+
+    @property
+    def nodes(self) -> Integers:
+        """Return the slow nodes."""
+        return np.array([fault.component.where[0] for fault in self.faults], np.int64)
+
+
+def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> Procedure[NodeFaults]:
+    """Measure suspects beside healthy nodes, and judge them.
+
+    A suspect is slow if its effect on both directions, or on one, exceeds the threshold; *node* if the effect on the
+    better direction is more than half of that on the worse, and *send* or *receive* otherwise.
+
+    Args:
+        cluster: the nodes.
+        fit: the effects in the screen.
+        racks: the faulty racks, whose effects are subtracted.
+        slots: how many the screen had.
+    """
+    test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
+    ordered, scale = _suspects(cluster, fit, racks, slots)
+    suspects = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)]
+    pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
+    count = test.slots(fit.noise, pairs)
+    of_scale = SCALE_ERROR / math.sqrt(cluster.nodes)
+    screened = smallest_found(SUSPECTED * scale * smallest_found(1, of_scale), scale)
+    if not suspects.size:
+        error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * (cluster.nodes < MANY_CONTROLS))
+        return NodeFaults((), max(screened, test.smallest_effect(error)), too_many=False)
+    healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
+    if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
+        healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
+    partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng)
+    measured = yield from measure_transfers(partners, "retest")
+    measured = measured.less(racks.expected(cluster, fit, partners))
+    controls = Controls(measured, np.setdiff1d(np.arange(cluster.nodes), healthy))
+    effects = np.array([controls.effects(each) for each in measured.directions.values()])
+    errors = _errors(controls, effects, fit)
+    faults = []
+    for node in suspects.tolist():
+        both, send, receive = effects[:, node]
+        if both > test.threshold(errors[0]) or max(send, receive) > test.threshold(errors[1]):
+            kind = 0 if min(send, receive) > max(send, receive) / 2 else 1 + int(receive > send)
+            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), effects[kind, node], errors[kind]))
+    smallest = max(screened, test.smallest_effect(errors[0]))
+    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults))
+
+
+def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, float]:
+    """Return the nodes that stand out, those that do most first, and the standard deviation of effects on both."""
+    effects, in_faulty_rack = fit.of_nodes.copy(), racks.of_nodes(cluster)
+    for rack in np.unique(cluster.racks[in_faulty_rack]):
+        members = cluster.racks == rack
+        effects[:, members] -= np.median(effects[:, members], axis=1)[:, None]
+    least = MEDIAN_ERROR * fit.noise / math.sqrt(slots) / 2
+    scales = np.array([max(robust_deviation(each[~in_faulty_rack]), least, 1e-12) for each in effects])
+    deviations = (effects / scales[:, None]).max(0)
+    order = np.argsort(-deviations)
+    return order[deviations[order] > SUSPECTED], float(scales[0])
+
+
+def _errors(controls: Controls, effects: Floats, fit: FittedEffects) -> Floats:
+    """Return the standard errors [3] of the effects: of noise, and of lasting differences of healthy nodes.
+
+    Controls that are slower than others in the screen and in the retest are so for good, and no fault: the covariance
+    of both effects is the variance of what lasts. A pair shows the slower of its two nodes, and little of the other:
+    twice the standard deviation covers nodes that differ by 1 %.
+    """
+    noise = max(fit.noise, controls.noise)
+    of_noise = effect_error(noise, controls.slots, controls.pairs) * ERRORS
+    usual = controls.usual
+    if usual.sum() < MANY_CONTROLS:
+        return np.asarray(np.hypot(USUAL_SPREAD, of_noise))
+    scatter = np.array([robust_deviation(each[usual]) for each in effects])
+    scatter[1:] = scatter[1:].max()
+    screened = quantile(fit.values.T, QUARTILE)
+    known = np.isfinite(screened) & np.isfinite(effects[0])
+    lasting = float(np.cov(clipped(screened[known]), clipped(effects[0, known]))[0, 1])
+    return np.asarray(np.hypot(2 * math.sqrt(max(lasting, 0)), np.maximum(of_noise, scatter)))

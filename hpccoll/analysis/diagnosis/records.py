@@ -1,0 +1,97 @@
+"""What a diagnosis measures, and what it says."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Booleans: TypeAlias = NDArray[np.bool_]
+Result = TypeVar("Result")
+
+Kind: TypeAlias = Literal["node", "send", "receive", "link", "shared_link", "rail", "uplink", "rack", "hung"]
+"""What can be faulty: a node in both directions, its sending, its receiving; the path between two nodes; a path that
+several nodes share to all others; one rail of a node; the path out of a rack; all nodes of a rack; a node that does not
+answer."""
+
+OF_A_RACK: tuple[Kind, ...] = "uplink", "rack"
+"""The kinds of faults of a rack, whose ``where`` is the rack."""
+
+Purpose: TypeAlias = Literal["contention", "screen", "racks", "retest", "accused", "links", "alone", "hung"]
+"""Why slots are measured, in the order of the procedure; slots of ``hung`` follow any that got no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Transfers to measure, slot after slot.
+
+    An endpoint is a node on a rail, and has the number ``rail * nodes + node``. In a slot, disjoint pairs of endpoints
+    transfer in both directions at once, and all pairs at the same time.
+    """
+
+    partners: Integers  # [slots, endpoints]: the partner of each endpoint; an endpoint rests beside itself
+    purpose: Purpose
+
+
+Procedure: TypeAlias = Generator[Slots, Floats, Result]
+"""A generator that yields slots, is sent their times, and returns a result.
+
+The times are [slots, endpoints], in seconds: that of the transfer from an endpoint to its partner, by the clock of the
+receiver; NaN if the endpoint rests or has no valid time, infinity if the pair did not answer before its deadline. After
+a slot with an infinite time the driver measures no more of these slots: it sends the rows that it has.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A part of the machine that may be faulty."""
+
+    kind: Kind
+    where: tuple[int, ...]  # node; two nodes of a link; members of a shared link; number of the rack
+    rail: int | None = None  # None if the fault is not one of a single rail
+
+
+Explanation: TypeAlias = tuple[Component, ...]
+"""Components that together explain all measurements, if they are faulty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A faulty component."""
+
+    component: Component
+    effect: float  # how many times as long its transfers take; infinite if they do not end
+    low: float  # the 95 % interval of the effect
+    high: float
+    chance: float  # of an effect as large as this, somewhere on a healthy machine
+    under_load_only: bool = False  # whether it is as fast as others while the rest of the machine is silent
+    candidates: tuple[Explanation, ...] = ()  # explanations that cannot be distinguished; empty if there is only one
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is slow on a machine."""
+
+    faults: tuple[Fault, ...]
+    slots: int  # how many were measured
+    noise: float  # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
+    smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses: its times over the usual ones
+    too_many: bool = False  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
+    links: bool = True  # whether single links were judged, too
+
+    @property
+    def exclude(self) -> tuple[int, ...]:
+        """The nodes to exclude from jobs: faulty, also alone, for certain, and not too many of them."""
+        if self.too_many:
+            return ()
+        certain = (fault for fault in self.faults if not fault.candidates and not fault.under_load_only)
+        nodes = {each.component.where[0] for each in certain if each.component.kind in EXCLUDED}
+        return tuple(sorted(nodes))
+
+
+EXCLUDED: tuple[Kind, ...] = "node", "send", "receive", "hung"
+"""The kinds of faults for which a node is excluded. A node with one slow rail of several is not, nor those of a slow
+link, uplink or rack: which of them to do without is up to the operator."""

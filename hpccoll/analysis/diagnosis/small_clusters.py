@@ -1,0 +1,142 @@
+"""Two to seven nodes: every fault is a hypothesis, and all that explain the measurements are candidates."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from hpccoll.analysis.diagnosis.cluster import Cluster
+from hpccoll.analysis.diagnosis.matchings import Pair, random_matchings, sweep_length
+from hpccoll.analysis.diagnosis.records import Component, Diagnosis, Explanation, Fault, Floats, Procedure
+from hpccoll.analysis.diagnosis.robust_statistics import MEDIAN_ERROR, median, robust_deviation
+from hpccoll.analysis.diagnosis.significance import (
+    LEAST_EFFECT,
+    LINKS,
+    NODES,
+    RACKS,
+    USUAL_SPREAD,
+    SlownessTest,
+    smallest_found,
+)
+from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
+
+FEWEST_NODES_TO_FIT = 8
+"""The nodes from which on a node has enough partners for a quartile."""
+
+SWEEPS = 24
+"""How often each pair is measured."""
+
+ALIKE = 9.2
+"""Hypotheses whose chi-squared exceeds that of the best by less are candidates: 99 % for two parameters."""
+
+TWO_NODES = 12
+"""What two slow nodes add to chi-squared: there are many such hypotheses, and one fault is more likely."""
+
+SLOWER_OF_TWO = 0.83
+"""The standard deviation of the larger of two normal values: a pair is as slow as the slower of its nodes."""
+
+LEAST_BEYOND_RATE = 0.05
+"""The least logarithm of a factor beyond an expected time, which is not as exact as a comparison."""
+
+
+class _Fitted(NamedTuple):
+    chi_squared: float
+    effects: Floats  # [components of the explanation]: logarithms of factors
+    errors: Floats
+
+
+class _Pairs(NamedTuple):
+    """The measurements of all pairs; the mean of their directions, and half of the difference, are independent."""
+
+    pairs: list[Pair]
+    values: Floats  # [2, pairs]: medians over sweeps
+    errors: Floats  # [2, 1]
+    noise: float  # standard deviation of a mean of both directions
+
+
+def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diagnosis]:
+    """Measure all pairs, and compare hypotheses: one fault of a node, a direction or a link, or two slow nodes.
+
+    A hypothesis is fitted by weighted least squares. Without an expected time, all transfers have a further term in
+    common, and two nodes that are slow in both directions look healthy.
+
+    Args:
+        cluster: two to seven nodes.
+        expected_s: the usual time of a transfer in seconds; None if it is unknown.
+    """
+    nodes = cluster.nodes
+    sweep = random_matchings(nodes, sweep_length(nodes), cluster.rng)
+    measured = yield from measure_transfers(np.tile(sweep, (SWEEPS, 1)), "screen")
+    found = _medians(measured, math.log(expected_s) if expected_s else 0.0)
+    columns = _columns(found.pairs, nodes)
+    slow_nodes = combinations([each for each in columns if each.kind == "node"], 2)
+    explanations: list[Explanation] = [(), *((each,) for each in columns), *slow_nodes]
+    test = SlownessTest((NODES + LINKS + RACKS) / cluster.rails, len(columns))
+    has_rate = expected_s is not None
+    healthy = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # beyond the mean of the others
+    least = LEAST_BEYOND_RATE if has_rate else max(LEAST_EFFECT, healthy)
+    fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}
+    visible = Component("node" if nodes > 2 or has_rate else "send", (0,))
+    error = float(fits[visible,].errors[0])
+    smallest = smallest_found(max(least, test.critical_value * error), error)
+    fits = {each: fit for each, fit in fits.items() if not each or fit.effects.min() > least}
+    best = min(fits, key=lambda each: fits[each].chi_squared)
+    faults: tuple[Fault, ...] = ()
+    if fits[()].chi_squared - fits[best].chi_squared > test.critical_value**2:
+        named = zip(best, fits[best].effects.tolist(), fits[best].errors.tolist(), strict=True)
+        faults = tuple(test.fault(*each) for each in named)
+        alike = tuple(each for each in fits if fits[each].chi_squared < fits[best].chi_squared + ALIKE)
+        if len(alike) > 1:
+            faults = (replace(faults[0], candidates=alike),)
+    return Diagnosis(faults, 0, found.noise, math.exp(smallest))
+
+
+def _medians(measured: Transfers, usual: float) -> _Pairs:
+    partners = measured.partners
+    pairs = [*combinations(range(partners.shape[1]), 2)]
+    values, errors, noise = [], [], []
+    for each in (measured.both - usual, (measured.sent - measured.received) / 2):
+        by_pair = [each[partners[:, a] == b, a] for a, b in pairs]
+        middle = [median(one) for one in by_pair]
+        noise.append(robust_deviation(np.concatenate([one - m for one, m in zip(by_pair, middle, strict=True)])))
+        values.append(middle)
+        errors.append([math.hypot(MEDIAN_ERROR * noise[-1] / math.sqrt(SWEEPS), SLOWER_OF_TWO * USUAL_SPREAD)])
+    return _Pairs(pairs, np.array(values), np.array(errors), noise[0])
+
+
+def _columns(pairs: list[Pair], nodes: int) -> dict[Component, Floats]:
+    """Return what a component adds to the mean and to the half difference of pairs, [2, pairs], if its effect is 1."""
+    columns = {}
+    for node in range(nodes):
+        touched = np.array([float(node in pair) for pair in pairs])
+        sign = np.array([float(node == a) - float(node == b) for a, b in pairs])
+        columns[Component("node", (node,))] = np.array([touched, 0 * touched])
+        columns[Component("send", (node,))] = np.array([touched, sign]) / 2
+        columns[Component("receive", (node,))] = np.array([touched, -sign]) / 2
+    for k, pair in enumerate(pairs):
+        columns[Component("link", pair)] = np.array([np.eye(len(pairs))[k], np.zeros(len(pairs))])
+    return columns
+
+
+def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explanation, *, has_rate: bool) -> _Fitted:
+    """Fit an explanation. The pair of two slow nodes is left out: it is as slow as the slower one of them."""
+    weights = np.ones_like(found.values) / found.errors
+    parts = [columns[each] for each in explanation]
+    if len(parts) == 2 and len(found.pairs) == 3:
+        parts = [np.minimum(parts[0] + parts[1], 1)]  # of three nodes two are slow: every pair contains one
+    elif len(parts) == 2:
+        weights[:, found.pairs.index((explanation[0].where[0], explanation[1].where[0]))] = 0
+    usual = np.array([np.ones(len(found.pairs)), np.zeros(len(found.pairs))])
+    terms = [] if has_rate else [usual]
+    matrix = np.array([(term * weights).ravel() for term in (*terms, *parts)]).reshape(-1, weights.size).T
+    values = (found.values * weights).ravel()
+    inverse = np.linalg.pinv(matrix)
+    fitted = inverse @ values
+    errors = np.sqrt((inverse**2).sum(1))
+    chi_squared = float(((values - matrix @ fitted) ** 2).sum()) + TWO_NODES * (len(explanation) > 1)
+    count = len(explanation)
+    of_parts = np.resize(fitted[len(terms) :], count), np.resize(errors[len(terms) :], count)
+    return _Fitted(chi_squared, *of_parts)

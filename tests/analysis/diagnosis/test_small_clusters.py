@@ -1,0 +1,67 @@
+"""Two to seven nodes: what can be told, and what cannot."""
+
+import numpy as np
+import pytest
+from simulated_machine import SECONDS, Environment, SimulatedMachine, components
+
+from hpccoll.analysis.diagnosis.procedure import complete, diagnose
+from hpccoll.analysis.diagnosis.records import Component
+
+SEEDS = range(3)
+ONE, TWO = Component("node", (0,)), Component("node", (1,))
+
+
+def diagnosed(nodes, *faults, seed=0, expected_s=None):
+    machine = SimulatedMachine(nodes, Environment(), faults, np.random.default_rng([seed, nodes]))
+    return complete(diagnose(nodes, seed=seed, expected_s=expected_s), machine.measure)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("nodes", [3, 4, 5, 7])
+@pytest.mark.parametrize("kind", ["node", "send", "receive", "link"])
+def test_one_fault_of_three_or_more_nodes_is_found(kind, nodes, seed):
+    fault = Component(kind, (1, 2) if kind == "link" else (2,))
+    found = diagnosed(nodes, (fault, 25), seed=seed)
+    assert components(found) == {fault}
+    assert [fault.candidates for fault in found.faults] == [()]
+    assert found.exclude == (() if kind == "link" else (2,))
+    assert found.faults[0].effect == pytest.approx(1 / 0.75, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("nodes", [4, 6])
+def test_two_slow_nodes_of_four_or_more_are_found(nodes, seed):
+    assert diagnosed(nodes, (ONE, 25), (TWO, 25), seed=seed).exclude == (0, 1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("nodes", range(2, 8))
+def test_few_healthy_nodes_are_healthy(nodes, seed):
+    assert diagnosed(nodes, seed=seed).faults == ()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_of_two_nodes_a_slow_direction_has_two_candidates_and_none_is_excluded(seed):
+    found = diagnosed(2, (Component("send", (0,)), 25), seed=seed)
+    (fault,) = found.faults
+    assert {*fault.candidates} == {(Component("send", (0,)),), (Component("receive", (1,)),)}
+    assert found.exclude == ()
+
+
+def test_of_two_nodes_a_slow_one_is_not_seen_without_an_expected_time():
+    assert diagnosed(2, (ONE, 25)).faults == ()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_of_two_nodes_a_slow_one_is_not_told_from_the_other_nor_from_their_link(seed):
+    found = diagnosed(2, (ONE, 25), seed=seed, expected_s=SECONDS)
+    (fault,) = found.faults
+    assert {(ONE,), (TWO,), (Component("link", (0, 1)),)} <= {*fault.candidates}
+    assert found.exclude == ()
+
+
+def test_two_of_three_slow_nodes_are_three_candidates_with_an_expected_time():
+    found = diagnosed(3, (ONE, 25), (TWO, 25), expected_s=SECONDS)
+    (fault,) = found.faults
+    assert (ONE, TWO) in fault.candidates
+    assert found.exclude == ()
