@@ -43,7 +43,8 @@ class PublishedStep:
         self.programs = step_programs(self.model, parallelism)
         nodes = -(-self.gpus // GPUS_PER_NODE)
         layout = self.machine.layout(nodes, min(self.gpus, GPUS_PER_NODE))
-        self.costs = GroupCosts(self.machine, layout, self.mesh, library=library)
+        machine = self.machine if library else self.machine.model_copy(update={"nccl": None})
+        self.costs = GroupCosts(machine, layout, self.mesh)
         self.costs.prepare(self.programs)
 
     @property

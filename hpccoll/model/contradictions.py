@@ -42,27 +42,17 @@ def _ranks_on_rails(machine: "MachineFile") -> Iterator[BadInputError]:
 
 def _channels_on_ports(machine: "MachineFile") -> Iterator[BadInputError]:
     """Each channel of a ring leaves a node once, through one of its ports."""
-    if machine.nccl and machine.port:
-        rails = machine.geometry.rails if machine.geometry else 1
-        wire = f"layout.rails {rails} x port.bytes_per_s"
-        yield from _channels(machine, "inter_bytes_per_s", rails, machine.port.bytes_per_s, wire)
-
-
-def _channels_inside(machine: "MachineFile") -> Iterator[BadInputError]:
-    """Each channel of a ring passes every GPU of a node, by the way between two of them."""
-    node = machine.tiers.get("node")
-    if machine.nccl and node and machine.geometry and machine.geometry.ranks_per_node > 1:
-        fastest = max((each.bytes_per_s for each in node), key=_high)
-        yield from _channels(machine, "intra_bytes_per_s", 1, fastest, "1 x tiers.node.bytes_per_s")
-
-
-def _channels(machine: "MachineFile", key: str, ways: int, way: "Quantity", words: str) -> Iterator[BadInputError]:
-    nccl = machine.nccl
-    if nccl and nccl.channels * _low(rate := getattr(nccl, key)) > ways * _high(way):
+    nccl, port = machine.nccl, machine.port and machine.port.bytes_per_s
+    rails = machine.geometry.rails if machine.geometry else 1
+    if nccl and port and nccl.channels * _low(rate := nccl.inter_bytes_per_s) > rails * _high(port):
         together = format_rate(nccl.channels * rate.value)
-        of_channels = f"{nccl.channels} x nccl.{key} {format_rate(rate.value)} = {together}"
-        wire = f"{words} {format_rate(_high(way))} = {format_rate(ways * _high(way))}"
-        yield BadInputError("nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {wire}")
+        of_channels = f"{nccl.channels} x nccl.inter_bytes_per_s {format_rate(rate.value)} = {together}"
+        ports = (
+            f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))} = {format_rate(rails * _high(port))}"
+        )
+        yield BadInputError(
+            "nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {ports}"
+        )
 
 
 def _messages_in_ports(machine: "MachineFile") -> Iterator[BadInputError]:
@@ -93,8 +83,7 @@ def _fabric_beyond_rack(machine: "MachineFile") -> Iterator[BadInputError]:
 
 
 RULES: tuple[Callable[["MachineFile"], Iterator[BadInputError]], ...] = (
-    _uplink_without_ports, _ranks_on_rails, _channels_on_ports, _channels_inside, _messages_in_ports,
-    _fabric_beyond_rack,
+    _uplink_without_ports, _ranks_on_rails, _channels_on_ports, _messages_in_ports, _fabric_beyond_rack,
 )  # fmt: skip
 
 

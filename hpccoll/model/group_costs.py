@@ -127,7 +127,6 @@ class GroupCosts:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
-    library: bool = True  # whether NCCL's own algorithms run what they can, unless another one is requested
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     assumed: dict[str, None] = field(default_factory=dict)  # the assumptions behind the costs, in order
     unmodelled: list[UnmodelledWork] = field(default_factory=list)  # what NCCL may run and has no formula here
@@ -187,7 +186,7 @@ class GroupCosts:
 
         What NCCL may run and has no formula here is added to ``unmodelled``.
         """
-        names = library_names(self.machine, group.family) if self.library else ()
+        names = library_names(self.machine, group.family)
         if not names or self.algorithm in collective(group.family).components:
             return []
         calls = LibraryCalls(

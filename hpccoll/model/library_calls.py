@@ -62,10 +62,11 @@ class LibraryCalls:
     """The calls of NCCL for a collective on a group of ranks.
 
     What NCCL's search finds for a group. Of the GPUs of a node its topology has those of the communicator, and all
-    network ports. From a GPU to the port of another one there is a path through that GPU, if it is in the communicator
-    (PXN), and one through the CPUs, for which the search does not look once it has channels without (graph/search.cc,
-    typeInter). The ranks of a group on a node thus use the ports next to them: k of the rails, with as many channels on
-    each as the search finds for the whole node. The rate of a channel is that of its port, and stays.
+    network ports; where there are more of these than GPUs, as many as ``MachineFile.layout`` gives them. From a GPU to
+    the port of another one there is a path through that GPU, if it is in the communicator (PXN), and one through the
+    CPUs, for which the search does not look once it has channels without (graph/search.cc, typeInter). The ranks of a
+    group on a node thus use the ports next to them: k of the rails, with as many channels on each as the search finds
+    for the whole node. The rate of a channel is that of its port, and stays.
 
     What other groups take. Groups whose ranks have the same ports, such as those of two GPUs beside one port, get an
     equal part of it each. So they do of the uplink of a rack, which the ring of a group crosses once on each rail that
@@ -89,8 +90,8 @@ class LibraryCalls:
         self.family, self.dtype = collective(family), dtype
         self.workers, self.nodes, self.ranks_per_node = layout.workers, layout.nodes, layout.ranks_per_node
         self.missing = unmodelled(machine, family, self.nodes, self.ranks_per_node or 1)
-        rails, used = machine.geometry.rails if machine.geometry else 1, len({*layout.rail})
-        channels = max(1, machine.nccl.channels * used // rails)
+        of_node, used = machine.rails_of(), len({*layout.rail})
+        channels = max(1, machine.nccl.channels * used // of_node)
         self.expected = machine.nccl.model_copy(update={"channels": channels})
         uplink_byte_s = machine.machine().uplink_byte_s * at_uplink if layout.racks > 1 else 0.0
         at_most = used / channels / uplink_byte_s if uplink_byte_s else math.inf

@@ -18,8 +18,10 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count
 from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import PublishedSection
 from hpccoll.model.nccl_model import RING_STEPS
 from hpccoll.model.predict import Prediction, Request, predict
+from hpccoll.model.published_rates import published_near
 from hpccoll.schedule import DTYPE
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
@@ -31,9 +33,6 @@ NCCL_MODEL, FASTEST_SCHEDULE = "NCCL's own model", "the fastest schedule"
 CLOSE = 0.8, 1.25
 """The ratios of measured and expected time that count as equal: a formula has no interval."""
 
-TOO_FEW_BYTES = f"less than one {DEFAULT_DTYPE} for each rank"
-"""Why a size has no expectation where others have one: imported calls may move bytes."""
-
 PAIRWISE = {"peer", "concurrent"}
 """The arguments of collectives whose messages go between pairs of ranks."""
 
@@ -44,6 +43,8 @@ class ComparedCall:
 
     row: Row  # the measurement
     candidates: Sequence[Prediction]  # the predictions, the fastest first; none if there is a reason
+    reason: str = ""  # why nothing is expected of this size, where other sizes have an expectation
+    published: Sequence[PublishedSection] = ()  # what was published of NCCL near it, on machines of this class
 
     @property
     def expected(self) -> Prediction | None:
@@ -89,9 +90,10 @@ class LibraryExpectation:
 
     @property
     def outside(self) -> list[list[ComparedCall]]:
-        """The ranges of sizes whose ratio is outside CLOSE, each above it or below it."""
+        """The ranges of sizes whose ratio, with the two digits that are printed, is above CLOSE, or below it."""
         low, high = CLOSE
-        sides = groupby(self.by_size.values(), lambda call: ((call.ratio or 1.0) > high) - ((call.ratio or 1.0) < low))
+        ratios = {id(call): round(call.ratio or 1.0, 2) for call in self.by_size.values()}
+        sides = groupby(self.by_size.values(), lambda call: (ratios[id(call)] > high) - (ratios[id(call)] < low))
         return [[*calls] for side, calls in sides if side]
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -108,9 +110,9 @@ class LibraryExpectation:
                 "busbw_Bps": call.expected_busbw, "kind": expected.kind if expected else None,
                 "distance": expected.distance if expected else None, "basis": self.basis or None,
                 "unmodelled": list(expected.unmodelled) if expected else [],
-                "published": [each.model_dump(by_alias=True) for each in expected.published] if expected else [],
+                "published": [each.model_dump(by_alias=True) for each in call.published],
                 "candidates": {each.algorithm: each.value_s for each in call.candidates},
-                "reason": self.reason or (None if expected else TOO_FEW_BYTES), "measured_s": row.median_s,
+                "reason": self.reason or call.reason or None, "measured_s": row.median_s,
                 "measured_busbw_Bps": row.busbw_Bps, "measured_algorithm": row.algorithm, "measured_kind": row.kind,
                 "transport": row.transport, "timing": row.timing, "source": row.source, "ratio": call.ratio,
                 "machine": self.measured_on,
@@ -144,8 +146,28 @@ def _expectation(rows: Sequence[Row], machine: MachineFile, measured_on: str) ->
             candidates = _candidates(rows, machine, basis)
         except BadInputError as error:
             basis, reason = "", str(error)
-    calls = [ComparedCall(row, candidates.get(row.requested_bytes, ())) for row in rows]
+    calls = [
+        ComparedCall(row, found := candidates.get(row.requested_bytes, ()), "" if found else _unmoved_reason(row),
+                     _published(row, machine))
+        for row in rows
+    ]  # fmt: skip
     return LibraryExpectation(machine, measured_on, basis, calls, reason)
+
+
+def _dtype(row: Row) -> str:
+    """Return the type of the elements of a prediction: other programs move bytes."""
+    return row.dtype if row.dtype in DTYPE.words else DEFAULT_DTYPE
+
+
+def _unmoved_reason(row: Row) -> str:
+    return COLLECTIVES[row.collective].unmoved_reason(row.requested_bytes, _dtype(row), row.ranks) or ""
+
+
+def _published(row: Row, machine: MachineFile) -> Sequence[PublishedSection]:
+    """Return what was published near a call of NCCL."""
+    if row.transport != "nccl" or row.ranks_per_node is None:
+        return ()
+    return published_near(machine, row.collective, row.nodes, row.ranks_per_node, row.bytes)
 
 
 def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
@@ -153,7 +175,7 @@ def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
     transport = row.transport if row.device == "cpu" else f"{row.transport} on {row.device}"
     basis = NCCL_MODEL if row.transport == "nccl" and machine.nccl else FASTEST_SCHEDULE
     usual, each = (machine.geometry and machine.geometry.ranks_per_node) or row.ranks_per_node, row.ranks_per_node
-    where = f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"
+    own = [name.removeprefix("nccl_") for name in library_names(machine, row.collective)]
     reasons = {
         "one rank sends no messages": row.ranks == 1,
         "messages between pairs of ranks are no collective": PAIRWISE & {*COLLECTIVES[row.collective].arguments},
@@ -162,15 +184,18 @@ def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
     reasons |= {
         "NCCL's own model is for two nodes and more": row.nodes == 1,
         f"NCCL's own model has {', '.join(RING_STEPS)}": row.collective not in RING_STEPS,
-        where: each != usual,  # its channels are those of whole nodes
-        f"{row.requested} was forced, which NCCL's own model lacks": row.requested not in (None, "ring", "tree"),
+        f"NCCL's own model has no {row.requested} of {row.collective}, which was forced": (
+            row.requested not in (None, *own)
+        ),
     } if basis == NCCL_MODEL else {
         f"{machine.name} has no section nccl, which NCCL's own model needs": row.transport == "nccl",
         f"{machine.name} has the costs of {machine.transport}, the call was one of {transport}": (
             machine.transport != transport
         ),
-        where: (each or 0) > (usual or 0),
     }  # fmt: skip
+    reasons[f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"] = (each or 0) > (
+        usual or 0
+    )
     reason = next((reason for reason, holds in reasons.items() if holds), "")
     return ("", reason) if reason else (basis, "")
 
@@ -183,11 +208,10 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
         KeyboardInterrupt: if the user has interrupted the simulations.
     """
     row, sizes = rows[0], list(dict.fromkeys(row.requested_bytes for row in rows))
-    dtype = row.dtype if row.dtype in DTYPE.words else DEFAULT_DTYPE  # other programs move bytes
     mapping = None if row.mapping == "block" or row.nodes == 1 else row.mapping
     request = Request(
-        nodes=[row.nodes], sizes=sizes, collective=row.collective, ranks_per_node=row.ranks_per_node, dtype=dtype,
-        mapping=mapping, parameters=_arguments(row),
+        nodes=[row.nodes], sizes=sizes, collective=row.collective, ranks_per_node=row.ranks_per_node,
+        dtype=_dtype(row), mapping=mapping, parameters=_arguments(row),
     )  # fmt: skip
     if basis == NCCL_MODEL:
         request = replace(request, mapping=None, algorithms=library_names(machine, row.collective))

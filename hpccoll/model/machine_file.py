@@ -201,7 +201,7 @@ class MachineFile(YamlSection):
         per_node = usual if ranks_per_node is None else ranks_per_node
         if per_node is None or not 1 <= per_node <= most:
             raise BadInputError("--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}")
-        rails = min(geometry.rails if geometry else 1, per_node)  # fewer ranks leave rails idle
+        rails = self.rails_of(per_node)
         if per_node % rails:
             raise BadInputError("--ranks-per-node", per_node, f"a multiple of {rails}, the rails of {self.name}")
         racks = -(-nodes // ((geometry and geometry.nodes_per_rack) or nodes))
@@ -210,6 +210,11 @@ class MachineFile(YamlSection):
         rail = tuple(me % per_node * rails // per_node for me in range(len(node)))
         layout = Layout(node, tuple(each * racks // nodes for each in node), rail).with_aggregators(aggregators)
         return layout if mapping is None else layout.subset(numbering(layout, mapping))
+
+    def rails_of(self, ranks_per_node: int | None = None) -> int:
+        """Return the rails that the ranks of a node use, by default all of a node: fewer ranks leave rails idle."""
+        geometry = self.geometry
+        return min(geometry.rails, ranks_per_node or geometry.ranks_per_node) if geometry else 1
 
     def distance(self, nodes: int, ranks_per_node: int, nbytes: int) -> str:
         """Return how far a case is from the nearest measurement of the machine, in words."""

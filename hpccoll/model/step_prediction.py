@@ -89,7 +89,8 @@ def rate_of_step(programs: Sequence[StepProgram], cost: Cost, whole_s: float) ->
     if (beyond := too_long_s(0.0)) >= 0:
         least = f"more than the {format_seconds(whole_s + beyond)} that communication alone takes"
         raise BadInputError("--step", format_seconds(whole_s), least)
-    return _busiest_flops(programs) / float(brentq(too_long_s, 0.0, whole_s, xtol=whole_s * 1e-9))
+    most_s = 2 * whole_s  # of computation alone, which takes too long whatever is rounded
+    return _busiest_flops(programs) / float(brentq(too_long_s, 0.0, most_s, xtol=whole_s * 1e-9))
 
 
 def _busiest_flops(programs: Sequence[StepProgram]) -> float:

@@ -21,7 +21,7 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import MessageCostsSection, Quantity
 from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.run_model import RunModel
-from hpccoll.render.prediction_report import WIDTH, beside_lines, with_protocol
+from hpccoll.render.prediction_report import WIDTH, beside_lines, paragraph, published_sentences, with_protocol
 from hpccoll.store.sources import SOURCES
 
 
@@ -162,12 +162,15 @@ def library_lines(expectations: Sequence[LibraryExpectation]) -> Iterator[str]:
     for each in expectations:
         if each.basis:
             yield from _library_table(each)
-    unexpected: dict[str, dict[str, None]] = defaultdict(dict)
+    unexpected: dict[str, list[LibraryExpectation]] = defaultdict(list)
     for each in expectations:
         if each.reason:
-            unexpected[each.reason][_library(each)] = None
-    for reason, calls in unexpected.items():
-        yield from textwrap.wrap(f"not expected, because {reason}: {'; '.join(calls)}", WIDTH, subsequent_indent="  ")
+            unexpected[each.reason].append(each)
+    for reason, several in unexpected.items():
+        calls = "; ".join(dict.fromkeys(map(_library, several)))
+        yield from textwrap.wrap(f"not expected, because {reason}: {calls}", WIDTH, subsequent_indent="  ")
+        for sentence in published_sentences(near for each in several for call in each.calls for near in call.published):
+            yield from paragraph(sentence)
     for basis in dict.fromkeys(each.basis for each in expectations if each.basis):
         yield from textwrap.wrap(_BASIS_NOTES[basis], WIDTH)
     for source in dict.fromkeys(call.row.source for each in expectations if each.basis for call in each.calls):
@@ -206,6 +209,9 @@ def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
     distance = join_ends(dict.fromkeys(call.expected.distance for call in expectation.calls if call.expected))
     yield f"  {expectation.measured_on}{measured}, against {expectation.machine.name}: {distance}"
     yield from table_lines(*_library_cells(expectation))
+    if without := [call for call in expectation.calls if call.reason]:
+        sizes = join_ends(dict.fromkeys(format_size(call.row.requested_bytes) for call in without))
+        yield f"  nothing expected of {sizes}: {without[-1].reason}"
     yield from beside_lines([call.expected for call in expectation.by_size.values() if call.expected])
 
 

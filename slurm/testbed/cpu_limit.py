@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from errors import BrokenError
+
 PERIOD_US = 10_000
 """Whoever has used up the share waits for the next period: a short one, so that ranks are slow and do not stutter."""
 TIMEOUT_S = 60
@@ -47,7 +49,9 @@ def release(testbed: str, host: str, home: int) -> None:
     for version in VERSIONS:
         for group in version.root.glob(_name(testbed, host)):
             until = time.monotonic() + TIMEOUT_S
-            while group.exists() and time.monotonic() < until:
+            while group.exists():
+                if time.monotonic() > until:
+                    raise BrokenError(f"{group} cannot be removed")
                 _move(_members(group), version.root / _group_of(home, version.controller))
                 with suppress(OSError):  # a process that has ended still counts for a moment
                     group.rmdir()

@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -74,7 +74,7 @@ class Fault:
 def add(testbed: StateDirectory, shape: Shape, new: Sequence[Fault]) -> None:
     """Add faults to those that there are."""
     hosts = testbed.hosts()
-    for host in {fault.place for fault in new} & hosts.keys():
+    for host in {"fabric", *(fault.place for fault in new)} & hosts.keys():
         if not hosts[host].alive:
             raise RefusedError(f"host {host} is gone: take the testbed down, and bring it up")
     if new[0].until is not None:  # before they are there: they end whatever becomes of this process
@@ -82,8 +82,7 @@ def add(testbed: StateDirectory, shape: Shape, new: Sequence[Fault]) -> None:
     with testbed.locked(create=False):
         before = load(testbed)
         new = [_with_ranks(testbed, fault, before) if fault.effect == "stop" else fault for fault in new]
-        subjects = [fault.subject for fault in new]
-        _change(testbed, shape, before, [*(fault for fault in before if fault.subject not in subjects), *new])
+        _change(testbed, shape, before, _latest([*before, *new]))
 
 
 def clear(testbed: StateDirectory, shape: Shape, place: str | None = None, due: float | None = None) -> list[Fault]:
@@ -100,8 +99,13 @@ def clear(testbed: StateDirectory, shape: Shape, place: str | None = None, due: 
 def load(testbed: StateDirectory) -> list[Fault]:
     """Return the faults that there are."""
     with suppress(FileNotFoundError):
-        return [Fault(**facts) for facts in json.loads(testbed.faults_file.read_text())]
+        return _latest(Fault(**facts) for facts in json.loads(testbed.faults_file.read_text()))
     return []
+
+
+def _latest(faults: Iterable[Fault]) -> list[Fault]:
+    """Return the last fault of each subject."""
+    return list({fault.subject: fault for fault in faults}.values())
 
 
 def _save(testbed: StateDirectory, faults: Sequence[Fault]) -> None:
@@ -135,7 +139,7 @@ def _end_at(testbed: StateDirectory, shape: Shape, until: float) -> None:
 
 
 def _change(testbed: StateDirectory, shape: Shape, before: Sequence[Fault], after: Sequence[Fault]) -> None:
-    _save(testbed, [*before, *(fault for fault in after if fault not in before)])
+    _save(testbed, [*before, *after])
     with ExitStack() as stack:
         hosts = {}
         for name, process in testbed.hosts().items():

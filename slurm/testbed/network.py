@@ -133,10 +133,9 @@ def _buckets(bps: int, packets: int) -> tuple[int, int]:
     """Return the bytes of the two token buckets that hold a wire to its rate, after a pause too.
 
     A plain bucket fills up while the wire is idle, and what is sent next beats the wire. Therefore the second bucket,
-    which fills at the peak rate, 2 % above. Up to 100 Mbit/s that is one packet; above, the
-    bucket must last until the kernel's timer comes round, which is two packets, and more where ``packets`` a Gbit/s
-    are more than that. The first bucket makes up for timers that were late: 64 KiB, less below 100 Mbit/s
-    and more beyond 1 Gbit/s.
+    which fills at the peak rate, 2 % above. Up to 100 Mbit/s that is one packet; above, the bucket must last until the
+    kernel's timer comes round, which is two packets, and more where ``packets`` a Gbit/s are more than that. The first
+    bucket makes up for timers that were late: 64 KiB, less below 100 Mbit/s and more beyond 1 Gbit/s.
     """
     peak = max(PACKET if bps <= 100_000_000 else 2 * PACKET, bps * packets * PACKET // 1_000_000_000)
     return max(min(65536, 65536 * bps // 100_000_000), 65536 * bps // 1_000_000_000, 2 * peak), peak
@@ -147,8 +146,8 @@ def queues(wire: WireDirection, slowed: Mapping[str, tuple[int, float]]) -> Iter
 
     Args:
         wire: the direction.
-        slowed: the rate in bit/s and the delay in seconds of what goes to each address, and
-            first, to "", of all else. Each has a class of HTB below the meter, with the same two buckets.
+        slowed: the rate in bit/s and the delay in seconds of what goes to "", which is all that has no entry of its
+            own and comes first, and to each address. Each has a class of HTB below the meter, with the same buckets.
     """
     device, parent = f"dev {wire.sender[1]}", "root"
     if wire.bps is None:

@@ -278,9 +278,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("diagnose_simulated.jsonl"), help="where records are added")
     asked = parser.parse_args()
     asked.out.touch()
+    whole, newline, _ = asked.out.read_text().rpartition("\n")  # a killed call may have left a part of a line
+    asked.out.write_text(whole + newline)
     wanted = [*parts(asked.runs)]
     names = [*Cell._fields, "first", "runs"]
-    by_part = {tuple(json.loads(line)[name] for name in names): line for line in asked.out.read_text().splitlines()}
+    by_part = {tuple(json.loads(line)[name] for name in names): line for line in whole.splitlines()}
     missing = [part for part in wanted if (*part.cell, part.first, part.runs) not in by_part]
     with get_context("spawn").Pool(asked.processes) as pool, asked.out.open("a") as file:
         for record in pool.imap_unordered(Part.measure, missing):

@@ -27,9 +27,6 @@ CONTRADICTIONS = {
         {"nccl": NCCL | {"channels": 8}},
         ["nccl.channels: 8", "nccl.inter_bytes_per_s 24 GB/s = 192 GB/s", "layout.rails 4", "port.bytes_per_s 25 GB/s"],
     ),
-    "channels inside": (
-        {"nccl": NCCL | {"intra_bytes_per_s": 70e9}}, ["nccl.channels: 4", "nccl.intra_bytes_per_s", "tiers.node"],
-    ),
     "rails": ({"layout": {"ranks_per_node": 8, "rails": 3}}, ["layout.rails: 3", "layout.ranks_per_node: 8"]),
     "messages in ports": (
         {"port": {"bytes_per_s": 20e9}, "nccl": None}, ["tiers.rack.bytes_per_s", "port.bytes_per_s", "20 GB/s"],
@@ -66,6 +63,8 @@ def test_intervals_that_overlap_and_fits_whose_numbers_have_errors_are_no_contra
     MachineFile.of(**described(port=slower, nccl=None))
     MachineFile.of(**described("fitted", port={"bytes_per_s": 20e9}, nccl=None))
     MachineFile.of(**described(nccl=NCCL | {"channels": 2}))  # fewer than ports: a limit of the user
+    slow_inside = TIERS | {"node": {"latency_s": 1e-6, "bytes_per_s": 80e9}}  # one message does not use all channels
+    MachineFile.of(**described(tiers=slow_inside))
 
 
 @pytest.mark.parametrize("name", cluster_names())

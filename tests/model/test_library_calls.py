@@ -48,6 +48,18 @@ def test_what_nccl_may_take_without_a_formula_depends_on_nodes_and_gpus(architec
     assert "NVLS" not in " ".join(unmodelled(machine, collective, nodes, 4))  # too few ranks for its switches
 
 
+@pytest.mark.parametrize(
+    ("ranks", "rails", "used"), [(8, 4, 8), (8, 8, 8), (8, 32, 8), (4, 8, 4), (4, 8, 2), (4, 8, 1)]
+)
+def test_the_ranks_of_a_group_have_the_channels_of_the_rails_that_they_use(ranks, rails, used):
+    """Of 8 channels a whole node has all, also where it has more rails than ranks; half of its ranks have half."""
+    machine = cluster(
+        layout={"ranks_per_node": ranks, "rails": rails}, nccl=NCCL, tiers=dict.fromkeys(("node", "rack"), EXACT)
+    )
+    calls = LibraryCalls(machine, "all_reduce", machine.layout(2, used), "float32")
+    assert calls.taken.channels == NCCL["channels"] * used // ranks
+
+
 def test_a_network_that_is_slower_than_nccls_constants_is_found():
     found = {
         name: latency_beyond_formulas(read_machine(name, "--cluster")) for name in ("8xh100-400g", "8xh100-400g-tcp")

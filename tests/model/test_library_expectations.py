@@ -106,12 +106,21 @@ def test_a_call_of_mpi_is_held_against_the_fastest_schedule_and_the_text_says_th
     assert "has no model" in text
 
 
-def test_bytes_of_other_programs_are_held_against_elements_of_ours_where_they_have_any():
-    (found,) = expected(CLUSTER, native(2, dtype="int8", in_place=True), native(1 << 10, dtype="int8"))
+@pytest.mark.parametrize(
+    ("collective", "dtype", "words"),
+    [("all_reduce", "int8", "one float32"), ("all_gather", "float64", "one float64 for each of 2 ranks")],
+)
+def test_a_size_without_elements_has_a_reason_with_the_type_of_the_prediction_in_rows_and_text(
+    collective, dtype, words
+):
+    """Other programs move bytes, which are held against elements of ours."""
+    about = {"collective": collective, "dtype": dtype}
+    (found,) = expected(CLUSTER, native(2, **about, in_place=True), native(1 << 10, **about))
     small, large = found.rows()
     assert small["median_s"] is None
-    assert "float32" in small["reason"]
+    assert words in small["reason"]
     assert (large["reason"], large["ratio"] > 0) == (None, True)
+    assert [line for line in library_lines([found]) if small["reason"] in line and "2 B" in line]
 
 
 def test_a_forced_algorithm_is_held_against_itself():
@@ -119,12 +128,39 @@ def test_a_forced_algorithm_is_held_against_itself():
     assert [row["candidates"].keys() for row in found.rows()] == [{"nccl_tree"}]
 
 
+def test_a_call_of_fewer_ranks_of_each_node_is_held_against_what_is_predicted_of_them():
+    (row,) = expected(H100, nccl(ranks=8, ranks_per_node=4))[0].rows()
+    of_half = predict(H100, Request([2], [1 << 20], ranks_per_node=4, algorithms=["nccl_ring", "nccl_tree"]))
+    assert row["candidates"] == {each.algorithm: each.value_s for each in of_half.predictions}
+
+
+def test_a_call_on_one_node_has_what_was_published_beside_the_reason():
+    found = expected(H100, nccl(size=64 << 20, nodes=1, ranks=8, ranks_per_node=8))
+    (row,) = found[0].rows()
+    assert "two nodes and more" in row["reason"]
+    assert {near["algorithm"] for near in row["published"]} == {"NVLS"}
+    assert "1 node, NVLS, busbw in GB/s: 64 MiB: 347 to 368" in " ".join(map(str.strip, library_lines(found)))
+
+
+def test_a_ratio_is_outside_as_it_is_printed():
+    usual = predict(CLUSTER, Request(nodes=[2], sizes=[1 << 20])).predictions
+    fastest = min(each.value_s for each in usual)
+    for factor, outside in ((0.796, 0), (0.794, 1), (1.254, 0), (1.256, 1)):
+        (found,) = expected(CLUSTER, native(seconds=fastest * factor))
+        assert len(found.outside) == outside, factor
+
+
 NOTHING = {
     "one node": (NODES_OF_TWO, nccl(nodes=1, ranks=2), "two nodes and more"),
     "another collective": (NODES_OF_TWO, nccl(collective="broadcast", op=None), "all_reduce, reduce_scatter"),
-    "another geometry": (NODES_OF_TWO, nccl(ranks=2, ranks_per_node=1), "1 rank on each node, pairs has 2"),
+    "larger nodes": (NODES_OF_TWO, nccl(ranks=6, ranks_per_node=3), "3 ranks on each node, pairs has 2"),
     "no section": (CLUSTER, nccl(), "no section nccl"),
-    "an algorithm that it lacks": (NODES_OF_TWO, nccl(requested="nvls"), "nvls was forced"),
+    "an algorithm that it lacks": (NODES_OF_TWO, nccl(requested="nvls"), "no nvls of all_reduce"),
+    "a tree of another collective": (
+        NODES_OF_TWO,
+        nccl(requested="tree", collective="all_gather", op=None),
+        "no tree of all_gather",
+    ),
     "MPI on a cluster of GPUs": (NODES_OF_TWO, native(), "nccl on cuda"),
     "RCCL": (NODES_OF_TWO, nccl(transport="rccl", device="rocm"), "rccl on rocm"),
     "unequal nodes": (CLUSTER, native(ranks=3, ranks_per_node=None), "different numbers of ranks"),

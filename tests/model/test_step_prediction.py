@@ -97,6 +97,12 @@ def test_a_step_that_is_known_gives_the_computation_with_which_it_takes_as_long_
     assert given.predictions[0].step.step_s == pytest.approx(whole)
 
 
+def test_a_step_without_communication_is_all_computation():
+    for milliseconds in range(20, 60):  # of a third of them, the sum of its parts rounds to less
+        (found,) = steps([1], compute=ComputeRate(whole_s=milliseconds / 1e3)).predictions
+        assert found.step.compute_s == pytest.approx(milliseconds / 1e3)
+
+
 @pytest.mark.parametrize("nodes", [[4, 2], [3, 4]])
 def test_a_step_in_which_nothing_can_be_computed_is_refused_with_the_time_of_communication(nodes):
     alone = LAYERS * ring_s(LAYER_BYTES, nodes[0])

@@ -27,7 +27,7 @@ SLOTS_ALONE = 5
 CONTROLS_ALONE = 4
 """The most pairs that transfer beside slow nodes alone; one of 16 nodes, at least two."""
 
-CERTAIN = 2
+CERTAIN = 3
 """The standard errors below half of its effect at which a node alone is as fast as others."""
 
 

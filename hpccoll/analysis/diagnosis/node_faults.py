@@ -19,7 +19,7 @@ from hpccoll.analysis.diagnosis.robust_statistics import (
     quantile,
     robust_deviation,
 )
-from hpccoll.analysis.diagnosis.significance import NODES, SlownessTest, effect_error, smallest_found
+from hpccoll.analysis.diagnosis.significance import NODES, USUAL_SPREAD, SlownessTest, effect_error, smallest_found
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
 
 SUSPECTED = 2.5
@@ -32,10 +32,7 @@ LEAST_CONTROLS = 4
 """The healthy nodes that must be left as controls, if suspects that are not measured again are none."""
 
 MANY_CONTROLS = 24
-"""The controls from which on their scatter shows how much healthy nodes differ."""
-
-USUAL_SPREAD = 0.01
-"""The standard deviation of healthy nodes, as a logarithm, if there are fewer."""
+"""The controls from which on their scatter shows how much healthy nodes differ; fewer do so by USUAL_SPREAD."""
 
 ERRORS = np.sqrt([1, 4 / 3, 4 / 3])
 """The errors of the three effects of a node over the first, if half of the variance is common to both directions."""

@@ -12,7 +12,15 @@ from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.matchings import Pair, random_matchings, sweep_length
 from hpccoll.analysis.diagnosis.records import Component, Diagnosis, Explanation, Fault, Floats, Procedure
 from hpccoll.analysis.diagnosis.robust_statistics import MEDIAN_ERROR, median, robust_deviation
-from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, LINKS, NODES, RACKS, SlownessTest, smallest_found
+from hpccoll.analysis.diagnosis.significance import (
+    LEAST_EFFECT,
+    LINKS,
+    NODES,
+    RACKS,
+    USUAL_SPREAD,
+    SlownessTest,
+    smallest_found,
+)
 from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
 
 FEWEST_NODES_TO_FIT = 8
@@ -26,6 +34,9 @@ ALIKE = 9.2
 
 TWO_NODES = 12
 """What two slow nodes add to chi-squared: there are many such hypotheses, and one fault is more likely."""
+
+SLOWER_OF_TWO = 0.83
+"""The standard deviation of the larger of two normal values: a pair is as slow as the slower of its nodes."""
 
 LEAST_BEYOND_RATE = 0.05
 """The least logarithm of a factor beyond an expected time, which is not as exact as a comparison."""
@@ -65,7 +76,8 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     explanations: list[Explanation] = [(), *((each,) for each in columns), *slow_nodes]
     test = SlownessTest((NODES + LINKS + RACKS) / cluster.rails, len(columns))
     has_rate = expected_s is not None
-    least = LEAST_BEYOND_RATE if has_rate else LEAST_EFFECT
+    healthy = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # beyond the mean of the others
+    least = LEAST_BEYOND_RATE if has_rate else max(LEAST_EFFECT, healthy)
     fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}
     visible = Component("node" if nodes > 2 or has_rate else "send", (0,))
     error = float(fits[visible,].errors[0])
@@ -91,7 +103,7 @@ def _medians(measured: Transfers, usual: float) -> _Pairs:
         middle = [median(one) for one in by_pair]
         noise.append(robust_deviation(np.concatenate([one - m for one, m in zip(by_pair, middle, strict=True)])))
         values.append(middle)
-        errors.append([max(MEDIAN_ERROR * noise[-1] / math.sqrt(SWEEPS), 1e-6)])
+        errors.append([math.hypot(MEDIAN_ERROR * noise[-1] / math.sqrt(SWEEPS), SLOWER_OF_TWO * USUAL_SPREAD)])
     return _Pairs(pairs, np.array(values), np.array(errors), noise[0])
 
 

@@ -212,6 +212,16 @@ def test_racks_of_any_sizes_and_numbers_are_healthy_if_their_nodes_are(racks):
     assert complete(diagnose(len(racks), seed=0, racks=[*racks]), simulated.measure).faults == ()
 
 
+def test_the_slow_uplink_of_the_smallest_of_unequal_racks_is_found():
+    racks = np.repeat([4, 0, 9, 2, 7], [18, 18, 18, 9, 1])
+    simulated = machine(64, environment=Environment())
+    simulated.uplinks = np.where(racks == 2, 0.3, 0)
+    simulated.racks = racks
+    assert components(complete(diagnose(64, seed=0, racks=racks.tolist()), simulated.measure)) == {
+        Component("uplink", (2,))
+    }
+
+
 def test_a_rack_keeps_its_number():
     numbers = [100 + node // 8 for node in range(64)]
     found = complete(diagnose(64, seed=0, racks=numbers), machine(64, (Component("uplink", (3,)), 30)).measure)
