@@ -184,8 +184,7 @@ def _calls(request: CaseRequest, family: Collective, p: int, models: Mapping[str
     """Return the calls of a collective."""
     if family.name in WORKLOADS:
         counts = [prod(map(len, lists.values())) for lists in request.workloads]
-        of_steps = (_Call(None, workload.params, dtype) for dtype, workload in workloads(request, models))
-        return _Axis(sum(counts) * len(request.dtypes), of_steps)
+        return _Axis(sum(counts) * len(request.dtypes), _calls_of_steps(request, models))
     if "peer" in family.arguments:
         named = {"ends": _Axis(1, [(0, p - 1)]), "all": _Axis(comb(p, 2), combinations(range(p), 2))}
         length, pairs = named[request.pairs] if isinstance(request.pairs, str) else _listed(request.pairs)
@@ -195,6 +194,11 @@ def _calls(request: CaseRequest, family: Collective, p: int, models: Mapping[str
     if "traffic" in family.arguments:
         return _listed([_Call(None, {"traffic": unequal_blocks.named(str(each))}) for each in request.traffic])
     return _listed([_Call(root, {}) for root in (request.roots if family.rooted else [None])])
+
+
+def _calls_of_steps(request: CaseRequest, models: Mapping[str, ModelShape]) -> Iterator[_Call]:
+    for dtype, workload in workloads(request, models):
+        yield _Call(None, workload.params, dtype)
 
 
 def workloads(request: CaseRequest, models: Mapping[str, ModelShape]) -> list[tuple[str, Workload]]:
