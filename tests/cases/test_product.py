@@ -86,7 +86,8 @@ def test_a_config_in_a_folder_with_the_name_of_a_model_is_another_model_of_a_swe
     path.write_text(json.dumps(config))
     found = swept(algorithms="ring", workloads=[{"model": ["gpt2", str(path)], "sequence_length": [128, 256]}])
     assert [(case.params["model"], case.params.get("sequence_length"), case.bytes) for case in found] == [
-        ("gpt2", 128, 497_759_232), ("gpt2", 256, 497_759_232), ("gpt2-config", 128, 498_688), ("gpt2-config", None, 498_688),
+        ("gpt2", 128, 497_759_232), ("gpt2", 256, 497_759_232),
+        ("gpt2-config", 128, 498_688), ("gpt2-config", None, 498_688),
     ]  # fmt: skip
 
 

@@ -276,9 +276,7 @@ def test_a_config_of_hugging_face_is_the_model_of_its_folder_and_a_file_of_modul
 
 def test_configs_of_folders_of_one_name_are_refused_with_what_to_rename():
     names = ["a/mine/config.json", "b/mine/config.json"]
-    with pytest.raises(
-        BadInputError, match=r"a folder with another name: the model mine is that of a/mine/config\.json"
-    ):
+    with pytest.raises(BadInputError, match=r"a folder with another name: .* is that of a/mine/config\.json"):
         load_models(names, "--model", lambda _path, _key: LLAMA)
 
 
