@@ -57,7 +57,7 @@ def moved_dtypes(case: Case, workers: int) -> tuple[str, ...]:
     """Return the types of the elements that ``workers`` ranks exchange; BadInputError if they cannot run the case."""
     if case.collective not in WORKLOADS:
         return (case.dtype,)
-    return Workload.of(case.params).parallelism(workers, case.dtype).moved_dtypes
+    return Workload.of(case.params).moved_dtypes(workers, case.dtype)
 
 
 def check_job(job: Job) -> None:

@@ -27,7 +27,7 @@ from hpccoll.cases.keys import ALL
 from hpccoll.cases.transport_table import transports_by_device
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Collective, unequal_blocks
-from hpccoll.training.model_file import model_name, models_from_json
+from hpccoll.training.model_file import models_from_json
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.workload import TRAINING_STEP, Workload
 
@@ -41,7 +41,7 @@ class CaseRequest:
     """
 
     collectives: Sequence[str] = ()
-    # training steps: lists of values by the keys of ``training.workload.WORKLOAD``
+    # training steps: lists of values by the keys of ``training.workload.WORKLOAD``; models by name
     workloads: Sequence[Mapping[str, Sequence[Parameter]]] = ()
     models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, as JSON by name
     algorithms: Sequence[str]
@@ -82,7 +82,7 @@ def expand_cases(request: CaseRequest, p: int) -> Iterator[Case]:
         BadInputError: if a name is unknown, a collective has none of the algorithms, or a case is invalid.
     """
     models = models_from_json(request.models)
-    for family, device, algorithm, axes in _blocks(request, p):
+    for family, device, algorithm, axes in _blocks(request, p, models):
         for values in product(*(axis.values for axis in axes.values())):
             case = _case(request, family, device, algorithm, dict(zip(axes, values, strict=True)), models)
             if case:
@@ -96,7 +96,7 @@ def count_cases(request: CaseRequest, p: int) -> int:
     Raises:
         BadInputError: if a name is unknown, or a collective has none of the algorithms.
     """
-    return sum(prod(axis.length for axis in axes.values()) for *_, axes in _blocks(request, p))
+    return sum(prod(axis.length for axis in axes.values()) for *_, axes in _blocks(request, p, {}))
 
 
 def _case(
@@ -115,7 +115,9 @@ def _case(
     )  # fmt: skip
 
 
-def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str, dict[str, _Axis]]]:
+def _blocks(
+    request: CaseRequest, p: int, models: Mapping[str, ModelShape]
+) -> Iterator[tuple[Collective, str, str, dict[str, _Axis]]]:
     """Yield the axes of each collective, device and algorithm; the cases are the product of their values."""
     transports = transports_by_device(request.devices, request.transports)
     for name, algorithms in _algorithms_by_collective(request).items():
@@ -132,7 +134,7 @@ def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str
                     "size": _listed([None] if name in WORKLOADS else request.sizes[:limit]),
                     "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
                     "in_place": _listed(distinct_placements(name, algorithm, request.in_place)),
-                    "call": _calls(request, family, p),
+                    "call": _calls(request, family, p, models),
                     "params": _parameters(distinct_parameters(name, algorithm, request.params.get(algorithm, {}))),
                     "mapping": _listed(distinct_mappings(name, algorithm, request.mappings)),
                     "timing": _listed(request.timings),
@@ -178,12 +180,11 @@ def select_algorithms(name: str, entries: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(selected)))
 
 
-def _calls(request: CaseRequest, family: Collective, p: int) -> _Axis:
+def _calls(request: CaseRequest, family: Collective, p: int, models: Mapping[str, ModelShape]) -> _Axis:
     """Return the calls of a collective."""
     if family.name in WORKLOADS:
         counts = [prod(map(len, lists.values())) for lists in request.workloads]
-        of_steps = (_Call(None, workload.params, dtype) for dtype, workload in workloads(request))
-        return _Axis(sum(counts) * len(request.dtypes), of_steps)
+        return _Axis(sum(counts) * len(request.dtypes), _calls_of_steps(request, models))
     if "peer" in family.arguments:
         named = {"ends": _Axis(1, [(0, p - 1)]), "all": _Axis(comb(p, 2), combinations(range(p), 2))}
         length, pairs = named[request.pairs] if isinstance(request.pairs, str) else _listed(request.pairs)
@@ -195,13 +196,20 @@ def _calls(request: CaseRequest, family: Collective, p: int) -> _Axis:
     return _listed([_Call(root, {}) for root in (request.roots if family.rooted else [None])])
 
 
-def workloads(request: CaseRequest) -> list[tuple[str, Workload]]:
-    """Return the training steps of a request, each once, with the types of their gradients."""
+def _calls_of_steps(request: CaseRequest, models: Mapping[str, ModelShape]) -> Iterator[_Call]:
+    for dtype, workload in workloads(request, models):
+        yield _Call(None, workload.params, dtype)
+
+
+def workloads(request: CaseRequest, models: Mapping[str, ModelShape]) -> list[tuple[str, Workload]]:
+    """Return the training steps of a request, each once, with the types of their gradients.
+
+    ``models`` are the user's own by name, as ``models_from_json`` makes them of the request.
+    """
     combined = (dict(zip(lists, values, strict=True)) for lists in request.workloads
                 for values in product(*lists.values()))  # fmt: skip
-    named = ({**chosen, "model": model_name(str(chosen["model"]))} for chosen in combined)
-    steps = [*map(Workload.of, named)]
-    return list(dict.fromkeys(step.typed(dtype) for dtype in request.dtypes for step in steps))
+    steps = [*map(Workload.of, combined)]
+    return list(dict.fromkeys(step.canonical(dtype, models) for dtype in request.dtypes for step in steps))
 
 
 def _parameters(lists: Mapping[str, Sequence[Parameter]]) -> _Axis:

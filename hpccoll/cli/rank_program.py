@@ -282,9 +282,9 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
     request = run_options.train_request(arguments)
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
     if arguments.json:
-        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in workloads(request)]
+        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in workloads(request, shapes)]
         print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
     else:
-        for dtype, workload in workloads(request):
+        for dtype, workload in workloads(request, shapes):
             print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")
     return 0

@@ -178,14 +178,15 @@ def train_request(arguments: argparse.Namespace) -> "CaseRequest":
         given = getattr(arguments, name) or []
         texts = given if name == WITH_COMMAS else [text for each in given for text in each.split(",")]
         lists[name] = [key.read(option(name), text) for text in texts] or [key.default]
-    models = load_models(map(str, lists["model"]), "--model", _load_yaml)
+    own = load_models(map(str, lists["model"]), "--model", _load_yaml)
+    lists["model"] = [own.name_of(str(model)) for model in lists["model"]]
     algorithms = _words(arguments.algorithms)
     request = CaseRequest(
-        **_common_lists(arguments), workloads=[lists], models=models, algorithms=algorithms,
+        **_common_lists(arguments), workloads=[lists], models=own.contents, algorithms=algorithms,
         params=_parameters(TRAINING_STEP, algorithms, parameter_values(arguments.param)),
     )  # fmt: skip
-    shapes = models_from_json(models)
-    for _, workload in workloads(request):
+    shapes = models_from_json(own.contents)
+    for _, workload in workloads(request, shapes):
         workload.shape(shapes)  # raises an error if the model does not exist
     return request
 

@@ -25,7 +25,7 @@ from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.schedule import Parameter
-from hpccoll.training.model_file import load_models, model_name, models_from_json
+from hpccoll.training.model_file import load_models, models_from_json
 from hpccoll.training.model_shape import ModelShape, with_sequence
 from hpccoll.training.models import model_of
 from hpccoll.training.parallelism import StepDtypes
@@ -163,8 +163,8 @@ def _naming(path: Path, scenario: Any) -> Iterator[None]:
 
 def read_model_shape(name: str, key: str) -> ModelShape:
     """Return the model of this name, or of a file; BadInputError if there is none, or the file is invalid."""
-    own = models_from_json(load_models([name], key, load_plain_yaml))
-    return own.get(model_name(name)) or model_of(name)
+    own = load_models([name], key, load_plain_yaml)
+    return models_from_json(own.contents).get(own.name_of(name)) or model_of(name)
 
 
 def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) -> ComputeRate:

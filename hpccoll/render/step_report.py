@@ -33,8 +33,10 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
         f"{request.model.name}: {request.model.parameters:,} parameters, gradients "
         f"{format_decimal_bytes(first.gradient_bytes)} ({first.dtypes.gradient}); {request.compute.text}"
     )
-    if len({*first.dtypes}) > 1:
-        yield f"  parameters move in {first.dtypes.parameter}, activations in {first.dtypes.activation}"
+    moved = dict.fromkeys(name for one in predicted.predictions for name in one.parallelism.moved)
+    types = {name: getattr(first.dtypes, name) for name in moved if name != "gradient"}
+    if {*types.values()} - {first.dtypes.gradient}:
+        yield f"  {', '.join(f'{name}s move in {dtype}' for name, dtype in types.items())}"
     yield f"  {', '.join(_parallel_words(request, first))}"
     yield from table_lines(*table_of(_STEP, predicted.predictions))
     yield from _meanings(_STEP)

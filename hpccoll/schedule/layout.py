@@ -59,14 +59,11 @@ class Layout:
         return Layout(node, rack, rail, aggregators=sum(me >= self.workers for me in group))
 
     def renumbered(self) -> "Layout":
-        """Return the layout with nodes and racks numbered from 0 in the order of their first ranks."""
-        node, rack = ({old: new for new, old in enumerate(dict.fromkeys(tier))} for tier in (self.node, self.rack))
-        return Layout(
-            tuple(node[each] for each in self.node),
-            tuple(rack[each] for each in self.rack),
-            self.rail,
-            self.aggregators,
-        )
+        """Return the layout with nodes, racks and rails numbered from 0 in the order of their first ranks."""
+        places = (self.node, self.rack, self.rail)
+        numbers = ({old: new for new, old in enumerate(dict.fromkeys(each))} for each in places)
+        node, rack, rail = (tuple(map(new.__getitem__, each)) for new, each in zip(numbers, places, strict=True))
+        return Layout(node, rack, rail, self.aggregators)
 
     def groups(self, tier: str) -> list[list[int]]:
         """Return the workers on each node, in each rack or on each rail, as ``tier`` says."""

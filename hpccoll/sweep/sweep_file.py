@@ -24,7 +24,7 @@ from hpccoll.common.units import format_size, parse_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
 from hpccoll.sweep import sweep_values as values
 from hpccoll.sweep.sweep_values import EffortSection, Variants, WorkloadSection
-from hpccoll.training.model_file import load_models
+from hpccoll.training.model_file import OwnModels, load_models
 from hpccoll.training.step_keys import WORKLOAD
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
@@ -117,7 +117,7 @@ class Sweep(YamlSection):
     effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
     rounds: Annotated[int, _bounded(SWEEP["rounds"])] = field(SWEEP["rounds"])
     seed: Annotated[int, _bounded(SWEEP["seed"])] = field(SWEEP["seed"])
-    _models: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _models: OwnModels = PrivateAttr()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -161,8 +161,12 @@ class Sweep(YamlSection):
             collectives=self.collectives, algorithms=self.algorithms, devices=self.devices, transports=self.transports,
             dtypes=self.dtypes, ops=self.ops, sizes=self.sizes(), in_place=self.in_place,
             mappings=self.mapping or (None,), timings=self.timing, roots=self.roots, pairs=self.pairs,
-            concurrent=self.concurrent, traffic=self.traffic, params=self.params, models=self._models,
-            workloads=[{name: getattr(section, name) for name in WORKLOAD} for section in self.workloads],
+            concurrent=self.concurrent, traffic=self.traffic, params=self.params, models=self._models.contents,
+            workloads=[
+                {name: getattr(section, name) for name in WORKLOAD}
+                | {"model": [self._models.name_of(name) for name in section.model]}
+                for section in self.workloads
+            ],
         )  # fmt: skip
 
     @property

@@ -20,7 +20,7 @@ from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, On
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
 from hpccoll.training.model_file import model_file
-from hpccoll.training.models import MODELS
+from hpccoll.training.models import check_model
 from hpccoll.training.step_keys import WORKLOAD
 from hpccoll.training.workload import TRAINING_STEP
 
@@ -148,8 +148,8 @@ Variants = Annotated[
 
 
 def _check_model(name: str) -> str:
-    if name not in MODELS and model_file(name) is None:
-        raise BadInputError("model", name, sorted(MODELS))
+    if model_file(name) is None:
+        check_model(name)
     return name
 
 

@@ -10,25 +10,24 @@ its parameters, twice.
 """
 
 import math
+import os.path
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import IntegerRange, Name
+from hpccoll.common.limits import Name
 from hpccoll.common.records import from_builtins
 from hpccoll.schedule import DTYPE
-from hpccoll.training.model_shape import MAX_MODULES, ModelShape, Module, Tensor
-from hpccoll.training.models import MODELS
+from hpccoll.training.model_shape import ELEMENTS, MAX_MODULES, ModelShape, Module, Tensor, check_elements
+from hpccoll.training.models import MODEL_FILES, MODELS
 from hpccoll.training.models.hugging_face import is_config, model_of_config
 
-ELEMENTS = IntegerRange(1, 1 << 40)
 MAX_FLOPS = 1e24
-MODEL_FILES = (".yaml", ".yml", ".json")
 MAX_TENSORS = 100_000
 
 
@@ -58,11 +57,7 @@ def model_from_json(name: str, content: object) -> ModelShape:
     Raises:
         BadInputError: names the first key that is wrong, with its value and what is valid.
     """
-    model = model_of_config(name, content) if is_config(content) else _of_modules(name, content)
-    if not 0 < model.parameters <= ELEMENTS.maximum:
-        valid = f"1 to {ELEMENTS.maximum} together"
-        raise BadInputError("modules", model.parameters, f"{valid}, the elements of all tensors")
-    return model
+    return model_of_config(name, content) if is_config(content) else _of_modules(name, content)
 
 
 def _of_modules(name: str, content: object) -> ModelShape:
@@ -85,7 +80,9 @@ def _of_modules(name: str, content: object) -> ModelShape:
         modules = [
             replace(module, forward_flops=2.0 * sum(tensor.elements for tensor in module.tensors)) for module in modules
         ]
-    return ModelShape(name, tuple(modules), dtype, record.sample, "a file of the user")
+    model = ModelShape(name, tuple(modules), dtype, record.sample, "a file of the user")
+    check_elements(model, "modules")
+    return model
 
 
 def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
@@ -98,33 +95,51 @@ def model_file(name: str) -> Path | None:
     return Path(name) if name not in MODELS and Path(name).suffix in MODEL_FILES else None
 
 
-def model_name(name: str) -> str:
-    """Return the name of a model: of a file, its stem; of a config.json, the name of its repository or folder."""
-    file = model_file(name)
-    if file is None or file.stem != "config":
-        return file.stem if file else name
-    folders = [folder.name for folder in file.absolute().parents]
+def _model_name(file: Path, content: object) -> str:
+    """Return the name of the model of a file: its stem; of a config.json, the name of its repository or folder.
+
+    A config.json in a folder with the name of a model of hpccoll, such as ``gpt2``, is another model: ``gpt2-config``.
+    """
+    if file.stem != "config" or not is_config(content):
+        return file.stem
+    folders = [folder.name for folder in Path(os.path.abspath(file)).parents]  # noqa: PTH100  links of the cache stay
     cached = (name.rpartition("--")[2] for name in folders if name.startswith("models--"))  # of Hugging Face's cache
-    return next(cached, folders[0]) or file.stem
+    name = next(cached, folders[0]) or file.stem
+    return f"{name}-config" if name in MODELS else name
 
 
-def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], object]) -> dict[str, object]:
-    """Return the contents of those of ``names`` that are files of models, by the names of the models.
+class OwnModels(NamedTuple):
+    """The user's own models of some files."""
+
+    contents: dict[str, object]  # the content of each file, by the name of its model
+    names: dict[str, str]  # the name of the model of each file
+
+    def name_of(self, model: str) -> str:
+        """Return the name of a model, which may be one of the files."""
+        return self.names.get(model, model)
+
+
+def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], object]) -> OwnModels:
+    """Return the models of those of ``names`` that are files of models.
 
     Raises:
         BadInputError: if a file cannot be read or is no model, or two models would have the same name.
     """
-    contents: dict[str, object] = {}
+    own = OwnModels({}, {})
     files: dict[str, Path] = {}
-    for path in filter(None, map(model_file, dict.fromkeys(names))):
-        name, content = model_name(str(path)), load(path, key)
+    for given in dict.fromkeys(names):
+        if (path := model_file(given)) is None:
+            continue
+        content = load(path, key)
+        name = own.names[given] = _model_name(path, content)
         try:
             model_from_json(name, content)
         except BadInputError as error:
             raise error.with_key(f"{path}: {error.key}") from None
+        renamed = f"a {'file' if name == path.stem else 'folder'} with another name"
         if name in MODELS:
-            raise BadInputError(key, str(path), f"a file with another name: {name} is a model of hpccoll")
+            raise BadInputError(key, str(path), f"{renamed}: {name} is a model of hpccoll")
         if name in files:
-            raise BadInputError(key, str(path), f"a file with another name: the model {name} is that of {files[name]}")
-        contents[name], files[name] = content, path
-    return contents
+            raise BadInputError(key, str(path), f"{renamed}: the model {name} is that of {files[name]}")
+        own.contents[name], files[name] = content, path
+    return own

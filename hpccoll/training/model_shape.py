@@ -10,9 +10,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import IntegerRange
 
 MAX_MODULES = 100_000
 """The most modules of a model: of an architecture with thousands of experts, or of a file."""
+
+ELEMENTS = IntegerRange(1, 1 << 40)
+"""The elements of a tensor of a user's own model, and of all its tensors."""
 
 BACKWARD_OVER_FORWARD = 2
 """FLOPs of a backward pass over those of the forward pass: it has a product for the input and one for the weights."""
@@ -42,6 +46,7 @@ class Module:
     weight_first: bool = False  # whether its weight is ready before its bias, as of norms and convolutions in PyTorch
     expert: int | None = None  # the number of the expert that it belongs to; expert parallelism divides the experts
     score_flops: float = 0.0  # the part of the FLOPs that grows with the square of the tokens of a sample
+    once: bool = False  # whether it runs once for a sample, however many tokens that has
 
     @property
     def ready(self) -> tuple[Tensor, ...]:
@@ -58,6 +63,7 @@ class Transformer:
     sequence: int  # s, the tokens of a sample
     experts: int = 0  # the number of experts of a block; 0 without experts
     routed: int = 0  # the experts that each token goes to
+    positions: int | None = None  # the entries of its table of positions, the most tokens; None without a table
 
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
@@ -97,6 +103,13 @@ def _named(module: Module, tensor: Tensor) -> Tensor:
     return replace(tensor, name=f"{module.name}.{tensor.name}")
 
 
+def check_elements(model: ModelShape, key: str) -> None:
+    """Check the number of parameters of a user's own model; BadInputError with ``key`` if it has none or too many."""
+    if not ELEMENTS.accepts(model.parameters):
+        valid = f"{ELEMENTS.minimum} to {ELEMENTS.maximum} together, the elements of all tensors"
+        raise BadInputError(key, model.parameters, valid)
+
+
 def scaled(model: ModelShape, factor: int) -> ModelShape:
     """Return a model with ``factor`` times fewer elements in each tensor, at least one, and as many fewer FLOPs.
 
@@ -121,15 +134,20 @@ def with_sequence(model: ModelShape, tokens: int | None) -> ModelShape:
     """Return a model whose samples have so many tokens; without a number, the model.
 
     Raises:
-        BadInputError: if the model is no transformer.
+        BadInputError: if the model is no transformer, or has fewer positions.
     """
     if tokens is None:
         return model
     if model.transformer is None:
         raise BadInputError("sequence_length", tokens, f"a transformer, unlike {model.name}")
+    positions = model.transformer.positions
+    if positions is not None and tokens > positions:
+        raise BadInputError("sequence_length", tokens, f"at most {positions}, the positions that {model.name} has")
     longer = tokens / model.transformer.sequence
     modules = tuple(
-        replace(
+        module
+        if module.once
+        else replace(
             module,
             forward_flops=module.forward_flops * longer + module.score_flops * longer * (longer - 1),
             score_flops=module.score_flops * longer**2,

@@ -59,6 +59,20 @@ class StepDtypes(NamedTuple):
         return {f"{name}_dtype": dtype for name, dtype in self._asdict().items()}
 
 
+def moved_elements(sharding: str, axes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what ranks exchange, as the fields of StepDtypes, by the sizes of the axes of their mesh.
+
+    An axis without a size has one rank; only ``dp``, which takes the ranks that are left, has several.
+    """
+    several = axes.get("dp", RANKS.maximum) > 1
+    moves = {
+        "gradient": several,
+        "parameter": several and sharding != "none",
+        "activation": any(axes.get(axis, 1) > 1 for axis in ("tp", "pp", "ep")),
+    }
+    return tuple(name for name, moved in moves.items() if moved)
+
+
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """The numbers of ranks on each axis: see AXES."""
@@ -83,18 +97,24 @@ class Mesh:
         Raises:
             BadInputError: if the text is no list of axes, or the axes do not multiply to the number of ranks.
         """
-        sizes: dict[str, int] = {}
-        for part in filter(None, (part.strip() for part in text.split(","))):
-            name, equals, value = part.partition("=")
-            if name not in AXES or not equals or name in sizes:
-                raise BadInputError("parallel", part, f"axes such as dp=4,tp=2, each once; axes: {', '.join(AXES)}")
-            sizes[name] = RANKS.read(f"parallel {name}", value)
+        sizes = cls.axes(text)
         divided = prod(sizes.get(name, 1) for name in ("tp", "pp"))
         if "dp" not in sizes and ranks % divided == 0:
             sizes["dp"] = ranks // divided
         if divided * sizes.get("dp", 1) != ranks:
             raise BadInputError("parallel", text, f"tp x dp x pp = {ranks}, the number of ranks")
         return cls(**sizes)
+
+    @staticmethod
+    def axes(text: str) -> dict[str, int]:
+        """Return the sizes that a text gives to axes; BadInputError if it is no list of axes."""
+        sizes: dict[str, int] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            name, equals, value = part.partition("=")
+            if name not in AXES or not equals or name in sizes:
+                raise BadInputError("parallel", part, f"axes such as dp=4,tp=2, each once; axes: {', '.join(AXES)}")
+            sizes[name] = RANKS.read(f"parallel {name}", value)
+        return sizes
 
     @property
     def ranks(self) -> int:
@@ -159,13 +179,9 @@ class Parallelism:
         return self.dtypes or StepDtypes.of({}, model.dtype)
 
     @property
-    def moved_dtypes(self) -> tuple[str, ...]:
-        """The types of what ranks exchange; none if they are those of the model."""
-        if self.dtypes is None:
-            return ()
-        gathers, mesh = self.sharding != "none" and self.mesh.dp > 1, self.mesh
-        moves = mesh.dp > 1, gathers, max(mesh.tp, mesh.pp, mesh.ep) > 1
-        return tuple(dict.fromkeys(dtype for dtype, moved in zip(self.dtypes, moves, strict=True) if moved))
+    def moved(self) -> tuple[str, ...]:
+        """What ranks exchange, as the fields of StepDtypes."""
+        return moved_elements(self.sharding, {axis: getattr(self.mesh, axis) for axis in AXES})
 
     @property
     def shards_parameters(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from hpccoll.schedule import WORKLOADS, all_reduce, itemsize
 from hpccoll.training.model_shape import ModelShape, scaled, with_sequence
 from hpccoll.training.models import MODELS, model_of
-from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
+from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes, moved_elements
 from hpccoll.training.step_keys import WORKLOAD, parallelism_of
 from hpccoll.training.step_program import StepProgram
 from hpccoll.training.step_program_builder import step_programs
@@ -71,21 +71,38 @@ class Workload:
 
     def shape(self, models: Mapping[str, ModelShape] | None = None) -> ModelShape:
         """Return the model, with samples as long as asked for, scaled."""
-        model = (models or {}).get(self.model) or model_of(self.model)
-        return scaled(with_sequence(model, self.sequence_length or None), self.scale)
+        return scaled(with_sequence(self._unscaled(models), self.sequence_length or None), self.scale)
 
-    def typed(self, dtype: str) -> "tuple[str, Workload]":
-        """Return the type of gradients if ``dtype`` is the default, and the step with the types that differ from it.
+    def _unscaled(self, models: Mapping[str, ModelShape] | None) -> ModelShape:
+        return (models or {}).get(self.model) or model_of(self.model)
 
-        Steps that exchange the same types are equal, however these were given.
+    def canonical(self, dtype: str, models: Mapping[str, ModelShape] | None = None) -> "tuple[str, Workload]":
+        """Return the type of gradients if ``dtype`` is the default, and the step without keys that change nothing.
+
+        Those are the types of what no rank exchanges, types equal to that of gradients, and the length of samples that
+        the model has anyway. So equal steps are equal, however they were given.
+
+        Raises:
+            BadInputError: if ``parallel`` is no list of axes, or the model does not exist.
         """
         types = self.dtypes(dtype)
-        own: dict[str, Any] = {key: "" if each == types.gradient else each for key, each in types.keys.items()}
+        moved = moved_elements(self.sharding, Mesh.axes(self.parallel))
+        own: dict[str, Any] = {
+            f"{name}_dtype": each if name in moved and each != types.gradient else ""
+            for name, each in types._asdict().items()
+        }
+        if self.sequence_length and (transformer := self._unscaled(models).transformer):
+            own["sequence_length"] = self.sequence_length * (self.sequence_length != transformer.sequence)
         return types.gradient, replace(self, **own)
 
     def dtypes(self, dtype: str) -> StepDtypes:
         """Return the types of what moves; ``dtype`` is that of what has none of its own."""
         return StepDtypes.of(asdict(self), dtype)
+
+    def moved_dtypes(self, workers: int, dtype: str) -> tuple[str, ...]:
+        """Return the types of what ``workers`` ranks exchange; ``dtype`` is that of what has none of its own."""
+        types = self.dtypes(dtype)._asdict()
+        return tuple(dict.fromkeys(types[name] for name in self.parallelism(workers, dtype).moved))
 
     def gradient_bytes(self, dtype: str, models: Mapping[str, ModelShape] | None = None) -> int:
         """Return the bytes of all gradients of the model."""

@@ -63,6 +63,10 @@ def test_a_command_line_and_a_sweep_file_make_the_same_training_steps(tmp_path):
 def test_steps_have_the_type_of_their_gradients_and_those_that_move_the_same_types_are_one_case():
     dtypes = ["float32", "bfloat16"]
     step = {"model": "gpt2", "gradient_dtype": "float32", "parameter_dtype": ["float16", "float32"]}
+    (alone,) = swept(algorithms="ring", dtypes=dtypes, workloads=[step])
+    (plain,) = swept(algorithms="ring", workloads=[{"model": "gpt2", "sequence_length": [1024]}])
+    assert alone.id == plain.id  # without sharding, tensor or expert parallelism, or stages only gradients move
+    step |= {"sharding": "zero1", "parallel": "tp=2"}
     found = swept(algorithms="ring", dtypes=dtypes, workloads=[step])
     keys = {(case.dtype, case.params.get("parameter_dtype"), case.params.get("activation_dtype")) for case in found}
     assert keys == {
@@ -73,6 +77,18 @@ def test_steps_have_the_type_of_their_gradients_and_those_that_move_the_same_typ
     assert len({CallKey.of_case(case) for case in found}) == len(found)
     step["activation_dtype"] = "float32"
     assert len(swept(algorithms="ring", dtypes=dtypes, workloads=[step])) == 2
+
+
+def test_a_config_in_a_folder_with_the_name_of_a_model_is_another_model_of_a_sweep(tmp_path):
+    path = tmp_path / "gpt2" / "config.json"
+    path.parent.mkdir()
+    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "vocab_size": 128, "n_positions": 256}
+    path.write_text(json.dumps(config))
+    found = swept(algorithms="ring", workloads=[{"model": ["gpt2", str(path)], "sequence_length": [128, 256]}])
+    assert [(case.params["model"], case.params.get("sequence_length"), case.bytes) for case in found] == [
+        ("gpt2", 128, 497_759_232), ("gpt2", 256, 497_759_232),
+        ("gpt2-config", 128, 498_688), ("gpt2-config", None, 498_688),
+    ]  # fmt: skip
 
 
 def test_all_selects_every_algorithm_but_floors_and_adds_to_others(table):

@@ -149,20 +149,8 @@ def test_a_picture_of_each_kind_of_step(suffix, here):
 
 
 def test_the_picture_of_steps_with_some_formulas_names_both_kinds_and_is_dashed(tmp_path):
-    words = [
-        "--cluster",
-        "8xh100-400g",
-        "--model",
-        "gpt2",
-        "--compute",
-        "27ms",
-        "--nodes",
-        "1,2",
-        "--parallel",
-        "tp=2",
-        "--out",
-    ]
-    assert invoke("predict", "step", *words, tmp_path / "steps.svg").code == 0
+    words = "--cluster 8xh100-400g --model gpt2 --compute 27ms --nodes 1,2 --parallel tp=2"
+    assert invoke("predict", "step", *words.split(), "--out", tmp_path / "steps.svg").code == 0
     picture = (tmp_path / "steps.svg").read_text()
     assert "modelled and simulated" in picture
     assert ('stroke-dasharray="6,4"' in picture, 'stroke-dasharray="2,3"' in picture) == (True, False)

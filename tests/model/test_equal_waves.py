@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from schedule_examples import ALGORITHMS, cases
 from simulated_cases import MACHINES_THAT_SHARE, every_step, first_case, in_racks
@@ -22,15 +22,16 @@ COMPONENTS = st.fixed_dictionaries({
 SIZES = st.sampled_from([1 << 10, 3 << 15, 1 << 20, 12_345_678, 1 << 30])
 
 
-@given(
-    name=st.sampled_from(NAMES), nodes=st.integers(2, 24), ranks_per_node=st.sampled_from([1, 2, 8]),
-    nodes_per_rack=st.sampled_from([2, 4, 24]), rails=st.booleans(), components=COMPONENTS, nbytes=SIZES,
-    lanes=st.sampled_from([(1, 1), (1, 1), (4, 1), (3, 2), (4, 4)]),
-    machine=st.sampled_from(sorted(MACHINES_THAT_SHARE)),
-)  # fmt: skip
-def test_every_algorithm_takes_what_every_step_of_every_rank_takes(
-    name, nodes, ranks_per_node, nodes_per_rack, rails, components, nbytes, lanes, machine
-):
+LANES = st.sampled_from([(1, 1), (1, 1), (4, 1), (3, 2), (4, 4)])
+CASES = {
+    "name": st.sampled_from(NAMES), "ranks_per_node": st.sampled_from([1, 2, 8]), "rails": st.booleans(),
+    "nodes_per_rack": st.sampled_from([2, 4, 24]), "components": COMPONENTS, "nbytes": SIZES, "lanes": LANES,
+    "machine": st.sampled_from(sorted(MACHINES_THAT_SHARE)),
+}  # fmt: skip
+
+
+def assert_equal(name, nodes, ranks_per_node, rails, nodes_per_rack, components, nbytes, lanes, machine):
+    """Assert that an algorithm takes what every step of every rank takes."""
     collective, algorithm = ALGORITHMS[name]
     layout = in_racks(nodes, ranks_per_node, nodes_per_rack, ranks_per_node if rails else 1)
     parameters = components if algorithm.name == "hierarchical" else {}
@@ -46,6 +47,19 @@ def test_every_algorithm_takes_what_every_step_of_every_rank_takes(
     assert found == pytest.approx(expected, rel=1e-9)
 
 
+@given(nodes=st.integers(2, 24), **CASES)
+def test_every_algorithm_takes_what_every_step_of_every_rank_takes(nodes, **case):
+    assert_equal(nodes=nodes, **case)
+
+
+@pytest.mark.long
+@settings(max_examples=1000)
+@given(nodes=st.sampled_from([32, 48, 64, 72, 96, 100, 128]), **CASES)
+def test_so_does_every_algorithm_on_many_nodes(nodes, **case):
+    several = "direct" in case["name"] or "star" in case["name"]  # as many messages in a step as there are ranks
+    assert_equal(nodes=nodes // 8 if several else nodes, **case)
+
+
 def block(case, nbytes=1 << 20, channels=1):
     return OperationWaves(case.slices, Cut(case.call, nbytes // 4, case.slices[0].units, channels, 4)).block
 
@@ -56,6 +70,8 @@ def test_a_rack_stands_for_all_and_more_of_it_where_units_differ_in_size():
     assert block(ring, 32 * 128 * 5) == 48, "of three units that follow one another, one is larger"
     assert block(ring, 96 * 128 * 5 + 4) == 96, "the last unit alone is larger"
     assert block(first_case("all_reduce", "ring", in_racks(44, 2, 8))) == 88, "the last rack has fewer nodes"
+    with_rails = first_case("all_reduce", "hierarchical", in_racks(64, 8, 4, rails=8))
+    assert block(with_rails, 512 * 128 * 5) == 32, "ranks of different rails do alike"
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,22 @@ def test_what_has_no_type_of_its_own_has_that_of_the_step_or_of_the_model(keys, 
     assert row["gradient_bytes"] == 8_030_261_248 * (4 if types[0] == "float32" else 2)
 
 
+@pytest.mark.parametrize(
+    ("fixed", "moved"),
+    [
+        ({}, {}), ({"sharding": "zero1"}, {"parameter": "float64"}), ({"parallel": "tp=2"}, {"activation": "float16"}),
+        ({"sharding": "zero1", "parallel": "tp=2"}, {"parameter": "float64", "activation": "float16"}),
+    ],
+)  # fmt: skip
+def test_the_text_names_the_types_of_what_moves_only(fixed, moved):
+    types = {"dtype": "float32", "parameter_dtype": "float64", "activation_dtype": "float16"}
+    request = step_request({"model": "gpt2", "compute": 1.0, **types, **fixed}, [2], None)
+    machine = cluster(tiers={"node": EXACT, "rack": EXACT}, layout={"ranks_per_node": 2})
+    lines = [line for line in step_lines(predict_steps(machine, request)) if "s move in" in line]
+    named = [dict(part.split("s move in ") for part in line.strip().split(", ")) for line in lines]
+    assert named == [moved] * bool(moved)
+
+
 def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
     low, high = 0.5, 2.0
     bare, wide = (

@@ -71,7 +71,7 @@ def test_a_group_knows_where_its_ranks_are():
 
     layout = Layout(node=(0, 0, 1, 1, 2), rack=(0, 0, 0, 1, 1), rail=(0, 1, 0, 1, 0), aggregators=1)
     in_groups(layout, 4, [[3, 1], [0, 2, 4]], inner)
-    assert layouts == [Layout((0, 1), (0, 1), (1, 1)), Layout((0, 1, 2), (0, 0, 1), (0, 0, 0), aggregators=1)]
+    assert layouts == [Layout((0, 1), (0, 1), (0, 0)), Layout((0, 1, 2), (0, 0, 1), (0, 0, 0), aggregators=1)]
 
 
 # ---- out of place ---------------------------------------------------------------------------------------------------

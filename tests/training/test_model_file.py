@@ -65,4 +65,4 @@ def test_two_models_of_one_name_are_refused_and_a_file_that_is_named_twice_is_on
 
     with pytest.raises(BadInputError, match=words):
         load_models(names, "model", load)
-    assert load_models(["a/mine.yaml"] * 2, "model", load).keys() == {"mine"}
+    assert load_models(["a/mine.yaml"] * 2, "model", load).contents.keys() == {"mine"}

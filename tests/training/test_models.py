@@ -3,7 +3,8 @@
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.models import MODELS, model_of
+from hpccoll.training.model_shape import with_sequence
+from hpccoll.training.models import MODEL_FILES, MODELS, model_of
 from hpccoll.training.parallelism import Parallelism
 from hpccoll.training.step_program import BACKWARD, FORWARD
 from hpccoll.training.step_program_builder import step_programs
@@ -74,6 +75,25 @@ def test_flops_of_gpt3_are_those_of_the_formula_of_megatron(recompute, factor):
     assert program.flops(FORWARD) + program.flops(BACKWARD) == pytest.approx(expected)
 
 
-def test_an_unknown_model_is_refused_with_the_nearest_name():
-    with pytest.raises(BadInputError, match="did you mean resnet50"):
-        model_of("resnet-50")
+def test_longer_samples_take_more_flops_only_where_each_token_is_computed():
+    bert = model_of("bert-large")
+    half, all_products = with_sequence(bert, 256), {module.name: module for module in bert.modules}
+    alike = {each.name for each in half.modules if each.forward_flops == all_products[each.name].forward_flops > 0}
+    assert alike == {"pooler", "cls.seq_relationship"}
+    assert half.forward_flops < bert.forward_flops / 2
+
+
+@pytest.mark.parametrize(("name", "positions"), [("gpt2", 1024), ("bert-large", 512), ("gpt3-175b", 2048)])
+def test_a_sample_is_no_longer_than_the_table_of_positions(name, positions):
+    assert with_sequence(model_of(name), positions).transformer.sequence == positions
+    with pytest.raises(BadInputError, match=f"sequence_length: {positions + 1} is not valid: at most {positions}, "):
+        with_sequence(model_of(name), positions + 1)
+    assert with_sequence(model_of("llama2-7b"), 1 << 20).transformer.sequence == 1 << 20  # it has no table
+
+
+@pytest.mark.parametrize("name", ["resnet-50", "my.txt", "."])
+def test_an_unknown_model_is_refused_with_the_nearest_name_and_the_files_that_are_models(name):
+    with pytest.raises(BadInputError) as refused:
+        model_of(name)
+    assert [each for each in (*MODELS, *MODEL_FILES, "config.json") if each not in refused.value.expected] == []
+    assert ("did you mean resnet50" in refused.value.expected) == (name == "resnet-50")

@@ -1,10 +1,13 @@
 """A workload: the keys of a training step, their defaults, and the programs that ranks run."""
 
+from dataclasses import replace
+
 import pytest
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import DTYPE, WORKLOADS
 from hpccoll.training.model_file import model_from_json
+from hpccoll.training.models import model_of
 from hpccoll.training.step_keys import BYTES, TOKENS, WORKLOAD
 from hpccoll.training.workload import TRAINING_STEP, Workload
 
@@ -27,13 +30,37 @@ def test_gradient_bytes_are_those_of_all_parameters_and_a_model_of_the_user_prec
 MEGATRON = {"gradient_dtype": "float32", "parameter_dtype": "bfloat16", "activation_dtype": "bfloat16"}
 
 
-def test_steps_that_move_the_same_types_are_equal_however_the_types_were_given_and_others_are_not():
+@pytest.mark.parametrize(
+    ("fixed", "kept"),
+    [
+        ({}, set()), ({"parallel": "dp=4"}, set()), ({"sharding": "zero1"}, {"parameter_dtype"}),
+        *(({"model": "gpt2", "parallel": axis}, {"activation_dtype"}) for axis in ("tp=2", "pp=2", "ep=2")),
+        ({"model": "gpt2", "parallel": "pp=2", "sharding": "zero2"}, {"parameter_dtype", "activation_dtype"}),
+        ({"model": "gpt2", "parallel": "dp=1,tp=4", "sharding": "zero1"}, {"activation_dtype"}),
+        ({"model": "gpt2", "sequence_length": 1024}, set()),
+        ({"model": "gpt2", "sequence_length": 512}, {"sequence_length"}),
+    ],
+)  # fmt: skip
+def test_steps_are_equal_however_types_are_given_which_count_only_of_what_moves(fixed, kept):
     given = {"bfloat16": {"gradient_dtype": "float32"}, "float16": MEGATRON, "float32": {**MEGATRON}}
-    (same,) = {Workload.of(keys).typed(dtype) for dtype, keys in given.items()}
-    assert same == ("float32", Workload.of({**MEGATRON, "gradient_dtype": ""}))
-    assert same[1].gradient_bytes(same[0]) == 4 * 25_557_032
-    others = [Workload.of(keys).typed("float32") for keys in ({}, {"parameter_dtype": "bfloat16"})]
-    assert len({same, *others}) == 3
+    (same,) = {Workload.of({**fixed, **keys}).canonical(dtype) for dtype, keys in given.items()}
+    dtype, step = same
+    assert (dtype, step.params.keys() & {*MEGATRON, "sequence_length"}) == ("float32", kept)
+    other = Workload.of({**fixed, "parameter_dtype": "float64", "activation_dtype": "float64"}).canonical("float32")
+    assert (other == same) == (not kept & {*MEGATRON})
+
+
+@pytest.mark.parametrize("parallel", ["", "dp=4", "tp=2,pp=2", "ep=2"])
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+def test_a_step_without_types_and_sequence_length_is_itself(parallel, sharding):
+    step = Workload.of({"model": "mixtral-8x7b", "parallel": parallel, "sharding": sharding, "scale": 64})
+    assert step.canonical("float16") == ("float16", step)
+
+
+def test_a_sequence_length_of_a_model_of_the_user_is_left_out_if_the_model_has_it():
+    own = {"mine": replace(model_of("gpt2"), name="mine")}
+    (same,) = {Workload.of({"model": "mine", "sequence_length": n}).canonical("int32", own) for n in (0, 1024)}
+    assert same[1].params == {"model": "mine"}
 
 
 @pytest.mark.parametrize(
@@ -43,13 +70,14 @@ def test_steps_that_move_the_same_types_are_equal_however_the_types_were_given_a
         ({"sharding": "zero1"}, {"float32", "float16"}),
         ({"model": "gpt2", "parallel": "tp=2"}, {"float32", "bfloat16"}),
         ({"model": "gpt2", "parallel": "pp=4"}, {"bfloat16"}),
+        ({"model": "gpt2", "parallel": "pp=4", "sharding": "zero1"}, {"bfloat16"}),
     ],
 )
 def test_only_the_types_count_of_what_ranks_exchange(keys, types):
     given = {"gradient_dtype": "float32", "parameter_dtype": "float16", "activation_dtype": "bfloat16"}
     workload = Workload.of({**keys, **given})
     moved = {each.dtype for program in workload.programs(4, "int32") for each in program.operations}
-    assert moved == types == {*workload.parallelism(4, "int32").moved_dtypes}
+    assert moved == types == {*workload.moved_dtypes(4, "int32")}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, format_choices
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.models.convolutional import resnet50, vgg16
 from hpccoll.training.models.decoders import llama, mixtral_8x7b
@@ -25,12 +25,18 @@ MODELS: Mapping[str, Callable[[], ModelShape]] = {
 }
 
 
-def model_of(name: str) -> ModelShape:
-    """Return the model of this name.
+MODEL_FILES = (".yaml", ".yml", ".json")
+"""The suffixes of the files of a user's own models."""
 
-    Raises:
-        BadInputError: if there is none.
-    """
+
+def check_model(name: str) -> None:
+    """Check that a model has this name; BadInputError, which says what else is a model, if none has."""
     if name not in MODELS:
-        raise BadInputError("model", name, sorted(MODELS))
+        files = f"; a config.json of Hugging Face; or a file of modules ({', '.join(MODEL_FILES)})"
+        raise BadInputError("model", name, format_choices(name, sorted(MODELS)) + files)
+
+
+def model_of(name: str) -> ModelShape:
+    """Return the model of this name; BadInputError if there is none."""
+    check_model(name)
     return MODELS[name]()

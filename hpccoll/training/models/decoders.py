@@ -6,7 +6,7 @@ from products of low rank (DeepSeek-AI: DeepSeek-V2 (2024), section 2.1), and wh
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
 from hpccoll.training.models.transformer_parts import columns, embedding, norm, output, product, rows, shape
@@ -71,21 +71,19 @@ class Experts:
     width: int  # the width of an expert
     blocks: Collection[int]  # the numbers of the blocks that have experts
     shared: int = 0  # the width of the expert that every token goes to; 0 without one
-    gate_bias: bool = False  # whether the choice of experts has a bias, by which their load is balanced
+    bias: bool = False  # whether the products of experts have a bias
 
     def modules(self, name: str, hidden: int, tokens: int, block: int) -> Iterator[Module]:
-        """Yield the experts of a block."""
-        weight, bias = Tensor("weight", hidden * self.number), Tensor("e_score_correction_bias", self.number)
-        gate = (weight, bias) if self.gate_bias else (weight,)
-        yield Module(f"{name}.gate", gate, 2.0 * weight.elements * tokens, block, "experts")
-        flops = 2.0 * hidden * self.width * tokens * self.routed / self.number
+        """Yield the experts of a block; a bias that balances their load has no gradient and is left out."""
+        yield product(f"{name}.gate", hidden, self.number, tokens, block, "experts", bias=False)
+        share = self.routed / self.number  # of the tokens
         for expert in range(self.number):
-            for each in ("gate_proj", "up_proj", "down_proj"):
-                matrix = Tensor("weight", hidden * self.width, split=True)
-                path = f"{name}.experts.{expert}.{each}"
-                yield Module(path, (matrix,), flops, block, "experts", expert=expert)
+            path = f"{name}.experts.{expert}"
+            for each in _feed_forward(path, hidden, self.width, tokens, block, "experts", bias=self.bias):
+                yield replace(each, forward_flops=each.forward_flops * share, expert=expert)
         if self.shared:
-            yield from _feed_forward(f"{name}.shared_experts", hidden, self.shared, tokens, block, "experts")
+            path = f"{name}.shared_experts"
+            yield from _feed_forward(path, hidden, self.shared, tokens, block, "experts", bias=self.bias)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,22 +102,36 @@ class Decoder:
 
     def model(self, name: str, dtype: str, source: str) -> ModelShape:
         """Return the model as its modules."""
-        counts = (self.experts.number, self.experts.routed) if self.experts else ()
+        counts = (self.experts.number, self.experts.routed) if self.experts and any(self._experts_by_block) else ()
         about = Transformer(self.blocks, self.hidden, self.sequence, *counts)
         return shape(name, self._modules(), dtype, source, about)
+
+    @property
+    def module_counts(self) -> list[int]:
+        """The number of modules of each block, of which only one of each kind is made."""
+        kinds = self._experts_by_block
+        counts = {kind: sum(1 for _ in self._block(kinds.index(kind))) for kind in {*kinds}}
+        return [counts[kind] for kind in kinds]
+
+    @property
+    def _experts_by_block(self) -> list[bool]:
+        return [self.experts is not None and block in self.experts.blocks for block in range(self.blocks)]
+
+    def _block(self, block: int) -> Iterator[Module]:
+        name, size = f"layers.{block}", (self.hidden, self.sequence, block)
+        yield from self.attention.modules(name, *size)
+        if self.experts and block in self.experts.blocks:
+            yield from self.experts.modules(name, *size)
+        else:
+            width, bias = self.feed_forward, self.feed_forward_bias
+            yield from _feed_forward(name, self.hidden, width, self.sequence, block, "mlp", bias=bias)
+        yield norm(f"{name}.input_layernorm", self.hidden, block, bias=False)
+        yield norm(f"{name}.post_attention_layernorm", self.hidden, block, bias=False)
 
     def _modules(self) -> Iterator[Module]:
         yield embedding("embed_tokens", self.vocabulary, self.hidden, split=True)
         for block in range(self.blocks):
-            name, size = f"layers.{block}", (self.hidden, self.sequence, block)
-            yield from self.attention.modules(name, *size)
-            if self.experts and block in self.experts.blocks:
-                yield from self.experts.modules(name, *size)
-            else:
-                width, bias = self.feed_forward, self.feed_forward_bias
-                yield from _feed_forward(name, self.hidden, width, self.sequence, block, "mlp", bias=bias)
-            yield norm(f"{name}.input_layernorm", self.hidden, block, bias=False)
-            yield norm(f"{name}.post_attention_layernorm", self.hidden, block, bias=False)
+            yield from self._block(block)
         yield norm("norm", self.hidden, bias=False)
         yield output("lm_head", self.hidden, self.vocabulary, self.sequence, tied=self.tied)
 

@@ -13,13 +13,17 @@ from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
 
 
 def product(
-    name: str, inputs: int, outputs: int, tokens: int, block: int | None = None, part: str = "", *, bias: bool = True,
-    split: str = "", more: float = 0.0,
+    name: str, inputs: int, outputs: int, tokens: int | None, block: int | None = None, part: str = "", *,
+    bias: bool = True, split: str = "", more: float = 0.0,
 ) -> Module:  # fmt: skip
-    """Return a product whose weight is split by columns, by rows, or not; ``more`` FLOPs of scores precede it."""
+    """Return a product whose weight is split by columns, by rows, or not; ``more`` FLOPs of scores precede it.
+
+    Without ``tokens`` it runs once for a sample.
+    """
     weight = Tensor("weight", inputs * outputs, split=bool(split))
     tensors = (weight, Tensor("bias", outputs, split=split == "columns")) if bias else (weight,)
-    return Module(name, tensors, 2.0 * inputs * outputs * tokens + more, block, part, score_flops=more)
+    flops = 2.0 * inputs * outputs * (tokens or 1) + more
+    return Module(name, tensors, flops, block, part, score_flops=more, once=tokens is None)
 
 
 columns, rows = partial(product, split="columns"), partial(product, split="rows")

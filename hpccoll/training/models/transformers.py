@@ -21,7 +21,7 @@ def gpt2(
     embedding.
     """
     modules = _gpt2(blocks, hidden, vocabulary, sequence, feed_forward or 4 * hidden, tied=tied)
-    return shape(name, modules, dtype, source, Transformer(blocks, hidden, sequence))
+    return shape(name, modules, dtype, source, Transformer(blocks, hidden, sequence, positions=sequence))
 
 
 def gpt3_175b() -> ModelShape:
@@ -36,16 +36,21 @@ def _gpt2(
     yield embedding("wte", vocabulary, hidden, split=True)
     yield embedding("wpe", sequence, hidden)
     for block in range(blocks):
-        name = f"h.{block}"
-        yield norm(f"{name}.ln_1", hidden, block)
-        yield columns(f"{name}.attn.c_attn", hidden, 3 * hidden, sequence, block, "attention")
-        scores = 4.0 * sequence**2 * hidden
-        yield rows(f"{name}.attn.c_proj", hidden, hidden, sequence, block, "attention", more=scores)
-        yield norm(f"{name}.ln_2", hidden, block)
-        yield columns(f"{name}.mlp.c_fc", hidden, feed_forward, sequence, block, "mlp")
-        yield rows(f"{name}.mlp.c_proj", feed_forward, hidden, sequence, block, "mlp")
+        yield from gpt2_block(block, hidden, sequence, feed_forward)
     yield norm("ln_f", hidden)
     yield output("lm_head", hidden, vocabulary, sequence, tied=tied)
+
+
+def gpt2_block(block: int, hidden: int, sequence: int, feed_forward: int) -> Iterator[Module]:
+    """Yield the modules of a block of GPT-2."""
+    name = f"h.{block}"
+    yield norm(f"{name}.ln_1", hidden, block)
+    yield columns(f"{name}.attn.c_attn", hidden, 3 * hidden, sequence, block, "attention")
+    scores = 4.0 * sequence**2 * hidden
+    yield rows(f"{name}.attn.c_proj", hidden, hidden, sequence, block, "attention", more=scores)
+    yield norm(f"{name}.ln_2", hidden, block)
+    yield columns(f"{name}.mlp.c_fc", hidden, feed_forward, sequence, block, "mlp")
+    yield rows(f"{name}.mlp.c_proj", feed_forward, hidden, sequence, block, "mlp")
 
 
 # ---- BERT -----------------------------------------------------------------------------------------------------------
@@ -56,12 +61,12 @@ def bert_large() -> ModelShape:
     blocks, hidden, sequence = 24, 1024, 512
     source = "J. Devlin et al.: BERT, NAACL (2019); BertForPreTraining"
     modules = _bert(blocks, hidden, 30522, sequence)
-    return shape("bert-large", modules, "float32", source, Transformer(blocks, hidden, sequence))
+    return shape("bert-large", modules, "float32", source, Transformer(blocks, hidden, sequence, positions=sequence))
 
 
 def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[Module]:
     yield embedding("embeddings.word", vocabulary, hidden, split=True)
-    yield embedding("embeddings.position", 512, hidden)
+    yield embedding("embeddings.position", sequence, hidden)
     yield embedding("embeddings.token_type", 2, hidden)
     yield norm("embeddings.LayerNorm", hidden)
     for block in range(blocks):
@@ -74,10 +79,10 @@ def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
         yield columns(f"{name}.intermediate", hidden, 4 * hidden, sequence, block, "mlp")
         yield rows(f"{name}.output.dense", 4 * hidden, hidden, sequence, block, "mlp")
         yield norm(f"{name}.output.LayerNorm", hidden, block)
-    yield product("pooler", hidden, hidden, 1)
+    yield product("pooler", hidden, hidden, None)
     yield product("cls.transform.dense", hidden, hidden, sequence)
     yield norm("cls.transform.LayerNorm", hidden)
     # The matrix of the decoder is the embedding's; its bias is ready before the transform.
     bias = Tensor("bias", vocabulary, split=True)
     yield Module("cls.decoder", (bias,), 2.0 * vocabulary * hidden * sequence, part="output")
-    yield product("cls.seq_relationship", hidden, 2, 1)
+    yield product("cls.seq_relationship", hidden, 2, None)
