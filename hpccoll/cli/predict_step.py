@@ -1,7 +1,7 @@
 """The command predict step."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -21,8 +21,19 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
 
-ONLY_SIMULATED = "machine", "cluster", "parallel", "mfu", "batch", "step"
-ONLY_CLOSED_FORM = "gpus", "node_rate", "latency", "tokens"
+ALWAYS = {"--json", "--out"}
+FORMS = {
+    "--model": {*map(option, PREDICTED), "--machine", "--cluster", "--nodes", "--param"},
+    "--params": {*map(option, WALL), "--compute", "--flops-rate", "--algorithm", "--ranks-per-node"},
+    "--scenarios": {"--scenarios"},
+}
+"""The forms of the command, by the option that begins one, and the options that each of them takes."""
+WHOSE = {
+    "--model": "with --params only",
+    "--params": "with --model only",
+    "--scenarios": "a key of the file of --scenarios",
+}
+"""Where any other option belongs instead, by form."""
 SHORT_FORMS = {"dtype": ["-d"]}
 
 
@@ -50,13 +61,14 @@ def _option(name: str, key: StepKey) -> inspect.Parameter:
         kind, default, metavar = bool, bool(key.default), None
         flags = [f"{flags[0]}/--no-{name}"] if default else flags
         help_text = help_text.removeprefix("1: ").partition("; 0:")[0]
-    group = CLOSED_FORMULAS if name in WALL else STEP
+    group = STEP if name in PREDICTED else CLOSED_FORMULAS
     about = typer.Option(*flags, help=help_text, metavar=metavar, rich_help_panel=group)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])
 
 
 @_with_keys
 def predict_step(
+    context: typer.Context,
     machine: common.MACHINE = None,
     cluster: common.CLUSTER = None,
     nodes: common.NODES = "2,8,64",
@@ -80,10 +92,10 @@ def predict_step(
     **texts: Any,
 ) -> int:
     """Predict a training step: simulated, or with --params by closed formulas."""
+    _check_form(common.given_options(context))
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
     common.check_suffix(out, *common.PICTURES)
-    _check_form({**texts, "machine": machine, "cluster": cluster, "scenarios": scenarios})
     tables = (
         (PREDICTED, WALL) if texts["params"] is not None else (WALL, PREDICTED)
     )  # of a key of both, the last counts
@@ -104,16 +116,15 @@ def predict_step(
     return INTERRUPTED if answer.interrupted else 0
 
 
-def _check_form(given: Mapping[str, Any]) -> None:
-    if sum(given[name] is not None for name in ("model", "params", "scenarios")) != 1:
+def _check_form(given: Sequence[str]) -> None:
+    """Check that the options that were typed are those of one form."""
+    forms = [form for form in FORMS if form in given]
+    if len(forms) != 1:
         raise UnusableError("hpccoll predict step", "exactly one of --model, --params and --scenarios")
-    for form, other, names in (("model", "params", ONLY_SIMULATED), ("params", "model", ONLY_CLOSED_FORM)):
-        if given[other] is not None and (unused := [name for name in names if given[name]]):
-            raise UnusableError(option(unused[0]), f"with {option(form)} only")
-    if given["scenarios"] is not None:
-        flags = {name for name, key in PREDICTED.items() if key.kind is FLAG and given[name] == bool(key.default)}
-        if named := [name for name in given if given[name] is not None and name not in {*flags, "scenarios"}]:
-            raise UnusableError(option(named[0]), "a key of the file of --scenarios")
+    (form,) = forms
+    for name in given:
+        if name not in FORMS[form] | ALWAYS:
+            raise UnusableError(name, WHOSE[form])
 
 
 def _read(name: str, key: StepKey, given: str | bool | None) -> Any:

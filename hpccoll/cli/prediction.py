@@ -11,9 +11,11 @@ from hpccoll.cli.command_help import PlainCommand, PlainGroup
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
-from hpccoll.common.interruption import INTERRUPTED, interruptible
+from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.model.predict import Predictions, Request
 
@@ -25,6 +27,8 @@ group.command("step", epilog=EXAMPLE, cls=PlainCommand)(predict_step)
 WHAT = "What to predict"
 QUESTIONS = ("best",)
 RAW_FILE = ".h5"
+WITH_AGAINST = "--against", "--machine", "--cluster", "--rate", "--json"
+"""The options of a comparison with results; all others belong to predictions."""
 
 
 @group.callback(
@@ -59,7 +63,11 @@ def predict(
     algorithms: Annotated[
         str | None,
         typer.Option(
-            "-a", "--algorithms", help="algorithms, or all [the usual ones]", metavar="A,..", rich_help_panel=WHAT
+            "-a",
+            "--algorithms",
+            help="algorithms, or all [usual ones]; NCCL's are added",
+            metavar="A,..",
+            rich_help_panel=WHAT,
         ),
     ] = None,
     begin: Annotated[
@@ -110,8 +118,8 @@ def predict(
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
 
-    Schedules are simulated on a fitted machine or a described cluster. Each time has an interval, and its distance
-    from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed next to measured ones, and
+    Schedules are simulated on a fitted machine or a described cluster. Each of these times has an interval, and a distance
+    from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed, formulas dotted, and
     answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
     cannot be read. Ctrl-C prints what is complete, and ends with 130.
     """
@@ -123,13 +131,14 @@ def predict(
     from hpccoll.schedule import DTYPE
     from hpccoll.training.step_keys import FACTOR
 
+    beside = [name for name in common.given_options(context) if name not in WITH_AGAINST]
+    if against and beside:
+        raise UnusableError(beside[0], "without --against, which compares the cases of the results")
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
     faster = None if rate is None else FACTOR.read("--rate", rate)
     model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
-        if question or out:
-            raise UnusableError("--against", "neither --question nor --out: they belong to predictions")
         return _compare(against, model, as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
@@ -173,22 +182,31 @@ def _check_no_options(context: typer.Context) -> int:
 
 
 def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
-    from hpccoll.model.expectations import expectations
-    from hpccoll.model.library_expectations import library_expectations
+    from itertools import chain
+
+    from hpccoll.common.units import format_count
+    from hpccoll.model.expectations import Expectation, expectations
+    from hpccoll.model.library_expectations import LibraryExpectation, library_expectations
     from hpccoll.render.model_report import expectation_lines, library_lines
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
-    with progress_counter("predictions") as progress:
-        schedules = expectations(files.raw_results, model, progress)
-        calls = library_expectations(to_results(files), model, progress)
-    rows = [*(row for each in schedules for row in each.rows()), *(row for each in calls for row in each.rows())]
+    with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
+        every: Iterable[Expectation | LibraryExpectation] = chain(
+            expectations(files.raw_results, model, progress), library_expectations(to_results(files), model, progress)
+        )
+        found, interrupted = completed(every)
+    rows = [row for each in found for row in each.rows()]
     if not rows:
         raise UnusableError("--against", "no file has a correct measurement of an algorithm")
-    lines = (line for each in schedules for line in expectation_lines(each))
-    common.show_found(rows, (*lines, *library_lines(calls)), as_json=as_json)
-    return common.report_damaged(files)
+    schedules = [line for each in found if isinstance(each, Expectation) for line in expectation_lines(each)]
+    calls = library_lines([each for each in found if isinstance(each, LibraryExpectation)])
+    common.show_found(rows, (*schedules, *calls), as_json=as_json)
+    damaged = common.report_damaged(files)
+    if interrupted:
+        typer.echo(f"hpccoll: left out: all but {format_count(len(found), 'comparison')}: interrupted", err=True)
+    return INTERRUPTED if interrupted else damaged
 
 
 def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:

@@ -1,12 +1,31 @@
 """Signals that interrupt a command."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import current_thread, main_thread
+from typing import TypeVar
 
+T = TypeVar("T")
 INTERRUPTED = 130
 """The exit code of a command that a signal interrupted, as shells report SIGINT."""
+
+
+def completed(items: Iterable[T]) -> tuple[list[T], bool]:
+    """Return the items that were complete before an interrupt (SIGINT), and whether there was one.
+
+    Raises:
+        KeyboardInterrupt: if there was one before the first item.
+    """
+    found: list[T] = []
+    try:
+        for each in items:
+            found.append(each)  # noqa: PERF402  a list of all would be none after an interrupt
+    except KeyboardInterrupt:
+        if not found:
+            raise
+        return found, True
+    return found, False
 
 
 @contextmanager

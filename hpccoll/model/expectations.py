@@ -49,8 +49,8 @@ class Expectation:
 
 def expectations(
     raw_results: Sequence[RawResults], machine: MachineFile, progress: Callable[[int, int], None] | None = None
-) -> list[Expectation]:
-    """Return measurements of our algorithms with what a machine file promises, by machine, transport and executor.
+) -> Iterator[Expectation]:
+    """Yield measurements of our algorithms with what a machine file promises, by machine, transport and executor.
 
     The measurements of other programs are among them; calls of libraries are in ``library_expectations``.
     """
@@ -59,7 +59,7 @@ def expectations(
         for one in observations(raw, imported=True):
             if one.algorithm:
                 runs[one.kind, one.machine, one.transport, one.executor].append((raw, one))
-    report, compared = count_progress(progress, len(BOUNDS) * sum(map(len, runs.values()))), []
+    report = count_progress(progress, len(BOUNDS) * sum(map(len, runs.values())))
     for (*_, transport, executor), measured in sorted(runs.items()):
         files = list({id(raw): raw for raw, _ in measured}.values())
         by_bound: list[list[Validated]] = []
@@ -75,8 +75,7 @@ def expectations(
             for times in [[one.seconds for one in each if one.seconds]]
         ]
         run = RunModel(files, transport, None, by_bound[0], executor)
-        compared.append(Expectation(machine, run, intervals))
-    return compared
+        yield Expectation(machine, run, intervals)
 
 
 def _placed(one: Observation, machine: MachineFile) -> tuple[Observation, str]:

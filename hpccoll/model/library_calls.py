@@ -20,6 +20,9 @@ NAMES = {"ring": "nccl_ring", "tree": "nccl_tree"}
 """The names of NCCL's algorithms among ours, by NCCL's own."""
 
 
+NO_PARAMETERS = "left out: NCCL's algorithms have no parameters"
+"""What a parameter of them must be."""
+
 FEWEST_IN_SWITCHES = 5
 """The fewest ranks of a node with which NCCL takes NVLS: of H200 (stas00/ml-engineering, network)."""
 

@@ -121,20 +121,22 @@ class LibraryExpectation:
 
 def library_expectations(
     results: Results, machine: MachineFile, progress: Callable[[int, int], None] | None = None
-) -> list[LibraryExpectation]:
-    """Return the calls of libraries among results with what is expected of them on a machine."""
+) -> Iterator[LibraryExpectation]:
+    """Yield the calls of libraries among results with what is expected of them on a machine.
+
+    Raises:
+        KeyboardInterrupt: if the user has interrupted the simulations for one of them.
+    """
     machines = {run.run_id: run.machine for run in results.runs}
     groups: dict[object, list[Row]] = defaultdict(list)
     for row in results.rows:
         if row.algorithm == NATIVE and row.usable and not row.predicted and row.collective in COLLECTIVES:
             key = CallKey.of(row).without("requested_bytes", "in_place")
             groups[row.run_id, row.transport, row.requested, *sorted(row.params.items()), key].append(row)
-    expected = []
     for number, rows in enumerate(groups.values(), 1):
-        expected.append(_expectation(rows, machine, machines.get(rows[0].run_id, "")))
+        yield _expectation(rows, machine, machines.get(rows[0].run_id, ""))
         if progress:
             progress(number, len(groups))
-    return expected
 
 
 def _expectation(rows: Sequence[Row], machine: MachineFile, measured_on: str) -> LibraryExpectation:

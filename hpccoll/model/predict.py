@@ -13,7 +13,7 @@ from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_count, format_size
-from hpccoll.model.library_calls import LibraryCalls, library_names, unmodelled
+from hpccoll.model.library_calls import NO_PARAMETERS, LibraryCalls, library_names, unmodelled
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound, PublishedSection
 from hpccoll.model.published_rates import published_near
@@ -63,6 +63,8 @@ class Request:
         for name in names:
             if name not in family.components and name not in library:
                 raise BadInputError("algorithm", name, sorted([*family.components, *library]))
+        if self.parameters and names.keys() <= library.keys():
+            raise BadInputError(f"parameter of {', '.join(names)}", next(iter(self.parameters)), NO_PARAMETERS)
         values = exact_parameters({**family.arguments, **self.parameters})
         ours = parameters_by_algorithm(family.name, (name for name in names if name not in library), values)
         choices = [(name, ours.get(name, {})) for name in names]

@@ -16,7 +16,7 @@ from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count, format_seconds
 from hpccoll.model.group_costs import GroupCosts, UnmodelledWork
-from hpccoll.model.library_calls import library_names
+from hpccoll.model.library_calls import NO_PARAMETERS, library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation import BOUNDS
@@ -272,7 +272,7 @@ def _check_algorithm(machine: MachineFile, request: StepRequest) -> None:
     for name in request.parameters if request.algorithm else ():
         valid = () if request.algorithm in own else known_parameters("all_reduce", str(request.algorithm))
         if name not in valid:
-            raise BadInputError(f"parameter of {request.algorithm}", name, valid or "none: it has no parameters")
+            raise BadInputError(f"parameter of {request.algorithm}", name, valid or NO_PARAMETERS)
 
 
 def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPrediction:

@@ -127,7 +127,7 @@ PREDICTED: Mapping[str, StepKey] = {
 WALL: Mapping[str, StepKey] = {
     "params": StepKey("parameters of the model, such as 7e9", None, PositiveNumber(1e18)),
     "gpus": StepKey("numbers of GPUs, such as 8-16384 [8]", None, PrintableText()),
-    "rate": StepKey("link of a GPU: 400gbit; network of --cluster: x2", None, RATE),
+    "rate": StepKey("network: x2; with --params the link: 400gbit", None, RATE),
     "node_rate": StepKey("rate between GPUs of a node, for hierarchical", None, RATE),
     "bytes_per_element": StepKey("bytes of a gradient", 2, IntegerRange(1, 16)),
     "latency": StepKey("latency of a message, such as 5us", 0.0, DURATION),

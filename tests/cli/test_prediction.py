@@ -10,7 +10,7 @@ from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, in_racks
 from svg_texts import overlaps
 
-from hpccoll.model import step_scenarios
+from hpccoll.model import expectations, library_expectations, step_scenarios
 from hpccoll.model.machine_file import cluster_names, write_machine
 from hpccoll.store import hdf5
 
@@ -94,6 +94,35 @@ def test_an_imported_output_is_compared_with_the_model_of_its_library(tmp_path):
     assert all(row.keys() >= CONTRACT | {"measured_s", "ratio", "busbw_Bps", "measured_busbw_Bps"} for row in rows)
 
 
+def test_an_interrupt_keeps_the_comparisons_that_are_complete(tmp_path, monkeypatch):
+    cases = raw_examples.case(), raw_examples.case(algorithm="native")
+    hdf5.write_raw_file(raw_examples.raw(*map(raw_examples.outcome, cases)), tmp_path / "whole.h5")
+    write_machine(cluster(), tmp_path / "paper.yaml")
+    words = ("predict", "--cluster", tmp_path / "paper.yaml", "--against", tmp_path)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(library_expectations, "predict", interrupted)
+    result = invoke(*words)
+    assert (result.code, result.err) == (130, "hpccoll: left out: all but 1 comparison: interrupted\n")
+    assert result.out.startswith("this machine gives ")
+    monkeypatch.setattr(expectations, "validate", interrupted)
+    assert invoke(*words).code == 130
+
+
+@pytest.mark.parametrize(
+    "option", [
+        "-c=all_reduce", "-a=ring", "-b=1K", "-e=1K", "-f=2", "-d=float32", "--nodes=2", "--ranks-per-node=1",
+        "--aggregators=1", "--mapping=block", "--param=channels=1", "--question=best", "--out=F.svg",
+    ],
+)  # fmt: skip
+def test_options_of_predictions_are_refused_beside_results(option, tmp_path):
+    short, _, value = option.partition("=")
+    result = invoke("predict", "--cluster", "1x25g-tcp", "--against", tmp_path, short, value)
+    assert result.is_bad_input("--against, which compares the cases of the results")
+
+
 def test_files_without_a_correct_measurement_are_refused(tmp_path):
     hdf5.write_raw_file(raw_examples.raw(raw_examples.skipped()), tmp_path / "skipped.h5")
     result = invoke("predict", "--cluster", "1x25g-tcp", "--against", tmp_path)
@@ -162,6 +191,12 @@ scenarios: [{name: today}, {name: faster, rate: x4}, {name: wider, nodes: 2, gra
 """
 
 
+def test_nccls_own_algorithms_have_no_parameters():
+    words = ["--cluster", "8xh100-400g", "--nodes", "2", "-b", "1K", "--param", "channels=4", "-a"]
+    assert invoke("predict", *words, "nccl_ring").is_bad_input("channels", "nccl_ring", "no parameters")
+    assert invoke("predict", *words, "nccl_ring,ring").code == 0
+
+
 def test_scenarios_compute_as_fast_as_the_step_of_today(here):
     (here / "today.yaml").write_text(TODAY)
     today, faster, wider = json.loads(invoke("predict", "step", "--scenarios", "today.yaml", "--json").out)
@@ -181,10 +216,27 @@ def test_scenarios_compute_as_fast_as_the_step_of_today(here):
         ("--scenarios scenarios.yaml --step 1s", "--step scenarios"),
         ("--scenarios scenarios.yaml --cluster 8xh100-400g", "--cluster scenarios"),
         ("--scenarios scenarios.yaml --no-overlap", "--overlap scenarios"),
+        ("--scenarios scenarios.yaml --nodes 2", "--nodes scenarios"),
+        ("--scenarios slow.yaml", "slow.yaml: today: step: communication"),
+        ("--model gpt2 --cluster 8xh100-400g --compute 1s --latency 5us", "--latency --params"),
+        *(
+            (f"--params 7e9 --rate 400gbit --compute 1s {given}", f"{given.split()[0]} --model")
+            for given in (
+                "--gradient-dtype float32",
+                "--parameter-dtype float32",
+                "--activation-dtype float32",
+                "--dtype float32",
+                "--sharding zero1",
+                "--nodes 2",
+                "--param channels=2",
+                "--sequence",
+                "--gpu h100",
+            )
+        ),
     ],
 )
 def test_options_that_do_not_fit_a_step_are_bad_input(options, named, here):
-    assert (here / "scenarios.yaml").exists()
+    (here / "slow.yaml").write_text(TODAY.replace("step: 300ms", "step: 1us"))
     assert invoke("predict", "step", *options.split()).is_bad_input(*named.split())
 
 

@@ -42,7 +42,7 @@ def nccl(**more):
 
 
 def expected(machine, *rows):
-    return library_expectations(Results(rows=rows, runs=(), planned=len(rows)), machine)
+    return [*library_expectations(Results(rows=rows, runs=(), planned=len(rows)), machine)]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_each_imported_row_is_held_against_what_nccl_would_choose_by_its_own_mod
 
 
 def test_the_text_has_the_median_ratio_the_sizes_outside_and_a_line_for_each_size(imported):
-    assert_golden("library_expectations", library_lines(library_expectations(imported, H100)))
+    assert_golden("library_expectations", library_lines([*library_expectations(imported, H100)]))
 
 
 def test_the_faster_placement_counts_and_sizes_outside_are_ranges_of_one_side():
