@@ -132,6 +132,7 @@ class _Answer(NamedTuple):
 def _simulated(
     keys: Mapping[str, Any], nodes: str, param: list[str], described: "MachineFile", *, as_json: bool
 ) -> _Answer:
+    from hpccoll.common.text import join_words
     from hpccoll.common.units import parse_parameter
     from hpccoll.model.step_prediction import predict_steps
     from hpccoll.model.step_scenarios import step_request
@@ -145,7 +146,7 @@ def _simulated(
     def write(out: Path) -> None:
         from hpccoll.render.prediction_charts import write_step_chart
 
-        title = f"A training step of {request.model.name} on {described.name}: {rows[0]['kind']}"
+        title = f"A training step of {request.model.name} on {described.name}: {join_words(predicted.kinds)}"
         write_step_chart(rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"])
 
     if as_json:
@@ -201,7 +202,7 @@ def _scenarios(path: Path) -> _Answer:
         write_scenario_chart(
             rows,
             out,
-            f"{path.name}: {join_words(dict.fromkeys(row['kind'] for row in rows))}",
+            f"{path.name}: {join_words(dict.fromkeys(kind for row in rows for kind in row['kinds']))}",
             scenario_titles(predicted),
         )
 

@@ -215,7 +215,9 @@ def _write(predicted: "Predictions", out: Path) -> None:
             return
         rows = [one.to_json() for one in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {join_words(predicted.kinds)}"
-        write_prediction_chart(rows, map_cells(predicted), out, title, machine_lines(predicted.machine))
+        write_prediction_chart(
+            rows, map_cells(predicted), out, title, machine_lines(predicted.machine, predicted.kinds)
+        )
 
 
 def _names_and_sizes(

@@ -1,7 +1,7 @@
 """Parsers and formatters of sizes and times: sizes are binary (64M is 64 MiB); GB is 1e9 bytes."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import floor, isfinite, log10
 
 from hpccoll.common.errors import BadInputError
@@ -204,6 +204,11 @@ def format_decimal_bytes(nbytes: float) -> str:
 def format_count(count: object, noun: str) -> str:
     """Return a count with its noun: ``1 rank``, ``2 ranks``, ``2 batches``."""
     return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
+
+
+def format_counts(counts: Collection[object], noun: str) -> str:
+    """Return several counts with their noun: ``1 rank``, ``2, 4 ranks``."""
+    return format_count(", ".join(map(str, counts)) if len(counts) > 1 else next(iter(counts)), noun)
 
 
 def format_factor(factor: float) -> str:

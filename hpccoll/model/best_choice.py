@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from hpccoll.model.nccl_model import OPERATION_US
 from hpccoll.model.predict import Prediction, Predictions
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import overtaking
@@ -28,8 +29,16 @@ class BestChoice:
 
     @property
     def clear(self) -> bool:
-        """Whether it is faster than its rivals within the whole interval."""
+        """Whether it is faster than its rivals within the whole interval, which formulas do not have."""
+        if any(each.of_library for each in (self.best, *self.rivals)):
+            return False
         return bool(self.rivals) and all(self.best.times_as_fast_as(each)[1] > 1 for each in self.rivals)
+
+    @property
+    def excluded_s(self) -> tuple[float, float] | None:
+        """The least and the most seconds that NCCL's own includes of the two, and the schedule does not."""
+        least, most = OPERATION_US
+        return (least * 1e-6, most * 1e-6) if self.library and self.ours else None
 
     @property
     def library(self) -> Prediction | None:
@@ -147,4 +156,5 @@ def map_cells(predicted: Predictions) -> list[dict[str, Any]]:
 def _answer(choice: BestChoice) -> dict[str, Any]:
     factors = choice.best.times_as_fast_as(choice.other) if choice.other else (None, None, None)
     compared = dict(zip(("factor", "factor_low", "factor_high"), factors, strict=True))
-    return choice.best.to_json() | {"faster_than": choice.other.algorithm if choice.other else None} | compared
+    about = {"faster_than": choice.other.algorithm if choice.other else None, "schedule_excludes_s": choice.excluded_s}
+    return choice.best.to_json() | about | compared

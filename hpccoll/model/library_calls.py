@@ -34,9 +34,7 @@ def library_names(machine: MachineFile, family: str) -> tuple[str, ...]:
 def unmodelled(machine: MachineFile, family: str, nodes: int, ranks_per_node: int) -> tuple[str, ...]:
     """Return NCCL's algorithms of a collective that NCCL may take on as many nodes, and that have no formula here.
 
-    NVLS and NVLSTree reduce in the switches of NVLink, from Hopper and from FEWEST_IN_SWITCHES ranks of a node on. From
-    more than two nodes on the ring is faster than NVLSTree: a forced one had 310 of 365 GB/s on four
-    (stas00/ml-engineering, network).
+    NVLS and NVLSTree reduce in the switches of NVLink, from Hopper and from FEWEST_IN_SWITCHES ranks of a node on.
     """
     if machine.nccl is None or family not in RING_STEPS:
         return ()
@@ -44,7 +42,7 @@ def unmodelled(machine: MachineFile, family: str, nodes: int, ranks_per_node: in
     in_switches = in_switches and ranks_per_node >= FEWEST_IN_SWITCHES
     if nodes == 1:
         return ("NVLS", "the ring inside a node") if in_switches else ("the ring inside a node",)
-    return ("NVLSTree",) if nodes == 2 and in_switches else ()
+    return ("NVLSTree",) if in_switches else ()
 
 
 def latency_beyond_formulas(machine: MachineFile) -> float | None:

@@ -82,7 +82,7 @@ class MachineFile(YamlSection):
         {}, description="errors of the model on held-out measurements, by name"
     )
 
-    _network_factor: float = PrivateAttr(1)  # how many times as fast as in the file the network is
+    _network_factor: float = PrivateAttr(1)
 
     @model_validator(mode="before")
     @classmethod
@@ -142,6 +142,11 @@ class MachineFile(YamlSection):
         scaled = self.model_copy(update=updates)
         scaled._network_factor = factor  # noqa: SLF001  of its own class
         return scaled
+
+    @property
+    def network_factor(self) -> float:
+        """How many times as fast as in the file the network is."""
+        return self._network_factor
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
@@ -289,17 +294,23 @@ def write_machine(machine: MachineFile, path: Path) -> None:
         raise file_error("--out", path, error, "written") from None
 
 
-def describe_machine(machine: MachineFile) -> list[str]:
-    """Return what a machine is, and where its numbers come from, in two sentences, or one without a source."""
+def describe_machine(machine: MachineFile, *, simulated: bool) -> list[str]:
+    """Return what a machine is, and where its numbers come from, in two sentences, or one without a source.
+
+    Args:
+        machine: the machine.
+        simulated: whether these are words above simulated times, of which they say what the intervals are.
+    """
     measured, errors = machine.measured, machine.validation
     if measured is None:
-        first = f"{machine.name}: {machine.kind}, not measured; times are simulated, intervals those of its numbers"
+        times = "; intervals of simulated times are those of its numbers" if simulated else ""
+        first = f"{machine.name}: {machine.kind}, not measured{times}"
         return [first, *([machine.source] if machine.source else [])]
     sizes = f"{format_size(measured.smallest_bytes)} to {format_size(measured.largest_bytes)}"
     nodes, ranks = (", ".join(map(str, each)) for each in (measured.nodes, measured.ranks_per_node))
     first = (
-        f"{machine.name}: fitted ({measured.kind}, {measured.transport}) on {nodes} nodes x {ranks}, {sizes}; times "
-        "are simulated"
+        f"{machine.name}: fitted ({measured.kind}, {measured.transport}) on {nodes} nodes x {ranks}, {sizes}"
+        f"{'; times are simulated' if simulated else ''}"
     )
     if "error_median" not in errors:
         return [first, "nothing was held out: the intervals are those of the fit, and may be too narrow"]

@@ -17,6 +17,8 @@ PROTOCOLS = ("LL", "LL128", "Simple")
 
 BASE_US = {"ring": (6.6, 14.0, 8.4), "tree": (6.8, 14.0, 8.4)}
 """Microseconds of any operation, by protocol (baseLatencies)."""
+OPERATION_US = min(map(min, BASE_US.values())), max(map(max, BASE_US.values()))
+"""The least and the most of them: schedules of messages alone do not have them."""
 NVLINK_US = {"ring": (0.6, 1.9, 3.4), "tree": (0.6, 1.25, 4.0)}
 """Microseconds of a step between GPUs of a node (hwLatencies)."""
 NETWORK_US = {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)}

@@ -35,7 +35,8 @@ class Request:
     sizes: Sequence[int]  # the sizes in bytes
     collective: str = "all_reduce"
     # the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any]; NCCL's own are
-    # added on a machine that has them, unless the names have one of them: ours are compared with what a user has
+    # added as the last ones on a machine that has them, unless the names have one of them: ours are compared with what
+    # a user has
     algorithms: Sequence[str] = ()
     # the ranks on each node [those of the machine file, or the most that were measured]
     ranks_per_node: int | None = None
@@ -58,7 +59,7 @@ class Request:
             names |= dict.fromkeys(name for name, each in family.components.items() if each.aggregates)
         library = dict.fromkeys(library_names(machine, family.name))
         if library.keys().isdisjoint(names):
-            names = library | names
+            names |= library
         for name in names:
             if name not in family.components and name not in library:
                 raise BadInputError("algorithm", name, sorted([*family.components, *library]))
@@ -286,10 +287,9 @@ class PredictionPlan:
                 found[id(each)] = _prediction(each.simulation, self.request, each.nodes, each.nbytes, report)
         except KeyboardInterrupt:
             interrupted = True
-        predictions: list[Prediction] = []
-        for nodes in self.request.nodes:
-            predictions += [each for each in self.formulas if each.nodes == nodes]
-            predictions += [found[id(each)] for each in self.planned if each.nodes == nodes and id(each) in found]
+        names, nodes = [name for name, _ in self.request.choices(self.machine)], list(self.request.nodes)
+        complete = [*self.formulas, *(found[id(each)] for each in self.planned if id(each) in found)]
+        predictions = sorted(complete, key=lambda one: (nodes.index(one.nodes), names.index(one.algorithm)))
         left_out = {**self.left_out, **_not_reached([each for each in order if id(each) not in found])}
         return Predictions(self.machine, self.request, predictions, left_out, interrupted)
 

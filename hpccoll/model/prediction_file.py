@@ -46,7 +46,9 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
 def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     """Return predictions as the content of a raw file."""
     machine, request = predicted.machine, predicted.request
-    sentences = describe_machine(machine)[: 2 if machine.measured else 1]  # without the source of a description
+    sentences = describe_machine(machine, simulated=True)[
+        : 2 if machine.measured else 1
+    ]  # without the source of a description
     provenance = {
         "hpccoll": __version__,
         "prediction": "; ".join(sentences),
@@ -83,8 +85,11 @@ def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int 
         dtype=one.dtype, op=REDUCTION if family.reduces else None, bytes=one.requested_bytes, in_place=family.in_place,
         root=0 if family.rooted else None, params=requested, ranks=ranks, nodes=one.nodes, mapping=one.mapping,
     )  # fmt: skip
-    steps = {True: "every message an event", False: "step by step, all ranks at once", None: ""}
-    words = (f"{one.kind} on {machine.name}", steps[one.exact], one.distance, one.assumed)
+    how = {
+        True: "every message an event", False: "step by step, all ranks at once",
+        None: f"protocol {one.params.get('protocol')}",
+    }  # fmt: skip
+    words = (f"{one.kind} on {machine.name}", how[one.exact], one.distance, one.assumed)
     return Outcome(
         case=case, status="ok", bytes=one.nbytes, params=one.params,
         executed="nothing", evidence="; ".join(filter(None, words)),

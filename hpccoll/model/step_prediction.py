@@ -1,8 +1,8 @@
-"""The predicted time of a training step, by the number of nodes: its programs, with simulated collectives.
+"""The predicted time of a training step, by the number of nodes: its programs, with predicted collectives.
 
-All ranks compute at a stated rate; the collectives of the programs take what ``group_costs`` simulates; the timeline of
-all stages says what is exposed. Computation and communication do not slow each other down, which GPUs do whose
-collectives take some of their multiprocessors.
+All ranks compute at a stated rate; the collectives of the programs take what ``group_costs`` says, simulated or by
+NCCL's own formulas; the timeline of all stages says what is exposed. Computation and communication do not slow each
+other down, which GPUs do whose collectives take some of their multiprocessors.
 """
 
 from collections import defaultdict
@@ -171,15 +171,16 @@ class StepPrediction:
 
     @property
     def kind(self) -> str:
+        """Modelled as soon as a collective is."""
         return MODELLED if MODELLED in self.kinds else SIMULATED
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The interval of the time of the step: held-out errors of the machine widen what is exposed.
 
-        Formulas have none: it is that of the collectives that are simulated; None if there are none of these.
+        None as soon as a collective has the time of a formula, which has none.
         """
-        if self.kinds == {MODELLED}:
+        if MODELLED in self.kinds:
             return None
         low, high = (
             [step.bare_s + step.exposed_s * factor for step in self.timelines.values()] for factor in self.ratios
@@ -199,8 +200,8 @@ class StepPrediction:
             "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
             "communication_share": self.communication_share, "hide_rate_bps": self.hide_rate,
             "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
-            "algorithms": dict(self.algorithms), "kind": self.kind, "distance": self.distance,
-            "assumptions": list(self.assumptions),
+            "algorithms": dict(self.algorithms), "kind": self.kind, "kinds": sorted(self.kinds),
+            "distance": self.distance, "assumptions": list(self.assumptions),
             "unmodelled": [
                 {"work": each.work, "missing": list(each.missing), "stands_in": each.stands_in,
                  "published": [near.model_dump(by_alias=True) for near in each.published]}
@@ -218,6 +219,11 @@ class StepPredictions:
     predictions: Sequence[StepPrediction]  # the predictions, by nodes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by reason
     interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the times of all collectives."""
+        return sorted({kind for each in self.predictions for kind in each.kinds})
 
     @property
     def wall_nodes(self) -> int | None:
@@ -289,7 +295,7 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
         machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
-        costs.unmodelled, frozenset(costs.kinds),
+        costs.unmodelled, frozenset(costs.kinds or {SIMULATED}),
     )  # fmt: skip
 
 

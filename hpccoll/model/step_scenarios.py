@@ -9,7 +9,8 @@ A scenario has the keys of ``common``, and may set each of them anew, those of i
 these is given it computes as fast as the one before; ``step``, the time of a step today, is in ``common`` the first's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self
@@ -18,8 +19,9 @@ from pydantic import Field, create_model, model_validator
 
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
+from hpccoll.common.units import format_count
 from hpccoll.common.yaml_model import Bounded, Text, YamlSection, annotation_of, load_plain_yaml, load_yaml
-from hpccoll.model.machine_file import read_machine
+from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.schedule import Parameter
@@ -99,18 +101,19 @@ class ScenarioPrediction:
     """The prediction of a scenario."""
 
     scenario: Any  # the scenario, a Scenario
-    machine: str  # the name of its machine
+    machine: MachineFile  # its machine
     prediction: StepPrediction
 
     @property
     def title(self) -> str:
         """The scenario in a line."""
         mesh = self.prediction.parallelism.mesh.text
-        return f"{self.scenario.name}: {self.scenario.model} on {self.prediction.nodes} nodes of {self.machine}, {mesh}"
+        where = f"{format_count(self.prediction.nodes, 'node')} of {self.machine.name}"
+        return f"{self.scenario.name}: {self.scenario.model} on {where}, {mesh}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units."""
-        return {"scenario": self.scenario.name, "machine": self.machine, **self.prediction.to_json()}
+        return {"scenario": self.scenario.name, "machine": self.machine.name, **self.prediction.to_json()}
 
 
 class ScenarioPredictions(NamedTuple):
@@ -127,26 +130,35 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> Scena
         BadInputError: if the file is invalid, or a scenario cannot be predicted.
     """
     listed = load_yaml(path, ScenarioFile, "--scenarios").scenarios
-    steps = [
-        (
-            each,
-            read_machine(each.cluster, f"{path}: cluster").with_network(each.rate),
-            step_request(dict(each), [each.nodes], each.params, AS_BEFORE if number else None),
-        )
-        for number, each in enumerate(listed)
-    ]
+    steps = []
+    for number, each in enumerate(listed):
+        with _naming(path, each):
+            machine = read_machine(each.cluster, "cluster").with_network(each.rate)
+            given = step_request(dict(each), [each.nodes], each.params, AS_BEFORE if number else None)
+        steps.append((each, machine, given))
     found: list[ScenarioPrediction] = []
     try:
         for done, (scenario, machine, given) in enumerate(steps):
             if progress:
                 progress(done, len(steps), scenario.name)
             compute = found[-1].prediction.compute if given.compute is AS_BEFORE else given.compute
-            predicted = predict_steps(machine, replace(given, compute=compute))
-            found.append(ScenarioPrediction(scenario, machine.name, predicted.predictions[0]))
+            with _naming(path, scenario):
+                predicted = predict_steps(machine, replace(given, compute=compute))
+            found.append(ScenarioPrediction(scenario, machine, predicted.predictions[0]))
     except KeyboardInterrupt:
         if not found:
             raise
     return ScenarioPredictions(found, [scenario.name for scenario, *_ in steps[len(found) :]])
+
+
+@contextmanager
+def _naming(path: Path, scenario: Any) -> Iterator[None]:
+    """Name the file, the scenario and its key, which is that of an option, in errors."""
+    try:
+        yield
+    except BadInputError as error:
+        key = error.key.removeprefix("--").replace("-", "_") if error.key.startswith("--") else error.key
+        raise error.with_key(f"{path}: {scenario.name}: {key}") from None
 
 
 def read_model_shape(name: str, key: str) -> ModelShape:

@@ -212,7 +212,9 @@ def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
     if without := [call for call in expectation.calls if call.reason]:
         sizes = join_ends(dict.fromkeys(format_size(call.row.requested_bytes) for call in without))
         yield f"  nothing expected of {sizes}: {without[-1].reason}"
-    yield from beside_lines([call.expected for call in expectation.by_size.values() if call.expected])
+    yield from beside_lines(
+        expectation.machine, [call.expected for call in expectation.by_size.values() if call.expected]
+    )
 
 
 def _range_text(calls: Sequence[ComparedCall]) -> str:

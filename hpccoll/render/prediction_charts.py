@@ -21,7 +21,7 @@ COLUMNS = {1: 1, 2: 2, 3: 3, 4: 2}
 OWN_LEGENDS: Mapping[str, Any] = {"color": "independent", "strokeDash": "independent"}
 """Each chart of a picture has the legend of what it shows."""
 
-NOTE = "Dashed: simulated; dotted: modelled. Pale: not the fastest within the whole interval."
+NOTE = "Dashed: simulated; dotted: modelled. Pale: not the fastest within the whole interval, or over a formula."
 
 PARTS = {
     "compute": series_colour(0),
@@ -102,7 +102,9 @@ def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence
     charts = [_bars(rows, [f"{row['gpus']:,}" for row in rows], "GPUs", WIDTH // 2)]
     if len(rows) > 1:
         keys = {"exposed": "share", "all communication": "communication_share"}
-        charts.append(_curves(_over_gpus(rows, keys, "{:.1%}"), chart_base.share_axis(SHARE)))
+        formulas_alone = {kind for row in rows for kind in row["kinds"]} == {chart_base.MODELLED}
+        line = chart_base.MODELLED if formulas_alone else chart_base.SIMULATED
+        charts.append(_curves(_over_gpus(rows, keys, "{:.1%}", line), chart_base.share_axis(SHARE)))
     _write_beside(charts, out, title, lines)
 
 
@@ -173,11 +175,13 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
     return layered
 
 
-def _over_gpus(rows: Sequence[Row], keys: Mapping[str, str], text: str) -> list[ChartRecord]:
+def _over_gpus(
+    rows: Sequence[Row], keys: Mapping[str, str], text: str, line: str = chart_base.MODELLED
+) -> list[ChartRecord]:
     return [
         {
             "gpus": row["gpus"], "series": name, "value": row[key], "text": text.format(row[key]),
-            "line": row["kind"],
+            "line": line,
         }
         for row in rows
         for name, key in keys.items()

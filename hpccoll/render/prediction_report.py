@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from string import ascii_uppercase
 
@@ -10,6 +10,7 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.text import in_brackets, join_words, table_lines, tables_within
 from hpccoll.common.units import (
     format_count,
+    format_counts,
     format_factor,
     format_interval,
     format_rate,
@@ -22,8 +23,10 @@ from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, bes
 from hpccoll.model.library_calls import latency_beyond_formulas
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.machine_sections import PublishedSection
+from hpccoll.model.nccl_model import OPERATION_US
 from hpccoll.model.predict import Prediction, PredictionPlan, Predictions
 from hpccoll.model.step_prediction import StepPrediction
+from hpccoll.store.schema import SIMULATED
 
 LONG_S = 60.0
 """The expected seconds of simulations from which a line says so before they begin."""
@@ -31,11 +34,15 @@ LONG_S = 60.0
 WIDTH = 100
 """The width of a paragraph."""
 
+ADDED = "{:g} to {:g} us".format(*OPERATION_US)
+EXCLUDED = f"without the launch and the {ADDED} of NCCL's operation"
+"""What simulated times do not include, and those of NCCL's formulas do."""
+
 
 def prediction_lines(predicted: Predictions) -> Iterator[str]:
     """Yield the predictions as text: the map of the best, then tables, crossovers and what was left out."""
     request, by_nodes = predicted.request, _by_nodes(predicted.predictions)
-    yield from machine_lines(predicted.machine)
+    yield from machine_lines(predicted.machine, predicted.kinds)
     if not predicted.predictions:
         yield from left_out_lines(predicted.left_out)
         return
@@ -48,8 +55,7 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
         yield f"{_setting(every[0])}, {format_size(request.sizes[0])}, by nodes; {distances(every)}"
         yield from _taken_lines(predicted, {format_count(nodes, "node"): each for nodes, each in by_nodes.items()})
         yield from _table("nodes", {str(nodes): each for nodes, each in by_nodes.items()})
-        for each in by_nodes.values():
-            yield from beside_lines(each)
+        yield from beside_lines(predicted.machine, every)
     else:
         for each in by_nodes.values():
             yield ""
@@ -59,15 +65,15 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
                 by_size[format_size(one.requested_bytes)].append(one)
             yield from _taken_lines(predicted, by_size)
             yield from _table("size", by_size)
-            yield from beside_lines(each)
+            yield from beside_lines(predicted.machine, each)
             yield from (f"  {_crossover_text(crossover)}" for crossover in crossovers(each))
     yield ""
     yield from _notes(predicted)
 
 
-def machine_lines(machine: MachineFile) -> list[str]:
-    """Return what the machine is, and where its numbers come from, as a paragraph."""
-    first, *more = describe_machine(machine)
+def machine_lines(machine: MachineFile, kinds: Collection[str]) -> list[str]:
+    """Return what the machine is, and where its numbers come from, as a paragraph above predictions of some kinds."""
+    first, *more = describe_machine(machine, simulated=SIMULATED in kinds)
     return [first, *(line for text in more for line in textwrap.wrap(text, WIDTH, initial_indent="  ",
                                                                      subsequent_indent="  "))]  # fmt: skip
 
@@ -185,20 +191,24 @@ def _crossover_text(crossover: Crossover) -> str:
 def _notes(predicted: Predictions) -> Iterator[str]:
     predictions = predicted.predictions
     if any(choice.other for choice in best_choices(predicted)):
-        yield "*: the fastest; ~: the fastest, but not in the whole interval; behind a time: busbw in GB/s"
+        formula = " or next to a formula, which has none" if any(one.of_library for one in predictions) else ""
+        signs = f"*: the fastest; ~: the fastest, but not in the whole interval{formula}; behind a time: busbw in GB/s"
+        yield from textwrap.wrap(signs, WIDTH)
     else:
         yield "no choice: no size has two algorithms to compare"
     stepwise = dict.fromkeys(one.algorithm for one in predictions if one.exact is False)
     if stepwise:
         nodes = sorted({one.nodes for one in predictions if one.exact is False})
-        yield f"simulated step by step, all ranks at once, on {', '.join(map(str, nodes))} nodes: {', '.join(stepwise)}"
+        where = format_counts(nodes, "node")
+        yield f"simulated step by step, all ranks at once, on {where}: {', '.join(stepwise)}"
     dtype, machine = predicted.request.dtype, predicted.machine
     if collective(predicted.request.collective).reduces and dtype not in machine.reduction:
         yield f"reductions of {dtype} cost nothing: {machine.name} has no rate for them"
     if library := dict.fromkeys(one.algorithm for one in predictions if one.of_library):
+        simulated = f"; simulated times are {EXCLUDED}" if SIMULATED in predicted.kinds else ""
         yield from textwrap.wrap(
             f"{', '.join(library)}: modelled by NCCL's own formulas, which have no interval, with the protocol that "
-            "NCCL takes; unlike simulated times they include what NCCL adds once for each operation, 6.6 to 14 us",
+            f"NCCL takes{simulated}",
             WIDTH,
         )
         yield from latency_lines(machine)
@@ -220,7 +230,7 @@ def latency_lines(machine: MachineFile) -> Iterator[str]:
 def left_out_lines(left_out: Mapping[str, Sequence[int]]) -> Iterator[str]:
     """Yield a line for each reason for which numbers of nodes were left out."""
     for reason, nodes in left_out.items():
-        yield f"left out on {', '.join(map(str, nodes))} nodes: {reason}"
+        yield f"left out on {format_counts(nodes, 'node')}: {reason}"
 
 
 def _taken_lines(predicted: Predictions, rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
@@ -232,15 +242,14 @@ def _taken_lines(predicted: Predictions, rows: Mapping[str, Sequence[Prediction]
             taken.append((with_protocol(own), label))
     if taken:
         names = ", ".join(f"{name} from {label}" for name, label in taken)
-        missing = any(one.unmodelled for several in rows.values() for one in several)
-        yield from paragraph(f"{_taking(predicted, missing=missing)} {names}")
+        yield from paragraph(f"{_taking(predicted)} {names}")
 
 
-def _taking(predicted: Predictions, *, missing: bool) -> str:
-    """Return the words before what NCCL takes, by what it chooses from; ``missing``: it may take something else."""
+def _taking(predicted: Predictions) -> str:
+    """Return the words before what NCCL takes, by what it chooses from."""
     if not predicted.has_all_of_library:
         return "as requested NCCL takes"
-    return "of ring and tree NCCL takes" if missing and predicted.request.collective == "all_reduce" else "NCCL takes"
+    return "of ring and tree NCCL takes" if predicted.request.collective == "all_reduce" else "NCCL takes"
 
 
 def paragraph(text: str) -> list[str]:
@@ -253,13 +262,18 @@ def with_protocol(one: Prediction) -> str:
     return f"{one.algorithm} ({one.params['protocol']})" if one.of_library else one.algorithm
 
 
-def beside_lines(predictions: Sequence[Prediction]) -> Iterator[str]:
+def beside_lines(machine: MachineFile, predictions: Sequence[Prediction]) -> Iterator[str]:
     """Yield what NCCL may take on as many nodes and is not modelled, and what was published near; or nothing."""
     published = published_sentences(near for one in predictions for near in one.published)
-    missing, nodes = join_words(predictions[0].unmodelled), format_count(predictions[0].nodes, "node")
-    nothing = "" if published else "; nothing published is near these sizes"
-    if missing:
-        yield from paragraph(f"not modelled: {missing}, which NCCL may take on {nodes}{nothing}")
+    without = "published figures do not apply to a scaled network"
+    without = without if machine.network_factor != 1 else "nothing published is near these sizes"
+    missing: dict[str, dict[int, None]] = defaultdict(dict)
+    for one in predictions:
+        missing[join_words(one.unmodelled)][one.nodes] = None
+    for names, nodes in missing.items():
+        if names:
+            where = f"not modelled: {names}, which NCCL may take on {format_counts(nodes, 'node')}"
+            yield from paragraph(where if published else f"{where}; {without}")
     for sentence in published:
         yield from paragraph(sentence)
 
@@ -308,11 +322,11 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
         for choice in choices:
             best = choice.best
             where = f"{format_size(best.requested_bytes)} {best.collective} on {_layout(best)}"
-            taking = _taking(predicted, missing=bool(best.unmodelled))
-            answer = f"{taking} {_library_answer(choice, choice.library)}" if choice.library else _answer(choice)
+            own = choice.library
+            answer = f"{_taking(predicted)} {_library_answer(choice, own)}" if own else _answer(choice)
             yield f"{where}: {answer}; {predicted.machine.name}: {best.distance}{error}"
             bests.append(best)
-        yield from beside_lines(bests)
+        yield from beside_lines(predicted.machine, bests)
     if any(one.of_library for one in predicted.predictions):
         yield from latency_lines(predicted.machine)
 
@@ -334,8 +348,9 @@ def _library_answer(choice: BestChoice, own: Prediction) -> str:
     taken, ours = f"{with_protocol(own)}: {_time(own)}", choice.ours
     if ours is None:
         return taken
-    sure = "" if choice.clear else ", which is not clear"
-    return f"{taken}; {ours.algorithm} would be {_factors(ours, own)} as fast{sure}: {_time(ours)}"
+    _, low, high = ours.times_as_fast_as(own)
+    sure = ", which is not clear" if low <= 1 <= high else ""
+    return f"{taken}; {ours.algorithm} would be {_factors(ours, own)} as fast{sure}: {_time(ours)} {EXCLUDED}"
 
 
 def _time(one: Prediction) -> str:

@@ -6,17 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from hpccoll.common.text import Columns, join_words, table_lines, table_of
 from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_interval, format_seconds
 from hpccoll.model.communication_wall import WallPoint, bubble_share
+from hpccoll.model.library_calls import NAMES
+from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.step_prediction import StepPrediction, StepPredictions, StepRequest
 from hpccoll.model.step_scenarios import ScenarioPrediction
 from hpccoll.render.prediction_report import (
     WIDTH,
     distances,
+    latency_lines,
     left_out_lines,
     machine_lines,
     paragraph,
     published_sentences,
 )
-from hpccoll.store.schema import MODELLED
 
 BUBBLES = (4, 8, 16), (8, 32, 128)
 """The stages and the micro-batches of pipelines whose bubble is printed."""
@@ -25,7 +27,7 @@ BUBBLES = (4, 8, 16), (8, 32, 128)
 def step_lines(predicted: StepPredictions) -> Iterator[str]:
     """Yield the predicted steps as text."""
     request, first = predicted.request, predicted.predictions[0]
-    yield from machine_lines(predicted.machine)
+    yield from machine_lines(predicted.machine, predicted.kinds)
     yield ""
     yield (
         f"{request.model.name}: {request.model.parameters:,} parameters, gradients "
@@ -44,13 +46,21 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
         used.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
     yield from (f"  {work}: {', '.join(names)}" for work, names in used.items())
-    if any(MODELLED in one.kinds for one in predicted.predictions):
-        yield "nccl_ring, nccl_tree: modelled by NCCL's own formulas, which have no interval"
+    yield from _formula_lines([predicted.machine], predicted.predictions)
     yield from _unmodelled_lines(predicted.predictions)
     yield f"distance: {distances(predicted.predictions)}"
     for assumed in dict.fromkeys(each for one in predicted.predictions for each in one.assumptions):
         yield from textwrap.wrap(f"assumed: {assumed}", WIDTH)
     yield from left_out_lines(predicted.left_out)
+
+
+def _formula_lines(machines: Iterable[MachineFile], predictions: Iterable[StepPrediction]) -> Iterator[str]:
+    """Yield which algorithms are modelled, and where NCCL is slower than that; nothing without formulas."""
+    used = {name for one in predictions for names in one.algorithms.values() for name in names.split(", ")}
+    if names := [name for name in NAMES.values() if name in used]:
+        yield f"{', '.join(names)}: modelled by NCCL's own formulas, which have no interval"
+        for machine in {each.name: each for each in machines}.values():
+            yield from latency_lines(machine)
 
 
 def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
@@ -107,7 +117,7 @@ _MEANINGS = {
     "bubble": "time that it waits for other stages of the pipeline, without communication",
     "communic.": "time of all collectives of a GPU, hidden behind computation or not",
     "exposed": "time by which communication makes the step longer",
-    "interval": "the step at the fast and slow ends of the machine's numbers; NCCL's formulas have none",
+    "interval": "the step at the fast and slow ends of the machine's numbers; none with NCCL's formulas",
     "share": "exposed, in % of the step",
     "all": "communic., in % of the step",
     "busbw/links": "of the collectives of gradients: bus bandwidth, as nccl-tests has it, and the rate of their "
@@ -190,7 +200,9 @@ def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
     for each in predicted:
         works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
         yield f"{each.scenario.name}: {works}"
-    yield from _unmodelled_lines(each.prediction for each in predicted)
+    steps = [each.prediction for each in predicted]
+    yield from _formula_lines((each.machine for each in predicted), steps)
+    yield from _unmodelled_lines(steps)
     for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):
         yield f"assumed: {assumed}"
 
@@ -201,5 +213,5 @@ def scenario_titles(predicted: Sequence[ScenarioPrediction]) -> list[str]:
     if len(alike) > 1:
         return [each.title for each in predicted]
     ((model, nodes, mesh),) = alike
-    machines = ", ".join(dict.fromkeys(each.machine for each in predicted))
+    machines = ", ".join(dict.fromkeys(each.machine.name for each in predicted))
     return [f"{model} on {predicted[0].prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"]

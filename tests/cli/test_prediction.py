@@ -148,6 +148,14 @@ def test_a_picture_of_each_kind_of_step(suffix, here):
             assert overlaps((here / f"{name}.svg").read_text()) == []
 
 
+def test_the_picture_of_steps_with_some_formulas_names_both_kinds_and_is_dashed(tmp_path):
+    words = "--cluster 8xh100-400g --model gpt2 --compute 27ms --nodes 1,2 --parallel tp=2"
+    assert invoke("predict", "step", *words.split(), "--out", tmp_path / "steps.svg").code == 0
+    picture = (tmp_path / "steps.svg").read_text()
+    assert "modelled and simulated" in picture
+    assert ('stroke-dasharray="6,4"' in picture, 'stroke-dasharray="2,3"' in picture) == (True, False)
+
+
 TODAY = """
 common: {cluster: paper.yaml, model: resnet50, nodes: 4, step: 300ms}
 scenarios: [{name: today}, {name: faster, rate: x4}, {name: wider, nodes: 2, gradient_dtype: float16}]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from predicted_machines import in_racks
+from predicted_machines import NCCL, in_racks
 
 from hpccoll.model.best_choice import BestChoice, crossovers, question_rows
 from hpccoll.model.predict import Prediction, Request, predict
@@ -79,8 +79,18 @@ def test_ours_is_compared_with_what_nccl_takes_and_nccls_own_with_the_fastest_of
 def test_a_formula_is_compared_by_its_likely_time_with_the_interval_of_a_simulated_one():
     ours = prediction("swing", 1024, (2.0, 1.0, 4.0))
     assert formula("nccl_ring", 1024, 1.5).times_as_fast_as(ours) == pytest.approx((2 / 1.5, 1 / 1.5, 4 / 1.5))
-    assert not BestChoice.of([ours, formula("nccl_ring", 1024, 1.5)]).clear
-    assert BestChoice.of([ours, formula("nccl_ring", 1024, 0.9)]).clear
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1.5, 100.0])
+def test_no_lead_over_a_formula_or_of_one_is_clear_and_what_the_schedule_excludes_is_known(seconds):
+    ours, own = prediction("swing", 1024, (2.0, 1.0, 4.0)), formula("nccl_ring", 1024, seconds)
+    for choice in (BestChoice.of([ours, own]), BestChoice.against([ours, own])):
+        assert not choice.clear
+        assert choice.excluded_s == pytest.approx((6.6e-6, 14e-6))
+    other = prediction("ring", 1024, 9.0)
+    assert BestChoice.of([ours, other]).excluded_s is BestChoice.of([own]).excluded_s is None
+    rows = question_rows(predict(in_racks(nccl=NCCL), Request(nodes=[2], sizes=[1024])))
+    assert [row["schedule_excludes_s"] for row in rows] == [pytest.approx((6.6e-6, 14e-6))]
 
 
 def test_the_best_is_clear_if_it_leads_at_both_ends_of_the_intervals():

@@ -36,7 +36,9 @@ def test_formulas_apply_to_groups_with_as_many_ranks_on_each_of_several_nodes(la
 @pytest.mark.parametrize(
     ("architecture", "collective", "nodes", "missing"),
     [
-        ("hopper", "all_reduce", 1, "NVLS"), ("hopper", "all_reduce", 2, "NVLSTree"), ("hopper", "all_reduce", 4, None),
+        ("hopper", "all_reduce", 1, "NVLS"), ("hopper", "all_reduce", 2, "NVLSTree"),
+        ("hopper", "all_reduce", 4, "NVLSTree"),
+        ("blackwell", "all_reduce", 64, "NVLSTree"),
         ("hopper", "all_gather", 2, None), ("ampere", "all_reduce", 2, None), ("ampere", "all_reduce", 1, "the ring"),
     ],
 )  # fmt: skip

@@ -116,14 +116,15 @@ def test_nccls_own_ring_and_tree_take_what_nccl_expects_with_the_protocol_that_i
 @pytest.mark.parametrize(
     ("collective", "algorithms", "expected"),
     [
-        ("all_reduce", ["hierarchical"], ["nccl_ring", "nccl_tree", "hierarchical"]),  # ours beside NCCL's own
+        ("all_reduce", ["hierarchical"], ["hierarchical", "nccl_ring", "nccl_tree"]),  # ours beside NCCL's own
         ("all_reduce", ["nccl_tree"], ["nccl_tree"]),
-        ("all_reduce", ["ring", "nccl_ring"], ["nccl_ring", "ring"]),
-        ("all_gather", ["ring"], ["nccl_ring", "ring"]),  # of which NCCL has no tree
+        ("all_reduce", ["ring", "nccl_ring"], ["ring", "nccl_ring"]),
+        ("all_reduce", ["nccl_ring", "ring"], ["nccl_ring", "ring"]),
+        ("all_gather", ["ring"], ["ring", "nccl_ring"]),  # of which NCCL has no tree
         ("broadcast", ["chain"], ["chain"]),  # without a formula
     ],
 )
-def test_nccls_own_are_candidates_like_others_and_beside_ours_unless_some_are_named(collective, algorithms, expected):
+def test_nccls_own_are_candidates_like_others_and_follow_ours_unless_some_are_named(collective, algorithms, expected):
     assert names(in_racks(nccl=NCCL), nodes=[2], collective=collective, algorithms=algorithms) == expected
 
 

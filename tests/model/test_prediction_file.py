@@ -65,6 +65,8 @@ def test_the_model_of_nccl_is_a_kind_of_its_own(path):
     assert kinds == {"simulated": {"ring"}, "modelled": {"nccl_ring", "nccl_tree"}}
     assert {(row.transport, row.device) for row in rows} == {("nccl", "cuda")}
     assert {row.ci_low_s for row in rows if row.kind == "modelled"} == {None}
+    evidence = {row.evidence for row in rows if row.kind == "modelled"}
+    assert all("; protocol LL" in each or "; protocol Simple" in each for each in evidence)
 
 
 def test_switches_are_no_ranks_and_their_run_is_assumed(path):

@@ -243,16 +243,27 @@ def test_an_fsdp_step_on_gpus_gathers_a_block_in_the_time_of_nccls_ring():
     assert (row["kind"], row["ci_low_s"], row["ci_high_s"]) == ("modelled", None, None)
 
 
-def test_a_step_with_groups_inside_nodes_has_the_interval_of_their_schedules_and_names_what_stands_in():
+def test_a_step_with_some_formulas_has_no_interval_and_names_what_stands_in_inside_nodes():
     machine = read_machine("8xh100-400g", "--cluster")
     found = predict_steps(machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [2], None))
     (step,) = found.predictions
     row = step.to_json()
     assert (row["kind"], row["algorithms"]["all_reduce dp"]) == ("modelled", "nccl_ring")
-    assert row["ci_low_s"] < row["step_s"] < row["ci_high_s"]
+    assert (row["ci_low_s"], row["ci_high_s"], row["kinds"]) == (None, None, ["modelled", "simulated"])
     assert {each["work"]: each["stands_in"] for each in row["unmodelled"]} == {"all_reduce tp": True}
+    inside = predict_steps(machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [1], None))
+    (row,) = (each.to_json() for each in inside.predictions)
+    assert row["ci_low_s"] < row["step_s"] < row["ci_high_s"]
     assert {near["algorithm"] for near in row["unmodelled"][0]["published"]} == {"NVLS"}
     assert sum("NCCL may take NVLS" in line for line in step_lines(found)) == 1
+
+
+@pytest.mark.parametrize(("name", "is_slower"), [("8xh100-400g", False), ("8xh100-400g-tcp", True)])
+def test_the_text_names_the_formulas_that_ran_and_that_a_slow_network_is_slower_than_these(name, is_slower):
+    found = predict_steps(read_machine(name, "--cluster"), step_request(LLAMA, [2], None))
+    lines = list(step_lines(found))
+    assert [line.partition(":")[0] for line in lines if "modelled by" in line] == ["nccl_ring"]
+    assert any(line.startswith("NCCL's formulas take at most") for line in lines) == is_slower
 
 
 def test_nccls_own_are_valid_algorithms_where_a_machine_has_them_and_have_no_parameters():

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, fitted, in_racks
 
+from hpccoll.model.machine_file import read_machine
 from hpccoll.model.predict import PredictionPlan, Request, predict
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.render.prediction_report import prediction_lines, question_lines, waiting_lines
@@ -39,6 +41,36 @@ def test_an_answer_within_the_intervals_claims_no_lead():
                                          ((1.5, 0.4, 2.5), (1.0, 0.5, 2.0)), strict=True)]  # fmt: skip
     (answer,) = question_lines(replace(found, predictions=near))
     assert ": rabenseifner, not clearly faster than the flat ring (0.80x to 1.50x)" in answer
+
+
+@pytest.mark.parametrize(("times", "is_clear"), [((1.0, 0.9, 1.1), True), ((1.0, 0.5, 9.0), False)])
+def test_words_of_doubt_are_of_a_simulated_interval_that_holds_the_time_of_the_formula(times, is_clear):
+    found = predict(in_racks(nccl=NCCL), Request(nodes=[2], sizes=[1024], algorithms=["ring"]))
+    near = [
+        replace(each, seconds={"value": 3.0} if each.of_library else dict(zip(BOUNDS, times, strict=True)))
+        for each in found.predictions
+    ]
+    answer = next(question_lines(replace(found, predictions=near)))
+    assert ("which is not clear" not in answer) == is_clear
+    assert "simulated without the launch and the 6.6 to 14 us" in answer
+
+
+@pytest.mark.parametrize(
+    ("factor", "algorithms", "words", "never"),
+    [
+        (None, ["nccl_ring"], ["nothing published is near", "NVLSTree, which NCCL may take on 2, 4 nodes"],
+         ["simulated", "on 1 nodes"]),
+        (2, ["ring"], ["published figures do not apply to a scaled network", "simulated"], ["nothing published"]),
+    ],
+)  # fmt: skip
+def test_the_text_says_what_is_not_modelled_and_speaks_of_simulated_times_where_there_are_some(
+    factor, algorithms, words, never
+):
+    machine = read_machine("8xh100-400g", "--cluster").with_network(factor).model_copy(update={"source": None})
+    found = predict(machine, Request(nodes=[1, 2, 4], sizes=[1024], algorithms=algorithms))
+    text = " ".join(line.strip() for line in prediction_lines(found))
+    assert [word for word in words if word not in text] == []
+    assert [word for word in never if word in text] == []
 
 
 def expecting(*seconds):
