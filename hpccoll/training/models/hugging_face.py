@@ -150,7 +150,8 @@ def _check_modules(key: str, counts: Sequence[int]) -> None:
     *_, total = totals = [*accumulate(counts)]
     if total > MAX_MODULES:
         fit = bisect_right(totals, MAX_MODULES)
-        raise BadInputError(key, len(counts), f"at most {fit}: these blocks have {total} modules, of {MAX_MODULES}")
+        valid = f"at most {fit}: these blocks have {total} modules, a model at most {MAX_MODULES}"
+        raise BadInputError(key, len(counts), valid)
 
 
 def _gpt2(name: str, config: Config, dtype: str, source: str) -> ModelShape:
