@@ -187,7 +187,7 @@ def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
 @pytest.mark.parametrize(
     "command",
     ["report --out=page", "export", "status", "compare WHOLE", "tune --out=t.json", "tune --judge=t.json",
-     "fit", "predict --cluster=8xh100-400g --nodes=2 -b8 --against"],
+     "fit", "predict --cluster=8xh100-400g --against"],
 )  # fmt: skip
 def test_every_reader_refuses_a_damaged_file(file, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
