@@ -20,44 +20,51 @@ from hpccoll.schedule import NONE, Copy, Cut, Part, RecvReduce, Schedule, Send
 from hpccoll.schedule.layout import equal_block, least_period
 
 LONGEST_RUN = 1 << 17
-"""The most repeats of a run: those of a second of reading, so that there is progress after it."""
+"""The most waves of a run that repeats: those of a second of reading, so that there is progress after it."""
 
 
 class LaneRuns:
-    """The runs of a lane. They are kept as long as they have few messages; the others are read again each time."""
+    """The runs of a lane. They are kept as long as its operation has room; the others are read again each time."""
 
-    def __init__(self, schedule: Schedule, cut: Cut, lane: int, block: int) -> None:
-        self.schedule, self.cut, self.lane, self.block = schedule, cut, lane, block
+    def __init__(self, operation: "OperationWaves", schedule: Schedule, lane: int) -> None:
+        self.operation, self.schedule, self.lane = operation, schedule, lane
         self.kept: list[WaveRun] = []
-        self.room, self.unread = KEPT_MESSAGES, self._read()
+        self.complete = False  # whether all are kept
+        self.unread = self._read()
 
     def __iter__(self) -> Iterator[WaveRun]:
         number = 0
         while number < len(self.kept) or self._keep_next():
             yield self.kept[number]
             number += 1
-        if self.room <= 0:
+        if not self.complete:
             yield from islice(self._read(), number, None)
 
     def _keep_next(self) -> bool:
         """Read and keep one more run; return False if there is none, or no room for it."""
-        if self.room <= 0 or not (run := next(self.unread, None)):
+        if self.complete or self.operation.room <= 0:
             return False
-        self.kept.append(run)
-        self.room -= sum(len(wave.source) for wave in run.waves)
-        return True
+        try:
+            if run := next(self.unread, None):
+                self.kept.append(run)
+                self.operation.room -= sum(len(wave.source) for wave in run.waves)
+        except BaseException:  # an interrupt, too, ends a generator, which would look like the last run
+            self.unread = islice(self._read(), len(self.kept), None)
+            raise
+        self.complete = run is None
+        return not self.complete
 
     def _read(self) -> Iterator[WaveRun]:
-        period = 1
+        period, cut, block = 1, self.operation.cut, self.operation.block
         if self.schedule.regularity:
-            found = _regular_waves(self.schedule, self.cut, self.lane, self.block)
+            found = _regular_waves(self.schedule, cut, self.lane, block)
             if self.schedule.regularity.shifts:
-                period = _unit_period(self.cut, self.lane)
+                period = _unit_period(cut, self.lane)
         else:
-            found = (wave.in_lane(self.cut, self.lane) for wave in waves(self.schedule))
-        period = period if period * self.block <= KEPT_MESSAGES else 1
+            found = (wave.in_lane(cut, self.lane) for wave in waves(self.schedule))
+        period = period if period * block <= KEPT_MESSAGES else 1
         for cycle, alike in groupby(iter(lambda: tuple(islice(found, period)), ())):
-            while repeats := sum(1 for _ in islice(alike, LONGEST_RUN)):
+            while repeats := sum(1 for _ in islice(alike, max(1, LONGEST_RUN // period))):
                 yield WaveRun(cycle, repeats)
 
 
@@ -66,7 +73,7 @@ class OperationWaves:
 
     def __init__(self, schedules: Sequence[Schedule], cut: Cut) -> None:
         self.schedules, self.layout, self.cut = schedules, schedules[0].layout, cut
-        self.block = _common_block(schedules, cut)
+        self.block, self.room = _common_block(schedules, cut), KEPT_MESSAGES
         self.known: dict[tuple[int, int], LaneRuns] = {}
 
     def of(self, lane: int) -> LaneRuns:
@@ -74,7 +81,7 @@ class OperationWaves:
         number = lane % len(self.schedules)
         key = number, int(self.cut.edges(lane)[-1]) if self.cut.call.traffic is None else lane
         if key not in self.known:
-            self.known[key] = LaneRuns(self.schedules[number], self.cut, lane, self.block)
+            self.known[key] = LaneRuns(self, self.schedules[number], lane)
         return self.known[key]
 
 

@@ -15,8 +15,8 @@ Where latencies count, times repeat only after the steps that a message takes ro
 times of all ranks shows after how many cycles its growth repeats; these are then one longer cycle.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,9 @@ ROUNDING = 64 * float(np.finfo(float).eps)
 
 
 def advance(times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, *, linear: bool) -> Iterator[int]:
-    """Advance by equal cycles; yield how many have passed, simulated or left out, since the last time.
+    """Advance by equal cycles; yield after each one how many have passed, simulated or left out, since the last time.
+
+    None have passed after those by which a leap is tried.
 
     Args:
         times: the times of ranks and resources in seconds, which ``cycle`` changes.
@@ -47,32 +49,35 @@ def advance(times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, 
     earliest = float(times[:ranks].min())
     times -= earliest  # a leap multiplies rounding errors, which are small for small times
 
-    def several(count: int) -> None:
+    def several(count: int, passed: int) -> Iterator[int]:
         for _ in range(count):
             cycle()
             sums.append(float(times[:ranks] @ weights))
+            yield passed
 
     while repeats:
-        passed = min(max(LEAST_LEAP, len(sums) // 4), repeats)
-        several(passed)
+        count = min(max(LEAST_LEAP, len(sums) // 4), repeats)
+        yield from several(count, 1)
+        repeats -= count
         if length := _repeating(sums):
-            while (left := (repeats - passed) // length) > LEAST_LEAP:
-                leapt = _leap(times, ranks, partial(several, length), left, length * ROUNDING, linear=linear)
-                passed += length * leapt
-                if leapt == 2:
-                    break
-                sums.clear()
-        repeats -= passed
-        yield passed
+            tried, leapt, known = partial(several, length, 0), 0, len(sums)
+            while leapt != 2 and (left := repeats // length) > LEAST_LEAP:
+                leapt = yield from _leap(times, ranks, tried, left, length * ROUNDING, linear=linear)
+                repeats -= length * leapt
+                del sums[known + 2 * length if leapt == 2 else 0 :]  # what was tried far ahead, and what lies before it
+                known = len(sums)
+                yield length * leapt
     times += earliest
 
 
-def _leap(times: Floats, ranks: int, cycle: Callable[[], None], left: int, relative: float, *, linear: bool) -> int:
+def _leap(
+    times: Floats, ranks: int, cycle: Callable[[], Iterator[int]], left: int, relative: float, *, linear: bool
+) -> Generator[int, None, int]:
     """Advance by two cycles, and by as many more as are found to be equal; return how many of ``left`` that are."""
     before = times.copy()
-    cycle()
+    yield from cycle()
     middle = times.copy()
-    cycle()
+    yield from cycle()
     after, passed = times.copy(), 2
     growth, rounding = (after - before) / 2, relative * float(after.max())
     steady = float(np.abs(after - middle - (middle - before)).max()) <= rounding
@@ -80,7 +85,7 @@ def _leap(times: Floats, ranks: int, cycle: Callable[[], None], left: int, relat
         far = left - passed - 1
         while far > 1:
             times[:] = after + far * growth
-            cycle()
+            yield from cycle()
             expected = after + (far + 1) * growth
             if float(np.abs(times - expected).max()) <= relative * float(expected.max()):
                 passed += far + 1
@@ -111,7 +116,7 @@ def _repeating(sums: Sequence[float]) -> int:
     return 0
 
 
-@cache
+@lru_cache(maxsize=4)
 def _weights(ranks: int) -> Floats:
     """Return weights of the times of ranks, all different, so that growth that moves from rank to rank shows."""
     return np.random.default_rng(1).uniform(0.5, 1.5, ranks) / ranks

@@ -49,8 +49,8 @@ class Sharing:
     def __init__(self, clocks: Clocks, which: Ints) -> None:
         self.clocks = clocks
         self.distinct = len(which) < 2 or int(np.bincount(which).max()) == 1
-        in_order = len(which) == len(clocks.free) and bool((which == np.arange(len(which))).all())
-        self.which: Ints | slice = slice(None) if in_order else which
+        are_all = np.array_equal(which, np.arange(len(clocks.free)))
+        self.which: Ints | slice = slice(None) if are_all else which
         if not self.distinct:
             self.order = np.argsort(which, kind="stable")
             ordered = which[self.order]

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
+from time import monotonic
 from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
@@ -39,8 +40,8 @@ FEW_MESSAGES = 30_000
 MANY_MESSAGES = 500_000
 """The most messages to simulate by events if lanes run side by side, for which all ranks at once is less accurate."""
 
-LEAST_SHARE = 1e-3
-"""The share of simulations after which progress is reported."""
+LEAST_SHARE, MOST_SILENT_S = 1e-3, 1.0
+"""The share of simulations, and the seconds, after either of which progress is reported."""
 
 MUCH_MEMORY = 1 << 30
 """The bytes that a simulation may need without a look at how many are free."""
@@ -235,14 +236,14 @@ class AlgorithmSimulation:
         return SimulatedOperation(operation, parameters, seconds, all(each.exact for each in simulated.values()))
 
     def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
-        """Return what reports the messages of one of several simulations as a share of all of them, if it has grown."""
-        messages, shown = max(self.work(nbytes).messages, 1), 0.0
+        """Return what reports the messages of one of several simulations as a share of all of them, now and then."""
+        messages, shown, shown_s = max(self.work(nbytes).messages, 1), 0.0, monotonic()
 
         def report(done: int) -> None:
-            nonlocal shown
+            nonlocal shown, shown_s
             share = (number + min(done / messages, 1.0)) / of
-            if share - shown >= LEAST_SHARE:
-                shown = share
+            if share - shown >= LEAST_SHARE or monotonic() - shown_s >= MOST_SILENT_S:
+                shown, shown_s = share, monotonic()
                 progress(share)
 
         return report

@@ -120,3 +120,41 @@ def test_runs_are_read_once_for_all_bounds_unless_they_have_too_many_messages(mo
         assert len({simulate_waves(slices, cut, machine, 2) for _ in range(3)}) == 1
         assert len(read) == times if times else len(read) > 2
     equal_waves.operation_waves.cache_clear()
+
+
+def test_an_interrupt_while_runs_are_read_leaves_nothing_wrong_behind():
+    ring, interrupted = first_case("all_reduce", "ring", in_racks(8, 2, 2)), [True]
+
+    def steps(me):
+        for number, step in enumerate(ring.slices[0].steps(me)):
+            if number == 20 and interrupted.pop():
+                raise KeyboardInterrupt
+            yield step
+
+    slices = [replace(ring.slices[0], steps=steps)]
+    cut = Cut(ring.call, 1 << 18, 16, 1, 4)
+    machine = MACHINES_THAT_SHARE["ports"]
+    with pytest.raises(KeyboardInterrupt):
+        simulate_waves(slices, cut, machine)
+    interrupted.append(False)
+    assert simulate_waves(slices, cut, machine) == simulate_waves(ring.slices, cut, machine)
+    equal_waves.operation_waves.cache_clear()
+
+
+def test_the_lanes_of_an_operation_share_the_room_for_messages(monkeypatch):
+    monkeypatch.setattr(equal_waves, "KEPT_MESSAGES", 40)
+    ring = first_case("all_reduce", "ring", in_racks(9, 1, 2))  # uneven racks: all ranks, in two runs
+    operation = OperationWaves(ring.slices, Cut(ring.call, 9 * 32 * 5 + 1, 9, 4, 4))
+    lanes = [operation.of(lane) for lane in range(4)]
+    first, second = ([[*lane] for lane in lanes] for _ in range(2))
+    runs = [[[(wave.source.tolist(), wave.nbytes.tolist()) for wave in run.waves] for run in lane] for lane in first]
+    assert runs == [
+        [[(wave.source.tolist(), wave.nbytes.tolist()) for wave in run.waves] for run in lane] for lane in second
+    ]
+    assert sum(len(wave.source) for lane in {*lanes} for run in lane.kept for wave in run.waves) < 80
+
+
+def test_a_run_has_no_more_waves_where_a_cycle_has_several(monkeypatch):
+    monkeypatch.setattr(equal_waves, "LONGEST_RUN", 6)
+    uneven = runs_of(first_case("all_reduce", "ring", Layout.of(24, 1)), 16 * 128 * 5)  # cycles of 3 waves
+    assert max(len(run.waves) * run.repeats for run in uneven) == 6

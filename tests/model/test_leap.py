@@ -80,3 +80,18 @@ def test_times_that_share_something_are_left_out_only_if_all_grow_alike():
     unused = both([0.0, 0.0, 5.0], 2, lambda times: times.__iadd__([1e-3, 1e-3, 0]), linear=False)
     assert apart == REPEATS
     assert unused < 30
+
+
+def test_every_cycle_is_reported_so_that_no_part_of_a_simulation_is_silent():
+    p, simulated = 20, 0
+    times = np.where(np.arange(p) == 3, 0.5, 0.0)
+
+    def pass_on():
+        nonlocal simulated
+        simulated += 1
+        times[:] = np.roll(times, 1) + 1e-3
+
+    before = most = 0
+    for _ in advance(times, p, pass_on, REPEATS, linear=True):
+        most, before = max(most, simulated - before), simulated
+    assert most == 1
