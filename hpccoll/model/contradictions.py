@@ -41,18 +41,24 @@ def _ranks_on_rails(machine: "MachineFile") -> Iterator[BadInputError]:
 
 
 def _channels_on_ports(machine: "MachineFile") -> Iterator[BadInputError]:
-    """Each channel of a ring leaves a node once, through one of its ports."""
+    """Each channel of a ring leaves a node once, through one of its ports.
+
+    The rate inside a node is NCCL's for two nodes, whose trees pass a port half as often.
+    """
     nccl, port = machine.nccl, machine.port and machine.port.bytes_per_s
     rails = machine.geometry.rails if machine.geometry else 1
-    if nccl and port and nccl.channels * _low(rate := nccl.inter_bytes_per_s) > rails * _high(port):
-        together = format_rate(nccl.channels * rate.value)
-        of_channels = f"{nccl.channels} x nccl.inter_bytes_per_s {format_rate(rate.value)} = {together}"
-        ports = (
-            f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))} = {format_rate(rails * _high(port))}"
-        )
-        yield BadInputError(
-            "nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {ports}"
-        )
+    if not (nccl and port):
+        return
+    for name, ports in (("inter_bytes_per_s", 1), ("intra_bytes_per_s", 2)):
+        rate = getattr(nccl, name)
+        if nccl.channels * _low(rate) > ports * rails * _high(port):
+            together = format_rate(nccl.channels * rate.value)
+            of_channels = f"{nccl.channels} x nccl.{name} {format_rate(rate.value)} = {together}"
+            of_ports = f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))}"
+            wire = f"{'twice ' * (ports == 2)}{of_ports} = {format_rate(ports * rails * _high(port))}"
+            yield BadInputError(
+                "nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {wire}"
+            )
 
 
 def _messages_in_ports(machine: "MachineFile") -> Iterator[BadInputError]:

@@ -83,6 +83,7 @@ class MachineFile(YamlSection):
     )
 
     _network_factor: float = PrivateAttr(1)
+    _unscaled: "MachineFile | None" = PrivateAttr(None)
 
     @model_validator(mode="before")
     @classmethod
@@ -124,8 +125,10 @@ class MachineFile(YamlSection):
         NCCL's channels follow, up to the rate between two ranks of a node; what was published of the machine does not
         apply. Without a factor it is the same machine.
         """
-        if factor in (None, 1):
+        if factor is None or factor == 1:
             return self
+        if self._unscaled:
+            return self._unscaled.with_network(factor * self._network_factor)
         updates: dict[str, Any] = {
             "name": f"{self.name} with a network x{factor:g}",
             "published": [],
@@ -140,13 +143,26 @@ class MachineFile(YamlSection):
             inside = self.tiers["node"][-1].bytes_per_s.value if "node" in self.tiers else math.inf
             updates["nccl"] = self.nccl.with_network(factor, inside)
         scaled = self.model_copy(update=updates)
-        scaled._network_factor = factor  # noqa: SLF001  of its own class
+        scaled._network_factor, scaled._unscaled = factor, self  # noqa: SLF001  of its own class
         return scaled
 
     @property
     def network_factor(self) -> float:
         """How many times as fast as in the file the network is."""
         return self._network_factor
+
+    @property
+    def unscaled(self) -> "MachineFile":
+        """The machine with the network of the file."""
+        return self._unscaled or self
+
+    @property
+    def channels_follow(self) -> bool:
+        """Whether NCCL's channels are as many times as fast as the network: not beyond the rate inside a node."""
+        now, before = self.nccl, self.unscaled.nccl
+        if now is None or before is None:
+            return True
+        return math.isclose(now.inter_bytes_per_s.value, self._network_factor * before.inter_bytes_per_s.value)
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
@@ -294,8 +310,12 @@ def write_machine(machine: MachineFile, path: Path) -> None:
         raise file_error("--out", path, error, "written") from None
 
 
+CHANNELS_BOUND = "NCCL's rings and trees pass nodes inside, too: on a faster network NVLink limits them"
+"""What is said of a network that was scaled by more than NCCL's channels."""
+
+
 def describe_machine(machine: MachineFile, *, simulated: bool) -> list[str]:
-    """Return what a machine is, and where its numbers come from, in two sentences, or one without a source.
+    """Return what a machine is, and where its numbers come from, sentence by sentence.
 
     Args:
         machine: the machine.
@@ -305,7 +325,8 @@ def describe_machine(machine: MachineFile, *, simulated: bool) -> list[str]:
     if measured is None:
         times = "; intervals of simulated times are those of its numbers" if simulated else ""
         first = f"{machine.name}: {machine.kind}, not measured{times}"
-        return [first, *([machine.source] if machine.source else [])]
+        bound = [] if machine.channels_follow else [CHANNELS_BOUND]
+        return [first, *([machine.source] if machine.source else []), *bound]
     sizes = f"{format_size(measured.smallest_bytes)} to {format_size(measured.largest_bytes)}"
     nodes, ranks = (", ".join(map(str, each)) for each in (measured.nodes, measured.ranks_per_node))
     first = (

@@ -5,6 +5,7 @@ NCCL's own formulas; the timeline of all stages says what is exposed. Computatio
 other down, which GPUs do whose collectives take some of their multiprocessors.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,12 @@ from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import Cost, StepTimeline, step_timeline
+
+MOST_NETWORKS = 3
+"""The most networks that are tried for the rate that hides communication."""
+
+HIDDEN = 0.02
+"""The relative difference up to which communication takes as long as computation."""
 
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 """The axes of the mesh over which gradients are synchronised."""
@@ -145,6 +152,8 @@ class StepPrediction:
     busbw: float | None  # bus bandwidth of the collectives of gradients, in bytes a second; None without any
     link: float | None  # the rate of a link that these collectives cross, in bytes a second; None without any
     links: int  # the links of a node that one of these collectives uses at once
+    # the rate of a link, in bits a second, at which all communication takes as long as the computation
+    hide_rate: float | None
     algorithms: Mapping[str, str]  # the algorithms of each collective and axis
     # measured over predicted time of held-out measurements of the machine, 5th and 95th percentile
     ratios: tuple[float, float]
@@ -162,12 +171,6 @@ class StepPrediction:
     def communication_share(self) -> float:
         """The seconds of all collectives over those of the step."""
         return self.step.communication_s / self.step.step_s if self.step.step_s else 0.0
-
-    @property
-    def hide_rate(self) -> float | None:
-        """The rate of a link, in bits a second, at which all communication takes as long as the computation."""
-        step = self.step
-        return 8 * self.link * step.communication_s / step.compute_s if self.link and step.compute_s else None
 
     @property
     def kind(self) -> str:
@@ -280,9 +283,16 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh
     programs = step_programs(request.model, parallelism)
-    costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators)
-    costs.prepare(programs)
-    compute = request.compute.solved(programs, costs.cost, nodes)
+
+    def costs_on(machine: MachineFile) -> GroupCosts:
+        costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators)
+        costs.prepare(programs)
+        return costs
+
+    costs = costs_on(machine)
+    is_solved = request.compute.whole_s is not None and machine.unscaled is not machine
+    today = costs_on(machine.unscaled) if is_solved else costs  # the network on which the step takes so long
+    compute = request.compute.solved(programs, today.cost, nodes)
     seconds = compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
     dtypes = parallelism.dtypes_of(request.model)
@@ -290,13 +300,48 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
     largest = max((each.nbytes for program in programs for each in program.operations), default=0)
     busbw = _gradient_busbw(mesh, timelines["value"])
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
+
+    def communication_s(factor: float) -> float:
+        on = costs_on(machine.with_network(factor))
+        return step_timeline(programs, seconds, on.cost).communication_s
+
+    hide = hiding_factor(timelines["value"], communication_s) if link else None
     return StepPrediction(
         nodes, layout, parallelism, compute, compute.rate(programs), dtypes, request.model.parameters * size,
         max(program.model.parameters for program in programs) * size, timelines,
-        mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, costs.algorithms(),
+        mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links,
+        8 * link * hide if link and hide else None, costs.algorithms(),
         machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
         costs.unmodelled, frozenset(costs.kinds or {SIMULATED}),
     )  # fmt: skip
+
+
+def hiding_factor(step: StepTimeline, communication_s: Callable[[float], float]) -> float | None:
+    """Return how many times as fast a network would have to be for communication to take as long as computation.
+
+    Communication takes a + b/x seconds on a network x times as fast: a is what latencies take, and what stays inside
+    nodes. Both follow from two networks, at first from that which there is and one as fast as is enough if a is 0.
+
+    Args:
+        step: the step on the network as it is.
+        communication_s: returns the seconds of communication on a network so many times as fast.
+
+    Returns:
+        None if no network is enough, and if none takes part.
+    """
+    if not (step.compute_s and step.communication_s):
+        return None
+    before, x = (1.0, step.communication_s), step.communication_s / step.compute_s
+    for _ in range(MOST_NETWORKS):
+        seconds = communication_s(x)
+        if math.isclose(seconds, step.compute_s, rel_tol=HIDDEN) or math.isclose(x, before[0]):
+            break
+        of_bytes = (seconds - before[1]) / (1 / x - 1 / before[0])
+        left = step.compute_s - (seconds - of_bytes / x)
+        if left <= 0 or of_bytes <= 0:
+            return None
+        before, x = (x, seconds), of_bytes / left
+    return x
 
 
 def _gradient_busbw(mesh: Mesh, timeline: StepTimeline) -> float | None:

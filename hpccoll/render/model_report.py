@@ -201,9 +201,11 @@ def _library(expectation: LibraryExpectation) -> str:
 def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
     row, (low, high) = expectation.calls[0].row, CLOSE
     outside = ", ".join(map(_range_text, expectation.outside)) or "no size"
+    placements = {call.row.in_place for call in expectation.calls}
+    faster = ", each by the faster placement" if len(placements) > 1 else ""
     yield (
         f"{_library(expectation)}: {expectation.ratio_median:.2f} times as long as {_BASES[expectation.basis]} "
-        f"(median of {format_count(len(expectation.by_size), 'size')}); outside {low} to {high}: {outside}"
+        f"(median of {format_count(len(expectation.by_size), 'size')}{faster}); outside {low} to {high}: {outside}"
     )
     measured = in_brackets(row.kind + (f" from {row.source}" if row.imported else ""), f"{row.timing} timing")
     distance = join_ends(dict.fromkeys(call.expected.distance for call in expectation.calls if call.expected))

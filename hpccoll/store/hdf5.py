@@ -31,7 +31,7 @@ from hpccoll.store.schema import SCHEMA, VERSION
 _ATTEMPT_PREFIX = "attempt_"
 
 MEASURE_ANEW = "to measure its job anew, move it away"
-RAW_FILES = "raw files (*.h5) or a directory that holds some, which hpccoll sweep and run --out write"
+RAW_FILES = "raw files (*.h5) or a directory that holds some, which hpccoll sweep, run --out and import write"
 """What to do with a raw file that cannot be read, and what to name instead of any other file."""
 
 LIBVER = ("v110", "v110")

@@ -23,6 +23,10 @@ def described(kind="described", **changed):
 NCCL = described()["nccl"]
 TIERS = described()["tiers"]
 CONTRADICTIONS = {
+    "channels on two nodes": (
+        {"nccl": NCCL | {"intra_bytes_per_s": 60e9}},
+        ["nccl.channels: 4", "nccl.intra_bytes_per_s 60 GB/s = 240 GB/s", "twice layout.rails 4", "= 200 GB/s"],
+    ),
     "channels": (
         {"nccl": NCCL | {"channels": 8}},
         ["nccl.channels: 8", "nccl.inter_bytes_per_s 24 GB/s = 192 GB/s", "layout.rails 4", "port.bytes_per_s 25 GB/s"],

@@ -74,6 +74,7 @@ def test_a_faster_network_has_faster_tiers_ports_and_uplinks_and_the_same_nodes(
     distances = [each.distance(2, 1, 1 << 20) for each in (measured, measured.with_network(2))]
     assert distances == ["within what was measured", "a network x2"]
     assert mine.with_network(None) is mine.with_network(1) is mine
+    assert mine.with_network(4).with_network(0.25) is mine
 
 
 def test_channels_of_nccl_are_as_fast_as_the_network_and_no_faster_than_nodes():

@@ -54,7 +54,29 @@ def test_one_bucket_after_the_backward_pass_takes_the_formula_of_the_ring():
     assert row["share"] == pytest.approx(row["exposed_s"] / row["step_s"])
     busbw = 2 * (ranks - 1) / ranks * nbytes / row["communication_s"]
     assert (row["busbw_Bps"], row["link_Bps"], row["links"]) == pytest.approx((busbw, RATE, 1))
-    assert row["hide_rate_bps"] == pytest.approx(8 * RATE * row["communication_s"] / 0.1)
+
+
+@pytest.mark.parametrize("factor", [0.1, 1, 20])
+def test_links_of_the_rate_that_hides_communication_make_it_as_long_as_computation(factor):
+    described, in_one = cluster(tiers={"rack": EXACT}), {"buckets": BucketRule("one")}
+    compute = ComputeRate(step_s=3 * 2 * 7 * LATENCY)  # latencies take a third of it, whatever the network
+    (one,) = steps([8], machine=described.with_network(factor), compute=compute, **in_one).predictions
+    just_enough = described.with_network(factor * one.hide_rate / (8 * one.link))
+    (hidden,) = steps([8], machine=just_enough, compute=compute, **in_one).predictions
+    assert hidden.step.communication_s == pytest.approx(hidden.step.compute_s, rel=0.02)
+    too_short = ComputeRate(step_s=2 * 7 * LATENCY * 0.9)
+    assert steps([8], machine=described, compute=too_short, **in_one).predictions[0].hide_rate is None
+
+
+def test_the_time_of_a_step_is_that_on_the_network_of_the_file():
+    request = {"buckets": BucketRule("one"), "compute": ComputeRate(whole_s=1.0)}
+    described = cluster(tiers={"rack": EXACT})
+    (today,), (slower,) = (
+        steps([8], machine=described.with_network(factor), **request).predictions for factor in (1, 0.25)
+    )
+    assert today.step.step_s == pytest.approx(1.0)
+    assert slower.step.compute_s == pytest.approx(today.step.compute_s)
+    assert slower.step.step_s > 1.0
 
 
 def test_a_bucket_for_each_layer_hides_all_but_the_last_one_behind_a_long_backward_pass():

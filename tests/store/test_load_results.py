@@ -141,7 +141,7 @@ def test_a_journal_alone_is_read_and_an_empty_one_ignored(out):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("no", "there is no such raw file or directory"), (".", "holds some, which hpccoll sweep and run --out write"),
+        ("no", "there is no such raw file or directory"), (".", "which hpccoll sweep, run --out and import write"),
         ("README.md", "is no whole raw file .* do: name raw files .* or a directory that holds some"),
         ("accept.yaml", r"accept\.yaml' is not valid: results; .* are in results/accept, unless"),
     ],
