@@ -1,6 +1,7 @@
 """The schedule that a command without a case requests: ``show``, ``predict``."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, collective
@@ -92,11 +93,17 @@ def requested_operation(
     used = {**parameters, "channels": channels, "window": window}
     words = f"{family.name} by {algorithm}, {layout.workers} workers, {call.bytes(count, size)} bytes"
     return RequestedOperation(
-        slices if family.in_place else tuple(out_of_place(call, schedule) for schedule in slices),
+        slices if family.in_place else tuple(_out_of_place(call, schedule) for schedule in slices),
         Cut(call, count, slices[0].units, len(slices) * channels, size),
         window,
         to_one_line(", ".join([words, *(f"{name}={value}" for name, value in used.items())])),
     )
+
+
+@lru_cache(maxsize=32)
+def _out_of_place(call: CollectiveCall, schedule: Schedule) -> Schedule:
+    """Return one schedule for all sizes, so that what is made of it is made once."""
+    return out_of_place(call, schedule)
 
 
 def _first_with(algorithm: str) -> Collective:

@@ -55,14 +55,11 @@ class LaneRuns:
         return not self.complete
 
     def _read(self) -> Iterator[WaveRun]:
-        period, cut, block = 1, self.operation.cut, self.operation.block
+        cut, period = self.operation.cut, max(1, self.operation.cycle(self.lane))
         if self.schedule.regularity:
-            found = _regular_waves(self.schedule, cut, self.lane, block)
-            if self.schedule.regularity.shifts:
-                period = _unit_period(cut, self.lane)
+            found = _regular_waves(self.schedule, cut, self.lane, self.operation.block)
         else:
             found = (wave.in_lane(cut, self.lane) for wave in waves(self.schedule))
-        period = period if period * block <= KEPT_MESSAGES else 1
         for cycle, alike in groupby(iter(lambda: tuple(islice(found, period)), ())):
             while repeats := sum(1 for _ in islice(alike, max(1, LONGEST_RUN // period))):
                 yield WaveRun(cycle, repeats)
@@ -75,6 +72,14 @@ class OperationWaves:
         self.schedules, self.layout, self.cut = schedules, schedules[0].layout, cut
         self.block, self.room = _common_block(schedules, cut), KEPT_MESSAGES
         self.known: dict[tuple[int, int], LaneRuns] = {}
+
+    def cycle(self, lane: int) -> int:
+        """Return after how many waves those of a lane may repeat; 0 if it is unknown."""
+        regularity = self.schedules[lane % len(self.schedules)].regularity
+        if not (regularity and regularity.shifts):
+            return 0
+        period = _unit_period(self.cut, lane)
+        return period if period * self.block <= KEPT_MESSAGES else 0
 
     def of(self, lane: int) -> LaneRuns:
         """Return the runs of a lane."""

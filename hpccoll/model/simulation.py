@@ -134,7 +134,7 @@ class AlgorithmSimulation:
         self.parameters = dict(parameters)
         self.layout, self.assumed = self._layout(layout_of, aggregators), None
         self.machines = {bound: shared(machine.machine(bound)) for bound in BOUNDS}
-        self._works: list[ScheduleWork] = []  # of the slices, once they are known
+        self._known_works: list[ScheduleWork] = []  # of the slices, once they are known
         if self.algorithm.aggregates and machine.aggregators.kind == "switches":
             self.assumed = machine.aggregators.source or "assumed: aggregators are switches"
 
@@ -177,11 +177,13 @@ class AlgorithmSimulation:
             return "copies on a rank are not modelled"
         whose = f"{self.algorithm.name} of {self.family.name}"
         unmet = (self._unmet(self.layout) or "").removeprefix(whose).lstrip(": ")
-        return unmet or self._memory_reason()
+        return unmet or self._memory_reason(nbytes)
 
-    def _memory_reason(self) -> str | None:
+    def _memory_reason(self, nbytes: int) -> str | None:
         """Return why there is too little memory; None if there is enough."""
-        needed = max(work.nbytes for work in self._slice_works())
+        operation = self._operation(nbytes)
+        block = operation_waves(operation.schedules, operation.cut).block
+        needed = block * max(work.rank_bytes for work in self._works(operation))
         if needed < MUCH_MEMORY or needed < (free := available_memory()):
             return None
         free_of = (
@@ -189,26 +191,38 @@ class AlgorithmSimulation:
         )
         return f"it needs about {free_of} are free"
 
-    def _slice_works(self) -> list[ScheduleWork]:
-        """Return the work of each slice in one lane."""
-        if not self._works:
+    def _operation(self, nbytes: int) -> RequestedOperation:
+        return requested_operation(
+            self.algorithm.name, self.family.name, self.layout, nbytes, dtype=self.dtype,
+            parameters=self._run_parameters(nbytes),
+        )  # fmt: skip
+
+    def _run_parameters(self, nbytes: int) -> dict[str, Parameter]:
+        """Return its own parameters, with channels and window if the collective has them."""
+        return self.own_parameters | ({} if self.family.uncut else self._channels(nbytes))
+
+    def _works(self, operation: RequestedOperation) -> list[ScheduleWork]:
+        """Return the work of each slice in one lane, the same for all sizes."""
+        if not self._known_works:
             cost = self.algorithm.declared(self.layout.workers, **self.own_parameters)
             rounds = int(cost.rounds) if cost else 0
-            self._works = [ScheduleWork.of(each, rounds) for each in self._requested().slices]
-        return self._works
+            self._known_works = [ScheduleWork.of(each, rounds) for each in operation.schedules]
+        return self._known_works
 
     def work(self, nbytes: int) -> ExpectedWork:
         """Return the expected work for a size that can be predicted."""
-        works, run = self._slice_works(), {} if self.family.uncut else self._channels(nbytes)
-        channels = int(run.get("channels", 1))
-        messages = channels * sum(work.messages for work in works)
-        lanes, window = len(works) * channels, int(run.get("window", 1))
-        if messages <= _most_events(len(works), lanes, window):
+        operation = self._operation(nbytes)
+        works, lanes = self._works(operation), operation.cut.lanes
+        messages = lanes // len(works) * sum(work.messages for work in works)
+        if messages <= _most_events(len(works), lanes, operation.window):
             seconds = messages * EVENT_S
-        elif len(lane_sequences(len(works), lanes, window)) == 1:
-            seconds = channels * sum(work.leapt_s for work in works)
         else:
-            seconds = channels * sum(work.wave_s for work in works)
+            waves = operation_waves(operation.schedules, operation.cut)
+            in_turn = len(lane_sequences(len(works), lanes, operation.window)) == 1
+            seconds = sum(
+                work.seconds(waves.block, waves.cycle(lane) if in_turn else 0)
+                for lane, work in enumerate(islice(cycle(works), lanes))
+            )
         different = {bound: self._same(bound) for bound in BOUNDS}
         return ExpectedWork(messages, seconds * len({*different.values()}), sum(work.pairing_s for work in works))
 
@@ -220,11 +234,7 @@ class AlgorithmSimulation:
         self, nbytes: int, progress: Callable[[float], None] | None = None, bounds: Sequence[Bound] = BOUNDS
     ) -> SimulatedOperation:
         """Return the simulated times for a size; ``progress`` gets the share of the simulations that is done."""
-        channels = {} if self.family.uncut else self._channels(nbytes)
-        parameters = {**self.own_parameters, **channels}
-        operation = requested_operation(
-            self.algorithm.name, self.family.name, self.layout, nbytes, dtype=self.dtype, parameters=parameters
-        )
+        operation = self._operation(nbytes)
         same = {bound: self._same(bound) for bound in bounds}
         simulated: dict[Bound, Simulated] = {}
         for number, each in enumerate(dict.fromkeys(same.values())):
@@ -233,7 +243,9 @@ class AlgorithmSimulation:
                 operation.schedules, operation.cut, self.machines[each], operation.window, self.dtype, report
             )
         seconds = {bound: simulated[each].seconds for bound, each in same.items()}
-        return SimulatedOperation(operation, parameters, seconds, all(each.exact for each in simulated.values()))
+        return SimulatedOperation(
+            operation, self._run_parameters(nbytes), seconds, all(each.exact for each in simulated.values())
+        )
 
     def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
         """Return what reports the messages of one of several simulations as a share of all of them, now and then."""

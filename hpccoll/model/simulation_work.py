@@ -5,12 +5,10 @@ them by how long the simulations take that have run.
 """
 
 from collections.abc import Sequence
-from math import lcm
 from time import monotonic
 from typing import NamedTuple, Protocol
 
 from hpccoll.schedule import Schedule
-from hpccoll.schedule.layout import equal_block
 from hpccoll.schedule.step import Copy, Send, drop_null_peers, parts_of
 
 SAMPLED_RANKS = 16
@@ -26,7 +24,10 @@ RANK_S, RANGE_S, SORTED_S = 8e-8, 3e-8, 2e-6
 """The seconds of each rank of a wave, of each range of units, and of each message in a step of several, to sort it."""
 
 READ_S = 5e-6
-"""The seconds to read a step of ranks that all do the same: most of them equal the step before, and are left out."""
+"""The seconds to read a step that is left out, because it equals those before it."""
+
+CYCLES_BEFORE_LEAP, ROUNDS_BEFORE_LEAP = 24, 6
+"""How many cycles pass, and how often messages go round the simulated ranks, before equal steps are left out."""
 
 PAIRING_S = 1e-4
 """The seconds to pair a message of ranks that are followed one by one."""
@@ -43,13 +44,24 @@ class ShowProgress(Protocol):
 
 
 class ScheduleWork(NamedTuple):
-    """What the ranks of a schedule do, estimated."""
+    """What the ranks of a schedule do, estimated; how many of them are simulated depends on the size."""
 
     messages: float  # the messages of all ranks
-    wave_s: float  # the expected seconds of a simulation in waves
-    leapt_s: float  # the same, where lanes follow one another, so that equal waves are left out
+    waves: float  # the waves in which they pass
+    rank_s: float  # the expected seconds of each rank in all waves
     pairing_s: float  # the expected seconds to pair messages, once for all simulations
-    nbytes: int  # the memory in bytes while the messages of the largest step are paired; 0 if ranks are paired singly
+    rank_bytes: int  # the memory of each rank while the largest step is paired; 0 if ranks are paired singly
+
+    def simulated_waves(self, block: int, cycle: int) -> float:
+        """Return how many waves of a block of ranks are simulated if they may repeat after a cycle [0: they do not]."""
+        before_leap = CYCLES_BEFORE_LEAP * cycle + ROUNDS_BEFORE_LEAP * block
+        return min(self.waves, before_leap) if cycle else self.waves
+
+    def seconds(self, block: int, cycle: int) -> float:
+        """Return the expected seconds of a simulation in waves: see ``simulated_waves``."""
+        simulated = self.simulated_waves(block, cycle)
+        of_ranks = block * self.rank_s * simulated / max(self.waves, 1)
+        return simulated * WAVE_S + of_ranks + (self.waves - simulated) * READ_S
 
     @classmethod
     def of(cls, schedule: Schedule, rounds: int = 0) -> "ScheduleWork":
@@ -64,9 +76,7 @@ class ScheduleWork(NamedTuple):
             stride = ranks // SAMPLED_RANKS | 1  # odd: the ranks of one parity are often the leaves of a tree
             lengths, sent = zip(*(_length_and_sent(schedule, me) for me in range(0, ranks, stride)), strict=True)
             messages = sum(sent) * ranks / len(sent)
-            seconds = max(lengths) * WAVE_S + messages * RANK_S
-            return cls(messages, seconds, seconds, messages * PAIRING_S, 0)
-        simulated = _simulated_ranks(schedule)
+            return cls(messages, max(lengths), messages * RANK_S / ranks, messages * PAIRING_S, 0)
         messages, steps, seconds, largest = 0, 0, 0.0, 0
         program = schedule.steps(min(1, ranks - 1))  # all ranks have the same actions, some of them without a peer
         for number, step in enumerate(program):
@@ -78,18 +88,9 @@ class ScheduleWork(NamedTuple):
             ranges = sum(len(part.ranges) for action in step.actions for part in parts_of(action))
             messages += sends
             steps += 1
-            seconds += WAVE_S + simulated * (RANK_S + RANGE_S * ranges + SORTED_S * (sends if sends > 1 else 0))
+            seconds += RANK_S + RANGE_S * ranges + SORTED_S * (sends if sends > 1 else 0)
             largest = max(largest, ACTION_NUMBERS * len(moving) + RANGE_NUMBERS * ranges)
-        shifted = schedule.regularity and schedule.regularity.shifts
-        leapt_s = steps * READ_S if shifted else seconds
-        return cls(messages * ranks, seconds, leapt_s, 0.0, 8 * simulated * largest)
-
-
-def _simulated_ranks(schedule: Schedule) -> int:
-    """Return how many ranks stand for all if no unit is larger than others: see ``equal_waves``."""
-    ranks, regularity = schedule.layout.ranks, schedule.regularity
-    block = lcm(equal_block(schedule.layout), regularity.period) if regularity else ranks
-    return block if ranks % block == 0 else ranks
+        return cls(messages * ranks, steps, seconds, 0.0, 8 * largest)
 
 
 def _length_and_sent(schedule: Schedule, me: int) -> tuple[int, int]:
