@@ -43,7 +43,7 @@ def _reached(me: Index, step: int, p: int) -> list[Index]:
     "swing",
     needs=[power_of_two],
     cost=lambda p: Cost(rounds=floor_log2(p), sent=(p - 1) / p, reduced=(p - 1) / p),
-    regularity=Regularity(period=2),
+    regularity=Regularity(period=1),
 )
 def swing_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers

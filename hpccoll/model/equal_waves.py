@@ -102,7 +102,7 @@ def _common_block(schedules: Sequence[Schedule], cut: Cut) -> int:
     sizes = {int(cut.edges(lane)[-1]): lane for lane in range(cut.lanes)}
     units = lcm(*(_unit_period(cut, lane) for lane in sizes.values()))
     for regularity in (schedule.regularity for schedule in schedules):
-        if regularity is None or cut.call.traffic is not None or (units > 1 and regularity.shifts is None):
+        if regularity is None or (units > 1 and regularity.shifts is None):
             return ranks
         block = lcm(block, regularity.period, units if regularity.shifts else 1)
     block = lcm(block, equal_block(schedules[0].layout))
@@ -120,7 +120,7 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
     Where ranks do what rank 0 does, shifted, its steps alone are read, as numbers.
     """
     ranks, everyone, edges = schedule.layout.ranks, np.arange(block), cut.edges(lane) * cut.itemsize
-    shifts = schedule.regularity.shifts if schedule.regularity and cut.call.traffic is None else None
+    shifts = schedule.regularity and schedule.regularity.shifts
     lengths, period = np.diff(edges), _unit_period(cut, lane)
     known: dict[object, LaneWave] = {}
     targets: dict[object, Ints] = {}

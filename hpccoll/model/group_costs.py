@@ -44,7 +44,7 @@ USUAL_IN_STEPS: Mapping[str, tuple[str, ...]] = {
 
 RING = "ring"
 MOST_IN_A_RING = 64
-"""The most ranks of a simulated ring: its time grows with their square."""
+"""The most ranks of a simulated ring: where its units differ in size, the time grows with their square."""
 
 MOST_UNDER_SWITCHES = 256
 """The most ranks whose reduction in switches is simulated."""

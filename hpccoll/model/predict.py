@@ -200,7 +200,7 @@ class PlannedPrediction:
     def text(self, share: float) -> str:
         """Return what it is, and the share of its simulations that is done."""
         ranks = format_count(f"{self.simulation.layout.workers:,}", "rank")
-        done = f"{share:.0%}" if share else "pairing messages"
+        done = f"{share:.0%}" if share else "reading steps"
         return f"{self.algorithm} on {ranks}, {format_size(self.nbytes)}: {done}"
 
 

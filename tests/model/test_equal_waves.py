@@ -11,6 +11,7 @@ from simulated_cases import MACHINES_THAT_SHARE, every_step, first_case, in_rack
 from hpccoll.model import equal_waves
 from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.simulation import simulate_waves
+from hpccoll.model.wave_simulation import CompiledWave
 from hpccoll.schedule import Cut, Layout
 
 SLOW = {"all_reduce-sharp_emulated", "all_to_all_v-pairwise"}
@@ -60,6 +61,22 @@ def test_so_does_every_algorithm_on_many_nodes(nodes, **case):
     assert_equal(nodes=nodes // 8 if several else nodes, **case)
 
 
+@pytest.mark.parametrize("nbytes", [128 * 128, 128 * 128 * 81, 96 * 128 * 129, 128 * 128 * 20_001])
+@pytest.mark.parametrize("machine", sorted(MACHINES_THAT_SHARE))
+@pytest.mark.parametrize(("collective", "nodes_per_rack"), [("all_reduce", 4), ("all_gather", 8)])
+def test_rings_that_leap_take_what_every_step_of_every_rank_takes(
+    collective, nodes_per_rack, machine, nbytes, monkeypatch
+):
+    advanced, advance = [], CompiledWave.advance
+    monkeypatch.setattr(CompiledWave, "advance", lambda self: (advanced.append(self), advance(self)))
+    ring = first_case(collective, "ring", in_racks(128, 1, nodes_per_rack))
+    cut = Cut(ring.call, nbytes // 4, ring.slices[0].units, 1, 4)
+    found = simulate_waves(ring.slices, cut, MACHINES_THAT_SHARE[machine])
+    leapt = len(advanced)
+    assert found == pytest.approx(simulate_waves(every_step(ring.slices), cut, MACHINES_THAT_SHARE[machine]), rel=1e-9)
+    assert leapt < (len(advanced) - leapt) * 0.8
+
+
 def block(case, nbytes=1 << 20, channels=1):
     return OperationWaves(case.slices, Cut(case.call, nbytes // 4, case.slices[0].units, channels, 4)).block
 
@@ -70,6 +87,8 @@ def test_a_rack_stands_for_all_and_more_of_it_where_units_differ_in_size():
     assert block(ring, 32 * 128 * 5) == 48, "of three units that follow one another, one is larger"
     assert block(ring, 96 * 128 * 5 + 4) == 96, "the last unit alone is larger"
     assert block(first_case("all_reduce", "ring", in_racks(44, 2, 8))) == 88, "the last rack has fewer nodes"
+    assert block(first_case("reduce_scatter", "swing", in_racks(32, 1, 4)), 32 * 128) == 4
+    assert block(first_case("reduce_scatter", "swing", in_racks(32, 1, 32)), 32 * 128) == 1
     with_rails = first_case("all_reduce", "hierarchical", in_racks(64, 8, 4, rails=8))
     assert block(with_rails, 512 * 128 * 5) == 32, "ranks of different rails do alike"
 

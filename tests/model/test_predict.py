@@ -226,7 +226,7 @@ def test_shares_of_a_simulation_grow_up_to_all_of_it():
     seen, request = [], Request(nodes=[64], sizes=[1 << 20], algorithms=["ring"], parameters={"channels": 4})
     PredictionPlan.of(cluster(), request).predict(lambda *state: seen.append(state[2:]))
     shares = [int(doing.split(": ")[1][:-1]) for doing, _ in seen[1:]]
-    assert seen[0][0].endswith("pairing messages")
+    assert seen[0][0].endswith("reading steps")
     assert shares == sorted(shares)
     assert 0 <= shares[0] < 10
     assert 90 < shares[-1] <= 100

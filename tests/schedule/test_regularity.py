@@ -13,7 +13,7 @@ REGULAR = {
     "all_gather-bruck", "all_gather-recursive_doubling", "all_gather-ring", "all_reduce-bidirectional_ring",
     "all_reduce-hierarchical", "all_reduce-rabenseifner", "all_reduce-recursive_doubling",
     "all_reduce-reduce_scatter_all_gather", "all_reduce-ring", "all_reduce-swing", "all_reduce-torus",
-    "all_to_all-bruck", "all_to_all-pairwise", "all_to_all_v-pairwise", "barrier-dissemination",
+    "all_to_all-bruck", "all_to_all-pairwise", "barrier-dissemination",
     "reduce_scatter-recursive_halving", "reduce_scatter-ring", "reduce_scatter-swing",
 }  # fmt: skip
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -48,7 +48,7 @@ def check(schedule):
             assert ((to - everyone - to[0]) % p == 0).all(), number
             n = schedule.units
             moved = [{(u + regularity.shifts * me) % n for u in units[0]} for me in everyone]
-            assert units == moved or all(a.part.buffer == "tmp" for a in sends), number
+            assert units == moved, number
 
 
 def layouts(algorithm, p):
