@@ -2,16 +2,18 @@
 
 import math
 from dataclasses import replace
+from itertools import count as count_up
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from predicted_machines import cluster
 from simulated_cases import equal_cut, first_case, uniform_machine
 
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
-from hpccoll.model.simulation import simulate, simulate_waves
+from hpccoll.model.simulation import AlgorithmSimulation, simulate, simulate_waves
 from hpccoll.schedule import Layout, count
 
 MACHINE = uniform_machine(MessageCosts(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-9), fold_s={"float32": 1e-9})
@@ -96,3 +98,14 @@ def test_nothing_is_faster_than_the_resources_that_its_bytes_pass(simulation, ma
     assert seconds >= np.bincount(nodes, inside).max() * machine.memory_byte_s * slack
     folds = counts.reduced[workers].max() * machine.fold_s["float32"]
     assert seconds >= folds * slack
+
+
+@pytest.mark.parametrize(("second", "reported"), [(0.0, False), (1.0, True)])
+def test_progress_is_reported_each_second_even_where_its_share_hardly_grows(second, reported, limits, monkeypatch):
+    limits(0, 0)
+    monkeypatch.setattr("hpccoll.model.simulation.LEAST_SHARE", 2.0)
+    seconds, shares = count_up(), []
+    monkeypatch.setattr("hpccoll.model.simulation.monotonic", lambda: next(seconds) * second)
+    ring = AlgorithmSimulation(cluster(), "all_reduce", "ring", {}, Layout.of(16, 1).with_aggregators, dtype="float32")
+    ring.times(1 << 20, shares.append)
+    assert bool(shares) == reported
