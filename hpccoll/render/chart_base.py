@@ -86,7 +86,7 @@ def _count_scale(values: Sequence[float], **axis: Any) -> tuple[alt.Scale, alt.A
 def size_axis(sizes: Iterable[int]) -> alt.X:
     """Return the horizontal axis of ``bytes``, the requested sizes: logarithmic, with a tick at each of ``sizes``."""
     scale, axis = _count_scale([*sizes], labelExpr=SIZE_LABEL)
-    return alt.X("bytes:Q", title="size (B, KiB, MiB)", axis=axis, scale=scale)
+    return alt.X("bytes:Q", title="size", axis=axis, scale=scale)
 
 
 def count_axis(field: str, title: str, counts: Iterable[float]) -> alt.X:
