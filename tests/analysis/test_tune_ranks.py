@@ -86,7 +86,7 @@ def test_without_intervals_one_line_says_why_there_is_no_choice(tmp_path):
         assert [why in line for line in printed.splitlines() if "cannot be told" in line] == [True]
     for printed in (run.out, report.out, tune.out):
         assert not re.search(r"\buse\b|[*]$", printed, re.MULTILINE)
-    assert "weak: in 1 of 1 range" in tune.out + tune.err
+    assert re.search(r"weak: in (\d) of \1 range", tune.out + tune.err)  # noise decides how many the table has
     text = re.sub("<[^>]+>", "", (page / "index.html").read_text()).replace("\N{NO-BREAK SPACE}", " ")
     assert (why in text, ">use " in (page / "index.html").read_text()) == (True, False)
     ranges = [each for entry in load_table(tmp_path / "t.json", "table")["entries"] for each in entry["ranges"]]
