@@ -10,21 +10,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from patience import wait
 from wire_flows import EACH, send_flows
 
 pytestmark = pytest.mark.slurm
 
 SIZE = 2 << 20
 """Bytes that each pair sends: a sixth of a second on a whole wire, and four times that on a quarter of it."""
-LONG_S = 120
-"""What takes a moment has this long: processors may be busy."""
-
-
-def wait(condition, what):
-    until = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)
 
 
 def faults(testbed):

@@ -7,27 +7,16 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from cli_runner import ENVIRONMENT
+from patience import LONG_S, wait
 
 pytestmark = pytest.mark.slurm
 
 ROOT = Path("/run/hpccoll-testbed")
-
-
-LONG_S = 120
-"""What takes a moment has this long: processors may be busy."""
-
-
-def wait(condition, what):
-    until = time.monotonic() + LONG_S
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)
 
 
 def processes(word):

@@ -26,7 +26,7 @@ SUSPECTED = 2.5
 """The robust standard deviations of all effects from which on a node is measured again."""
 
 MOST_SUSPECTS = 4
-"""One node of this many is measured again at most; each needs a healthy one beside it, and others to compare with."""
+"""At most one node of so many is measured again: each needs a healthy one beside it, and others to compare with."""
 
 LEAST_CONTROLS = 4
 """The healthy nodes that must be left as controls, if suspects that are not measured again are none."""

@@ -20,7 +20,7 @@ from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT, diagn
 from hpccoll.analysis.diagnosis.transfers import measure_transfers
 
 MOST_NODES_OF_ALL_PAIRS = 64
-"""The nodes up to which single links are looked for unless told otherwise."""
+"""The most nodes whose single links are looked for by default."""
 
 
 def diagnose(
