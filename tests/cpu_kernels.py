@@ -125,6 +125,12 @@ extern "C" void launch_%(name)s(int tiles, const long long* folds, const long lo
 ASSEMBLY = {
     'asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(stored));': "value = from_half(stored);",
     'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(stored) : "f"(value));': "stored = to_half(value);",
+    'asm("add.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));': "result = x + y;",
+    'asm("mul.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));': "result = x * y;",
+    'asm("div.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));': "result = x / y;",
+    'asm("{ .reg .pred p; setp.lt.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }" : "=r"(result) : "f"(x), "f"(y));': (
+        "result = x < y;"
+    ),
     'extern "C" __global__': "__global__",
 }
 """Instructions of the GPU and a linkage that is unique, and what replaces them."""

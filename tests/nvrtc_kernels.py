@@ -66,21 +66,26 @@ class Nvrtc:
         assert self.library.nvrtcGetSupportedArchs(found) == 0
         return [f"sm_{number}" for number in found if OLDEST <= number <= NEWEST]
 
-    def compile(self, variant, architecture):
-        """Return the machine code of a variant; empty if it does not compile; and what the compiler has to say."""
+    def compile(self, variant, architecture, *more):
+        """Return the machine code of a variant; empty if it does not compile; and what the compiler has to say.
+
+        For a virtual architecture, compute_90 say, the code is PTX. ``more`` are further options.
+        """
         nvrtc, program, size = self.library, ctypes.c_void_p(), ctypes.c_size_t()
         source, name = variant.source.read_bytes(), variant.source.name.encode()
         assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name, 0, None, None) == 0
         options = [f"-D{name}={value}" for name, value in variant.macros.items()]
-        words = [word.encode() for word in (*options, f"--gpu-architecture={architecture}", "--ptxas-options=-v")]
+        options += [f"--gpu-architecture={architecture}", *(more or ["--ptxas-options=-v"])]
+        words = [option.encode() for option in options]
         failed = nvrtc.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
         nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
         log = ctypes.create_string_buffer(size.value)
         nvrtc.nvrtcGetProgramLog(program, log)
-        nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        kind = "PTX" if architecture.startswith("compute_") else "CUBIN"
+        getattr(nvrtc, f"nvrtcGet{kind}Size")(program, ctypes.byref(size))
         code = ctypes.create_string_buffer(0 if failed else size.value)
         if not failed:
-            nvrtc.nvrtcGetCUBIN(program, code)
+            getattr(nvrtc, f"nvrtcGet{kind}")(program, code)
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
         said = [line for line in log.value.decode().splitlines() if line and "are deprecated and may be" not in line]
         return code.raw, "\n".join(said)

@@ -40,6 +40,13 @@ def test_every_kernel_compiles_for_every_architecture_without_spills(nvrtc):
     assert [*filter(None, found)] == []
 
 
+def test_no_kernel_takes_subnormals_for_zeros_as_cupy_compiles_it(nvrtc):
+    """CuPy compiles with -ftz=true, under which arithmetic of float that is not in PTX becomes .ftz."""
+    ptx = {variant.label: nvrtc.compile(variant, "compute_90", "-ftz=true")[0].decode() for variant in variants()}
+    assert all(".entry" in code for code in ptx.values())
+    assert [label for label, code in ptx.items() if ".ftz" in code] == []
+
+
 def test_spills_and_a_silent_assembler_are_defects():
     spilled = "ptxas         .     16 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads"
     assert complaints(spilled, 1) == ["16 bytes of stack, 8 of spills"]

@@ -1,4 +1,7 @@
-"""A bare machine: what its Python lacks comes from wheels that were carried there, into a directory of its own."""
+"""A bare machine: what its Python lacks comes from wheels that were carried there, into a directory of its own.
+
+Nothing of hpccoll is imported until it is asked what is missing: what hpccoll itself needs may be among the wheels.
+"""
 
 import os
 import shutil
@@ -9,10 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-
-from hpccoll.host import gpu_stack
-from hpccoll.sweep.doctor.gpu import CUDA_OF_DRIVER
-from hpccoll.transports.gpu import missing_for_gpu
 
 ROOT = Path(__file__).parents[2]
 CARRY = "without a network carry wheels (pip download --no-deps -d wheels NAME) and say --wheels wheels"
@@ -35,6 +34,10 @@ def missing(needs: str, *, besides: Sequence[str] = ()) -> str | None:
 
 def _gpu(transport: str = "staged") -> str | None:
     """Return what a transport lacks, with the CuPy that fits the driver if none is installed."""
+    from hpccoll.host import gpu_stack
+    from hpccoll.sweep.doctor.gpu import CUDA_OF_DRIVER
+    from hpccoll.transports.gpu import missing_for_gpu
+
     reason = missing_for_gpu(transport)
     driver = gpu_stack.gpu_driver()
     fits = next((cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)

@@ -39,8 +39,6 @@ from here import TESTS, Here, last_words
 from mps import mps_server
 from verdicts import BEYOND, WRONG, Page, Verdict, not_run, recorded
 
-from hpccoll.transports.gpu import device_count
-
 
 class Part(NamedTuple):
     """A part of a call."""
@@ -150,6 +148,8 @@ def lacking(needs: str, on_host: Path | None) -> str | None:
 
 def call(asked: argparse.Namespace, names: list[str]) -> int:
     """Run the parts, and return the exit code."""
+    from hpccoll.transports.gpu import device_count
+
     end = time.monotonic() + 60 * asked.minutes
     gpus = 1 if asked.on_host else device_count()
     name = "NCCL test library" if asked.on_host else device_name()

@@ -26,7 +26,7 @@ __device__ __forceinline__ float widened(unsigned short stored) {
 }
 __device__ __forceinline__ unsigned short narrowed(float value) {  // round to nearest even
     unsigned bits = __float_as_uint(value);
-    if (value != value) return (unsigned short)(bits >> 16 | 0x40);
+    if ((bits & 0x7fffffff) > 0x7f800000) return (unsigned short)(bits >> 16 | 0x40);  // NaN
     return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 #elif KIND == HALF
@@ -45,18 +45,46 @@ __device__ __forceinline__ COMPUTED widened(STORED stored) { return (COMPUTED)st
 __device__ __forceinline__ STORED narrowed(COMPUTED value) { return (STORED)value; }
 #endif
 
+// Arithmetic of float as instructions without .ftz: CuPy compiles with -ftz=true, under which subnormals become zeros.
+template <typename T> __device__ __forceinline__ T sum(T x, T y) { return x + y; }
+template <typename T> __device__ __forceinline__ T product(T x, T y) { return x * y; }
+template <typename T> __device__ __forceinline__ T quotient(T x, T y) { return x / y; }
+template <typename T> __device__ __forceinline__ bool less(T x, T y) { return x < y; }
+template <typename T> __device__ __forceinline__ bool is_nan(T x) { return x != x; }
+__device__ __forceinline__ float sum(float x, float y) {
+    float result;
+    asm("add.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+    return result;
+}
+__device__ __forceinline__ float product(float x, float y) {
+    float result;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+    return result;
+}
+__device__ __forceinline__ float quotient(float x, float y) {
+    float result;
+    asm("div.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(x), "f"(y));
+    return result;
+}
+__device__ __forceinline__ bool less(float x, float y) {
+    int result;
+    asm("{ .reg .pred p; setp.lt.f32 p, %1, %2; selp.s32 %0, 1, 0, p; }" : "=r"(result) : "f"(x), "f"(y));
+    return result;
+}
+__device__ __forceinline__ bool is_nan(float x) { return (__float_as_uint(x) & 0x7fffffff) > 0x7f800000; }
+
 // The result of each fold is rounded to the type in memory, so that a fused fold equals the separate folds. Sums and
 // products of integers wrap, and are therefore computed unsigned. Min and max propagate NaN, as in NumPy.
 __device__ __forceinline__ STORED folded(STORED a, STORED b) {
     COMPUTED x = widened(a), y = widened(b);
 #if OP == SUM
-    return narrowed(x + y);
+    return narrowed(sum(x, y));
 #elif OP == PROD
-    return narrowed(x * y);
+    return narrowed(product(x, y));
 #elif KIND == INTEGER
     return OP == MIN ? (a < b ? a : b) : (a > b ? a : b);
 #else
-    return (OP == MIN ? x < y : x > y) || x != x ? a : b;
+    return (OP == MIN ? less(x, y) : less(y, x)) || is_nan(x) ? a : b;
 #endif
 }
 
@@ -66,7 +94,7 @@ __device__ __forceinline__ STORED divided(STORED value, long long divisor) {
     STORED by = (STORED)divisor, quotient = value / by;
     return quotient - (value % by != 0 && (long long)value < 0);
 #else
-    return narrowed(widened(value) / (COMPUTED)divisor);
+    return narrowed(quotient(widened(value), (COMPUTED)divisor));
 #endif
 }
 
