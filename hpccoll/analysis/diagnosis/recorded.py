@@ -1,0 +1,77 @@
+"""A diagnosis as it was measured: every slot with its times, and what it takes to judge them again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from hpccoll.analysis.diagnosis.procedure import complete, diagnose
+from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSlots:
+    """Slots, and the times that were measured of them: of all, or of those up to the first without an answer."""
+
+    slots: Slots
+    seconds: Floats  # [slots, endpoints], as ``records.Procedure`` has them
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a diagnosis is asked: the arguments of ``procedure.diagnose``, with names of nodes and racks."""
+
+    hosts: tuple[str, ...]  # [nodes]
+    seed: int
+    racks: tuple[str, ...] | None = None  # [nodes]: the rack of each node; None if racks are unknown
+    rails: int = 1
+    links: bool | None = None
+    expected_s: float | None = None
+
+    @property
+    def rack_names(self) -> tuple[str, ...]:
+        """The names of the racks by their numbers."""
+        return tuple(dict.fromkeys(self.racks or ()))
+
+    def ask(self, measure: Callable[[Slots], Floats]) -> Diagnosis:
+        """Run the procedure to its end with a function that measures slots."""
+        racks = [self.rack_names.index(name) for name in self.racks] if self.racks else None
+        asked = diagnose(
+            len(self.hosts), seed=self.seed, racks=racks, rails=self.rails, links=self.links, expected_s=self.expected_s
+        )
+        return complete(asked, measure)
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Keeps the slots that a function measures."""
+
+    measure: Callable[[Slots], Floats]
+    measured: list[MeasuredSlots] = field(default_factory=list)
+
+    def __call__(self, slots: Slots) -> Floats:
+        seconds = self.measure(slots)
+        self.measured.append(MeasuredSlots(slots, seconds))
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What was transferred in a slot, and how."""
+
+    program: str  # "MPI", "NCCL", or the name of another program that made the transfers
+    memory: str  # "host" or "GPU"
+    bytes: int  # of the transfer whose seconds are recorded
+    together: bool  # whether both directions of a pair transfer at once; in turn otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDiagnosis:
+    """A diagnosis with all of its measurements."""
+
+    question: Question
+    load: Load
+    measured: tuple[MeasuredSlots, ...]
+    diagnosis: Diagnosis | None  # None if it was interrupted
+    rates: Mapping[str, Floats]  # by what was measured on each node alone (memory, ...): seconds [repetitions, nodes]
+    kind: str  # what a result is: measured, measured on a testbed, ...
+    machine: str
+    provenance: Mapping[str, object]  # with run_id, begun (ISO 8601, UTC), hosts, versions, variables, ports, GPUs
