@@ -47,7 +47,7 @@ class DiagnosisOptions:
     seed: int
     links: bool | None = None  # as in ``procedure.diagnose``
     racks: Mapping[str, str] | None = None  # the rack of each host; None: from Slurm's topology, if it has one
-    expected_Bps: float | None = None  # the usual rate of a transfer in bytes per second; None if it is unknown
+    expected_rate: float | None = None  # the usual one of a transfer, in bytes per second; None if it is unknown
     together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports
     slot_s: float | None = None  # how long a slot transfers, in seconds; None: as the rate and the noise ask for
 
