@@ -10,12 +10,12 @@ order of the pairs within a block allows. Nothing is assumed of its distribution
 H. R. Kuensch: The jackknife and the bootstrap for general stationary observations, Annals of Statistics 17 (1989).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
+from hpccoll.analysis.diagnosis.recorded import MeasuredSlots
 from hpccoll.analysis.diagnosis.records import Floats, Integers, Slots
 
 BLOCK = 16
@@ -48,11 +48,11 @@ class PairTransfers:
 class RecordedTimes:
     """The times of recorded diagnoses of one machine, healthy in all of them."""
 
-    def __init__(self, runs: Sequence[RecordedDiagnosis]) -> None:
+    def __init__(self, runs: Iterable[Sequence[MeasuredSlots]]) -> None:
         times, levels, pairs = [], [], {}
         for run, recorded in enumerate(runs):
-            partners = np.concatenate([each.slots.partners[: len(each.seconds)] for each in recorded.measured])
-            logarithms = np.log(np.concatenate([each.seconds for each in recorded.measured]))
+            partners = np.concatenate([each.slots.partners[: len(each.seconds)] for each in recorded])
+            logarithms = np.log(np.concatenate([each.seconds for each in recorded]))
             for slot, (beside, values) in enumerate(zip(partners, logarithms, strict=True)):
                 if not np.isfinite(values).any():
                     continue
