@@ -9,7 +9,7 @@ from simulated_machine import Environment, SimulatedMachine, components
 
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 
-from resampled_times import RecordedTimes, ResampledTimes, UsedUpError
+from resampled_times import BLOCK, RecordedTimes, ResampledTimes, UsedUpError
 
 from hpccoll.analysis.diagnosis.procedure import complete, diagnose
 from hpccoll.analysis.diagnosis.recorded import MeasuredSlots, Recorder
