@@ -178,8 +178,6 @@ def test_shards_have_every_test_once():
 TESTS_THAT_FAIL = """
 import subprocess
 import sys
-import warnings
-from contextlib import suppress
 
 import pytest
 
