@@ -1,0 +1,80 @@
+"""A diagnosis as it was measured: every slot with its times, and what it takes to judge them again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSlots:
+    """Slots, and the times that were measured of them: of all, or of those up to the first without an answer."""
+
+    slots: Slots
+    seconds: Floats  # [slots, endpoints], as ``records.Procedure`` has them
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a diagnosis is asked: the arguments of ``procedure.diagnose``, with names of nodes and racks."""
+
+    hosts: tuple[str, ...]  # [nodes]
+    seed: int
+    racks: tuple[str, ...] | None = None  # [nodes]: the rack of each node; None if racks are unknown
+    rails: int = 1
+    links: bool | None = None
+    expected_s: float | None = None
+
+    @property
+    def rack_names(self) -> tuple[str, ...]:
+        """The names of the racks by their numbers."""
+        return tuple(dict.fromkeys(self.racks or ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisOptions:
+    """What a user asks of a diagnosis, before its nodes are known."""
+
+    seed: int
+    links: bool | None = None  # as in ``procedure.diagnose``
+    racks: Mapping[str, str] | None = None  # the rack of each host; None: from Slurm's topology, if it has one
+    expected_bytes_per_s: float | None = None  # the usual rate of a transfer; None if it is unknown
+    together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports
+    slot_s: float | None = None  # how long a slot transfers, in seconds; None: as the rate and the noise ask for
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Keeps the slots that a function measures."""
+
+    measure: Callable[[Slots], Floats]
+    measured: list[MeasuredSlots] = field(default_factory=list)
+
+    def __call__(self, slots: Slots) -> Floats:
+        seconds = self.measure(slots)
+        self.measured.append(MeasuredSlots(slots, seconds))
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What was transferred in a slot, and how."""
+
+    program: str  # "MPI", "NCCL", or the name of another program that made the transfers
+    memory: str  # "host" or "GPU"
+    bytes: int  # of the transfer whose seconds are recorded
+    together: bool  # whether both directions of a pair transfer at once; in turn otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDiagnosis:
+    """A diagnosis with all of its measurements."""
+
+    question: Question
+    load: Load
+    measured: tuple[MeasuredSlots, ...]
+    diagnosis: Diagnosis | None  # None if it was interrupted
+    rates: Mapping[str, Floats]  # by what was measured on each node alone (memory, ...): seconds [repetitions, nodes]
+    kind: str  # what a result is: measured, measured on a testbed, ...
+    machine: str
+    provenance: Mapping[str, object]  # with run_id, begun (ISO 8601, UTC), hosts, versions, variables, ports, GPUs
