@@ -22,8 +22,9 @@ from typing import NamedTuple, TypedDict
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis, Recorder
-from hpccoll.analysis.diagnosis.records import Floats, Slots
+from hpccoll.analysis.diagnosis.procedure import ask
+from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder
+from hpccoll.analysis.diagnosis.records import Floats, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import median
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_count
@@ -71,21 +72,24 @@ class PairLaunches:
     program: Sequence[str]
     launch: str  # the command line of the launcher, with {hosts} for the two of a pair
     hosts: Sequence[str]
-    progress: Callable[[str], None]
-    stop: Callable[[], bool]
+    progress: Callable[[int, int, Purpose], None]
+    stop: Callable[[], int]
     failures: list[FailedPair] = field(default_factory=list)
     found: PairResult | None = None  # the first one
+    _slots: int = 0  # measured so far
     _durations: list[float] = field(default_factory=list)
 
     def measure(self, slots: Slots) -> Floats:
         """Return the times of slots, up to the first in which a launch missed its deadline."""
         times = np.full(slots.partners.shape, np.nan)
+        known = self._slots + len(times)
         for number, (row, partners) in enumerate(zip(times, slots.partners, strict=True), 1):
-            self.progress(f"{slots.purpose}: slot {number} of {len(times)}")
+            self.progress(self._slots, known, slots.purpose)
             with self._launched(partners) as launches:
                 self._await(launches)
                 for each in launches:
                     row[[*each.pair]] = self._seconds(each)
+            self._slots += 1
             if np.isinf(row).any():
                 return times[:number]
             if self.found is None and self.failures:
@@ -152,7 +156,6 @@ class PairLaunches:
             return found.seconds
         failure: FailedPair = {"hosts": [self.hosts[each] for each in launch.pair], "why": why}
         self.failures.append(failure)
-        self.progress(f"failed on {_named(failure)}")
         return math.nan
 
 
@@ -173,22 +176,26 @@ def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
 
 
 def diagnose_with(
-    program: str, question: Question, *, launch: str = SRUN,
-    progress: Callable[[str], None] = lambda _: None, stop: Callable[[], bool] = lambda: False,
+    program: str, options: DiagnosisOptions, hosts: Sequence[str], *, launch: str = SRUN,
+    progress: Callable[[int, int, Purpose], None] = lambda *_: None, stop: Callable[[], int] = lambda: 0,
 ) -> RecordedDiagnosis:  # fmt: skip
     """Run a diagnosis whose transfers a program of nccl-tests makes.
 
     Args:
         program: its command line, such as ``sendrecv_perf -b 256M -e 256M``; the largest size counts.
-        question: what is asked, of the hosts by the names that the launcher knows.
-        launch: the command line that starts it on two hosts, which stand in place of ``{hosts}``, with a comma.
-        progress: is called with lines for the terminal.
-        stop: whether to end before the diagnosis is complete, which then is None.
+        options: what is asked; those that say how to transfer are without effect, since the program decides that.
+        hosts: their names, as the launcher knows them.
+        launch: the command line that starts a program on two hosts, which stand in place of ``{hosts}``, with a comma.
+        progress: shows how far the diagnosis is: the slots that are measured, how many that will be as far as is known,
+            and why they are.
+        stop: returns the signal on which it is to end, 0 if none has come; the diagnosis is None then.
 
     Raises:
-        BadInputError: if a command line is none, or the program fails on all pairs of the first slot.
+        BadInputError: if a command line is none, a host has no rack, or the program fails on all pairs of a slot before
+            it has succeeded on any.
     """
-    pairs = PairLaunches(_words("--with", program), launch, question.hosts, progress, stop)
+    question = options.question(hosts)
+    pairs = PairLaunches(_words("--with", program), launch, hosts, progress, stop)
     if "{hosts}" not in launch:
         raise BadInputError("--launch", launch, "a command line with {hosts}, in place of which the hosts stand")
     launcher, *_ = _words("--launch", launch)
@@ -196,7 +203,7 @@ def diagnose_with(
         raise BadInputError("--launch", launch, f"a command on PATH: there is no {launcher}")
     recorder, begun, testbed = Recorder(pairs.measure), datetime.now(UTC), testbed_facts()
     try:
-        diagnosis = question.ask(recorder)
+        diagnosis = ask(question, recorder)
     except _InterruptedError:
         diagnosis = None
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
@@ -207,9 +214,9 @@ def diagnose_with(
         diagnosis=diagnosis,
         rates={},
         kind=ON_TESTBED if testbed else "measured",
-        machine=f"cluster {cluster}" if cluster else f"{question.hosts[0]} and others",
+        machine=f"cluster {cluster}" if cluster else f"{hosts[0]} and others",
         provenance={
-            "run_id": str(uuid.uuid4()), "begun": begun.isoformat(timespec="seconds"), "hosts": [*question.hosts],
+            "run_id": str(uuid.uuid4()), "begun": begun.isoformat(timespec="seconds"), "hosts": [*hosts],
             "hpccoll": __version__, "library": pairs.found.library if pairs.found else None,
             "launcher": [f"{launch} {program}"], "testbed": testbed, "variables": allowed_variables(),
             "failed_pairs": pairs.failures,
