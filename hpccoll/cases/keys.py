@@ -78,8 +78,8 @@ SWEEP: Mapping[str, Key] = {
     ),
     "executor": Key("executor of cases in host memory: compiled, python; if left out, compiled if it is built"),
     "diagnose": Key(
-        "with 'nodes': a diagnosis of the nodes of each job before its launches, with options of 'hpccoll diagnose': {}, "
-        "{links: true, racks: FILE}"
+        "with 'nodes': the nodes of each job are diagnosed before it measures; options of 'hpccoll diagnose': "
+        "{links: true, racks: FILE}, or {}"
     ),
     "effort": Key("measuring time of each case"),
     "rounds": Key("passes over all cases, each in another order; they share the effort", 3, limits.ROUNDS),

@@ -69,8 +69,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         job_launch = JobLaunch(plan.launcher, job, workers, aggregators, aliases)
         if left and plan.launcher.slurm and job.ranks > 1:
             job_launch.check_connection()
-        if left and plan.diagnose is not None and job.nodes > 1:
-            job_launch.diagnose(plan.diagnose, out)
+        job_launch.diagnose(plan.diagnose if left else None, out)
         for shape in left:
             attempts = _count_attempts(_read_output(out))
             evidence = job_launch.probe(shape, job_file, out)
@@ -206,11 +205,13 @@ class JobLaunch:
         in_container = self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
         return () if self.launcher.setup or in_container else MachineFacts().pmi_types
 
-    def diagnose(self, options: Sequence[str], out: Path) -> None:
-        """Diagnose the nodes of the allocation, with the options of ``hpccoll diagnose``, into a file next to ``out``.
+    def diagnose(self, options: Sequence[str] | None, out: Path) -> None:
+        """Diagnose the nodes, if there are several, with options of ``hpccoll diagnose``, into a file next to ``out``.
 
-        If the diagnosis fails, no measurement is lost; the log of the job has the reason.
+        If the diagnosis fails, no measurement is lost; the log of the job has the reason. None: no diagnosis is asked.
         """
+        if options is None or self.job.nodes == 1:
+            return
         file = out.with_name(f"{self.job.name}.diagnosis-{os.environ.get(JOB_ID, 'local')}.h5")
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
         line = f"{command} diagnose {shlex.join([*options, '--out', str(file)])}"
