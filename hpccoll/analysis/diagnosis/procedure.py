@@ -15,6 +15,7 @@ from hpccoll.analysis.diagnosis.link_faults import find_link_faults
 from hpccoll.analysis.diagnosis.node_faults import find_node_faults
 from hpccoll.analysis.diagnosis.rack_faults import find_rack_faults
 from hpccoll.analysis.diagnosis.rails import diagnose_rails
+from hpccoll.analysis.diagnosis.recorded import Question
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Procedure, Slots
 from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT, diagnose_small
 from hpccoll.analysis.diagnosis.transfers import measure_transfers
@@ -109,3 +110,13 @@ def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]
     except StopIteration as end:
         diagnosis: Diagnosis = end.value
         return diagnosis
+
+
+def ask(question: Question, measure: Callable[[Slots], Floats]) -> Diagnosis:
+    """Return the answer to a question by a function that measures slots, or knows their times."""
+    racks = [question.rack_names.index(name) for name in question.racks] if question.racks else None
+    asked = diagnose(
+        len(question.hosts), seed=question.seed, racks=racks, rails=question.rails, links=question.links,
+        expected_s=question.expected_s,
+    )  # fmt: skip
+    return complete(asked, measure)

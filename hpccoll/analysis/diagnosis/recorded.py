@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.analysis.diagnosis.procedure import complete, diagnose
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
 
 
@@ -31,13 +30,17 @@ class Question:
         """The names of the racks by their numbers."""
         return tuple(dict.fromkeys(self.racks or ()))
 
-    def ask(self, measure: Callable[[Slots], Floats]) -> Diagnosis:
-        """Run the procedure to its end with a function that measures slots."""
-        racks = [self.rack_names.index(name) for name in self.racks] if self.racks else None
-        asked = diagnose(
-            len(self.hosts), seed=self.seed, racks=racks, rails=self.rails, links=self.links, expected_s=self.expected_s
-        )
-        return complete(asked, measure)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisOptions:
+    """What a user asks of a diagnosis, before its nodes are known."""
+
+    seed: int
+    links: bool | None = None  # as in ``procedure.diagnose``
+    racks: Mapping[str, str] | None = None  # the rack of each host; None: from Slurm's topology, if it has one
+    expected_bytes_per_s: float | None = None  # the usual rate of a transfer; None if it is unknown
+    together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports
+    slot_s: float | None = None  # how long a slot transfers, in seconds; None: as the rate and the noise ask for
 
 
 @dataclass(slots=True)
