@@ -7,15 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import h5py
-
 from hpccoll.cases.case import Job
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import from_builtins
 from hpccoll.store.hdf5_attempt import read_attempt, write_attempt
 from hpccoll.store.plausibility import ImplausibleError, check_plausible
 from hpccoll.store.raw_results import Attempt, Failure, RawResults
-from hpccoll.store.sealed_file import RAW, OpenElsewhereError, open_sealed, stored_object, write_sealed
+from hpccoll.store.sealed_file import RAW, OpenElsewhereError, create_text, open_sealed, stored_object, write_sealed
 
 _ATTEMPT_PREFIX = "attempt_"
 
@@ -39,9 +37,8 @@ def _write_content(file: Any, raw: RawResults) -> None:
     )
     if raw.failures:
         records = [json.dumps(asdict(failure)) for failure in raw.failures]
-        dataset = file.create_dataset("failures", data=records, dtype=h5py.string_dtype())
+        dataset = create_text(file, "failures", records, "JSON: the failure notes of ranks whose attempt ended")
         dataset.make_scale("failure")
-        dataset.attrs["long_name"] = "JSON: the failure notes of ranks whose attempt ended"
     for attempt, outcomes in raw.attempts:
         if outcomes:
             write_attempt(file.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}"), attempt, outcomes)

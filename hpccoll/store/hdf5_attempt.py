@@ -15,7 +15,7 @@ from hpccoll.common.records import from_builtins
 from hpccoll.store.plausibility import ImplausibleError
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, Column
-from hpccoll.store.sealed_file import COMPRESSION, stored_object
+from hpccoll.store.sealed_file import COMPRESSION, attach_scales, create_scales, create_text, stored_object
 
 _PER_RANK_OR_NODE = tuple(each for each in COLUMNS if len(each.dims) > 1 and "iteration" not in each.dims)
 _ATTEMPT_ATTRIBUTES = tuple(
@@ -37,8 +37,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
     group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
     if attempt.evidence is not None:  # a dataset, because an attribute holds at most 64 KiB
         text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
-        dataset = group.create_dataset(EVIDENCE_DATASET, data=text, dtype=h5py.string_dtype())
-        dataset.attrs["long_name"] = "JSON: the evidence in the library's own logs of an untimed pass"
+        create_text(group, EVIDENCE_DATASET, text, "JSON: the evidence in the library's own logs of an untimed pass")
     tables: dict[str, Sequence[Mapping[str, Any]]] = {
         "case": [_case_values(outcome) for outcome in outcomes],
         "rank": [asdict(place) for place in attempt.places],
@@ -52,10 +51,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         "port": len(tables["port"]),
         "event": max((outcome.times.event_ns.shape[2] for outcome in outcomes if outcome.times), default=0) or 1,
     }
-    for name, size in sizes.items():
-        scale = group.create_dataset(name, data=np.arange(size))
-        scale.make_scale(name)
-        scale.attrs["long_name"] = name
+    create_scales(group, sizes)
     for column in COLUMNS:
         if len(column.dims) == 1:
             values = [row[column.name] for row in tables[column.dims[0]]]
@@ -67,8 +63,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
             )
             for number, row in enumerate(tables["case"]):
                 _write_case(dataset, column, number, row)
-        for axis, dim in enumerate(column.dims):
-            dataset.dims[axis].attach_scale(group[dim])
+        attach_scales(group, dataset, column.dims)
 
 
 def _chunks(shape: Sequence[int]) -> tuple[int, ...]:

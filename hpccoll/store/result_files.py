@@ -107,7 +107,9 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
             directory holds only an unreadable plan.
     """
     paths = list(paths)
-    raw_results, plans, unreadable, others = [], {}, {}, {}
+    raw_results, plans = [], {}
+    unreadable: dict[Path, BadInputError] = {}
+    others: dict[Path, BadInputError] = {}  # beside the raw files of a directory, and no error there
     for path in find_raw_files(paths):
         try:
             raw_results.append(read_raw(path))
@@ -127,7 +129,8 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
     if unreadable and not raw_results and not is_directory_scan:
         raise combine_errors(*unreadable.values())
     distinct, omissions = _drop_copies(raw_results)
-    return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=[*map(str, others.values()), *omissions])
+    remarks = [*map(str, others.values()), *omissions]
+    return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=remarks)
 
 
 def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:

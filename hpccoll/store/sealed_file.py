@@ -6,7 +6,7 @@ those that were written, by a digest of them, the seal: a text in a dataset near
 
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,6 @@ from hpccoll.common.files import open_regular
 from hpccoll.common.records import LAST_OF_SCHEMA_1, outdated
 from hpccoll.common.version import __version__
 from hpccoll.store.durable_files import is_locked, replacing_file
-from hpccoll.store.plausibility import ImplausibleError
 from hpccoll.store.schema import SCHEMA, VERSION
 
 RAW_FILES = "raw files (*.h5) or a directory that holds some, which hpccoll sweep, run --out and import write"
@@ -149,29 +148,6 @@ def _check_not_open_elsewhere(file: IO[bytes], path: Path) -> None:
         raise OpenElsewhereError("path", f"{format_value(str(path))} cannot be read: {why}")
 
 
-MAX_COMPRESSION_RATIO = 1100
-"""The maximum ratio of the size of a chunk to its compressed size; deflate reaches 1032."""
-COMPRESSION: Mapping[str, Any] = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
-"""How datasets with several dimensions are stored."""
-
-
-def stored_object(group: Any, name: str, file_bytes: int) -> Any:
-    """Return a member of a group whose values are in this file.
-
-    Raises:
-        ImplausibleError: if it is a link, lies in another file, or is larger than this file can hold.
-    """
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        raise ImplausibleError(f"{name!r:.200} is a link to elsewhere")
-    item = group[name]
-    if isinstance(item, h5py.Dataset):
-        at_once = item.nbytes if item.chunks is None else item.nbytes // max(1, len(item))
-        limit = file_bytes if item.chunks is None else MAX_COMPRESSION_RATIO * file_bytes
-        if item.is_virtual or item.external or at_once > limit:
-            raise ImplausibleError(f"{name!r:.200} has {item.nbytes} bytes, and its file {file_bytes}")
-    return item
-
-
 SEAL_DATASET = "bytes_sha256"
 """The dataset of the root group that holds the seal."""
 
@@ -184,7 +160,51 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 class IntegrityError(ValueError):
-    """The bytes of a file are not those that were written."""
+    """The bytes of a file are not those that were written, or not its own."""
+
+
+MAX_COMPRESSION_RATIO = 1100
+"""The maximum ratio of the size of a chunk to its compressed size; deflate reaches 1032."""
+COMPRESSION: Mapping[str, Any] = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
+"""How datasets with several dimensions are stored."""
+
+
+def create_scales(group: Any, sizes: Mapping[str, int]) -> None:
+    """Create the dimensions of the datasets of a group: numbers from 0 on."""
+    for name, size in sizes.items():
+        scale = group.create_dataset(name, data=np.arange(size))
+        scale.make_scale(name)
+        scale.attrs["long_name"] = name
+
+
+def attach_scales(group: Any, dataset: Any, dims: Sequence[str]) -> None:
+    """Name the dimensions of a dataset of a group."""
+    for axis, dim in enumerate(dims):
+        dataset.dims[axis].attach_scale(group[dim])
+
+
+def create_text(group: Any, name: str, texts: str | Sequence[str], meaning: str) -> Any:
+    """Create a dataset of one text or several: an attribute holds at most 64 KiB."""
+    dataset = group.create_dataset(name, data=texts, dtype=h5py.string_dtype())
+    dataset.attrs["long_name"] = meaning
+    return dataset
+
+
+def stored_object(group: Any, name: str, file_bytes: int) -> Any:
+    """Return a member of a group whose values are in this file.
+
+    Raises:
+        IntegrityError: if it is a link, lies in another file, or is larger than this file can hold.
+    """
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise IntegrityError(f"{name!r:.200} is a link to elsewhere")
+    item = group[name]
+    if isinstance(item, h5py.Dataset):
+        at_once = item.nbytes if item.chunks is None else item.nbytes // max(1, len(item))
+        limit = file_bytes if item.chunks is None else MAX_COMPRESSION_RATIO * file_bytes
+        if item.is_virtual or item.external or at_once > limit:
+            raise IntegrityError(f"{name!r:.200} has {item.nbytes} bytes, and its file {file_bytes}")
+    return item
 
 
 def _reserve_seal(file: Any) -> None:
