@@ -29,7 +29,6 @@ sys.path.append(str(Path(__file__).parents[1]))  # simulated_machine.py
 
 import numpy as np
 from diagnose_simulated import also_right
-from hpccoll.store.diagnosis_file import read_diagnosis
 from resampled_times import RecordedTimes, ResampledTimes
 from tables import print_table, verdict
 from testbed_bench import run_testbed
@@ -38,6 +37,7 @@ from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Kind
 from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
+from hpccoll.analysis.diagnosis_file import read_diagnosis
 
 ONE, TWO, HEALTHY = "one fault", "two faults", "healthy"
 PERCENT = 10, 20
