@@ -82,6 +82,7 @@ class MachineVerdict:
     smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses; infinite if none would
     too_many: bool  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
     nodes: int
+    only_directions: bool  # whether a slow direction only would have been found: of two nodes without an expected time
     racks: tuple[str, ...]  # those that were judged: few, or small ones, are not
     links: bool  # whether single links were judged
     load: Load
@@ -106,12 +107,14 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     question, found = recorded.question, recorded.diagnosis
     slots = sum(len(each.seconds) for each in recorded.measured)
     known = found or Diagnosis((), slots, math.nan, math.inf, links=False)
+    hung = len({fault.component.where for fault in known.faults if fault.component.kind == "hung"})
     numbers = np.array([question.rack_names.index(name) for name in question.racks or ()], np.int64)
     return MachineVerdict(
         verdicts=tuple(_named(fault, recorded) for fault in known.faults),
         exclude=tuple(question.hosts[node] for node in known.exclude),
         complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
         too_many=known.too_many, nodes=len(question.hosts),
+        only_directions=len(question.hosts) - hung == 2 and question.expected_s is None,
         racks=tuple(question.rack_names[rack] for rack in judged_racks(numbers)), links=known.links,
         load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
     )  # fmt: skip
