@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE, show_found
+from hpccoll.cli.diagnosing import DIAGNOSE_SUMMARY
 from hpccoll.cli.results import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY, TRAIN_SUMMARY
 from hpccoll.common.errors import BadInputError
@@ -116,22 +117,17 @@ def launch(
     return 0 if start(plan_file, job, out) else INCOMPLETE
 
 
-# Of these two only the help of all commands knows: __main__ starts ranks without the other commands.
-@family.command(
-    help=RUN_SUMMARY, add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
-def run(context: typer.Context) -> int:
-    from hpccoll.cli.rank_program import main as run_main
+def _run_rank(context: typer.Context) -> int:
+    from hpccoll.cli.rank_program import main
 
-    return run_main(context.args)
+    return main(context.args, context.info_name or "")
 
 
-@family.command(
-    help=TRAIN_SUMMARY,
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def train(context: typer.Context) -> int:
-    from hpccoll.cli.rank_program import main as run_main
-
-    return run_main(context.args, "train")
+# Of these only the help of all commands knows: __main__ starts ranks without the other commands.
+for name, summary in (("run", RUN_SUMMARY), ("train", TRAIN_SUMMARY), ("diagnose", DIAGNOSE_SUMMARY)):
+    family.command(
+        name,
+        help=summary,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(_run_rank)

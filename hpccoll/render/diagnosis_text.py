@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from hpccoll.analysis.diagnosis.history import DAYS, PastState, PlaceHistory, State
+from hpccoll.analysis.diagnosis.history import DAYS, MachineHistory, PastState, State
 from hpccoll.analysis.diagnosis.records import Kind, Purpose
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place
 from hpccoll.common.text import join_words, tables_within
@@ -53,11 +53,11 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     if verdict.is_healthy:
         judged = ["node", *(["link"] if verdict.links else []), *(["rack"] if verdict.racks else [])]
         yield f"no {join_words(judged, 'or')} is slow"
+    if verdict.too_many:
+        yield "more than a quarter of the nodes seems slow: the effects are lower bounds, and no node is excluded"
     for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
         yield fault_sentence(fault)
         yield f"  {_evidence(fault)}"
-    if verdict.too_many:
-        yield "more than a quarter of the nodes seems slow: the effects are lower bounds, and no node is excluded"
     if verdict.exclude:
         yield f"--exclude={shlex.quote(','.join(verdict.exclude))}"
         yield from _drain_commands(verdict)
@@ -77,7 +77,7 @@ def fault_sentence(fault: NamedFault) -> str:
     factor = f"{format_factor(fault.effect)} as long (95 %: {format_factor(fault.low)} to {format_factor(fault.high)})"
     ends = math.isfinite(fault.effect)
     if fault.candidates:
-        names = join_words([join_words(map(place_name, each)) for each in fault.candidates], "or")
+        names = join_words([_both(each) for each in fault.candidates], "or")
         what = f"is slow: {names}; transfers take {factor}" if ends else f"does not answer: {names}"
         return f"the diagnosis cannot tell which one {what}"
     if not ends:
@@ -90,6 +90,11 @@ def place_name(place: Place) -> str:
     hosts = join_words(place.hosts) if len(place.hosts) <= 2 else host_ranges(place.hosts)
     name = NAMES[place.kind].format(hosts=hosts, rack=place.rack, rail=place.rail)
     return name if place.rail is None or place.kind == "rail" else f"{name} on rail {place.rail}"
+
+
+def _both(explanation: Sequence[Place]) -> str:
+    names = join_words(map(place_name, explanation))
+    return f"both {names}" if len(explanation) > 1 else names
 
 
 def _evidence(fault: NamedFault) -> str:
@@ -139,26 +144,21 @@ LEGEND: Mapping[State, str] = {
 """What a diagnosis said of a place, in the table of all diagnoses."""
 
 
-def history_lines(history: Sequence[PlaceHistory], diagnoses: Sequence[str], width: int) -> Iterator[str]:
-    """Yield what is slow again and again, and a table of all places that were ever accused.
-
-    Args:
-        history: the places.
-        diagnoses: when each diagnosis began, the oldest first.
-        width: the columns of the terminal.
-    """
-    lasting = [row for row in history if row.is_lasting]
+def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
+    """Yield what is slow again and again, and a table of all places that were ever accused, ``width`` columns wide."""
+    begun, rows = history.begun, history.places
+    lasting = [row for row in rows if row.is_lasting]
     yield from (f"{place_name(row.place)} was slow on {row.days} days" for row in lasting)
     if not lasting:
         yield f"nothing was slow on {DAYS} days"
-    if history:
-        days = [begun[5:10] for begun in diagnoses]
-        heads = days if len({*days}) == len(days) else [f"{begun[5:10]} {begun[11:16]}" for begun in diagnoses]
-        cells = [[_symbol(row.states[number]) for row in history] for number in range(len(diagnoses))]
-        labels = "accused", [place_name(row.place) for row in history]
+    if rows:
+        days = [each[5:10] for each in begun]
+        heads = days if len({*days}) == len(days) else [f"{each[5:10]} {each[11:16]}" for each in begun]
+        cells = [[_symbol(row.states[number]) for row in rows] for number in range(len(begun))]
+        labels = "accused", [place_name(row.place) for row in rows]
         yield from tables_within(width, labels, [*zip(heads, cells, strict=True)])
-        used = {each.state for row in history for each in row.states}
-        yield "; ".join(meaning for state, meaning in LEGEND.items() if state in used)
+        used = {each.state for row in rows for each in row.states}
+        yield from (f"  {meaning}" for state, meaning in LEGEND.items() if state in used)
 
 
 def _symbol(past: PastState) -> str:

@@ -1,8 +1,9 @@
 """Diagnoses of one machine over days: what was accused in each, and what is slow again and again."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
@@ -54,28 +55,41 @@ class PlaceHistory:
         return self.days >= DAYS
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as an element of the history."""
+        """Return it as an element of ``places``."""
         states = [each.to_json() for each in self.states]
         return {**self.place.to_json(), "days": self.days, "lasting": self.is_lasting, "diagnoses": states}
 
 
-def history_of(diagnoses: Iterable[RecordedDiagnosis]) -> list[PlaceHistory]:
-    """Return the history of each place that was ever accused, those that were on most days first."""
-    ordered = sorted(diagnoses, key=lambda each: str(each.provenance["begun"]))
-    by_diagnosis = [(each, verdict_of(each)) for each in ordered]
-    accused = [_accused(verdict) for _, verdict in by_diagnosis]
-    places = dict.fromkeys(chain.from_iterable(accused))
-    rows = (
-        PlaceHistory(
-            place,
-            tuple(
-                _state(place, each.question.hosts, verdict, faults.get(place))
-                for (each, verdict), faults in zip(by_diagnosis, accused, strict=True)
-            ),
+@dataclass(frozen=True, slots=True)
+class MachineHistory:
+    """Several diagnoses of one machine."""
+
+    begun: tuple[str, ...]  # of each diagnosis, the oldest first
+    places: tuple[PlaceHistory, ...]  # those that were ever accused, those that were on most days first
+    last: MachineVerdict  # of the newest one
+
+    @classmethod
+    def of(cls, diagnoses: Iterable[RecordedDiagnosis]) -> "MachineHistory":
+        """Return the history of diagnoses in any order."""
+        ordered = sorted(diagnoses, key=lambda each: str(each.provenance["begun"]))
+        verdicts = [verdict_of(each) for each in ordered]
+        accused = [_accused(verdict) for verdict in verdicts]
+        hosts = [frozenset(each.question.hosts) for each in ordered]
+        rows = (
+            PlaceHistory(place, tuple(map(partial(_state, place), hosts, verdicts, accused)))
+            for place in dict.fromkeys(chain.from_iterable(accused))
         )
-        for place in places
-    )
-    return sorted(rows, key=lambda row: -row.days)
+        begun = tuple(verdict.begun for verdict in verdicts)
+        return cls(begun, tuple(sorted(rows, key=lambda row: -row.days)), verdicts[-1])
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether nothing is slow in the newest diagnosis, nor was on several days."""
+        return self.last.is_healthy and not any(row.is_lasting for row in self.places)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the history as JSON has it."""
+        return {"begun": self.begun, "places": [row.to_json() for row in self.places], "last": self.last.to_json()}
 
 
 def _accused(verdict: MachineVerdict) -> Mapping[Place, NamedFault]:
@@ -88,11 +102,14 @@ def _accused(verdict: MachineVerdict) -> Mapping[Place, NamedFault]:
     return found
 
 
-def _state(place: Place, hosts: Sequence[str], verdict: MachineVerdict, fault: NamedFault | None) -> PastState:
+def _state(
+    place: Place, hosts: frozenset[str], verdict: MachineVerdict, accused: Mapping[Place, NamedFault]
+) -> PastState:
+    fault = accused.get(place)
     state: State = "healthy"
     if not verdict.complete:
         state = "undecided"
-    elif not set(place.hosts) <= set(hosts):
+    elif not hosts.issuperset(place.hosts):
         state = "absent"
     elif fault:
         state = "candidate" if fault.candidates else "slow" if math.isfinite(fault.effect) else "hung"

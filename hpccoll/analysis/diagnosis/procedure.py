@@ -115,7 +115,7 @@ def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]
 
 def ask(question: Question, measure: Callable[[Slots], Floats]) -> Diagnosis:
     """Return the answer to a question by a function that measures slots, or knows their times."""
-    racks = [question.rack_names.index(name) for name in question.racks] if question.racks else None
+    racks = question.rack_numbers.tolist() if question.racks else None
     asked = diagnose(
         len(question.hosts), seed=question.seed, racks=racks, rails=question.rails, links=question.links,
         expected_s=question.expected_s,
