@@ -19,11 +19,14 @@ from hpccoll.analysis.diagnosis.robust_statistics import (
     quantile,
     robust_deviation,
 )
-from hpccoll.analysis.diagnosis.significance import NODES, USUAL_SPREAD, SlownessTest, effect_error, smallest_found
+from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, NODES, USUAL_SPREAD, SlownessTest, effect_error, smallest_found
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
 
 SUSPECTED = 2.5
 """The robust standard deviations of all effects from which on a node is measured again."""
+
+LEAST_SUSPECTED = 2 / 3 * LEAST_EFFECT
+"""The least effect of such a node: after a sweep of all pairs, most that stand out are less slow than matters."""
 
 MOST_SUSPECTS = 4
 """At most one node of so many is measured again: each needs a healthy one beside it, and others to compare with."""
@@ -65,10 +68,10 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
         slots: how many the screen had.
     """
     test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
-    ordered, scale = _suspects(cluster, fit, racks, slots)
+    ordered, screened_effects, scale = _suspects(cluster, fit, racks, slots)
     suspects = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)]
     pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
-    count = test.slots(fit.noise, pairs)
+    count = test.slots(fit.noise, pairs, screened_effects[suspects].min(initial=1) if suspects.size else 0)
     of_scale = SCALE_ERROR / math.sqrt(cluster.nodes)
     screened = smallest_found(SUSPECTED * scale * smallest_found(1, of_scale), scale)
     if not suspects.size:
@@ -93,7 +96,7 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
     return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults))
 
 
-def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, float]:
+def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, float]:
     """Return the nodes that stand out, those that do most first, and the standard deviation of effects on both."""
     effects, in_faulty_rack = fit.of_nodes.copy(), racks.of_nodes(cluster)
     for rack in np.unique(cluster.racks[in_faulty_rack]):
@@ -102,8 +105,10 @@ def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: in
     least = MEDIAN_ERROR * fit.noise / math.sqrt(slots) / 2
     scales = np.array([max(robust_deviation(each[~in_faulty_rack]), least, 1e-12) for each in effects])
     deviations = (effects / scales[:, None]).max(0)
+    largest = effects.max(0)
     order = np.argsort(-deviations)
-    return order[deviations[order] > SUSPECTED], float(scales[0])
+    stands_out = (deviations > SUSPECTED) & (largest > LEAST_SUSPECTED)
+    return order[stands_out[order]], largest, float(scales[0])
 
 
 def _errors(controls: Controls, effects: Floats, fit: FittedEffects) -> Floats:
