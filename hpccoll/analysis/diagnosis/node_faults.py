@@ -19,7 +19,14 @@ from hpccoll.analysis.diagnosis.robust_statistics import (
     quantile,
     robust_deviation,
 )
-from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, NODES, USUAL_SPREAD, SlownessTest, effect_error, smallest_found
+from hpccoll.analysis.diagnosis.significance import (
+    LEAST_EFFECT,
+    NODES,
+    USUAL_SPREAD,
+    SlownessTest,
+    effect_error,
+    smallest_found,
+)
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
 
 SUSPECTED = 2.5
@@ -68,10 +75,10 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
         slots: how many the screen had.
     """
     test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
-    ordered, screened_effects, scale = _suspects(cluster, fit, racks, slots)
+    ordered, largest, scale = _suspects(cluster, fit, racks, slots)
     suspects = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)]
     pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
-    count = test.slots(fit.noise, pairs, screened_effects[suspects].min(initial=1) if suspects.size else 0)
+    count = test.slots(fit.noise, pairs, largest[suspects].min() if suspects.size else 0.0)
     of_scale = SCALE_ERROR / math.sqrt(cluster.nodes)
     screened = smallest_found(SUSPECTED * scale * smallest_found(1, of_scale), scale)
     if not suspects.size:
@@ -82,23 +89,24 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
         healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
     partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng)
     measured = yield from measure_transfers(partners, "retest")
-    measured = measured.less(racks.expected(cluster, fit, partners))
-    controls = Controls(measured, np.setdiff1d(np.arange(cluster.nodes), healthy))
-    effects = np.array([controls.effects(each) for each in measured.directions.values()])
-    errors = _errors(controls, effects, fit)
+    controls = Controls(measured.less(racks.added(partners)), np.setdiff1d(np.arange(cluster.nodes), healthy))
+    errors = _errors(controls, fit)
     faults = []
     for node in suspects.tolist():
-        both, send, receive = effects[:, node]
+        both, send, receive = effects = controls.effects[:, node]
         if both > test.threshold(errors[0]) or max(send, receive) > test.threshold(errors[1]):
             kind = 0 if min(send, receive) > max(send, receive) / 2 else 1 + int(receive > send)
-            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), effects[kind, node], errors[kind]))
+            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), effects[kind], errors[kind]))
     smallest = max(screened, test.smallest_effect(errors[0]))
     return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults))
 
 
 def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, float]:
-    """Return the nodes that stand out, those that do most first, and the standard deviation of effects on both."""
-    effects, in_faulty_rack = fit.of_nodes.copy(), racks.of_nodes(cluster)
+    """Return the nodes that stand out, those that do most first.
+
+    And the largest effect of each node [nodes], and the standard deviation of effects on both directions.
+    """
+    effects, in_faulty_rack = fit.of_nodes.copy(), racks.nodes
     for rack in np.unique(cluster.racks[in_faulty_rack]):
         members = cluster.racks == rack
         effects[:, members] -= np.median(effects[:, members], axis=1)[:, None]
@@ -111,7 +119,7 @@ def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: in
     return order[stands_out[order]], largest, float(scales[0])
 
 
-def _errors(controls: Controls, effects: Floats, fit: FittedEffects) -> Floats:
+def _errors(controls: Controls, fit: FittedEffects) -> Floats:
     """Return the standard errors [3] of the effects: of noise, and of lasting differences of healthy nodes.
 
     Controls that are slower than others in the screen and in the retest are so for good, and no fault: the covariance
@@ -123,9 +131,9 @@ def _errors(controls: Controls, effects: Floats, fit: FittedEffects) -> Floats:
     usual = controls.usual
     if usual.sum() < MANY_CONTROLS:
         return np.asarray(np.hypot(USUAL_SPREAD, of_noise))
-    scatter = np.array([robust_deviation(each[usual]) for each in effects])
+    scatter = np.array([robust_deviation(each[usual]) for each in controls.effects])
     scatter[1:] = scatter[1:].max()
     screened = quantile(fit.values.T, QUARTILE)
-    known = np.isfinite(screened) & np.isfinite(effects[0])
-    lasting = float(np.cov(clipped(screened[known]), clipped(effects[0, known]))[0, 1])
+    known = np.isfinite(screened) & np.isfinite(controls.effects[0])
+    lasting = float(np.cov(clipped(screened[known]), clipped(controls.effects[0, known]))[0, 1])
     return np.asarray(np.hypot(2 * math.sqrt(max(lasting, 0)), np.maximum(of_noise, scatter)))

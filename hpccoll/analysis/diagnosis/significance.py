@@ -39,7 +39,7 @@ class SlownessTest:
         return -NORMAL.inv_cdf(self.false_alarm / max(self.comparisons, 1))
 
     def slots(self, noise: float, controls: int, screened: float = 0.0) -> int:
-        """Return the slots after which the critical value is LEAST_EFFECT, or a third of the least effect in the screen.
+        """Return the slots after which the critical value is LEAST_EFFECT, or a third of the least screened one.
 
         Args:
             noise: the standard deviation of the logarithm of the time of a pair.
