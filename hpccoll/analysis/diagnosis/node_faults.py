@@ -10,7 +10,7 @@ from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
 from hpccoll.analysis.diagnosis.matchings import beside_healthy
 from hpccoll.analysis.diagnosis.rack_faults import RackFaults
-from hpccoll.analysis.diagnosis.records import Component, Fault, Floats, Integers, Procedure
+from hpccoll.analysis.diagnosis.records import Component, Fault, Floats, Integers, JudgedEffect, Procedure, Purpose
 from hpccoll.analysis.diagnosis.robust_statistics import (
     MEDIAN_ERROR,
     QUARTILE,
@@ -25,6 +25,7 @@ from hpccoll.analysis.diagnosis.significance import (
     USUAL_SPREAD,
     SlownessTest,
     effect_error,
+    judged_effect,
     smallest_found,
 )
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
@@ -55,6 +56,7 @@ class NodeFaults:
     faults: tuple[Fault, ...]
     smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
     too_many: bool  # whether there were more suspects than could be measured again, and all of these are slow
+    effects: tuple[JudgedEffect, ...]  # of all nodes in the screen, and of suspects in the retest
 
     @property
     def nodes(self) -> Integers:
@@ -75,15 +77,17 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
         slots: how many the screen had.
     """
     test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
-    ordered, largest, scale = _suspects(cluster, fit, racks, slots)
-    suspects = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)]
+    ordered, effects, scales = _suspects(cluster, fit, racks, slots)
+    least = np.maximum(SUSPECTED * scales, LEAST_SUSPECTED)
+    judged = _judged(np.arange(cluster.nodes), "screen", effects, scales, least)
+    suspects, scale = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)], float(scales[0])
     pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
-    count = test.slots(fit.noise, pairs, largest[suspects].min() if suspects.size else 0.0)
+    count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min() if suspects.size else 0.0)
     of_scale = SCALE_ERROR / math.sqrt(cluster.nodes)
     screened = smallest_found(SUSPECTED * scale * smallest_found(1, of_scale), scale)
     if not suspects.size:
         error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * (cluster.nodes < MANY_CONTROLS))
-        return NodeFaults((), max(screened, test.smallest_effect(error)), too_many=False)
+        return NodeFaults((), max(screened, test.smallest_effect(error)), False, judged)
     healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
         healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
@@ -91,21 +95,31 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
     measured = yield from measure_transfers(partners, "retest")
     controls = Controls(measured.less(racks.added(partners)), np.setdiff1d(np.arange(cluster.nodes), healthy))
     errors = _errors(controls, fit)
+    thresholds = np.array([test.threshold(error) for error in errors])
+    judged += _judged(suspects, "retest", controls.effects, errors, thresholds)
     faults = []
     for node in suspects.tolist():
-        both, send, receive = effects = controls.effects[:, node]
-        if both > test.threshold(errors[0]) or max(send, receive) > test.threshold(errors[1]):
+        _, send, receive = of_node = controls.effects[:, node]
+        if (of_node > thresholds).any():
             kind = 0 if min(send, receive) > max(send, receive) / 2 else 1 + int(receive > send)
-            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), effects[kind], errors[kind]))
+            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), of_node[kind], errors[kind]))
     smallest = max(screened, test.smallest_effect(errors[0]))
-    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults))
+    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults), judged)
 
 
-def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, float]:
-    """Return the nodes that stand out, those that do most first.
+def _judged(
+    nodes: Integers, purpose: Purpose, effects: Floats, errors: Floats, thresholds: Floats
+) -> tuple[JudgedEffect, ...]:
+    """Return the effects [3, nodes] of some nodes with their errors [3] and thresholds [3]."""
+    return tuple(
+        judged_effect(Component(kind, (node,)), purpose, of_nodes[node], error, threshold)
+        for kind, of_nodes, error, threshold in zip(DIRECTIONS, effects, errors, thresholds, strict=True)
+        for node in nodes.tolist()
+    )
 
-    And the largest effect of each node [nodes], and the standard deviation of effects on both directions.
-    """
+
+def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, Floats]:
+    """Return the nodes that stand out, those that do most first, the effects [3, nodes], and their errors [3]."""
     effects, in_faulty_rack = fit.of_nodes.copy(), racks.nodes
     for rack in np.unique(cluster.racks[in_faulty_rack]):
         members = cluster.racks == rack
@@ -113,10 +127,9 @@ def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: in
     least = MEDIAN_ERROR * fit.noise / math.sqrt(slots) / 2
     scales = np.array([max(robust_deviation(each[~in_faulty_rack]), least, 1e-12) for each in effects])
     deviations = (effects / scales[:, None]).max(0)
-    largest = effects.max(0)
     order = np.argsort(-deviations)
-    stands_out = (deviations > SUSPECTED) & (largest > LEAST_SUSPECTED)
-    return order[stands_out[order]], largest, float(scales[0])
+    stands_out = (deviations > SUSPECTED) & (effects.max(0) > LEAST_SUSPECTED)
+    return order[stands_out[order]], effects, scales
 
 
 def _errors(controls: Controls, fit: FittedEffects) -> Floats:

@@ -15,6 +15,7 @@ from hpccoll.analysis.diagnosis.link_faults import find_link_faults
 from hpccoll.analysis.diagnosis.node_faults import find_node_faults
 from hpccoll.analysis.diagnosis.rack_faults import find_rack_faults
 from hpccoll.analysis.diagnosis.rails import diagnose_rails
+from hpccoll.analysis.diagnosis.recorded import Question
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Procedure, Slots
 from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT, diagnose_small
 from hpccoll.analysis.diagnosis.transfers import measure_transfers
@@ -93,11 +94,12 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
     nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners))
     faults = yield from join_sharing(cluster, racks, nodes.faults)
     faults = yield from mark_fast_alone(cluster, racks, faults, fit.noise)
+    judged = racks.effects + nodes.effects
     if cluster.links:
-        faults += yield from find_link_faults(cluster, fit, screen, nodes.nodes)
-    return Diagnosis(
-        (*racks.faults, *faults), 0, fit.noise, math.exp(nodes.smallest_effect), nodes.too_many, cluster.links
-    )
+        slow_links, links = yield from find_link_faults(cluster, fit, screen, nodes.nodes)
+        faults, judged = faults + slow_links, judged + links
+    smallest = math.exp(nodes.smallest_effect)
+    return Diagnosis((*racks.faults, *faults), 0, fit.noise, smallest, nodes.too_many, cluster.links, judged)
 
 
 def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]) -> Diagnosis:
@@ -109,3 +111,13 @@ def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]
     except StopIteration as end:
         diagnosis: Diagnosis = end.value
         return diagnosis
+
+
+def ask(question: Question, measure: Callable[[Slots], Floats]) -> Diagnosis:
+    """Return the answer to a question by a function that measures slots, or knows their times."""
+    racks = [question.rack_names.index(name) for name in question.racks] if question.racks else None
+    asked = diagnose(
+        len(question.hosts), seed=question.seed, racks=racks, rails=question.rails, links=question.links,
+        expected_s=question.expected_s,
+    )  # fmt: skip
+    return complete(asked, measure)
