@@ -70,7 +70,11 @@ def _dispatch() -> int:
     if sys.argv[1:2] in (["run"], ["train"], ["diagnose"]):
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback from every rank is noise
-        from hpccoll.cli.rank_program import main as run
+        if sys.argv[1] == "diagnose":
+            from hpccoll.cli.diagnosing import main as diagnose
+
+            return diagnose(sys.argv[2:])
+        from hpccoll.cli.job_program import main as run
 
         return run(sys.argv[2:], sys.argv[1])
     if sys.argv[1:2] in (["sweep"], ["launch"]):

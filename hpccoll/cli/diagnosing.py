@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hpccoll.cases.keys import SWEEP, Option
 from hpccoll.cli.option_parser import OptionParser
 from hpccoll.cli.progress_counter import ProgressDisplay
+from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.files import read_text
 from hpccoll.common.limits import SECONDS, SEED, TABLE_BYTES
@@ -72,6 +73,11 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
                kind="paths", metavar="PATHS"),
     ),
 }  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one rank of ``diagnose``, and return its exit code."""
+    return run_rank(argv, DiagnosisProgram)
 
 
 class DiagnosisProgram:

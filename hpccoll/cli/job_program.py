@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cli import run_options
+from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import RANKS
 from hpccoll.common.text import join_ends
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from hpccoll.render.run_table import PrintedTable
 
 TRAIN = "train"
+
+
+def main(argv: Sequence[str], command: str = "run") -> int:
+    """Run one rank of ``run`` or ``train``, and return its exit code."""
+    return run_rank(argv, lambda options: JobProgram(options, command))
 
 
 class JobProgram:

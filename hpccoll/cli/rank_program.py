@@ -3,7 +3,7 @@
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from hpccoll.common.errors import BadInputError, GpuFailedError, check_arguments, check_resources, refusal_of
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 ROOT_FIRST_S = 10.0
 """Seconds that other ranks give rank 0 to print an error: a launcher may kill all ranks when the first one exits."""
-
-DIAGNOSE = "diagnose"
 
 
 class RankProgram(Protocol):
@@ -38,24 +36,24 @@ class RankProgram(Protocol):
         """End the launch after ``run``, of which this is the exit code."""
 
 
-def main(argv: Sequence[str], command: str = "run") -> int:
-    """Run one rank of a command, and return its exit code.
+def run_rank(argv: Sequence[str], make: Callable[[Sequence[str]], RankProgram]) -> int:
+    """Run the program that ``make`` returns for the options ``argv`` on this rank, and return its exit code.
 
     Only rank 0 prints errors of the input; any other exception aborts all ranks after its traceback.
     """
     try:
-        code = _run(argv, command)
+        code = _run(argv, make)
         sys.stdout.flush()  # the MPI standard leaves open what happens to output after MPI_Finalize
         return mpi_startup.finalize_mpi(code) if code and mpi_startup.is_connected() else code
     finally:
         mpi_startup.cancel_deadline()
 
 
-def _run(argv: Sequence[str], command: str) -> int:
+def _run(argv: Sequence[str], make: Callable[[Sequence[str]], RankProgram]) -> int:
     first = mpi_startup.launcher_rank() == 0
     try:
         check_arguments(argv)
-        program = _program(argv, command)
+        program = make(argv)
         if (done := program.run_before_mpi(first=first)) is not None:
             return done
     except BadInputError as error:
@@ -71,16 +69,6 @@ def _run(argv: Sequence[str], command: str) -> int:
         elif not mpi_startup.is_connected():
             time.sleep(ROOT_FIRST_S)
         return error.exit_code
-
-
-def _program(argv: Sequence[str], command: str) -> RankProgram:
-    if command == DIAGNOSE:
-        from hpccoll.cli.diagnosing import DiagnosisProgram
-
-        return DiagnosisProgram(argv)
-    from hpccoll.cli.job_program import JobProgram
-
-    return JobProgram(argv, command)
 
 
 def _run_ranks(program: RankProgram) -> int:

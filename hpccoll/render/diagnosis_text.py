@@ -150,7 +150,7 @@ def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
     lasting = [row for row in rows if row.is_lasting]
     yield from (f"{place_name(row.place)} was slow on {row.days} days" for row in lasting)
     if not lasting:
-        yield f"nothing was slow on {DAYS} days"
+        yield f"nothing was slow on {DAYS} days or more"
     if rows:
         days = [each[5:10] for each in begun]
         heads = days if len({*days}) == len(days) else [f"{each[5:10]} {each[11:16]}" for each in begun]
