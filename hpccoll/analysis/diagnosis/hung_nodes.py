@@ -50,7 +50,8 @@ class AnsweringNodes:
             found = yield from self._attempt(start(self._living))
             if found is not None:
                 faults = (*self._faults, *map(self._renumbered, found.faults))
-                return replace(found, faults=faults, slots=self._slots)
+                effects = (replace(each, component=self._component(each.component)) for each in found.effects)
+                return replace(found, faults=faults, slots=self._slots, effects=tuple(effects))
         return Diagnosis(tuple(self._faults), self._slots, math.nan, math.inf)
 
     def _attempt(self, procedure: Procedure[Diagnosis]) -> Procedure[Diagnosis | None]:
@@ -146,14 +147,13 @@ class AnsweringNodes:
 
     def _renumbered(self, fault: Fault) -> Fault:
         """Return a fault with the numbers that nodes have on the whole machine."""
+        candidates = tuple(tuple(map(self._component, each)) for each in fault.candidates)
+        return replace(fault, component=self._component(fault.component), candidates=candidates)
 
-        def renumbered(component: Component) -> Component:
-            if component.kind in OF_A_RACK:
-                return component
-            return replace(component, where=tuple(self._living[[*component.where]].tolist()))
-
-        candidates = tuple(tuple(map(renumbered, each)) for each in fault.candidates)
-        return replace(fault, component=renumbered(fault.component), candidates=candidates)
+    def _component(self, component: Component) -> Component:
+        if component.kind in OF_A_RACK:
+            return component
+        return replace(component, where=tuple(self._living[[*component.where]].tolist()))
 
 
 def _endless(kind: Kind, where: tuple[int, ...], rail: int | None = None) -> Fault:

@@ -8,9 +8,9 @@ from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects, slower_of
 from hpccoll.analysis.diagnosis.matchings import Pair, consecutive_pairs, packed, pair_up
-from hpccoll.analysis.diagnosis.records import Component, Fault, Integers, Procedure
+from hpccoll.analysis.diagnosis.records import Component, Fault, Integers, JudgedEffect, Procedure
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE_ERROR
-from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, LINKS, SlownessTest, effect_error
+from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, LINKS, SlownessTest, effect_error, judged_effect
 from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
 
 CONTROLS = 8
@@ -32,8 +32,10 @@ LEAST_CONTROLS = 3
 
 def find_link_faults(
     cluster: Cluster, fit: FittedEffects, screen: Transfers, slow: Integers
-) -> Procedure[tuple[Fault, ...]]:
+) -> Procedure[tuple[tuple[Fault, ...], tuple[JudgedEffect, ...]]]:
     """Measure pairs that were slower in the screen than their nodes explain, and judge those that are so each time.
+
+    The effects are those of the pairs that were judged.
 
     Args:
         cluster: the nodes.
@@ -54,8 +56,13 @@ def find_link_faults(
     controls = max(1, min(CONTROLS, len(free) // 2 - 1))
     of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(screen.partners) / 2)
     error = math.hypot(effect_error(fit.noise, SLOTS, controls), of_nodes)
-    slow_pairs = (pair for pair in pairs if effects[pair] > test.threshold(error))
-    return tuple(test.fault(Component("link", pair), effects[pair], error) for pair in slow_pairs)
+    threshold = test.threshold(error)
+    slow_pairs = (pair for pair in pairs if effects[pair] > threshold)
+    faults = tuple(test.fault(Component("link", pair), effects[pair], error) for pair in slow_pairs)
+    judged = (
+        judged_effect(Component("link", pair), "links", effect, error, threshold) for pair, effect in effects.items()
+    )
+    return faults, tuple(judged)
 
 
 def _measure_again(

@@ -10,7 +10,7 @@ from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
 from hpccoll.analysis.diagnosis.matchings import beside_healthy
 from hpccoll.analysis.diagnosis.rack_faults import RackFaults
-from hpccoll.analysis.diagnosis.records import Component, Fault, Floats, Integers, Procedure
+from hpccoll.analysis.diagnosis.records import Component, Fault, Floats, Integers, JudgedEffect, Procedure, Purpose
 from hpccoll.analysis.diagnosis.robust_statistics import (
     MEDIAN_ERROR,
     QUARTILE,
@@ -19,7 +19,14 @@ from hpccoll.analysis.diagnosis.robust_statistics import (
     quantile,
     robust_deviation,
 )
-from hpccoll.analysis.diagnosis.significance import NODES, USUAL_SPREAD, SlownessTest, effect_error, smallest_found
+from hpccoll.analysis.diagnosis.significance import (
+    NODES,
+    USUAL_SPREAD,
+    SlownessTest,
+    effect_error,
+    judged_effect,
+    smallest_found,
+)
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
 
 SUSPECTED = 2.5
@@ -45,6 +52,7 @@ class NodeFaults:
     faults: tuple[Fault, ...]
     smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
     too_many: bool  # whether there were more suspects than could be measured again, and all of these are slow
+    effects: tuple[JudgedEffect, ...]  # of all nodes in the screen, and of suspects in the retest
 
     @property
     def nodes(self) -> Integers:
@@ -65,15 +73,16 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
         slots: how many the screen had.
     """
     test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
-    ordered, scale = _suspects(cluster, fit, racks, slots)
-    suspects = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)]
+    ordered, effects, scales = _suspects(cluster, fit, racks, slots)
+    judged = _judged(np.arange(cluster.nodes), "screen", effects, scales, SUSPECTED * scales)
+    suspects, scale = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)], float(scales[0])
     pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
     count = test.slots(fit.noise, pairs)
     of_scale = SCALE_ERROR / math.sqrt(cluster.nodes)
     screened = smallest_found(SUSPECTED * scale * smallest_found(1, of_scale), scale)
     if not suspects.size:
         error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * (cluster.nodes < MANY_CONTROLS))
-        return NodeFaults((), max(screened, test.smallest_effect(error)), too_many=False)
+        return NodeFaults((), max(screened, test.smallest_effect(error)), False, judged)
     healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
         healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
@@ -83,18 +92,31 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
     controls = Controls(measured, np.setdiff1d(np.arange(cluster.nodes), healthy))
     effects = np.array([controls.effects(each) for each in measured.directions.values()])
     errors = _errors(controls, effects, fit)
+    thresholds = np.array([test.threshold(error) for error in errors])
+    judged += _judged(suspects, "retest", effects, errors, thresholds)
     faults = []
     for node in suspects.tolist():
-        both, send, receive = effects[:, node]
-        if both > test.threshold(errors[0]) or max(send, receive) > test.threshold(errors[1]):
+        if (effects[:, node] > thresholds).any():
+            _, send, receive = effects[:, node]
             kind = 0 if min(send, receive) > max(send, receive) / 2 else 1 + int(receive > send)
             faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), effects[kind, node], errors[kind]))
     smallest = max(screened, test.smallest_effect(errors[0]))
-    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults))
+    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults), judged)
 
 
-def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, float]:
-    """Return the nodes that stand out, those that do most first, and the standard deviation of effects on both."""
+def _judged(
+    nodes: Integers, purpose: Purpose, effects: Floats, errors: Floats, thresholds: Floats
+) -> tuple[JudgedEffect, ...]:
+    """Return the effects [3, nodes] of some nodes with their errors [3] and thresholds [3]."""
+    return tuple(
+        judged_effect(Component(kind, (node,)), purpose, of_nodes[node], error, threshold)
+        for kind, of_nodes, error, threshold in zip(DIRECTIONS, effects, errors, thresholds, strict=True)
+        for node in nodes.tolist()
+    )
+
+
+def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, Floats]:
+    """Return the nodes that stand out, those that do most first, the effects [3, nodes], and their errors [3]."""
     effects, in_faulty_rack = fit.of_nodes.copy(), racks.of_nodes(cluster)
     for rack in np.unique(cluster.racks[in_faulty_rack]):
         members = cluster.racks == rack
@@ -103,7 +125,7 @@ def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: in
     scales = np.array([max(robust_deviation(each[~in_faulty_rack]), least, 1e-12) for each in effects])
     deviations = (effects / scales[:, None]).max(0)
     order = np.argsort(-deviations)
-    return order[deviations[order] > SUSPECTED], float(scales[0])
+    return order[deviations[order] > SUSPECTED], effects, scales
 
 
 def _errors(controls: Controls, effects: Floats, fit: FittedEffects) -> Floats:

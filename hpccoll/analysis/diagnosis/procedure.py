@@ -94,11 +94,12 @@ def _diagnose_fitted(cluster: Cluster) -> Procedure[Diagnosis]:
     nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners))
     faults = yield from join_sharing(cluster, fit, racks, nodes.faults)
     faults = yield from mark_fast_alone(cluster, fit, racks, faults)
+    judged = racks.effects + nodes.effects
     if cluster.links:
-        faults += yield from find_link_faults(cluster, fit, screen, nodes.nodes)
-    return Diagnosis(
-        (*racks.faults, *faults), 0, fit.noise, math.exp(nodes.smallest_effect), nodes.too_many, cluster.links
-    )
+        slow_links, links = yield from find_link_faults(cluster, fit, screen, nodes.nodes)
+        faults, judged = faults + slow_links, judged + links
+    smallest = math.exp(nodes.smallest_effect)
+    return Diagnosis((*racks.faults, *faults), 0, fit.noise, smallest, nodes.too_many, cluster.links, judged)
 
 
 def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]) -> Diagnosis:

@@ -1,16 +1,25 @@
 """Slow racks and uplinks: pairs within a rack and across, beside those of healthy racks."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
 from hpccoll.analysis.diagnosis.matchings import ACROSS, consecutive_pairs, pair_up
-from hpccoll.analysis.diagnosis.records import Booleans, Component, Fault, Floats, Integers, Kind, Procedure
+from hpccoll.analysis.diagnosis.records import (
+    Booleans,
+    Component,
+    Fault,
+    Floats,
+    Integers,
+    JudgedEffect,
+    Kind,
+    Procedure,
+)
 from hpccoll.analysis.diagnosis.robust_statistics import median, quantile, robust_deviation
-from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, RACKS, SlownessTest
+from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, RACKS, SlownessTest, judged_effect
 from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
 
 SLOTS = 12
@@ -32,6 +41,7 @@ class RackFaults:
     """Faulty racks, and what they add to the logarithms of times."""
 
     faults: tuple[Fault, ...]
+    effects: tuple[JudgedEffect, ...]  # of all racks in the screen, and of those that were tested
     across: Floats  # [racks]: to a transfer to or from another rack; 0 for healthy racks
     inside: Floats  # [racks]: to one within
 
@@ -53,7 +63,7 @@ def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) ->
     """
     count = cluster.racks.max() + 1
     across, inside, faults = np.zeros(count), np.zeros(count), []
-    suspects, screened_error = _suspects(cluster, fit, screen)
+    suspects, screened_error, judged = _suspects(cluster, fit, screen)
     if suspects.size:
         measured = yield from measure_transfers(_half_across(cluster, suspects), "racks")
         measured = measured.less(fit.far * cluster.is_far(measured.partners))
@@ -65,18 +75,20 @@ def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) ->
             pairs = far[:, cluster.racks == rack].sum()
             of_noise = LOW_ERROR * fit.noise / math.sqrt(max(pairs, 1))
             error = math.hypot(screened_error, max(of_noise, scatter))
-            if slow_across[rack] > test.threshold(error):
+            uplink, threshold = Component("uplink", (int(cluster.rack_names[rack]),)), test.threshold(error)
+            judged.append(judged_effect(uplink, "racks", slow_across[rack], error, threshold))
+            if slow_across[rack] > threshold:
                 across[rack], inside[rack] = slow_across[rack], np.nan_to_num(slow_inside[rack])
                 kind: Kind = "rack" if inside[rack] > across[rack] / 2 else "uplink"
-                faults.append(test.fault(Component(kind, (int(cluster.rack_names[rack]),)), across[rack], error))
-    return RackFaults(tuple(faults), across, inside)
+                faults.append(test.fault(replace(uplink, kind=kind), across[rack], error))
+    return RackFaults(tuple(faults), tuple(judged), across, inside)
 
 
-def _suspects(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> tuple[Integers, float]:
-    """Return racks whose pairs across are slow, the slowest first, and the standard error of their effects."""
+def _suspects(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> tuple[Integers, float, list[JudgedEffect]]:
+    """Return racks whose pairs across are slow, the slowest first, the standard error of effects, and all of these."""
     judged = cluster.judged_racks
     if not judged.size:
-        return judged, 0.0
+        return judged, 0.0, []
     far = cluster.is_far(screen.partners)
     across = np.where(far, fit.values, np.nan)
     effects = np.array([quantile(across[:, cluster.racks == rack].ravel(), LOW) for rack in judged])
@@ -85,8 +97,10 @@ def _suspects(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> tuple[
     pairs = far[:, np.isin(cluster.racks, judged)].sum() / len(judged)
     of_noise, of_nodes = fit.noise / math.sqrt(max(pairs, 1)), robust_deviation(fit.of_nodes[0]) / math.sqrt(size)
     error = LOW_ERROR * max(of_noise, of_nodes)
-    slowest = np.argsort(-effects)[: len(judged) // 3]
-    return judged[slowest[effects[slowest] > max(LEAST_EFFECT / 2, SUSPECTED * error)]], error
+    slowest, least = np.argsort(-effects)[: len(judged) // 3], max(LEAST_EFFECT / 2, SUSPECTED * error)
+    named = zip(cluster.rack_names[judged].tolist(), effects, strict=True)
+    screened = [judged_effect(Component("uplink", (name,)), "screen", effect, error, least) for name, effect in named]
+    return judged[slowest[effects[slowest] > least]], error, screened
 
 
 def _half_across(cluster: Cluster, suspects: Integers) -> Integers:

@@ -48,6 +48,11 @@ def _merged(found: Mapping[int, Diagnosis]) -> Diagnosis:
         smallest_effect=max(each.smallest_effect for each in found.values()),
         too_many=any(each.too_many for each in found.values()),
         links=all(each.links for each in found.values()),
+        effects=tuple(
+            replace(each, component=replace(each.component, rail=rail))
+            for rail, diagnosis in sorted(found.items())
+            for each in diagnosis.effects
+        ),
     )
 
 

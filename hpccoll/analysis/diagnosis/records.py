@@ -1,7 +1,7 @@
 """What a diagnosis measures, and what it says."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -72,6 +72,18 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedEffect:
+    """The effect of a component, faulty or not, and the threshold that it was compared with: factors of times."""
+
+    component: Component
+    purpose: Purpose  # of the slots that it follows from; those of the screen only decide what is measured again
+    effect: float  # NaN if there was no valid time
+    low: float  # the 95 % interval of the effect
+    high: float
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What is slow on a machine."""
 
@@ -81,6 +93,7 @@ class Diagnosis:
     smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses: its times over the usual ones
     too_many: bool = False  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
     links: bool = True  # whether single links were judged, too
+    effects: tuple[JudgedEffect, ...] = field(default=(), compare=False, repr=False)  # of all that was judged
 
     @property
     def exclude(self) -> tuple[int, ...]:

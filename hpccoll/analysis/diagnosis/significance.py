@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from hpccoll.analysis.diagnosis.records import Component, Fault
+from hpccoll.analysis.diagnosis.records import Component, Fault, JudgedEffect, Purpose
 from hpccoll.analysis.diagnosis.robust_statistics import MEDIAN_ERROR, QUARTILE_ERROR
 
 LEAST_EFFECT = 0.03
@@ -60,10 +60,21 @@ class SlownessTest:
     def fault(self, component: Component, effect: float, error: float) -> Fault:
         """Return a fault with an effect, the logarithm of a factor."""
         effect, error = float(effect), float(error)
-        reach = NORMAL.inv_cdf(0.975) * error
         chance = self.comparisons * NORMAL.cdf(-effect / max(error, 1e-12))
-        low, middle, high = (math.exp(each) for each in (effect - reach, effect, effect + reach))
-        return Fault(component, middle, low, high, min(chance, 1.0))
+        return Fault(component, *_with_interval(effect, error), min(chance, 1.0))
+
+
+def judged_effect(
+    component: Component, purpose: Purpose, effect: float, error: float, threshold: float
+) -> JudgedEffect:
+    """Return an effect with its threshold, all of them given as logarithms of factors."""
+    return JudgedEffect(component, purpose, *_with_interval(effect, error), math.exp(threshold))
+
+
+def _with_interval(effect: float, error: float) -> tuple[float, float, float]:
+    """Return the factor of an effect, and the ends of its 95 % interval."""
+    reach = NORMAL.inv_cdf(0.975) * error
+    return math.exp(effect), math.exp(effect - reach), math.exp(effect + reach)
 
 
 def effect_error(noise: float, slots: int, controls: float) -> float:

@@ -19,6 +19,7 @@ from hpccoll.analysis.diagnosis.significance import (
     RACKS,
     USUAL_SPREAD,
     SlownessTest,
+    judged_effect,
     smallest_found,
 )
 from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
@@ -82,6 +83,10 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     visible = Component("node" if nodes > 2 or has_rate else "send", (0,))
     error = float(fits[visible,].errors[0])
     smallest = smallest_found(max(least, test.critical_value * error), error)
+    judged = []
+    for component in columns:
+        (effect,), (error,) = (values.tolist() for values in (fits[component,].effects, fits[component,].errors))
+        judged.append(judged_effect(component, "screen", effect, error, max(least, test.critical_value * error)))
     fits = {each: fit for each, fit in fits.items() if not each or fit.effects.min() > least}
     best = min(fits, key=lambda each: fits[each].chi_squared)
     faults: tuple[Fault, ...] = ()
@@ -91,7 +96,7 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
         alike = tuple(each for each in fits if fits[each].chi_squared < fits[best].chi_squared + ALIKE)
         if len(alike) > 1:
             faults = (replace(faults[0], candidates=alike),)
-    return Diagnosis(faults, 0, found.noise, math.exp(smallest))
+    return Diagnosis(faults, 0, found.noise, math.exp(smallest), effects=tuple(judged))
 
 
 def _medians(measured: Transfers, usual: float) -> _Pairs:

@@ -10,6 +10,7 @@ from simulated_machine import Environment, MachineWithRails, SimulatedMachine, c
 
 from hpccoll.analysis.diagnosis.procedure import complete, diagnose
 from hpccoll.analysis.diagnosis.records import Component, Diagnosis, Floats, Slots
+from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
 
 IN_RACKS = Environment(rack=8)
 SEEDS = range(3)
@@ -64,6 +65,38 @@ def test_an_effect_lies_within_its_interval_and_is_unlikely_on_a_healthy_machine
     assert fault.low < 1 / 0.8 < fault.high
     assert fault.low < fault.effect < fault.high
     assert fault.chance < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("fault", "purpose"),
+    [
+        (Component("node", (5,)), "retest"),
+        (Component("receive", (5,)), "retest"),
+        (Component("link", (2, 6)), "links"),
+        (Component("uplink", (3,)), "racks"),
+    ],
+)
+def test_what_exceeds_the_threshold_of_its_last_test_is_slow_and_nothing_else(fault, purpose):
+    found = diagnosed(machine(64, (fault, 30)))
+    above = {each for each in found.effects if each.effect > each.threshold and each.purpose != "screen"}
+    assert {(each.purpose, each.component.where) for each in above} == {(purpose, fault.where)}
+    assert fault in {each.component for each in above}
+    (slow,) = (each for each in above if each.component == fault)
+    assert (slow.low, slow.effect, slow.high) == (found.faults[0].low, found.faults[0].effect, found.faults[0].high)
+
+
+def test_the_screen_judges_each_direction_of_each_answering_node_and_each_rack():
+    simulated = machine(64, (Component("node", (5,)), 20), hung=(3,))
+    screened = [each.component for each in diagnosed(simulated).effects if each.purpose == "screen"]
+    nodes = {Component(kind, (node,)) for kind in DIRECTIONS for node in range(64) if node != 3}
+    assert len(screened) == len(nodes) + 8
+    assert {*screened} == nodes | {Component("uplink", (rack,)) for rack in range(8)}
+
+
+def test_of_few_nodes_every_single_fault_is_judged_as_if_there_were_no_other():
+    found = diagnosed(machine(4, (Component("send", (1,)), 30), environment=Environment()))
+    most = max(found.effects, key=lambda each: each.effect / each.threshold)
+    assert (most.component, len(found.effects)) == (Component("send", (1,)), 3 * 4 + 6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -147,6 +180,12 @@ def test_a_node_that_is_slow_on_one_rail_differs_from_one_that_is_slow_on_all(fa
 def test_a_link_of_one_rail_is_named_with_its_rail():
     fault = Component("link", (3, 7), 1)
     assert components(complete(diagnose(16, seed=1, rails=2), rails(2, (fault, 40)).measure)) == {fault}
+
+
+def test_effects_on_rails_have_the_number_of_their_rail():
+    found = complete(diagnose(16, seed=1, rails=2), rails(2, (Component("rail", (3,), 1), 30)).measure)
+    slow = {each.component for each in found.effects if each.purpose == "retest" and each.effect > each.threshold}
+    assert slow == {Component(kind, (3,), 1) for kind in DIRECTIONS}
 
 
 def test_rails_are_measured_in_the_same_slots():
