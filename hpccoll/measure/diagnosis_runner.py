@@ -228,7 +228,7 @@ class _Member:
                 orders = self.control.irecv(source=0, tag=ORDERS)
             elif isinstance(order, Transfer):
                 self.take(order)
-                order, tag = None, order.tag
+                tag, order = order.tag, None
             elif timing := self.advance():
                 self.send((timing, self.stop()), 0, tag)
             elif time.monotonic() - heard > LEADER_LIMIT_S + self.rank:
