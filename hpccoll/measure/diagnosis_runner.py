@@ -33,7 +33,7 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.text import join_words
 from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.mpi_startup import deadline
-from hpccoll.measure.pair_transfers import BY_RATE, UNKNOWN_RATE, PairTransfer, Timing, Transfer, traffic_at
+from hpccoll.measure.pair_transfers import BY_RATE, UNKNOWN_RATE, PairTransfer, Timing, Transfer, stream_at
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
 from hpccoll.store.host_load import KEY as LOAD
@@ -45,7 +45,7 @@ why they are."""
 LIMIT_SLOTS, LEAST_LIMIT_S, FIRST_LIMIT_S = 10, 2.0, 10.0
 """The deadline of a slot: so many times what slots take, and at least so many seconds; and that of the first one."""
 
-LEADER_LIMIT_S = 60.0
+LEADER_LIMIT_S = 30.0
 """The seconds without an order after which rank 1 ends the launch; further ranks wait a second longer each."""
 
 SLOTS_OF_NOISE, MOST_NOISE, LONGEST_SLOT_S = 4, 0.02, 0.4
@@ -109,14 +109,14 @@ def run_diagnosis(
         attempt = gather_attempt(ranks, 1, {})
         load = LoadRecorder(ranks.comm, attempt)
         rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
-        member = _Member(ranks.comm, stop, oversubscribed=attempt.oversubscribed)
+        member = _Member(ranks, stop, oversubscribed=attempt.oversubscribed)
     if ranks.comm.rank:
         member.follow(load)
         return None
     together = rdma if options.together is None else options.together
     leader = _Leader(member, endpoints, question, progress, together=together)
-    leader.choose_traffic(options.slot_s)
-    size = leader.traffic.bytes
+    leader.choose_stream(options.slot_s)
+    size = leader.stream.bytes
     if options.expected_bytes_per_s:
         question = replace(question, expected_s=size / options.expected_bytes_per_s)
     recorder = Recorder(leader)
@@ -129,8 +129,8 @@ def run_diagnosis(
     unended = (rank not in reports or reports[rank].unfinished for rank in range(ranks.comm.size))
     unfinished = [host for (host, _), found in zip(ranks.node_ids, unended, strict=True) if found]
     provenance = {
-        **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created, "in_flight": leader.traffic.in_flight,
-        "slot_s": leader.traffic.seconds, LOAD: [each.load for each in reports.values() if each.load],
+        **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created, "in_flight": leader.stream.in_flight,
+        "slot_s": leader.stream.seconds, LOAD: [each.load for each in reports.values() if each.load],
         UNFINISHED: list(dict.fromkeys(unfinished)),
     }  # fmt: skip
     return RecordedDiagnosis(
@@ -186,9 +186,10 @@ def _racks(
 class _Member:
     """A rank of a diagnosis: it has a transfer at a time. Created on all ranks together."""
 
-    def __init__(self, comm: MPI.Intracomm, stop: Callable[[], int], *, oversubscribed: bool) -> None:
-        self.rank, self.size, self.stop, self._oversubscribed = comm.rank, comm.size, stop, oversubscribed
-        self.control, self._data = comm.Dup(), comm.Dup()
+    def __init__(self, ranks: Ranks, stop: Callable[[], int], *, oversubscribed: bool) -> None:
+        self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
+        self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
+        self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
         self._transfer: PairTransfer | None = None
         self._sends: list[MPI.Request] = []  # a rank that has stopped does not receive them
         self.left: list[PairTransfer] = []  # with buffers in which a late partner may still write
@@ -232,8 +233,10 @@ class _Member:
             elif timing := self.advance():
                 self.send((timing, self.stop()), 0, tag)
             elif time.monotonic() - heard > LEADER_LIMIT_S + self.rank:
-                print_of_rank(self.rank, "rank 0, which leads the diagnosis, has stopped; the launch ends by MPI_Abort")
+                what = f"{self._leader}, which leads the diagnosis, does not answer; the launch ends by MPI_Abort"
+                print_of_rank(self.rank, what)
                 abort_job(MPI.COMM_WORLD)
+                os._exit(1)  # under srun MPI_Abort may return
             else:
                 self.pause()
         self.send(_Report(bool(self.left), load.end()), 0, order.tag)
@@ -265,10 +268,10 @@ class _Leader:
     def __init__(
         self, member: _Member, endpoints: Sequence[int], question: Question, progress: ShowSlots, *, together: bool
     ) -> None:
-        self._member, self._endpoints, self._nodes = member, endpoints, len(question.hosts)
+        self._member, self._endpoints, self._hosts = member, endpoints, question.hosts
         self._progress, self._together = progress, together
         self._shown = time.monotonic()
-        self.traffic, self._longest_s = UNKNOWN_RATE, LONGEST_SLOT_S
+        self.stream, self._longest_s = UNKNOWN_RATE, LONGEST_SLOT_S
         self._begun, self._measured = 0, 0  # slots: all, and those of the procedure
         self._largest_tag = cast("int", member.control.Get_attr(MPI.TAG_UB))
         self._durations: list[float] = []  # of slots, in seconds
@@ -277,18 +280,18 @@ class _Leader:
         self._signal = 0
         self.interrupted: list[MeasuredSlots] = []  # the slots after which a signal has ended the diagnosis
 
-    def choose_traffic(self, slot_s: float | None) -> None:
+    def choose_stream(self, slot_s: float | None) -> None:
         """Choose what pairs send by the rate of some of them; for ``slot_s`` seconds, if that is not None."""
-        nodes = len(self._endpoints)
-        pairs = consecutive_pairs(np.arange(self._nodes)) + np.arange(0, nodes, self._nodes)[:, None, None]
+        endpoints, nodes = len(self._endpoints), len(self._hosts)
+        pairs = consecutive_pairs(np.arange(nodes)) + np.arange(0, endpoints, nodes)[:, None, None]
         for _ in BY_RATE:
-            seconds = self._measure_slot(pair_up(nodes, pairs))
-            rate = self.traffic.bytes / median(np.where(np.isinf(seconds), np.nan, seconds))
-            before, self.traffic = self.traffic, traffic_at(rate)
-            if self.traffic == before or np.isinf(seconds).any():
+            seconds = self._measure_slot(pair_up(endpoints, pairs))
+            rate = self.stream.bytes / median(np.where(np.isinf(seconds), np.nan, seconds))
+            before, self.stream = self.stream, stream_at(rate)
+            if self.stream == before or np.isinf(seconds).any():
                 break
         if slot_s is not None:
-            self.traffic, self._longest_s = replace(self.traffic, seconds=slot_s), slot_s
+            self.stream, self._longest_s = replace(self.stream, seconds=slot_s), slot_s
         self._changes.clear()
 
     def __call__(self, slots: Slots) -> Floats:
@@ -320,15 +323,20 @@ class _Leader:
         pairs = [(one, other) for one, other in enumerate(partners.tolist()) if one != other]
         for one, other in pairs:
             partner = self._endpoints[other]
-            orders[self._endpoints[one]] = Transfer(partner, tag, self.traffic, self._together, first=one < other)
+            orders[self._endpoints[one]] = Transfer(partner, tag, self.stream, self._together, first=one < other)
         began = time.monotonic()
         answers = self._ask(tag, orders)
         seconds = np.full(len(partners), np.nan)
         for one, other in pairs:  # the receiver has the time
             sender, receiver = (answers.get(self._endpoints[end]) for end in (one, other))
             seconds[one] = receiver[0].seconds if sender and receiver else math.inf
-        if not np.isinf(seconds).any():
-            self._durations.append(time.monotonic() - began)
+        took = time.monotonic() - began
+        if missed := [pair for pair in pairs if pair[0] < pair[1] and math.isinf(seconds[pair[0]])]:
+            nodes = len(self._hosts)
+            names = join_words(" and ".join(self._hosts[end % nodes] for end in pair) for pair in missed)
+            print_of_rank(0, f"slot {self._measured + 1}: {names} have not answered within {took:.1f} s")
+        else:
+            self._durations.append(took)
         self._changes += [timing.change for timing, _ in answers.values()]
         self._signal = self._signal or max((signal for _, signal in answers.values()), default=0)
         return seconds
@@ -366,7 +374,7 @@ class _Leader:
     def _lengthen_slots(self) -> None:
         """Make slots twice as long if transfers vary too much within themselves; messages stay the same."""
         if robust_deviation(np.array(self._changes)) > MOST_NOISE:
-            self.traffic = replace(self.traffic, seconds=min(2 * self.traffic.seconds, self._longest_s))
+            self.stream = replace(self.stream, seconds=min(2 * self.stream.seconds, self._longest_s))
         self._changes.clear()
 
     def end(self, load: LoadRecorder) -> dict[int, _Report]:

@@ -25,7 +25,7 @@ MOST_ARRIVALS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class MessageStream:
     """What a pair sends."""
 
     bytes: int  # of a message
@@ -34,11 +34,11 @@ class Traffic:
 
 
 BY_RATE = (
-    (20e9, Traffic(4 << 20, 8, 0.02)),
-    (4e9, Traffic(1 << 20, 16, 0.02)),
-    (400e6, Traffic(1 << 20, 4, 0.1)),
-    (50e6, Traffic(1 << 20, 4, 0.2)),
-    (0.0, Traffic(16 << 10, 32, 0.3)),
+    (20e9, MessageStream(4 << 20, 8, 0.02)),
+    (4e9, MessageStream(1 << 20, 16, 0.02)),
+    (400e6, MessageStream(1 << 20, 4, 0.1)),
+    (50e6, MessageStream(1 << 20, 4, 0.2)),
+    (0.0, MessageStream(16 << 10, 32, 0.2)),
 )
 """From which rate on, in bytes per second, a pair sends what.
 
@@ -48,13 +48,13 @@ whose wire was idle between messages; at 1 Gbit/s it is 1.4 % with 1 MiB x 4, an
 and less, for which the cores were too slow.
 """
 
-UNKNOWN_RATE = Traffic(256 << 10, 4, 0.1)
+UNKNOWN_RATE = MessageStream(256 << 10, 4, 0.1)
 """What pairs send whose rate is not known yet."""
 
 
-def traffic_at(rate: float) -> Traffic:
+def stream_at(rate: float) -> MessageStream:
     """Return what pairs send whose usual rate is known, in bytes per second; NaN if it is not."""
-    return next((traffic for least, traffic in BY_RATE if rate >= least), UNKNOWN_RATE)
+    return next((stream for least, stream in BY_RATE if rate >= least), UNKNOWN_RATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Transfer:
 
     partner: int  # rank
     tag: int  # that of the slot: what is late is not taken for another slot's
-    traffic: Traffic
+    stream: MessageStream
     together: bool  # whether both directions send at once
     first: bool  # whether this rank sends first otherwise
 
@@ -80,9 +80,9 @@ class PairTransfer:
     """A transfer that has begun on this rank, and advances whenever it is asked to."""
 
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer) -> None:
-        traffic = transfer.traffic
-        data = np.zeros((traffic.in_flight + 1, traffic.bytes), np.uint8)
-        seconds = traffic.seconds if transfer.together else traffic.seconds / 2
+        stream = transfer.stream
+        data = np.zeros((stream.in_flight + 1, stream.bytes), np.uint8)
+        seconds = stream.seconds if transfer.together else stream.seconds / 2
         self._received = _Receiver(comm, transfer, data[1:])
         self._sent = _Sender(comm, transfer, data[0], seconds)
         self._sends = transfer.together or transfer.first
@@ -107,7 +107,7 @@ class _Sender:
 
     def advance(self) -> bool:
         """Send what may be sent; return whether everything has been received."""
-        in_flight = self._transfer.traffic.in_flight
+        in_flight = self._transfer.stream.in_flight
         if not self._requests:
             self._requests = [self._send(self._message) for _ in range(in_flight)]
         for k in MPI.Request.Testsome(self._requests) or ():
