@@ -295,16 +295,17 @@ def _by_reason(missing: Iterable[Gap]) -> list[tuple[str, str, str, list[str]]]:
 
 def _provenance(run: Run) -> tuple[str, dict[str, str]]:
     facts = {name: getattr(run, name) for name in ("machine", "kind", "created", "status")}
-    facts = {"raw file": run.path} | facts | library_facts(run) | _flat(run.provenance)
+    facts = {"raw file": run.path} | facts | library_facts(run) | flat_facts(run.provenance)
     title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
     return title, {name: str(value) for name, value in facts.items()}
 
 
-def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+def flat_facts(facts: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Return facts of provenance by their whole names, such as ``versions.numpy``."""
     flat: dict[str, object] = {}
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
+            flat |= flat_facts(value, f"{prefix}{name}.")
         else:
             flat[prefix + name] = _list_text(value) if isinstance(value, list | tuple) else value
     return flat
@@ -312,6 +313,8 @@ def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 def _list_text(values: Iterable[object]) -> str:
     return "; ".join(
-        ", ".join(f"{name} {text}" for name, text in _flat(value).items()) if isinstance(value, Mapping) else str(value)
+        ", ".join(f"{name} {text}" for name, text in flat_facts(value).items())
+        if isinstance(value, Mapping)
+        else str(value)
         for value in values
     )
