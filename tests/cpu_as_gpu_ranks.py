@@ -12,6 +12,7 @@ import numpy as np
 from cpu_kernels import HostGpu
 from mpi4py import MPI
 from queued_memory import QueuedMemory
+from rank_checks import named
 
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import distinct_placements, distinct_transports
@@ -67,7 +68,8 @@ def check(case, layout, gpu, flip=flip_on_host):
         prepared.reset()
         MPI.COMM_WORLD.Barrier()
         prepared.run()
-        assert (prepared.device_ns() > 0) == (case.transport == "nccl")
+        took = prepared.device_ns()
+        assert (took > 0) == (case.transport == "nccl"), took
         if turn == 3 and len(prepared.plan.result):
             flip(prepared.plan.result)
         if turn == 4:
@@ -97,7 +99,8 @@ def main(directory):
     over_mpi, over_nccl = Gpu(directory), nccl_on_host.HostGpu(directory)
     for case in cases():
         if not unmet_needs(case, layout):
-            check(case, layout, *((over_nccl, flip) if case.transport == "nccl" else (over_mpi,)))
+            with named(case):
+                check(case, layout, *((over_nccl, flip) if case.transport == "nccl" else (over_mpi,)))
             ran.append((case.collective, case.algorithm, case.transport))
     communicators.close_all_worlds()
     if world.rank == 0:

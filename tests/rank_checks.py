@@ -2,8 +2,18 @@
 
 import time
 import traceback
+from contextlib import contextmanager
 
 from hpccoll.measure.ranks import abort_job
+
+
+@contextmanager
+def named(case):
+    """Say in whatever exception of a case which one it was."""
+    try:
+        yield
+    except Exception as error:
+        raise RuntimeError(f"{case.id}: {type(error).__name__}: {error}") from error
 
 
 def run_on_all(comm, main):

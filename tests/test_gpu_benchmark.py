@@ -175,6 +175,85 @@ def test_shards_have_every_test_once():
         assert max(map(len, shards)) - min(map(len, shards)) <= 1
 
 
+TESTS_THAT_FAIL = """
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+RANK = "raise RuntimeError('all_reduce ring: too late')"
+
+
+def test_of_ranks():
+    ran = subprocess.run([sys.executable, "-c", RANK], stderr=subprocess.PIPE, text=True)
+    print("said by the test")
+    assert ran.returncode == 0, f"r0 | main\\n{ran.stderr}"
+
+
+def test_of_a_warning():
+    assert False, "r0 | main\\nTraceback:\\n  line\\nRuntimeWarning: overflow\\nends"
+
+
+def test_of_values():
+    assert 1 == 2
+
+
+def test_that_hangs():
+    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    with open("started", "w") as file:
+        print(started.pid, file=file)
+    try:
+        started.wait()
+    except BaseException:
+        started.kill()
+        raise
+"""
+SUITE = """
+import sys
+from pathlib import Path
+sys.path.append(sys.argv[1])
+import suite
+from here import Here
+suite.TESTS = Path("tests").resolve()
+tell = lambda verdict: print(verdict.what, verdict.got, sep="; ", file=sys.stderr, flush=True)
+[*suite.tests(Here(Path(), 60, tell=tell))]
+"""
+
+
+def test_a_failed_test_has_its_last_error_in_the_verdict_and_its_report_in_the_log_at_once(tmp_path):
+    place = tmp_path / "tests" / "gpu" / "test_some.py"
+    place.parent.mkdir(parents=True)
+    place.write_text(TESTS_THAT_FAIL)
+    log, started = tmp_path / "log", tmp_path / "started"
+    with log.open("w") as said:
+        program = [sys.executable, "-c", SUITE, BENCHMARKS]
+        running = subprocess.Popen(program, cwd=tmp_path, stdout=said, stderr=subprocess.PIPE, text=True)
+    try:
+        lines = [running.stderr.readline() for _ in range(3)]
+        known = log.read_text()
+        while not (started.exists() and started.read_text().endswith("\n")):
+            assert running.poll() is None
+            time.sleep(0.01)
+    finally:
+        running.terminate()  # as gpu.py does when the time is over
+        running.communicate(timeout=60)
+    assert [line.rpartition(" ")[0].rpartition(" ")[0] for line in lines] == [
+        "test_some.py::test_of_ranks; RuntimeError: all_reduce ring: too late",
+        "test_some.py::test_of_a_warning; RuntimeWarning: overflow", "test_some.py::test_of_values; assert 1 == 2",
+    ]  # fmt: skip
+    for words in ("test_some.py::test_of_ranks\n", "Traceback (most recent call last)", "said by the test"):
+        assert words in known
+    with pytest.raises(ProcessLookupError):  # the test that hung has ended what it started
+        os.kill(int(started.read_text()), 0)
+
+
+def test_parts_are_tried_within_a_short_budget():
+    took = sum(part.seconds for name, part in benchmark.PARTS.items() if name != "tests" and not part.several)
+    assert took <= 60 * 6
+    assert benchmark.PARTS["tests"].shared
+
+
 @pytest.fixture
 def command(tmp_path, monkeypatch):
     """Return the function that puts a shell program of a name before all others."""

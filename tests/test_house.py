@@ -33,7 +33,9 @@ MAY_IMPORT = {
     "render": (
         "measure analysis evidence model store cases training host schedule common numpy scipy altair jinja2 vl_convert"
     ),
-    "sweep": ("evidence analysis store cases training executor host schedule common pydantic yaml snakemake"),
+    "sweep": (
+        "interop evidence analysis store cases training executor host schedule common numpy pydantic yaml snakemake"
+    ),
     "cli": (
         "evidence analysis measure sweep render interop model store cases training host schedule common typer mpi4py"
     ),

@@ -77,11 +77,21 @@ SWEEP: Mapping[str, Key] = {
         ("single",),
     ),
     "executor": Key("executor of cases in host memory: compiled, python; if left out, compiled if it is built"),
+    "diagnose": Key(
+        "with 'nodes': the nodes of each job are diagnosed before it measures; options of 'hpccoll diagnose': "
+        "{links: true, racks: FILE}, or {}"
+    ),
     "effort": Key("measuring time of each case"),
     "rounds": Key("passes over all cases, each in another order; they share the effort", 3, limits.ROUNDS),
     "seed": Key("seed of the random order of the cases", 1, limits.SEED),
 }
 """The keys of a sweep file."""
+
+DIAGNOSE: Mapping[str, Key] = {
+    "links": Key("whether single slow links are looked for [up to 64 nodes]"),
+    "racks": Key("file of the racks of hosts [Slurm's topology]"),
+}
+"""The keys of ``diagnose`` in a sweep file."""
 
 
 @dataclass(frozen=True, slots=True)

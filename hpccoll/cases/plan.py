@@ -110,6 +110,8 @@ class Plan:
     estimated_s: Annotated[float, limits.PositiveNumber(1e12).meta]  # an estimate, without waiting time in the queue
     offline: bool = False  # whether it was made without asking a scheduler: such a plan can be read, but not run
     notes: tuple[limits.LongLine, ...] = ()  # sentences to read before anything runs
+    # the options of the diagnosis that precedes the launches of every job on several nodes; None without a diagnosis
+    diagnose: tuple[limits.LongLine, ...] | None = None
 
     def job(self, name: str) -> Job:
         """Return the job of that name.

@@ -145,7 +145,7 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False, qu
     """Return the default number of channels for ``nbytes``; over NCCL one, unless the algorithm is pipelined.
 
     Over NCCL a second channel lets folds overlap messages, at twice the number of groups; whether that gains anything
-    is unknown, because it has not run on a GPU. NCCL cuts each message into channels of its own.
+    is unknown, because it has not run on several GPUs. NCCL cuts each message into channels of its own.
     """
     if pipelined:
         return max(1, min(SEGMENTS, nbytes // (QUEUED_SEGMENT if queued else SEGMENT)))

@@ -9,6 +9,7 @@ Each run of a file has its own header and devices.
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,19 @@ from hpccoll.cases.case import SINGLE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import RANKS
-from hpccoll.interop.benchmark_output import NUMBER, BenchmarkOutput, LineHandlers, LineParser, SuppliedMetadata
+from hpccoll.interop.benchmark_output import (
+    NUMBER,
+    BenchmarkOutput,
+    LineHandlers,
+    LineParser,
+    SuppliedMetadata,
+    read_cell,
+    read_count,
+)
 from hpccoll.interop.nccl_tests_run import (
     AMD_GPU,
     NCCL_TESTS,
+    OUT_OF_PLACE,
     PROGRAMS,
     RCCL_TESTS,
     SUFFIXES,
@@ -57,23 +67,73 @@ NCCL_TESTS_SIGN = re.compile(
 """What every output of nccl-tests has, the JSON and the table."""
 
 
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """What a program measured between two nodes."""
+
+    bytes: int
+    seconds: float
+    wrong: int  # elements of all results
+    library: str  # with its version where the output says it
+
+
 def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of nccl-tests; BadInputError for what could be misread or contradicts itself."""
     output = BenchmarkOutput(
         source=NCCL_TESTS.source, program=NCCL_TESTS.source, ranks=0, nodes=0, library=given.library, truncated=True
     )  # fmt: skip
+    for run in _read_runs(path, lines, output, given, of_ours=True):
+        add_run(path, run, output, given)
+    return output
+
+
+def read_pair(path: Path, text: str) -> PairResult:
+    """Return what a program measured between one GPU on each of two hosts: its largest size, preferably out of place.
+
+    Args:
+        path: names the output in messages.
+        text: the output of a program, also of one that measures what no collective of ours does, such as sendrecv_perf.
+
+    Raises:
+        BadInputError: if there is no result, or the output is not of two hosts, or cannot be read.
+    """
+    output = BenchmarkOutput(source=NCCL_TESTS.source, program="", ranks=0, nodes=0)
+    runs = _read_runs(path, text.splitlines(keepends=True), output, SuppliedMetadata(), of_ours=False)
+    if not runs or not runs[-1].results:
+        raise UnusableError(str(path), "the output has no result of nccl-tests")
+    run = runs[-1]
+    if len(run.devices) != 2 or len({device.process[0] for device in run.devices}) != 2:
+        places = ", ".join(f"rank {device.rank} on {device.process[0]}" for device in run.devices) or "none"
+        raise UnusableError(str(path), f"the ranks are {places}; needed: one rank with one GPU on each of two hosts")
+    counts = (one.values["#wrong"] for one in run.results)
+    wrong = sum(int(read_cell(run.where, "#wrong", count)) for count in counts if count != "N/A")
+    sizes = [(read_count(one.where, "size", one.row["size"]), one.placement == OUT_OF_PLACE) for one in run.results]
+    (size, _), largest = max(zip(sizes, run.results, strict=True), key=lambda each: each[0])
+    seconds = read_cell(largest.where, "time", largest.values["time"]) * 1e-6
+    if not seconds:
+        raise UnusableError(str(path), f"the time of {size} bytes is 0: give larger ones (-b, -e)")
+    return PairResult(size, seconds, max(wrong, run.failed), run.library or run.suite.library)
+
+
+def _read_runs(
+    path: Path, lines: Sequence[str], output: BenchmarkOutput, given: SuppliedMetadata, *, of_ours: bool
+) -> Sequence[PrintedRun]:
+    """Return the runs, and add to ``output`` what it says of all of them.
+
+    If ``of_ours``, the runs of programs are left out that measure what no collective of ours does.
+    """
     text = "".join(lines)
     if not text.lstrip().startswith("{"):
-        _NcclTestsParser(path, output, given).parse(lines)
-        return output
+        parser = (_NcclTestsParser if of_ours else _AnyProgramParser)(path, output, given)
+        parser.parse(lines)
+        return parser.runs
     try:
-        _add_json(path, parse_json(text), output, given)
+        return [_json_run(path, parse_json(text), output, given, of_ours=of_ours)]
     except BadInputError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise BadInputError("FILE", str(path), f"whole JSON as nccl-tests writes it ({reason})") from None
-    return output
 
 
 class _NcclTestsParser(LineParser):
@@ -100,8 +160,6 @@ class _NcclTestsParser(LineParser):
             self.output.source, self.output.library = suite.source, library
             self.output.program = f"{suite.source} {version}".rstrip()
         self.output.truncated = not all(run.ended for run in self.runs)
-        for run in self.runs:
-            add_run(self.path, run, self.output, self.given)
 
     def _enter(self, part: int) -> None:
         if part < self.run.stage or part == self.run.stage != DEVICES:
@@ -264,8 +322,17 @@ def _with_reduction(line: str, columns: Sequence[str]) -> str:
     return " ".join(cells)
 
 
-def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-    """Add the results of the JSON, without its environment, which may hold secrets."""
+class _AnyProgramParser(_NcclTestsParser):
+    """The parser for which the program does not matter."""
+
+    def leave_out(self, program: str) -> None:
+        """Leave out no program."""
+
+
+def _json_run(
+    path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata, *, of_ours: bool
+) -> PrintedRun:
+    """Return the run of the JSON, without its environment, which may hold secrets."""
     config, arguments = content["config"], [str(each) for each in content["args"]]
     suite = (
         RCCL_TESTS if any(AMD_GPU.search(str(each.get("device_info"))) for each in config["devices"]) else NCCL_TESTS
@@ -273,7 +340,8 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
     output.source = output.program = suite.source
     output.library = f"{suite.library} {nccl_version_text(int(content['nccl_version']))}"
     output.truncated = "average_bus_bandwidth" not in content
-    run = PrintedRun(str(path), output.library, suite, collective=collective_of(str(path), arguments[0]))
+    run = PrintedRun(str(path), output.library, suite)
+    run.collective = collective_of(str(path), arguments[0]) if of_ours else ""
     run.per_process = per_process = int(config["nthreads"]) * int(config["ngpus"])
     fields = {"graph": int(config.get("graph", 0)), "agg iters": int(config.get("aggregated_iterations", 1))}
     run.params = header_params(fields) | _options(" ".join(arguments[1:]))
@@ -303,7 +371,7 @@ def _add_json(path: Path, content: Any, output: BenchmarkOutput, given: Supplied
             measured["#wrong"] = "N/A" if wrong is None else str(wrong)
             run.results.append(PrintedResult(where, placement, cells, measured, reported))
     check_devices(run, given)
-    add_run(path, run, output, given)
+    return run
 
 
 def _options(arguments: str) -> dict[str, int]:

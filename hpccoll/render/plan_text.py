@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hpccoll.cases.case import Job
+from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Plan, Skip, sbatch_options
 from hpccoll.cases.probe_cases import has_library_logs, probe_cases, requested_algorithm
 from hpccoll.cases.variables import assignment
@@ -67,6 +67,10 @@ def _has_no_gpus(plan: Plan, job: Job) -> bool:
 def _launches(plan: Plan) -> Iterator[str]:
     yield "launches, by nodes x ranks per node:"
     yield from (f"  {command}" for command in plan.launcher.setup)
+    if plan.diagnose is not None:
+        for nodes in sorted({job.nodes for job in plan.jobs if job.nodes > 1}):
+            line = plan.launcher.line(Shape(nodes, nodes))
+            yield f"  first: {line} diagnose {shlex.join([*plan.diagnose, '--out'])} JOB.diagnosis-ALLOCATION.h5"
     devices = {(job.shape(case), case.device) for job in plan.jobs for case in job.cases}
     for shape in sorted({shape for shape, _ in devices}):
         device = " --device cuda" if (shape, "cuda") in devices else ""

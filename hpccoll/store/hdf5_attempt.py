@@ -15,6 +15,7 @@ from hpccoll.common.records import from_builtins
 from hpccoll.store.plausibility import ImplausibleError
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, Column
+from hpccoll.store.sealed_file import COMPRESSION, attach_scales, create_scales, create_text, stored_object
 
 _PER_RANK_OR_NODE = tuple(each for each in COLUMNS if len(each.dims) > 1 and "iteration" not in each.dims)
 _ATTEMPT_ATTRIBUTES = tuple(
@@ -24,11 +25,8 @@ EVIDENCE_DATASET = "evidence_json"
 """The dataset of the evidence from logs; only attempts that read logs have it."""
 MAX_COLUMN_BYTES = 1 << 28
 """Columns up to this size are read whole; larger ones case by case."""
-MAX_COMPRESSION_RATIO = 1100
-"""The maximum ratio of the size of a chunk to its compressed size; deflate reaches 1032."""
 MAX_CHUNK_VALUES = 1 << 23
 """The most values of a chunk, 64 MiB: HDF5 has a chunk in memory as a whole, and before 2.0 none of 4 GiB."""
-_COMPRESSION = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
 
 
 def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> None:
@@ -39,8 +37,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
     group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
     if attempt.evidence is not None:  # a dataset, because an attribute holds at most 64 KiB
         text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
-        dataset = group.create_dataset(EVIDENCE_DATASET, data=text, dtype=h5py.string_dtype())
-        dataset.attrs["long_name"] = "JSON: the evidence in the library's own logs of an untimed pass"
+        create_text(group, EVIDENCE_DATASET, text, "JSON: the evidence in the library's own logs of an untimed pass")
     tables: dict[str, Sequence[Mapping[str, Any]]] = {
         "case": [_case_values(outcome) for outcome in outcomes],
         "rank": [asdict(place) for place in attempt.places],
@@ -54,10 +51,7 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         "port": len(tables["port"]),
         "event": max((outcome.times.event_ns.shape[2] for outcome in outcomes if outcome.times), default=0) or 1,
     }
-    for name, size in sizes.items():
-        scale = group.create_dataset(name, data=np.arange(size))
-        scale.make_scale(name)
-        scale.attrs["long_name"] = name
+    create_scales(group, sizes)
     for column in COLUMNS:
         if len(column.dims) == 1:
             values = [row[column.name] for row in tables[column.dims[0]]]
@@ -65,12 +59,11 @@ def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> 
         else:
             shape = [sizes[dim] for dim in column.dims]
             dataset = _create_dataset(
-                group, column, shape=shape, chunks=_chunks(shape), fillvalue=column.absent, **_COMPRESSION
+                group, column, shape=shape, chunks=_chunks(shape), fillvalue=column.absent, **COMPRESSION
             )
             for number, row in enumerate(tables["case"]):
                 _write_case(dataset, column, number, row)
-        for axis, dim in enumerate(column.dims):
-            dataset.dims[axis].attach_scale(group[dim])
+        attach_scales(group, dataset, column.dims)
 
 
 def _chunks(shape: Sequence[int]) -> tuple[int, ...]:
@@ -134,23 +127,6 @@ def _case_values(outcome: Outcome) -> dict[str, Any]:
 
 _REQUESTED = ("bytes", "ranks", "nodes", "mapping", "timing")
 """The fields of a case whose columns begin with ``requested_``."""
-
-
-def stored_object(group: Any, name: str, file_bytes: int) -> Any:
-    """Return a member of a group whose values are in this file.
-
-    Raises:
-        ImplausibleError: if it is a link, lies in another file, or is larger than this file can hold.
-    """
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        raise ImplausibleError(f"{name!r:.200} is a link to elsewhere")
-    item = group[name]
-    if isinstance(item, h5py.Dataset):
-        at_once = item.nbytes if item.chunks is None else item.nbytes // max(1, len(item))
-        limit = file_bytes if item.chunks is None else MAX_COMPRESSION_RATIO * file_bytes
-        if item.is_virtual or item.external or at_once > limit:
-            raise ImplausibleError(f"{name!r:.200} has {item.nbytes} bytes, and its file {file_bytes}")
-    return item
 
 
 def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None = None) -> tuple[Attempt, list[Outcome]]:

@@ -10,6 +10,7 @@ from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.store import hdf5
 from hpccoll.store.journal import has_records, journal_path, read_journal
 from hpccoll.store.raw_results import RawResults
+from hpccoll.store.sealed_file import RAW, OtherContentError
 
 COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+)$")
 """The suffixes of the files that accompany a raw file."""
@@ -106,24 +107,30 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
             directory holds only an unreadable plan.
     """
     paths = list(paths)
-    raw_results, plans, unreadable = [], {}, {}
+    raw_results, plans = [], {}
+    unreadable: dict[Path, BadInputError] = {}
+    others: dict[Path, BadInputError] = {}  # beside the raw files of a directory, and no error there
     for path in find_raw_files(paths):
         try:
             raw_results.append(read_raw(path))
         except BadInputError as error:
-            unreadable[path] = error
+            beside = isinstance(error, OtherContentError) and path not in paths
+            (others if beside else unreadable)[path] = error
     for path in (path / PLAN_FILE for path in paths if (path / PLAN_FILE).exists()):
         try:
             plans[path] = Plan.load(path)
         except BadInputError as error:
             unreadable[path] = error
     if not (raw_results or plans or unreadable):
-        raise BadInputError("path", ", ".join(map(str, paths)), hdf5.RAW_FILES)
+        if others:
+            raise combine_errors(*others.values())
+        raise BadInputError("path", ", ".join(map(str, paths)), RAW.elsewhere)
     is_directory_scan = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
     if unreadable and not raw_results and not is_directory_scan:
         raise combine_errors(*unreadable.values())
     distinct, omissions = _drop_copies(raw_results)
-    return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=omissions)
+    remarks = [*map(str, others.values()), *omissions]
+    return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=remarks)
 
 
 def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], list[str]]:

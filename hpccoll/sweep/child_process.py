@@ -63,7 +63,7 @@ def run_child(
     if child.returncode == 0:
         return None
     what = "start" if has_started else "end"
-    how = f"did not {what} within {timeout_s:g} s" if timed_out else _exit_text(child.returncode)
+    how = f"did not {what} within {timeout_s:g} s" if timed_out else exit_text(child.returncode)
     lines, memory = [*first, *last], SharedMemorySpace.read()
     cause = root_cause([line for line in lines if not line.startswith(SHARED_MEMORY_WARNING)])
     if is_memory_fault(child.returncode, memory, lines):
@@ -95,7 +95,8 @@ def _relay_stderr(child: subprocess.Popen[str], out: IO[str], first: list[str], 
             (first if len(first) < KEPT_LINES else last).append(line.strip())
 
 
-def _exit_text(code: int) -> str:
+def exit_text(code: int) -> str:
+    """Return how a process ended."""
     return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 

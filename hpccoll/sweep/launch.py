@@ -29,6 +29,8 @@ from hpccoll.sweep.site_file import CPUS_ON_NODE
 from hpccoll.sweep.slurm import partitions, query, squeue
 from hpccoll.sweep.slurm.controller_health import wait_for_controller
 
+DIAGNOSIS_TIMEOUT_S = 900.0
+"""The time limit of a diagnosis, besides that of its start."""
 MAX_LAUNCHES = 3
 """Number of times to try a launch if srun cannot reach Slurm's controller."""
 OUTAGE_S = 1800.0
@@ -67,6 +69,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         job_launch = JobLaunch(plan.launcher, job, workers, aggregators, aliases)
         if left and plan.launcher.slurm and job.ranks > 1:
             job_launch.check_connection()
+        job_launch.diagnose(plan.diagnose if left else None, out)
         for shape in left:
             attempts = _count_attempts(_read_output(out))
             evidence = job_launch.probe(shape, job_file, out)
@@ -201,6 +204,21 @@ class JobLaunch:
         """Return the types of ``srun --mpi`` of the MPI library; empty if modules or a container may bring another."""
         in_container = self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
         return () if self.launcher.setup or in_container else MachineFacts().pmi_types
+
+    def diagnose(self, options: Sequence[str] | None, out: Path) -> None:
+        """Diagnose the nodes, if there are several, with options of ``hpccoll diagnose``, into a file next to ``out``.
+
+        If the diagnosis fails, no measurement is lost; the log of the job has the reason. None: no diagnosis is asked.
+        """
+        if options is None or self.job.nodes == 1:
+            return
+        file = out.with_name(f"{self.job.name}.diagnosis-{os.environ.get(JOB_ID, 'local')}.h5")
+        command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
+        line = f"{command} diagnose {shlex.join([*options, '--out', str(file)])}"
+        print(f"$ {line}", flush=True)
+        failure = child_process.run_child(self._command(line), self.launcher.launch_timeout_s + DIAGNOSIS_TIMEOUT_S)
+        if not file.exists():  # it also exits with an error if it has found something
+            print(f"# no diagnosis: the launch {failure}", flush=True)
 
     def probe(self, shape: Shape, job_file: Path, out: Path) -> Path | None:
         """Launch the probe of ``shape`` unless its evidence exists: the same ranks, untimed, with library logs.

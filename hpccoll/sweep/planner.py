@@ -32,6 +32,8 @@ LAUNCH_S = 1.5
 """Estimated seconds to start the ranks of one launch."""
 ROUND_S = 0.01
 """Estimated seconds of one round of a case outside its iterations: compile, fill buffers, check the result."""
+DIAGNOSIS_S = 60.0
+"""Estimated seconds of a diagnosis."""
 SLURM_S = 20.0
 """Estimated seconds of a Slurm job outside its launches: Snakemake starts twice in it."""
 
@@ -70,7 +72,9 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         raise error.with_key(f"{config}: {plural}") from None
     if not jobs:
         raise _nothing_to_measure(config, sweep, execution_site, skips)
-    requests = {job.name: execution_site.resource_request(job, estimate_seconds(job)) for job in jobs}
+    diagnosed = [job for job in jobs if sweep.diagnose and job.nodes > 1]
+    seconds = {job.name: estimate_seconds(job) + DIAGNOSIS_S * (job in diagnosed) for job in jobs}
+    requests = {job.name: execution_site.resource_request(job, seconds[job.name]) for job in jobs}
     with naming_site_file(site):
         for job in jobs:
             if job not in started:
@@ -83,9 +87,10 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         skips=tuple(skips),
         launcher=launcher,
         resources=requests,
-        estimated_s=sum(estimate_seconds(job) + (SLURM_S if launcher.slurm else 0.0) for job in jobs),
+        estimated_s=sum(seconds.values()) + len(jobs) * SLURM_S * launcher.slurm,
         offline=execution_site.is_offline,
         notes=(*sweep.notes(), *notes, *execution_site.notes(jobs)),
+        diagnose=sweep.diagnose.options if sweep.diagnose else None,
     )
 
 

@@ -23,7 +23,7 @@ from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
 from hpccoll.sweep import sweep_values as values
-from hpccoll.sweep.sweep_values import EffortSection, Variants, WorkloadSection
+from hpccoll.sweep.sweep_values import DiagnoseSection, EffortSection, Variants, WorkloadSection
 from hpccoll.training.model_file import OwnModels, load_models
 from hpccoll.training.step_keys import WORKLOAD
 
@@ -114,6 +114,7 @@ class Sweep(YamlSection):
     variants: Variants = Field({}, description=SWEEP["variants"].help)
     timing: OneOrMore[Literal["single", "aggregated"]] = field(SWEEP["timing"])
     executor: Literal["compiled", "python"] | None = field(SWEEP["executor"])
+    diagnose: DiagnoseSection | None = Field(None, description=SWEEP["diagnose"].help)
     effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
     rounds: Annotated[int, _bounded(SWEEP["rounds"])] = field(SWEEP["rounds"])
     seed: Annotated[int, _bounded(SWEEP["seed"])] = field(SWEEP["seed"])
@@ -151,6 +152,8 @@ class Sweep(YamlSection):
             raise BadInputError(
                 "ranks_per_node", self.ranks_per_node, "no such key with 'ranks'; it belongs to 'nodes'"
             )
+        if self.diagnose and (self.nodes is None or max(self.nodes) == 1):
+            raise BadInputError("diagnose", None, "left out: pairs of nodes are diagnosed, and 'nodes' has no two")
         if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.maximum:
             raise BadInputError("ranks_per_node", self.ranks_per_node, f"at most {RANKS.maximum} ranks in total")
         return self

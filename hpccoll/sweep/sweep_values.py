@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 from hpccoll.cases import catalogue
 from hpccoll.cases.catalogue import RUN_PARAMETERS, check_algorithm, measurable_names
 from hpccoll.cases.communicator_settings import overridden_settings
-from hpccoll.cases.keys import ALL, EFFORT
+from hpccoll.cases.keys import ALL, DIAGNOSE, EFFORT
 from hpccoll.cases.product import expand_collectives
 from hpccoll.cases.transport_table import DEVICES, check_transport
 from hpccoll.cases.variants import variant_communicator, variant_environment
@@ -151,6 +151,19 @@ def _check_model(name: str) -> str:
     if model_file(name) is None:
         check_model(name)
     return name
+
+
+class DiagnoseSection(YamlSection):
+    """A diagnosis of the nodes of a job."""
+
+    links: bool | None = yaml_model.field(DIAGNOSE["links"])
+    racks: Text | None = yaml_model.field(DIAGNOSE["racks"])
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of ``hpccoll diagnose``."""
+        flags = {None: (), True: ("--links",), False: ("--no-links",)}[self.links]
+        return (*flags, *(("--racks", self.racks) if self.racks else ()))
 
 
 _TYPES = {name: annotation_of(key.kind) for name, key in WORKLOAD.items()} | {

@@ -15,7 +15,7 @@ import sys
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from simulated_machine import Environment, SimulatedMachine, components
 from tables import print_table, verdict
 
 from hpccoll.analysis.diagnosis.procedure import complete, diagnose
-from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Kind
+from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Integers, Kind
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
 
 SIZES = 8, 64, 256, 1024
@@ -108,7 +108,7 @@ class Cell(NamedTuple):
         environment = Environment(rack=rack, **options)
         machine = SimulatedMachine(self.nodes, environment, self.faults(environment, rng), rng)
         found, slots = self.judge(machine, number)
-        truth, right = set(machine.faults), also_right(machine)
+        truth, right = set(machine.faults), also_right(machine.faults, machine.racks)
         exact = bool(found) and found <= right if self.fault == LEAST else found == truth
         return {"exact": exact, "wrong": bool(found - truth - right), "slots": slots}
 
@@ -134,12 +134,12 @@ class Cell(NamedTuple):
         return components(found), found.slots
 
 
-def also_right(machine: SimulatedMachine) -> set[Component]:
+def also_right(faults: Iterable[Component], racks: Integers) -> set[Component]:
     """Return what is not wrong, though not exact: other directions of slow nodes, and nodes of a slow rack."""
     nodes = set[int]()
-    for fault in machine.faults:
+    for fault in faults:
         if fault.kind == "rack":
-            nodes.update(np.flatnonzero(np.isin(machine.racks, fault.where)).tolist())
+            nodes.update(np.flatnonzero(np.isin(racks, fault.where)).tolist())
         elif fault.kind in DIRECTIONS:
             nodes.update(fault.where)
     return {Component(kind, (node,)) for node in nodes for kind in DIRECTIONS}

@@ -1,6 +1,7 @@
 """Where a part of ``gpu.py`` runs: its GPU, its time, and the commands with which it starts ranks."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 TESTS = ROOT / "tests"
 MARGIN_S = 5
 """Seconds before the end of a part in which it says how far it came."""
+EXCEPTION = re.compile(r"[\w.]+(Warning|Exception)\b")
+"""The begin of the last line of a traceback, beside names in Error."""
 
 
 class Here:
@@ -124,8 +127,13 @@ def launched(command: Sequence[str], seconds: float, more: Mapping[str, str] | N
     return code, output
 
 
+def errors_of(output: str) -> list[str]:
+    """Return the lines of an output that name an error of Python; a warning can be one, too (``python -W error``)."""
+    lines = (line for line in output.splitlines() if not line.startswith(" "))
+    return [line for line in lines if "Error" in line or EXCEPTION.match(line)]
+
+
 def last_words(output: str) -> str:
     """Return the line of an output that says what failed: the last error of Python, or the last line."""
     lines = [line for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if "Error" in line and not line.startswith(" ")]
-    return [*lines[-1:], *errors[-1:]][-1][:300] if lines else "it printed nothing"
+    return [*lines[-1:], *errors_of(output)[-1:]][-1][:300] if lines else "it printed nothing"

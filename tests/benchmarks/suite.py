@@ -1,11 +1,12 @@
 """The tests of pytest -m gpu, each result as soon as it is known."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from here import TESTS, Here
+from here import TESTS, Here, errors_of
 from verdicts import MISSED, NOT_RUN, REACHED, Verdict
 
 STATUSES = {"passed": REACHED, "failed": MISSED, "skipped": NOT_RUN}
@@ -15,6 +16,7 @@ STATUSES = {"passed": REACHED, "failed": MISSED, "skipped": NOT_RUN}
 def tests(here: Here) -> Iterator[Verdict]:
     """Run every test of this shard; each tells its verdict itself."""
     os.chdir(TESTS.parent)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a test that is ended takes its ranks along
     results = Results(here.tell)
     chosen = ["-m", "gpu", *(["-k", here.keyword] if here.keyword else [])]
     plugins = [Shard("{}/{}".format(*here.shard)), results]
@@ -41,10 +43,14 @@ class Shard:
 
 
 class Results:
-    """Tells the verdict on each test when it is known."""
+    """Tells the verdict on each test when it is known; the whole report of one that failed is printed at once, too."""
 
     def __init__(self, tell: Callable[[Verdict], object]) -> None:
         self._tell, self.any_ran = tell, False
+        self._terminal: Any = None
+
+    def pytest_sessionstart(self, session: Any) -> None:
+        self._terminal = session.config.pluginmanager.get_plugin("terminalreporter")  # print() would be captured
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when != "call" and report.passed:
@@ -55,6 +61,11 @@ class Results:
             got = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)[:200]
         elif report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
-            got = f"{getattr(crash, 'message', str(report.longrepr)).partition(chr(10))[0][:200]} {got}"
+            # Of ranks the message has their whole output; pytest indents all lines of it but the first.
+            message = getattr(crash, "message", str(report.longrepr)).replace("\n  ", "\n")
+            got = f"{[*message.splitlines()[:1], *errors_of(message)][-1][:200]} {got}"
+            texts = [report.longreprtext, *(f"{name}\n{text}" for name, text in report.sections)]
+            self._terminal.write_line("\n".join(["", report.nodeid, *texts]))
+            self._terminal.flush()
         test = report.nodeid.removeprefix("tests/gpu/")
         self._tell(Verdict(test, STATUSES[report.outcome], got.removeprefix("Skipped: "), "passes"))

@@ -9,7 +9,7 @@ from itertools import groupby, product
 
 from cpu_as_gpu_ranks import check
 from mpi4py import MPI
-from rank_checks import run_on_all
+from rank_checks import named, run_on_all
 from rank_gpu import flip_a_bit, gpu_of_rank, host_directory
 
 from hpccoll.cases.case import Case
@@ -68,7 +68,8 @@ def main():
             not unmet_needs(case, layout)
             and (case.collective, case.algorithm, case.transport, case.in_place) not in unable
         ):
-            check(case, layout, device, partial(flip_a_bit, device))
+            with named(case):
+                check(case, layout, device, partial(flip_a_bit, device))
             ran.append(case.transport)
     communicators.close_all_worlds()
     if world.rank == 0:

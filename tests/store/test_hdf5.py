@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import LAST_OF_SCHEMA_1
 from hpccoll.store import hdf5
-from hpccoll.store.hdf5 import SEAL_DATASET, seal
 from hpccoll.store.hdf5_attempt import _chunks
 from hpccoll.store.schema import COLUMNS, VERSION
+from hpccoll.store.sealed_file import SEAL_DATASET, OpenElsewhereError, seal
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ def test_a_file_that_another_process_has_open_for_writing_is_not_called_damaged(
             assert ended.code == 2
             assert "another process has it open for writing" in ended.err + ended.out
             assert "move it away" not in ended.err + ended.out
-        with pytest.raises(hdf5.OpenElsewhereError):
+        with pytest.raises(OpenElsewhereError):
             hdf5.check_replaceable(file, "measurements", lambda _: True)
     hdf5.check_replaceable(file, "measurements", lambda _: True)
     with pytest.raises(BadInputError, match="one of predictions: it holds something else"):

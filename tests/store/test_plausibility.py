@@ -15,8 +15,8 @@ from golden_page import assert_golden
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
-from hpccoll.store.hdf5 import seal
 from hpccoll.store.plausibility import ImplausibleError
+from hpccoll.store.sealed_file import seal
 
 
 @pytest.fixture(scope="module")

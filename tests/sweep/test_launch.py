@@ -67,6 +67,33 @@ def test_shapes_are_launched_from_the_smallest_and_checked_by_the_ranks(here):
     assert first.endswith(f"--shape 1x1 --exit-zero --job {here}/jobs/mpi.n4x1.json --out {here}/raw/F.h5")
 
 
+def diagnosed(here, *options):
+    """Have the plan ask for a diagnosis."""
+    plan = Plan.load(here / "plan.json")
+    (here / "plan.json").write_text(replace(plan, diagnose=options).to_json())
+
+
+def test_the_nodes_of_a_job_are_diagnosed_before_its_first_launch_and_not_if_nothing_is_left_to_measure(here):
+    diagnosed(here, "--links")
+    measured(here, *CASES[:2]).close(remove=False)
+    start(here)
+    first, second = (here / "calls").read_text().splitlines()
+    assert first == f"-N 4 -n 4 hpccoll diagnose --links --out {here}/raw/mpi.n4x1.diagnosis-local.h5"
+    assert second.startswith("-N 4 -n 4 hpccoll run ")
+    measured(here, CASES[2]).close(remove=False)
+    assert start(here)
+    assert len(calls(here)) == 2
+
+
+def test_a_diagnosis_that_fails_costs_no_measurement(here, capfd):
+    (here / "does.py").write_text("import sys\nsys.exit(4 if 'diagnose' in sys.argv else 0)\n")
+    diagnosed(here)
+    start(here)
+    assert len(calls(here)) == 4
+    assert "# no diagnosis: the launch ended with exit code 4" in capfd.readouterr().out
+    assert not list(read_failure_notes(here / "raw" / "F.h5"))
+
+
 def test_what_is_measured_is_not_launched_again(here):
     measured(here, CASES[0], CASES[2]).close(remove=False)
     start(here)

@@ -84,6 +84,9 @@ WHOLE = {
     "bytes: 8\nranks: 2": "a.yaml: algorithms is missing: |hpccoll list",
     "algorithms: ring\nbytes: 8": "a.yaml: ranks is missing|'ranks'|'nodes'",
     "algorithms: ring\nbytes: 8\nnodes: 1000\nranks_per_node: 1000": "ranks_per_node|at most 262144 ranks",
+    f"{LEAST}diagnose: {{}}": "a.yaml: diagnose|'nodes' has no two",
+    "algorithms: ring\nbytes: 8\nnodes: 1\ndiagnose: {links: false}": "a.yaml: diagnose|'nodes' has no two",
+    "algorithms: ring\nbytes: 8\nnodes: 2\ndiagnose: {lniks: true}": "a.yaml: diagnose.lniks|did you mean links?",
     "": "a.yaml: it is no YAML of keys and values: |algorithms",
     f"{LEAST}'ranks': 4": "'ranks' appears twice, on line 3 and on line 4",
     "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"

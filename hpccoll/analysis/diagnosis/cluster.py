@@ -39,8 +39,7 @@ class Cluster:
     @property
     def judged_racks(self) -> Integers:
         """The racks with enough nodes to judge; none unless there are enough of them."""
-        large = np.flatnonzero(np.bincount(self.racks) >= LEAST_RACK)
-        return large if len(large) >= LEAST_RACK else large[:0]
+        return judged_racks(self.racks)
 
     @property
     def has_level_rounds(self) -> bool:
@@ -60,3 +59,13 @@ class Cluster:
     def is_far(self, partners: Integers) -> Booleans:
         """Return which transfers [slots, nodes] are across racks."""
         return np.asarray(self.racks[partners] != self.racks)
+
+
+def judged_racks(racks: Integers) -> Integers:
+    """Return the racks with enough nodes to judge; none unless there are enough of them.
+
+    Args:
+        racks: of each node, the number of its rack.
+    """
+    large = np.flatnonzero(np.bincount(racks) >= LEAST_RACK)
+    return large if len(large) >= LEAST_RACK else large[:0]

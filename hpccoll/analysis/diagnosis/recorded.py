@@ -1,9 +1,11 @@
 """A diagnosis as it was measured: every slot with its times, and what it takes to judge them again."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
+from hpccoll.common.errors import UnusableError
+from hpccoll.store.host_names import host_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,26 @@ class DiagnosisOptions:
     expected_bytes_per_s: float | None = None  # the usual rate of a transfer; None if it is unknown
     together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports
     slot_s: float | None = None  # how long a slot transfers, in seconds; None: as the rate and the noise ask for
+
+    def question(
+        self, hosts: Sequence[str], racks: Sequence[str] | None = None, rails: int = 1, expected_s: float | None = None
+    ) -> Question:
+        """Return the question for known nodes.
+
+        Args:
+            hosts: their names.
+            racks: the rack of each node, where the user does not say it; None if it is unknown.
+            rails: how many ports each node has.
+            expected_s: the usual time of a transfer.
+
+        Raises:
+            UnusableError: if the user gives racks, but none for a host.
+        """
+        if self.racks is not None:
+            if missing := [host for host in hosts if host not in self.racks]:
+                raise UnusableError("--racks", f"no rack is given for {host_ranges(missing)}")
+            racks = [self.racks[host] for host in hosts]
+        return Question((*hosts,), self.seed, None if racks is None else (*racks,), rails, self.links, expected_s)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,155 @@
+"""The verdict of a diagnosis, with the names of hosts and racks: what is slow, how much, how surely, by which slots."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from hpccoll.analysis.diagnosis.cluster import judged_racks
+from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
+from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
+
+DECIDING: Mapping[Kind, Purpose] = {
+    "node": "retest", "send": "retest", "receive": "retest", "rail": "retest", "link": "links",
+    "shared_link": "accused", "uplink": "racks", "rack": "racks", "hung": "hung",
+}  # fmt: skip
+"""The purpose of the slots that decide on a fault. Of two to seven nodes the screen decides; a link that never answers
+is found as a hung node is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A component by the names of its hosts."""
+
+    kind: Kind
+    hosts: tuple[str, ...]  # of an uplink or a rack all of the rack
+    rack: str | None = None  # of an uplink or a rack
+    rail: int | None = None  # None if it is not one of a single rail
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as an element of ``candidates``."""
+        return {"kind": self.kind, "where": self.hosts, "rack": self.rack, "rail": self.rail}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFault:
+    """A fault by the names of its hosts."""
+
+    place: Place  # if there are candidates, the first component of the likeliest one
+    candidates: tuple[tuple[Place, ...], ...]  # explanations that cannot be distinguished; empty if there is only one
+    effect: float  # how many times as long its transfers take; infinite if they do not end
+    low: float  # the 95 % interval of the effect
+    high: float
+    chance: float  # of an effect as large as this, somewhere on a healthy machine
+    under_load_only: bool  # whether it is as fast as others while the rest of the machine is silent
+    slots: Mapping[Purpose, int]  # how many measured it, by their purpose
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the fault, or of all candidates."""
+        several = (host for explanation in self.candidates for place in explanation for host in place.hosts)
+        return tuple(dict.fromkeys(several)) or self.place.hosts
+
+    @property
+    def deciding(self) -> Purpose:
+        """The purpose of the slots that decided."""
+        purposes: tuple[Purpose, ...] = DECIDING[self.place.kind], "hung", "screen"
+        return next(purpose for purpose in purposes if purpose in self.slots or purpose == "screen")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as an element of ``verdicts``."""
+        return {
+            **self.place.to_json(), "where": self.hosts,
+            "candidates": [[place.to_json() for place in explanation] for explanation in self.candidates],
+            "effect": _finite(self.effect), "low": _finite(self.low), "high": _finite(self.high),
+            "confidence": 1 - self.chance, "chance": self.chance, "under_load_only": self.under_load_only,
+            "slots": dict(self.slots),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MachineVerdict:
+    """What a diagnosis says about a machine."""
+
+    verdicts: tuple[NamedFault, ...]
+    exclude: tuple[str, ...]  # the hosts to exclude from jobs
+    complete: bool  # False if it was interrupted: then it says nothing
+    slots: int  # how many were measured
+    noise: float  # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
+    smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses; infinite if none would
+    too_many: bool  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
+    nodes: int
+    racks: tuple[str, ...]  # those that were judged: few, or small ones, are not
+    links: bool  # whether single links were judged
+    load: Load
+    kind: str  # what a result is: measured, measured on a testbed, ...
+    machine: str
+    begun: str  # ISO 8601, UTC
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether the diagnosis is complete, and nothing is slow."""
+        return self.complete and not self.verdicts and not self.too_many
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON has it: what is absent, or not finite, is null."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        numbers = {name: _finite(values[name]) for name in ("noise", "smallest_effect")}
+        return {**values, **numbers, "verdicts": [each.to_json() for each in self.verdicts], "load": asdict(self.load)}
+
+
+def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
+    """Return the verdict of a diagnosis."""
+    question, found = recorded.question, recorded.diagnosis
+    slots = sum(len(each.seconds) for each in recorded.measured)
+    known = found or Diagnosis((), slots, math.nan, math.inf, links=False)
+    numbers = np.array([question.rack_names.index(name) for name in question.racks or ()], np.int64)
+    return MachineVerdict(
+        verdicts=tuple(_named(fault, recorded) for fault in known.faults),
+        exclude=tuple(question.hosts[node] for node in known.exclude),
+        complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
+        too_many=known.too_many, nodes=len(question.hosts),
+        racks=tuple(question.rack_names[rack] for rack in judged_racks(numbers)), links=known.links,
+        load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
+    )  # fmt: skip
+
+
+def place_of(component: Component, question: Question) -> Place:
+    """Return the place of a component of the machine that a question is about."""
+    if component.kind not in OF_A_RACK:
+        return Place(component.kind, tuple(question.hosts[node] for node in component.where), rail=component.rail)
+    rack = question.rack_names[component.where[0]]
+    members = zip(question.hosts, question.racks or (), strict=True)
+    return Place(component.kind, tuple(host for host, name in members if name == rack), rack, component.rail)
+
+
+def _named(fault: Fault, recorded: RecordedDiagnosis) -> NamedFault:
+    place = place_of(fault.component, recorded.question)
+    candidates = tuple(tuple(place_of(each, recorded.question) for each in some) for some in fault.candidates)
+    slots = _slots_of(fault.component, place, recorded)
+    return NamedFault(
+        place, candidates, fault.effect, fault.low, fault.high, fault.chance, fault.under_load_only, slots
+    )
+
+
+def _slots_of(component: Component, place: Place, recorded: RecordedDiagnosis) -> Mapping[Purpose, int]:
+    """Return how many slots measured a component, by their purpose: a link, when its nodes were a pair."""
+    hosts = recorded.question.hosts
+    nodes = np.flatnonzero(np.isin(hosts, place.hosts))
+    rails = range(recorded.question.rails) if component.rail is None else [component.rail]
+    endpoints = np.array([rail * len(hosts) + node for rail in rails for node in nodes])
+    counts = Counter[Purpose]()
+    for each in recorded.measured:
+        partners = each.slots.partners[: len(each.seconds), endpoints]
+        is_measured = partners != endpoints
+        if component.kind == "link":
+            is_measured &= np.isin(partners, endpoints)
+        counts[each.slots.purpose] += int(is_measured.any(1).sum())
+    return {purpose: count for purpose, count in counts.items() if count}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

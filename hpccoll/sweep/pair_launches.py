@@ -1,0 +1,249 @@
+"""A diagnosis whose transfers another program makes: ``sendrecv_perf`` or ``all_reduce_perf`` of nccl-tests.
+
+In each slot the program is launched on all pairs of nodes at once, and its output is read. It prints one time, which is
+recorded for both directions: no direction can be told. A launch that fails, or prints wrong results, has no time.
+"""
+
+import math
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple, TypedDict
+
+import numpy as np
+
+from hpccoll.analysis.diagnosis.procedure import ask
+from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder
+from hpccoll.analysis.diagnosis.records import Floats, Purpose, Slots
+from hpccoll.analysis.diagnosis.robust_statistics import median
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.units import format_count
+from hpccoll.common.version import __version__
+from hpccoll.host.cpu_and_memory import testbed_facts
+from hpccoll.host.env_allowlist import allowed_variables
+from hpccoll.interop.nccl_tests import PairResult, read_pair
+from hpccoll.store.schema import ON_TESTBED
+from hpccoll.sweep.child_process import GRACE_S, exit_text, root_cause
+from hpccoll.sweep.slurm.squeue import allocated_hosts
+
+SRUN = "srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --nodelist={hosts}"
+"""The launch on two nodes of an allocation. Steps wait for resources that other steps have, such as the one that runs
+this process, unless they overlap; without --exact they have all CPUs and GPUs of their nodes (man srun, 20.11 on)."""
+
+FIRST_DEADLINE_S, LEAST_DEADLINE_S, DEADLINE = 300.0, 60.0, 10
+"""The seconds of a launch while none has ended; afterwards the least seconds, and the median launches."""
+
+POLL_S = 0.05
+"""Seconds between two looks whether launches have ended, few compared with those of a launch."""
+
+
+class _InterruptedError(Exception):
+    pass
+
+
+class FailedPair(TypedDict):
+    """A launch without a time."""
+
+    hosts: list[str]  # both of the pair
+    why: str
+
+
+class _Launch(NamedTuple):
+    pair: tuple[int, int]
+    process: subprocess.Popen[bytes]
+    output: Path
+    errors: Path
+
+
+@dataclass(slots=True)
+class PairLaunches:
+    """Measures slots by launches of a program on pairs of hosts."""
+
+    program: Sequence[str]
+    launch: str  # the command line of the launcher, with {hosts} for the two of a pair
+    hosts: Sequence[str]
+    progress: Callable[[int, int, Purpose], None]
+    stop: Callable[[], int]
+    failures: list[FailedPair] = field(default_factory=list)
+    found: PairResult | None = None  # the first one
+    _slots: int = 0  # measured so far
+    _durations: list[float] = field(default_factory=list)
+
+    def measure(self, slots: Slots) -> Floats:
+        """Return the times of slots, up to the first in which a launch missed its deadline."""
+        times = np.full(slots.partners.shape, np.nan)
+        known = self._slots + len(times)
+        for number, (row, partners) in enumerate(zip(times, slots.partners, strict=True), 1):
+            self.progress(self._slots, known, slots.purpose)
+            with self._launched(partners) as launches:
+                self._await(launches)
+                for each in launches:
+                    row[[*each.pair]] = self._seconds(each)
+            self._slots += 1
+            if np.isinf(row).any():
+                return times[:number]
+            if self.found is None and self.failures:
+                pairs, (first, *_) = format_count(len(self.failures), "pair"), self.failures
+                raise UnusableError(
+                    "--with", f"{Path(self.program[0]).name} failed on {pairs}, which are all; {_named(first)}"
+                )
+        return times
+
+    @contextmanager
+    def _launched(self, partners: Sequence[int]) -> Iterator[list[_Launch]]:
+        """Launch the program on the pairs of a slot; in the end, end what has not ended."""
+        launches: list[_Launch] = []
+        with TemporaryDirectory(prefix="hpccoll-") as directory:
+            try:
+                for a, b in enumerate(map(int, partners)):
+                    if a < b:
+                        launches.append(self._start((a, b), Path(directory)))
+                yield launches
+            finally:
+                _end(each.process for each in launches)
+
+    def _start(self, pair: tuple[int, int], directory: Path) -> _Launch:
+        command = shlex.split(self.launch.replace("{hosts}", ",".join(self.hosts[each] for each in pair)))
+        output, errors = (directory / f"{pair[0]}-{pair[1]}.{name}" for name in ("out", "err"))
+        with output.open("wb") as stdout, errors.open("wb") as stderr:
+            process = subprocess.Popen(
+                [*command, *self.program], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+                start_new_session=True,  # a process group of its own
+            )  # fmt: skip
+        return _Launch(pair, process, output, errors)
+
+    def _await(self, launches: Sequence[_Launch]) -> None:
+        """Wait until all launches have ended, or the deadline."""
+        begun, running = time.monotonic(), len(launches)
+        while left := sum(each.process.poll() is None for each in launches):
+            passed = time.monotonic() - begun
+            self._durations += [passed] * (running - left)
+            running = left
+            usual = max(LEAST_DEADLINE_S, DEADLINE * median(np.array(self._durations)))
+            if passed > (usual if self._durations else FIRST_DEADLINE_S):
+                break
+            if self.stop():
+                raise _InterruptedError
+            time.sleep(POLL_S)
+
+    def _seconds(self, launch: _Launch) -> float:
+        """Return the time of a launch; NaN if it failed, infinity if it has not ended."""
+        code = launch.process.returncode
+        if code is None:
+            return math.inf
+        text, errors = (file.read_text(errors="replace") for file in (launch.output, launch.errors))
+        try:
+            found, why = read_pair(Path("output"), text), ""
+        except BadInputError as error:
+            found, why = None, str(error)
+        if found and found.wrong:
+            why = format_count(found.wrong, "wrong element")
+        elif code:
+            lines = [line.strip() for line in (*text.splitlines(), *errors.splitlines()) if not line.startswith("#")]
+            why = ": ".join(filter(None, (exit_text(code), root_cause(lines))))
+        if found and not why:
+            self.found = self.found or found
+            return found.seconds
+        failure: FailedPair = {"hosts": [self.hosts[each] for each in launch.pair], "why": why}
+        self.failures.append(failure)
+        return math.nan
+
+
+def _named(failure: FailedPair) -> str:
+    return f"{' and '.join(failure['hosts'])}: {failure['why']}"
+
+
+def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """End launches and their process groups: a launcher ends its ranks on SIGTERM."""
+    running = [each for each in processes if each.poll() is None]
+    for number, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+        for each in running:
+            with suppress(ProcessLookupError):
+                os.killpg(each.pid, number)
+        until = time.monotonic() + seconds
+        while any(each.poll() is None for each in running) and time.monotonic() < until:
+            time.sleep(POLL_S)
+
+
+def diagnose_with(
+    program: str, options: DiagnosisOptions, hosts: Sequence[str], *, launch: str = SRUN,
+    progress: Callable[[int, int, Purpose], None] = lambda *_: None, stop: Callable[[], int] = lambda: 0,
+) -> RecordedDiagnosis:  # fmt: skip
+    """Run a diagnosis whose transfers a program of nccl-tests makes.
+
+    Args:
+        program: its command line, such as ``sendrecv_perf -b 256M -e 256M``; the largest size counts.
+        options: what is asked; those that say how to transfer are without effect, since the program decides that.
+        hosts: their names, as the launcher knows them.
+        launch: the command line that starts a program on two hosts, which stand in place of ``{hosts}``, with a comma.
+        progress: shows how far the diagnosis is: the slots that are measured, how many that will be as far as is known,
+            and why they are.
+        stop: returns the signal on which it is to end, 0 if none has come; the diagnosis is None then.
+
+    Raises:
+        BadInputError: if a command line is none, a host has no rack, or the program fails on all pairs of a slot before
+            it has succeeded on any.
+    """
+    question = options.question(hosts)
+    pairs = PairLaunches(_words("--with", program), launch, hosts, progress, stop)
+    if "{hosts}" not in launch:
+        raise BadInputError("--launch", launch, "a command line with {hosts}, in place of which the hosts stand")
+    launcher, *_ = _words("--launch", launch)
+    if shutil.which(launcher) is None:
+        raise BadInputError("--launch", launch, f"a command on PATH: there is no {launcher}")
+    recorder, begun, testbed = Recorder(pairs.measure), datetime.now(UTC), testbed_facts()
+    try:
+        diagnosis = ask(question, recorder)
+    except _InterruptedError:
+        diagnosis = None
+    cluster = os.environ.get("SLURM_CLUSTER_NAME")
+    return RecordedDiagnosis(
+        question=question,
+        load=Load(Path(pairs.program[0]).name, "GPU", pairs.found.bytes if pairs.found else 0, together=True),
+        measured=(*recorder.measured,),
+        diagnosis=diagnosis,
+        rates={},
+        kind=ON_TESTBED if testbed else "measured",
+        machine=f"cluster {cluster}" if cluster else f"{hosts[0]} and others",
+        provenance={
+            "run_id": str(uuid.uuid4()), "begun": begun.isoformat(timespec="seconds"), "hosts": [*hosts],
+            "hpccoll": __version__, "library": pairs.found.library if pairs.found else None,
+            "launcher": [f"{launch} {program}"], "testbed": testbed, "variables": allowed_variables(),
+            "failed_pairs": pairs.failures,
+        },
+    )  # fmt: skip
+
+
+def _words(key: str, text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadInputError(key, text, f"a command line: {error}") from None
+    if not words:
+        raise BadInputError(key, text, "a command line, such as sendrecv_perf -b 256M -e 256M")
+    return words
+
+
+def hosts_to_diagnose(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the hosts that are named, or those of the allocation.
+
+    Raises:
+        BadInputError: if there is no allocation, if Slurm does not answer, or for fewer than two hosts or one twice.
+    """
+    job = os.environ.get("SLURM_JOB_ID")
+    if not names and job is None:
+        raise BadInputError("--hosts", None, "there is no allocation (SLURM_JOB_ID): name the hosts, with commas")
+    hosts = (*names,) or allocated_hosts(str(job))
+    if len(hosts) < 2 or len({*hosts}) < len(hosts):
+        raise BadInputError("--hosts", ",".join(hosts), "two hosts or more, each once")
+    return hosts

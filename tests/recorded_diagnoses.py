@@ -1,0 +1,39 @@
+"""Diagnoses of simulated machines, as ``hpccoll diagnose`` records them."""
+
+from dataclasses import replace
+
+import numpy as np
+from simulated_machine import Environment, SimulatedMachine
+
+from hpccoll.analysis.diagnosis.procedure import ask
+from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis, Recorder
+
+IN_RACKS = Environment(rack=8)
+LOAD = Load(program="MPI", memory="host", bytes=4 << 20, together=True)
+
+
+def recorded(nodes, *faults, environment=IN_RACKS, hung=(), begun="2026-11-26T08:00:00+00:00", seed=0, **asked):
+    """Return the diagnosis of nodes n0, n1, ... with faults of some per cent."""
+    machine = SimulatedMachine(nodes, environment, faults, np.random.default_rng([seed, nodes]), hung)
+    racks = machine.known_racks and tuple(f"rack{number}" for number in machine.known_racks)
+    question = Question(tuple(f"n{node}" for node in range(nodes)), seed, racks, **asked)
+    recorder = Recorder(machine.measure)
+    found = ask(question, recorder)
+    return RecordedDiagnosis(
+        question, LOAD, tuple(recorder.measured), found, {}, "simulated", "a simulated machine",
+        {"run_id": f"{begun} {seed}", "begun": begun},
+    )  # fmt: skip
+
+
+def interrupted(diagnosis):
+    """Return the diagnosis as it is if a signal ended it after the first request."""
+    return replace(diagnosis, measured=diagnosis.measured[:1], diagnosis=None)
+
+
+def comparable(diagnosis):
+    """Return a diagnosis as a text that is equal to that of a copy, although NaN is not."""
+    measured = [
+        (each.slots.purpose, each.slots.partners.tolist(), each.seconds.tolist()) for each in diagnosis.measured
+    ]
+    rates = {name: values.tolist() for name, values in diagnosis.rates.items()}
+    return repr((replace(diagnosis, measured=(), rates={}), measured, rates))
