@@ -178,8 +178,8 @@ def _strip(
     x = alt.X("place:Q", title="rack" if places.borders else noun, axis=axis, scale=scale)
     y = log_values("time beside the usual one", FACTOR_LABEL, _numbers(data, "value"))
     colours, shapes = ({name: style[k] for name, style in series.items()} for k in (0, 1))
-    marks = alt.Chart().transform_filter("isValid(datum.value)").mark_point(size=34, filled=True, opacity=0.8)
-    points = marks.encode(
+    symbols = alt.Chart().transform_filter("isValid(datum.value)").mark_point(size=34, filled=True, opacity=0.8)
+    points = symbols.encode(
         x=x, y=y, color=colour("series", colours), shape=alt.Shape("series:N", scale=scale_of(shapes)),
         tooltip=tooltip(noun, "series", "time", *_rail_field(question)),
     )  # fmt: skip

@@ -26,7 +26,7 @@ from hpccoll.render.diagnosis_charts import (
     rack_strip,
 )
 from hpccoll.render.page_frame import render, vega_script
-from hpccoll.render.report_writer import flat_facts
+from hpccoll.render.provenance_text import provenance_facts
 from hpccoll.store.durable_files import replacing_file
 
 MOST_NODES_OF_PAIRS = 64
@@ -75,7 +75,7 @@ FEW_NODES_CAPTION = (
 TITLES: Mapping[Subject, str] = {"node": "Effects of nodes", "link": "Effects of links", "rack": "Effects of racks"}
 
 
-class Figure(TypedDict, total=False):
+class PageFigure(TypedDict, total=False):
     """A chart with its title and caption, and what is below it."""
 
     id: str
@@ -113,7 +113,7 @@ def diagnosis_page(recorded: RecordedDiagnosis) -> str:
         "sections": [(name, text) for name, text in sections.items() if text],
         "map_lines": [*_map_lines(recorded, ratios)], "maps": maps, "effects": effects,
         "slots": table_of(SLOT_COLUMNS, ratios.slots), "facts": dict(_facts(recorded)),
-        "provenance": flat_facts(recorded.provenance), "vega": vega_script(),
+        "provenance": provenance_facts(recorded.provenance), "vega": vega_script(),
     }  # fmt: skip
     return render("diagnosis.html", context)
 
@@ -139,7 +139,7 @@ def _map_lines(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[
         yield f"Transfers across racks take {format_factor(ratios.distance)} as long as those within."
 
 
-def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[Figure]:
+def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageFigure]:
     """Yield the map of pairs; of many nodes those of nodes and of racks."""
     question = recorded.question
     faults = recorded.diagnosis.faults if recorded.diagnosis else ()
@@ -163,12 +163,12 @@ def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[Figur
         yield _figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + more, RACK_SERIES)
 
 
-def _figure(name: str, title: str, chart: Chart, caption: str, legend: Iterable[str]) -> Figure:
+def _figure(name: str, title: str, chart: Chart, caption: str, legend: Iterable[str]) -> PageFigure:
     specification = chart_base.apply_theme(chart, title, [], legend)
     return {"id": name, "title": title, "chart": specification, "caption": caption}
 
 
-def _effects(recorded: RecordedDiagnosis) -> Iterator[Figure]:
+def _effects(recorded: RecordedDiagnosis) -> Iterator[PageFigure]:
     """Yield the effects of nodes, links and racks, as far as they were judged."""
     if recorded.diagnosis is None:
         return
