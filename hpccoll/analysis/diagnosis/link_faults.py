@@ -79,6 +79,6 @@ def _measure_again(
         partners = np.array([pair_up(cluster.nodes, group, order) for order in orders])
         measured = yield from measure_transfers(partners, "links")
         measured = measured.less(fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners))
-        found = Controls(measured, ends).effects(measured.both)[ends[::2]]
+        found = Controls(measured, ends).effects[0, ends[::2]]
         effects |= dict(zip(group, found.tolist(), strict=True))
     return effects

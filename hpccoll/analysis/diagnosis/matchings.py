@@ -1,6 +1,7 @@
 """Slots of disjoint pairs: which nodes transfer at the same time."""
 
-from collections.abc import Collection, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -100,16 +101,22 @@ def within_groups(groups: Collection[Integers], nodes: int, count: int, rng: np.
     return np.array([pair_up(nodes, *pairs) for pairs in shuffled])
 
 
-def packed(pairs: Iterable[Pair], most: int) -> list[list[Pair]]:
-    """Return pairs in groups of disjoint ones, at most ``most`` in each: every pair in the first group that it fits."""
+def packed(pairs: Collection[Pair], most: int) -> list[list[Pair]]:
+    """Return pairs in groups of disjoint ones, at most ``most`` in each.
+
+    Each is in the first group that it fits, those of the nodes with most pairs first: the groups are then hardly more
+    than the pairs of one node.
+    """
+    count = Counter(node for pair in pairs for node in pair)
     groups: list[list[Pair]] = []
-    busy: list[set[int]] = []  # the nodes of each group
-    for pair in pairs:
-        fitting = (k for k, nodes in enumerate(busy) if len(groups[k]) < most and nodes.isdisjoint(pair))
-        k = next(fitting, len(groups))
+    full, busy = 0, defaultdict[int, int](int)  # groups as bits: those without room, and those of each node
+    for pair in sorted(pairs, key=lambda pair: -count[pair[0]] - count[pair[1]]):
+        taken = full | busy[pair[0]] | busy[pair[1]]
+        k = (~taken & (taken + 1)).bit_length() - 1  # the first bit that is not set
         if k == len(groups):
             groups.append([])
-            busy.append(set())
         groups[k].append(pair)
-        busy[k].update(pair)
+        for node in pair:
+            busy[node] |= 1 << k
+        full |= (len(groups[k]) >= most) << k
     return groups

@@ -189,8 +189,9 @@ def test_effects_on_rails_have_the_number_of_their_rail():
 
 
 def test_rails_are_measured_in_the_same_slots():
-    one = complete(diagnose(16, seed=1), rails(1).measure)
-    four = complete(diagnose(16, seed=1, rails=4), rails(4).measure)
+    slow = Component("node", (3,)), 30
+    one = complete(diagnose(16, seed=1), rails(1, slow).measure)
+    four = complete(diagnose(16, seed=1, rails=4), rails(4, slow).measure)
     assert four.slots < 2 * one.slots
 
 
