@@ -12,16 +12,19 @@ IN_RACKS = Environment(rack=8)
 LOAD = Load(program="MPI", memory="host", bytes=4 << 20, together=True)
 
 
-def recorded(
-    nodes, *faults, environment=IN_RACKS, hung=(), rails=1, begun="2026-11-26T08:00:00+00:00", seed=0, **asked
-):
-    """Return the diagnosis of nodes n0, n1, ... with faults of some per cent, of one of several rails or of all."""
-    rng = np.random.default_rng([seed, nodes])
-    of_rail = [[(fault, slow) for fault, slow in faults if fault.rail in (None, rail)] for rail in range(rails)]
-    machines = [SimulatedMachine(nodes, environment, each, rng, hung) for each in of_rail]
-    racks = machines[0].known_racks and tuple(f"rack{number}" for number in machines[0].known_racks)
-    question = Question(tuple(f"n{node}" for node in range(nodes)), seed, racks, rails, **asked)
-    recorder = Recorder(MachineWithRails(machines).measure)
+def recorded(nodes, *faults, environment=IN_RACKS, hung=(), begun="2026-11-26T08:00:00+00:00", seed=0, **asked):
+    """Return the diagnosis of nodes n0, n1, ... with faults of some per cent."""
+    rails = [
+        SimulatedMachine(
+            nodes, environment, [(each, percent) for each, percent in faults if each.rail in (None, rail)],
+            np.random.default_rng([seed, nodes, rail][: 2 + bool(rail)]), hung,
+        )
+        for rail in range(asked.get("rails", 1))
+    ]  # fmt: skip
+    machine, known = MachineWithRails(rails) if len(rails) > 1 else rails[0], rails[0].known_racks
+    racks = known and tuple(f"rack{number}" for number in known)
+    question = Question(tuple(f"n{node}" for node in range(nodes)), seed, racks, **asked)
+    recorder = Recorder(machine.measure)
     found = ask(question, recorder)
     return RecordedDiagnosis(
         question, LOAD, tuple(recorder.measured), found, {}, "simulated", "a simulated machine",

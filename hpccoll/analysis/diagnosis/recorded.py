@@ -3,10 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from hpccoll.analysis.diagnosis.cluster import LEAST_RACK, judged_racks
-from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Slots
+from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
 from hpccoll.common.errors import UnusableError
 from hpccoll.store.host_names import host_ranges
 
@@ -36,10 +34,10 @@ class Question:
         return tuple(dict.fromkeys(self.racks or ()))
 
     @property
-    def rack_numbers(self) -> Integers:
-        """The number of the rack of each node; empty if racks are unknown."""
-        names = self.rack_names
-        return np.array([names.index(name) for name in self.racks or ()], np.int64)
+    def rack_numbers(self) -> list[int] | None:
+        """The number of the rack of each node."""
+        numbers = {name: number for number, name in enumerate(self.rack_names)}
+        return [numbers[name] for name in self.racks] if self.racks else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,7 @@ class DiagnosisOptions:
                 raise UnusableError("--racks", f"no rack is given for {host_ranges(missing)}")
             racks = [self.racks[host] for host in hosts]
         asked = Question((*hosts,), self.seed, None if racks is None else (*racks,), rails, self.links, expected_s)
-        if self.uplinks and not judged_racks(asked.rack_numbers).size:
+        if self.uplinks and not judged_racks(asked.rack_numbers or ()).size:
             found = f"there are {len(asked.rack_names)}, of {len(hosts)} nodes" if racks else "they are unknown"
             needed = f"uplinks are judged among at least {LEAST_RACK} racks of at least {LEAST_RACK} nodes"
             raise UnusableError("--uplink", f"{needed}, and {found}; do: --racks FILE")
