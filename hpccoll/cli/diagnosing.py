@@ -165,7 +165,8 @@ class DiagnosisProgram:
             if out:
                 with writing(out):
                     write_diagnosis(recorded, out)
-                print(f"{out}: hpccoll diagnose --report", file=sys.stderr if self.arguments.json else sys.stdout)
+                print(f"measurements: {out}", file=sys.stderr if self.arguments.json else sys.stdout, flush=True)
+                write_page(recorded, out.with_suffix(".html"), as_json=self.arguments.json)
         except BadInputError as error:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
             code = error.exit_code
@@ -211,6 +212,8 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
         print(f"hpccoll: {error}", file=sys.stderr)
     if len(found) == 1:
         code = print_verdict(found[0], as_json=as_json)
+        if out:
+            write_page(found[0], out, as_json=as_json)
     else:
         if out:
             raise BadInputError("--out", str(out), f"left out: a page is of one diagnosis, and there are {len(found)}")
@@ -218,6 +221,19 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
         _print(history.to_json(), history_lines(history, shutil.get_terminal_size().columns), as_json=as_json)
         code = 0 if history.is_healthy else INCOMPLETE
     return INCOMPLETE if damaged else code
+
+
+def write_page(recorded: "RecordedDiagnosis", out: Path, *, as_json: bool) -> None:
+    """Write the page of a diagnosis, and print where it is.
+
+    Raises:
+        UnusableError: if it cannot be written.
+    """
+    from hpccoll.render.diagnosis_page import write_diagnosis_page
+
+    with writing(out):
+        write_diagnosis_page(recorded, out)
+    print(f"page: {out}", file=sys.stderr if as_json else sys.stdout, flush=True)
 
 
 def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
