@@ -116,9 +116,8 @@ def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]
 
 def ask(question: Question, measure: Callable[[Slots], Floats]) -> Diagnosis:
     """Return the answer to a question by a function that measures slots, or knows their times."""
-    racks = [question.rack_names.index(name) for name in question.racks] if question.racks else None
     asked = diagnose(
-        len(question.hosts), seed=question.seed, racks=racks, rails=question.rails, links=question.links,
-        expected_s=question.expected_s,
+        len(question.hosts), seed=question.seed, racks=question.rack_numbers, rails=question.rails,
+        links=question.links, expected_s=question.expected_s,
     )  # fmt: skip
     return complete(asked, measure)

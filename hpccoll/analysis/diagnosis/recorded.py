@@ -32,6 +32,12 @@ class Question:
         """The names of the racks by their numbers."""
         return tuple(dict.fromkeys(self.racks or ()))
 
+    @property
+    def rack_numbers(self) -> list[int] | None:
+        """The number of the rack of each node."""
+        numbers = {name: number for number, name in enumerate(self.rack_names)}
+        return [numbers[name] for name in self.racks] if self.racks else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisOptions:

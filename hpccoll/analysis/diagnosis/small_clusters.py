@@ -22,7 +22,7 @@ from hpccoll.analysis.diagnosis.significance import (
     judged_effect,
     smallest_found,
 )
-from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
+from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 FEWEST_NODES_TO_FIT = 8
 """The nodes from which on a node has enough partners for a quartile."""
@@ -85,6 +85,8 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     smallest = smallest_found(max(least, test.critical_value * error), error)
     judged = []
     for component in columns:
+        if nodes == 2 and not has_rate and component.kind not in DIRECTIONS[1:]:
+            continue  # as fast as the only pair
         (effect,), (error,) = (values.tolist() for values in (fits[component,].effects, fits[component,].errors))
         judged.append(judged_effect(component, "screen", effect, error, max(least, test.critical_value * error)))
     fits = {each: fit for each, fit in fits.items() if not each or fit.effects.min() > least}

@@ -106,7 +106,7 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     question, found = recorded.question, recorded.diagnosis
     slots = sum(len(each.seconds) for each in recorded.measured)
     known = found or Diagnosis((), slots, math.nan, math.inf, links=False)
-    numbers = np.array([question.rack_names.index(name) for name in question.racks or ()], np.int64)
+    numbers = np.array(question.rack_numbers or (), np.int64)
     return MachineVerdict(
         verdicts=tuple(_named(fault, recorded) for fault in known.faults),
         exclude=tuple(question.hosts[node] for node in known.exclude),
