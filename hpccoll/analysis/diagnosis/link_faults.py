@@ -1,7 +1,6 @@
 """Slow links: pairs that are slower than both of their nodes explain."""
 
 import math
-from collections.abc import Collection
 
 import numpy as np
 
@@ -9,11 +8,10 @@ from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects, slower_of
 from hpccoll.analysis.diagnosis.matchings import Pair, consecutive_pairs, packed, pair_up
-from hpccoll.analysis.diagnosis.node_faults import NodeFaults
 from hpccoll.analysis.diagnosis.records import Booleans, Component, Fault, Integers, JudgedEffect, Procedure
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE_ERROR, quantile
 from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, LINKS, SlownessTest, effect_error, judged_effect
-from hpccoll.analysis.diagnosis.transfers import measure_transfers
+from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
 
 CONTROLS = 8
 """The control pairs beside few suspected links, if there are nodes for them; beside more links, as many as these."""
@@ -38,7 +36,7 @@ def find_slow_pairs(fit: FittedEffects, partners: Integers) -> set[Pair]:
 
 
 def find_link_faults(
-    cluster: Cluster, fit: FittedEffects, slow_pairs: Collection[Pair], nodes: NodeFaults
+    cluster: Cluster, fit: FittedEffects, slow_pairs: set[Pair], slow: Integers, retest: Transfers | None
 ) -> Procedure[tuple[tuple[Fault, ...], tuple[JudgedEffect, ...]]]:
     """Measure pairs that were slow in the screen, and judge those that are so each time.
 
@@ -48,16 +46,16 @@ def find_link_faults(
         cluster: the nodes.
         fit: the effects of the nodes, and what they leave of each pair.
         slow_pairs: those of the screen.
-        nodes: slow ones, whose pairs are not judged, and no controls; and the retest, which measured other pairs, too.
+        slow: nodes whose pairs are not judged, and no controls.
+        retest: of nodes, which measured pairs of other nodes, too.
     """
-    cut, slow = _least(fit), set(nodes.nodes.tolist())
-    fast = set[Pair]()
-    if nodes.retest:
-        left = nodes.retest.both - slower_of(fit.of_nodes[0], nodes.retest.partners)
-        fast = _pairs(nodes.retest.partners, left - quantile(left)[:, None] < cut)
-    pairs = [pair for pair in sorted(slow_pairs) if slow.isdisjoint(pair) and pair not in fast]
+    cut, fast = _least(fit), set[Pair]()
+    if retest:
+        left = retest.both - slower_of(fit.of_nodes[0], retest.partners)
+        fast = _pairs(retest.partners, left - quantile(left)[:, None] < cut)
+    free, left_out = np.setdiff1d(np.arange(cluster.nodes), slow), set(slow.tolist())
+    pairs = sorted(pair for pair in slow_pairs - fast if left_out.isdisjoint(pair))
     test = SlownessTest(LINKS / cluster.rails, cluster.nodes * (cluster.nodes - 1) / 2)
-    free = np.setdiff1d(np.arange(cluster.nodes), nodes.nodes)
     effects: dict[Pair, float] = {}
     for each in (*[1] * TIMES_SCREENED, SLOTS):
         effects = yield from _measure_again(cluster, fit, pairs, free, each)

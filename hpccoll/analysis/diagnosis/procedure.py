@@ -97,7 +97,7 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
     faults = yield from mark_fast_alone(cluster, racks, faults, fit.noise)
     judged = racks.effects + nodes.effects
     if cluster.links:
-        slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes)
+        slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes.nodes, nodes.retest)
         faults, judged = faults + slow_links, judged + links
     smallest = math.exp(nodes.smallest_effect)
     return Diagnosis((*racks.faults, *faults), 0, fit.noise, smallest, nodes.too_many, cluster.links, judged)
