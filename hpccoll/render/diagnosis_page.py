@@ -49,8 +49,8 @@ SLOT_COLUMNS: Columns[SlotSummary] = (
 )
 
 PAIRS_CAPTION = (
-    "A cell is the transfers from the node of its row to the node of its column; blank: none were measured, because "
-    "random pairs have not met. Of several, the lower quartile counts. "
+    "A cell is the transfers from the node of its row to that of its column, the lower quartile of several. Blank: the "
+    "pair has not met, or did not answer. "
 )
 STRIP_CAPTION = (
     "A mark is the lower quartile over the transfers of a node or a rack with all of its partners: of more than "
@@ -111,7 +111,7 @@ def diagnosis_page(recorded: RecordedDiagnosis) -> str:
     context = {
         "title": f"Diagnosis of {recorded.machine}", "summary": _summary(recorded), "verdict": _verdict(recorded),
         "sections": [(name, text) for name, text in sections.items() if text],
-        "map_lines": [*_map_lines(recorded, ratios)], "maps": maps, "effects": effects,
+        "map_lines": [*_map_lines(ratios)], "maps": maps, "effects": effects,
         "slots": table_of(SLOT_COLUMNS, ratios.slots), "facts": dict(_facts(recorded)),
         "provenance": provenance_facts(recorded.provenance), "vega": vega_script(),
     }  # fmt: skip
@@ -132,11 +132,12 @@ def _verdict(recorded: RecordedDiagnosis) -> list[str]:
     return [f"{each.component.kind} {each.component.where}: {format_factor(each.effect)}" for each in faults] or ["ok"]
 
 
-def _map_lines(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[str]:
+def _map_lines(ratios: MeasuredRatios) -> Iterator[str]:
     if not ratios.ended:
         yield "No transfer has ended."
-    elif recorded.question.racks:
-        yield f"Transfers across racks take {format_factor(ratios.distance)} as long as those within."
+    elif ratios.has_distance:
+        factor = format_factor(ratios.distance)
+        yield f"Transfers across racks take {factor} as long as those within; this is taken out, too."
 
 
 def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageFigure]:
@@ -144,7 +145,7 @@ def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageF
     question = recorded.question
     faults = recorded.diagnosis.faults if recorded.diagnosis else ()
     slow = [fault for fault in faults if math.isfinite(fault.effect)]
-    after = bool(slow or question.racks)
+    after = bool(slow) or ratios.has_distance
     more = USUAL + SLOWEST_RAIL * (question.rails > 1) + TAKEN_OUT * after
     if not ratios.ended:
         return

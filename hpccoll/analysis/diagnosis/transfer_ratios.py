@@ -20,6 +20,9 @@ MAPPED: tuple[Purpose, ...] = "screen", "racks", "retest", "accused", "links"
 FEWEST_PAIRS = 4
 """The pairs of a slot from which on it has a usual time of its own; otherwise all slots of a step have one."""
 
+LEAST_DISTANCE = 0.02
+"""The least cost of distance between racks, a share of the usual time, that differs from noise on a map."""
+
 SLOWED: Mapping[Kind, Callable[[Booleans, Booleans], Booleans]] = {
     "node": np.logical_or, "rail": np.logical_or, "rack": np.logical_or, "hung": np.logical_or,
     "send": lambda sender, _: sender, "receive": lambda _, receiver: receiver,
@@ -98,6 +101,11 @@ class MeasuredRatios:
                 slowed & np.isfinite(fault.effect), np.maximum(expected, np.log(fault.effect)), expected
             )
         return expected
+
+    @property
+    def has_distance(self) -> bool:
+        """Whether distance costs enough to be visible."""
+        return abs(self.distance - 1) > LEAST_DISTANCE
 
     @property
     def ended(self) -> bool:
