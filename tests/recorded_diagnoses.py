@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from simulated_machine import Environment, SimulatedMachine
+from simulated_machine import Environment, MachineWithRails, SimulatedMachine
 
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis, Recorder
@@ -14,8 +14,15 @@ LOAD = Load(program="MPI", memory="host", bytes=4 << 20, together=True)
 
 def recorded(nodes, *faults, environment=IN_RACKS, hung=(), begun="2026-11-26T08:00:00+00:00", seed=0, **asked):
     """Return the diagnosis of nodes n0, n1, ... with faults of some per cent."""
-    machine = SimulatedMachine(nodes, environment, faults, np.random.default_rng([seed, nodes]), hung)
-    racks = machine.known_racks and tuple(f"rack{number}" for number in machine.known_racks)
+    rails = [
+        SimulatedMachine(
+            nodes, environment, [(each, percent) for each, percent in faults if each.rail in (None, rail)],
+            np.random.default_rng([seed, nodes, rail][: 2 + bool(rail)]), hung,
+        )
+        for rail in range(asked.get("rails", 1))
+    ]  # fmt: skip
+    machine, known = MachineWithRails(rails) if len(rails) > 1 else rails[0], rails[0].known_racks
+    racks = known and tuple(f"rack{number}" for number in known)
     question = Question(tuple(f"n{node}" for node in range(nodes)), seed, racks, **asked)
     recorder = Recorder(machine.measure)
     found = ask(question, recorder)

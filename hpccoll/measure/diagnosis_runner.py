@@ -1,15 +1,83 @@
-"""Runs a diagnosis on all ranks: rank 0 asks for slots of transfers between pairs, and collects their times."""
+"""Runs a diagnosis on all ranks: rank 0 leads, asks for slots of transfers between pairs, and collects their times.
 
-from collections.abc import Callable
-from typing import TypeAlias
+Rank 0 sends each rank its part of each slot, and waits for what the ranks measured until the slot's deadline; it is an
+endpoint, too. After the start no call waits for a rank. A rank leaves its transfer when rank 0 sends it the next order,
+so that a rank that has stopped takes its partner out of one slot only. MPI cannot cancel what such a transfer has sent:
+its requests and buffers are kept, and the launch ends by MPI_Abort, because MPI_Finalize would wait.
+"""
 
-from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, RecordedDiagnosis
-from hpccoll.analysis.diagnosis.records import Purpose
-from hpccoll.measure.ranks import Ranks
+import math
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
+from hpccoll.analysis.diagnosis.procedure import ask
+from hpccoll.analysis.diagnosis.recorded import (
+    DiagnosisOptions,
+    Load,
+    MeasuredSlots,
+    Question,
+    RecordedDiagnosis,
+    Recorder,
+)
+from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Purpose, Slots
+from hpccoll.analysis.diagnosis.robust_statistics import median, robust_deviation
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.text import join_words
+from hpccoll.host.network_ports import find_ports
+from hpccoll.measure.mpi_startup import deadline
+from hpccoll.measure.pair_transfers import BY_RATE, UNKNOWN_RATE, PairTransfer, Timing, Transfer, stream_at
+from hpccoll.measure.provenance import LoadRecorder, gather_attempt
+from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
+from hpccoll.store.host_load import KEY as LOAD
 
 ShowSlots: TypeAlias = Callable[[int, int, Purpose], None]
 """Called at rank 0 about each second, with the slots that are measured, how many that will be as far as is known, and
 why they are."""
+
+LIMIT_SLOTS, LEAST_LIMIT_S, FIRST_LIMIT_S = 10, 2.0, 10.0
+"""The deadline of a slot: so many times what slots take, and at least so many seconds; and that of the first one."""
+
+LEADER_LIMIT_S = 30.0
+"""The seconds without an order after which rank 1 ends the launch; further ranks wait a second longer each."""
+
+SLOTS_OF_NOISE, MOST_NOISE, LONGEST_SLOT_S = 4, 0.02, 0.4
+"""After how many slots, for which noise within a transfer, and up to which duration a slot is made twice as long."""
+
+SHOW_INTERVAL_S = 1.0
+
+UNFINISHED = "unfinished"
+"""The key of the provenance with the hosts whose ranks do not answer at the end, or have transfers that did not end."""
+
+ORDERS = 0
+"""The tag of orders; an answer has that of its slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The order that nothing follows; the answer is a ``_Report``, and then rank 0 sends whether the launch aborts."""
+
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    unfinished: bool  # whether this rank has left a transfer
+    load: Mapping[str, object] | None  # what else used its host
+
+
+_Order: TypeAlias = Transfer | _End | None  # None: the rank rests
+
+
+class _InterruptedError(Exception):
+    """A signal ends the diagnosis."""
 
 
 def run_diagnosis(
@@ -30,9 +98,44 @@ def run_diagnosis(
 
     Raises:
         BadInputError: on all ranks, if there is only one node, nodes have different numbers of ranks, or the options
-            have no rack for a host.
+            do not fit the nodes.
     """
-    raise NotImplementedError
+    endpoints = _ranks_of_endpoints(ranks)
+    hosts = tuple(host for host, _ in ranks.ranks_by_node)
+    of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
+    question = options.question(hosts, of_slurm if all(of_slurm) else None, len(endpoints) // len(hosts))
+    with deadline():  # these calls wait for all ranks
+        attempt = gather_attempt(ranks, 1, {})
+        load = LoadRecorder(ranks.comm, attempt)
+        rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
+        member = _Member(ranks, stop, oversubscribed=attempt.oversubscribed)
+    if ranks.comm.rank:
+        member.follow(load)
+        return None
+    together = rdma if options.together is None else options.together
+    leader = _Leader(member, endpoints, question, progress, together=together)
+    leader.choose_stream(options.slot_s)
+    size = leader.stream.bytes
+    if options.expected_bytes_per_s:
+        question = replace(question, expected_s=size / options.expected_bytes_per_s)
+    recorder = Recorder(leader)
+    diagnosis: Diagnosis | None = None
+    try:
+        diagnosis = ask(question, recorder)
+    except _InterruptedError:
+        recorder.measured += leader.interrupted
+    reports = leader.end(load)
+    unended = (rank not in reports or reports[rank].unfinished for rank in range(ranks.comm.size))
+    unfinished = [host for (host, _), found in zip(ranks.node_ids, unended, strict=True) if found]
+    provenance = {
+        **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created, "in_flight": leader.stream.in_flight,
+        "slot_s": leader.stream.seconds, LOAD: [each.load for each in reports.values() if each.load],
+        UNFINISHED: list(dict.fromkeys(unfinished)),
+    }  # fmt: skip
+    return RecordedDiagnosis(
+        question, Load("MPI", "host", size, together), tuple(recorder.measured), diagnosis, {}, attempt.kind,
+        attempt.machine, provenance,
+    )  # fmt: skip
 
 
 def end_launch(recorded: RecordedDiagnosis | None, code: int) -> None:
@@ -40,4 +143,231 @@ def end_launch(recorded: RecordedDiagnosis | None, code: int) -> None:
 
     MPI_Finalize would wait for that rank. It returns if all ranks answer.
     """
-    raise NotImplementedError
+    if recorded and (hosts := cast("list[str]", recorded.provenance[UNFINISHED])):
+        print_of_rank(0, f"transfers of {join_words(hosts)} have not ended; the launch ends by MPI_Abort")
+        abort_job(MPI.COMM_WORLD, code=code)
+
+
+def _ranks_of_endpoints(ranks: Ranks) -> list[int]:
+    """Return the rank of each endpoint.
+
+    Raises:
+        UnusableError: if there is only one node, or nodes have different numbers of ranks.
+    """
+    counts = ", ".join(f"{count} on {host}" for (host, _), count in ranks.ranks_by_node.items())
+    if len(ranks.ranks_by_node) < 2:
+        raise UnusableError("launch", f"a diagnosis takes two nodes at least; the ranks: {counts}")
+    if len({*ranks.ranks_by_node.values()}) > 1:
+        raise UnusableError("launch", f"a diagnosis takes as many ranks on each node; the ranks: {counts}")
+    by_node = defaultdict[tuple[str, str], list[int]](list)
+    for rank, node in enumerate(ranks.node_ids):
+        by_node[node].append(rank)
+    return [rank for rail in zip(*by_node.values(), strict=True) for rank in rail]
+
+
+class _Member:
+    """A rank of a diagnosis: it has a transfer at a time. Created on all ranks together."""
+
+    def __init__(self, ranks: Ranks, stop: Callable[[], int], *, oversubscribed: bool) -> None:
+        self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
+        self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
+        self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
+        self._transfer: PairTransfer | None = None
+        self._sends: list[MPI.Request] = []  # a rank that has stopped does not receive them
+        self.left: list[PairTransfer] = []  # with buffers in which a late partner may still write
+
+    def send(self, content: object, to: int, tag: int) -> None:
+        """Send a message without waiting for it."""
+        self._sends = [send for send in self._sends if not send.Test()]
+        self._sends.append(self.control.isend(content, to, tag))
+
+    def take(self, order: _Order) -> None:
+        """Leave the current transfer, and begin that of an order."""
+        if self._transfer:
+            self.left.append(self._transfer)
+        self._transfer = PairTransfer(self._data, order) if isinstance(order, Transfer) else None
+
+    def advance(self) -> Timing | None:
+        """Continue the transfer; return its timing if it ends."""
+        if self._transfer is None or not self._transfer.advance():
+            return None
+        timing, self._transfer = self._transfer.timing, None
+        return timing
+
+    def pause(self) -> None:
+        """Wait for a moment: where ranks share cores, another one may need this one's."""
+        seconds = PAUSES_S[self._oversubscribed, self._transfer is None]
+        time.sleep(seconds) if seconds else os.sched_yield()
+
+    def follow(self, load: LoadRecorder) -> None:
+        """Do what rank 0 asks for, until it ends the diagnosis; return if the launch can end by MPI_Finalize."""
+        orders, heard, tag = self.control.irecv(source=0, tag=ORDERS), time.monotonic(), 0
+        order: _Order = None
+        while not isinstance(order, _End):
+            arrived, received = orders.test()
+            if arrived:  # maybe one of several, of which the last one counts
+                order, heard = received, time.monotonic()
+                self.take(None)
+                orders = self.control.irecv(source=0, tag=ORDERS)
+            elif isinstance(order, Transfer):
+                self.take(order)
+                tag, order = order.tag, None
+            elif timing := self.advance():
+                self.send((timing, self.stop()), 0, tag)
+            elif time.monotonic() - heard > LEADER_LIMIT_S + self.rank:
+                what = f"{self._leader}, which leads the diagnosis, does not answer; the launch ends by MPI_Abort"
+                print_of_rank(self.rank, what)
+                abort_job(MPI.COMM_WORLD)
+                os._exit(1)  # under srun MPI_Abort may return
+            else:
+                self.pause()
+        self.send(_Report(bool(self.left), load.end()), 0, order.tag)
+        while not (verdict := orders.test())[0]:
+            self.pause()
+        while verdict[1]:  # rank 0 ends the launch
+            time.sleep(1)
+        self.close()
+
+    def close(self) -> None:
+        """Free the communicators, when all ranks have answered; all of them call this."""
+        MPI.Request.Waitall(self._sends)
+        self.control.Free()
+        self._data.Free()
+
+
+PAUSES_S = {
+    (False, False): 0.0,
+    (False, True): 1e-4,
+    (True, False): 2e-4,
+    (True, True): 2e-3,
+}
+"""Seconds between two looks for messages: by whether ranks outnumber the cores, and this one has no transfer."""
+
+
+class _Leader:
+    """Rank 0, which measures slots."""
+
+    def __init__(
+        self, member: _Member, endpoints: Sequence[int], question: Question, progress: ShowSlots, *, together: bool
+    ) -> None:
+        self._member, self._endpoints, self._hosts = member, endpoints, question.hosts
+        self._progress, self._together = progress, together
+        self._shown = time.monotonic()
+        self.stream, self._longest_s = UNKNOWN_RATE, LONGEST_SLOT_S
+        self._begun, self._measured = 0, 0  # slots: all, and those of the procedure
+        self._largest_tag = cast("int", member.control.Get_attr(MPI.TAG_UB))
+        self._durations: list[float] = []  # of slots, in seconds
+        self._changes: list[float] = []  # within transfers, since the slot was made longer
+        self._late: list[MPI.Request] = []  # of answers that have not come
+        self._signal = 0
+        self.interrupted: list[MeasuredSlots] = []  # the slots after which a signal has ended the diagnosis
+
+    def choose_stream(self, slot_s: float | None) -> None:
+        """Choose what pairs send by the rate of some of them; for ``slot_s`` seconds, if that is not None."""
+        endpoints, nodes = len(self._endpoints), len(self._hosts)
+        pairs = consecutive_pairs(np.arange(nodes)) + np.arange(0, endpoints, nodes)[:, None, None]
+        for _ in BY_RATE:
+            seconds = self._measure_slot(pair_up(endpoints, pairs))
+            rate = self.stream.bytes / median(np.where(np.isinf(seconds), np.nan, seconds))
+            before, self.stream = self.stream, stream_at(rate)
+            if self.stream == before or np.isinf(seconds).any():
+                break
+        if slot_s is not None:
+            self.stream, self._longest_s = replace(self.stream, seconds=slot_s), slot_s
+        self._changes.clear()
+
+    def __call__(self, slots: Slots) -> Floats:
+        """Measure slots, up to the first with a pair that does not answer.
+
+        Raises:
+            _InterruptedError: if a signal has come; what is measured is in ``interrupted``.
+        """
+        rows: list[Floats] = []
+        for partners in slots.partners:
+            if self._signal or self._member.stop():
+                if rows:
+                    self.interrupted = [MeasuredSlots(slots, np.array(rows))]
+                raise _InterruptedError
+            rows.append(self._measure_slot(partners))
+            self._measured += 1
+            if time.monotonic() > self._shown + SHOW_INTERVAL_S:
+                self._shown = time.monotonic()
+                self._progress(self._measured, self._measured + len(slots.partners) - len(rows), slots.purpose)
+            if np.isinf(rows[-1]).any():
+                break
+            if not self._measured % SLOTS_OF_NOISE:
+                self._lengthen_slots()
+        return np.array(rows)
+
+    def _measure_slot(self, partners: Integers) -> Floats:
+        tag = self._next_tag()
+        orders: dict[int, _Order] = dict.fromkeys(range(self._member.size))
+        pairs = [(one, other) for one, other in enumerate(partners.tolist()) if one != other]
+        for one, other in pairs:
+            partner = self._endpoints[other]
+            orders[self._endpoints[one]] = Transfer(partner, tag, self.stream, self._together, first=one < other)
+        began = time.monotonic()
+        answers = self._ask(tag, orders)
+        seconds = np.full(len(partners), np.nan)
+        for one, other in pairs:  # the receiver has the time
+            sender, receiver = (answers.get(self._endpoints[end]) for end in (one, other))
+            seconds[one] = receiver[0].seconds if sender and receiver else math.inf
+        took = time.monotonic() - began
+        if missed := [pair for pair in pairs if pair[0] < pair[1] and math.isinf(seconds[pair[0]])]:
+            nodes = len(self._hosts)
+            names = join_words(" and ".join(self._hosts[end % nodes] for end in pair) for pair in missed)
+            print_of_rank(0, f"slot {self._measured + 1}: {names} have not answered within {took:.1f} s")
+        else:
+            self._durations.append(took)
+        self._changes += [timing.change for timing, _ in answers.values()]
+        self._signal = self._signal or max((signal for _, signal in answers.values()), default=0)
+        return seconds
+
+    def _next_tag(self) -> int:
+        self._begun += 1
+        return 1 + self._begun % (self._largest_tag - 1)
+
+    def _ask(self, tag: int, orders: Mapping[int, _Order]) -> dict[int, Any]:
+        """Send orders to ranks, and return the answers by rank that come before the deadline."""
+        member, asked = self._member, [rank for rank, order in orders.items() if order and rank]
+        answers = [member.control.irecv(source=rank, tag=tag) for rank in asked]
+        for rank, order in orders.items():
+            if rank:
+                member.send(order, rank, ORDERS)
+        member.take(orders[0])
+        found: dict[int, Any] = {}
+        until = time.monotonic() + self._limit_s
+        expected = len(asked) + isinstance(orders[0], Transfer)
+        while len(found) < expected and time.monotonic() < until:
+            if timing := member.advance():
+                found[0] = timing, member.stop()
+            arrived, contents = MPI.Request.testsome(answers)
+            found |= zip((asked[k] for k in arrived or ()), contents or (), strict=True)
+            member.pause()
+        self._late += [answer for answer in answers if answer != MPI.REQUEST_NULL]
+        return found
+
+    @property
+    def _limit_s(self) -> float:
+        if not self._durations:
+            return FIRST_LIMIT_S
+        return max(LEAST_LIMIT_S, LIMIT_SLOTS * median(np.array(self._durations)))
+
+    def _lengthen_slots(self) -> None:
+        """Make slots twice as long if transfers vary too much within themselves; messages stay the same."""
+        if robust_deviation(np.array(self._changes)) > MOST_NOISE:
+            self.stream = replace(self.stream, seconds=min(2 * self.stream.seconds, self._longest_s))
+        self._changes.clear()
+
+    def end(self, load: LoadRecorder) -> dict[int, _Report]:
+        """End the diagnosis on all ranks; return what they report by rank, without those that do not answer."""
+        member, tag = self._member, self._next_tag()
+        others = range(1, member.size)
+        reports: dict[int, _Report] = self._ask(tag, {0: None, **dict.fromkeys(others, _End(tag))})
+        reports[0] = _Report(bool(member.left), load.end())
+        aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
+        for rank in others:
+            member.send(aborts, rank, ORDERS)
+        if not aborts:
+            member.close()
+        return reports

@@ -133,7 +133,7 @@ class JobRunner:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         self.attempt_number += 1
         group, ranks = self.group, self.group.ranks
-        attempt = gather_attempt(ranks, self.job, self.attempt_number, group.gpus.provenance(self.job.cases))
+        attempt = gather_attempt(ranks, self.attempt_number, group.gpus.provenance(self.job.cases), group.aggregators)
         requested, options = ranks.run_at_root(self.results.requested_executor), None
         if requested != PYTHON:
             required = requested == COMPILED
@@ -141,7 +141,8 @@ class JobRunner:
         spins = options is not None and not options.oversubscribed
         executor = {"executor": COMPILED if options else PYTHON, "waiting": "spins" if spins else "yields"}
         rates = copy_rates(ranks, self.job, attempt, options, self.progress)
-        provenance = {**attempt.provenance, **executor, "network": self.launch.network, **group.provenance(), **rates}
+        asked = {"order_seed": self.job.seed, "network": self.launch.network}
+        provenance = {**attempt.provenance, **executor, **asked, **group.provenance(), **rates}
         if self.me == 0 and not group.complete:
             print(f"# attempt {self.attempt_number} continues with {group.shape.text}", flush=True)
         evidence = probe_result.to_json() if probe_result else None

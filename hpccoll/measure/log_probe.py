@@ -42,7 +42,7 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
     """
     progress = RankProgress()
     with watchdog(progress, job.effort.timeout, partial(print_of_rank, ranks.comm.rank)):
-        factory = CaseFactory(ranks, job, gather_attempt(ranks, job, 0, gpus.provenance(job.cases)), gpus)
+        factory = CaseFactory(ranks, job, gather_attempt(ranks, 0, gpus.provenance(job.cases), job.aggregators), gpus)
         shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
         for case in probe_cases(job, shape):
             if ranks.max_over_ranks(pending_signal()):

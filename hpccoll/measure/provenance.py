@@ -10,7 +10,6 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpccoll.cases.case import Job
 from hpccoll.common.units import format_cpu_list
 from hpccoll.common.version import __version__
 from hpccoll.host.cpu_and_memory import cpu_model, cpu_quotas, group_by_host, testbed_facts
@@ -48,7 +47,7 @@ class _RankReport:
     gpu: Mapping[str, Any]
 
 
-def gather_attempt(ranks: Ranks, job: Job, number: int, gpu: Mapping[str, Any]) -> Attempt:
+def gather_attempt(ranks: Ranks, number: int, gpu: Mapping[str, Any], aggregators: int = 0) -> Attempt:
     """Return the record of an attempt; all ranks call this together and get the same one.
 
     ``gpu`` is the record of this rank's GPU (``RankGpus.provenance``).
@@ -61,7 +60,7 @@ def gather_attempt(ranks: Ranks, job: Job, number: int, gpu: Mapping[str, Any]) 
         testbed=testbed_facts(), ports=port_facts(), gpu=gpu,
     )  # fmt: skip
     reports = ranks.comm.gather(report)
-    return ranks.run_at_root(lambda: _attempt(reports or (), job, number))  # rank 0 has those of all
+    return ranks.run_at_root(lambda: _attempt(reports or (), number, aggregators))  # rank 0 has those of all
 
 
 def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
@@ -71,7 +70,7 @@ def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
     return f"{where}, {' and '.join(hardware)} a node"
 
 
-def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
+def _attempt(reports: Sequence[_RankReport], number: int, aggregators: int) -> Attempt:
     nodes: dict[tuple[str, str], int] = {}
     clocks: dict[str, int] = {}
     racks: dict[str, int] = {}
@@ -91,7 +90,7 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
     for place, report in zip(places, reports, strict=True):
         by_node[0 if testbed else place.node].append(report)  # all hosts of a testbed share the CPUs of one machine
     quotas = [cpus for report in reports for cpus in report.quotas.values()]
-    layout = Layout(tuple(place.node for place in places), aggregators=job.aggregators)
+    layout = Layout(tuple(place.node for place in places), aggregators=aggregators)
     hosts = list(dict.fromkeys(place.host for place in places))
     gpus = [(report.host, report.gpu) for report in reports]
     return Attempt(
@@ -120,7 +119,6 @@ def _attempt(reports: Sequence[_RankReport], job: Job, number: int) -> Attempt:
             "kernel": f"{platform.system()} {platform.release()}",
             "launcher": launcher_command_lines(),
             "variables": allowed_variables(),
-            "order_seed": job.seed,
         },
     )  # fmt: skip
 
@@ -139,13 +137,15 @@ class LoadRecorder:
 
     def gather_start(self) -> list[Mapping[str, object]]:
         """Return, at rank 0, the load average of each host at the beginning; empty on other ranks."""
-        return self._gather({"load_average": [self._before.load_average]} if self._before else None)
+        before = {"host": self._host, "load_average": [self._before.load_average]} if self._before else None
+        return [each for each in self._comm.gather(before) or () if each is not None]
 
     def gather_end(self) -> list[Mapping[str, object]]:
         """Return, at rank 0, what else used each host since the beginning; empty on other ranks."""
-        after = read_load() if self._before else None
-        return self._gather(load_between(self._before, after, self._own) if self._before and after else None)
+        return [each for each in self._comm.gather(self.end()) or () if each is not None]
 
-    def _gather(self, load: Mapping[str, object] | None) -> list[Mapping[str, object]]:
-        loads = self._comm.gather(None if load is None else {"host": self._host, **load})
-        return [each for each in loads or () if each is not None]
+    def end(self) -> Mapping[str, object] | None:
+        """Return what else used the host of this rank since the beginning; None if another rank samples it."""
+        after = read_load() if self._before else None
+        used = load_between(self._before, after, self._own) if self._before and after else None
+        return None if used is None else {"host": self._host, **used}

@@ -42,7 +42,7 @@ class Ranks:
         self.comm = comm
         locations: list[tuple[tuple[str, str], str]] = comm.allgather(((node_name(), boot_id()), rack_name()))
         self.node_ids = [node_id for node_id, _ in locations]  # [rank]
-        self._racks = [rack for _, rack in locations]
+        self.racks = [rack for _, rack in locations]  # [rank], by Slurm's topology; empty without one
         self.ranks_by_node = Counter(self.node_ids)  # in the order of the first rank of each node
 
     @property
@@ -59,7 +59,7 @@ class Ranks:
         """Return the layout of the ranks, of which the last ``aggregators`` are aggregators."""
         node, rack = (
             tuple(map({place: number for number, place in enumerate(dict.fromkeys(places))}.__getitem__, places))
-            for places in (self.node_ids, self._racks)
+            for places in (self.node_ids, self.racks)
         )
         return Layout(node, rack, aggregators=aggregators)
 

@@ -117,13 +117,17 @@ def log_ticks(ends: Ends) -> list[float]:
 
 def log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
     """Return a logarithmic vertical axis of ``value``; ``label`` is the Vega expression of its labels."""
+    scale, axis = log_axis(label, values)
+    return alt.Y("value:Q", title=title, axis=axis, scale=scale)
+
+
+def log_axis(label: str, values: Iterable[float], **axis: Any) -> tuple[alt.Scale, alt.Axis]:
+    """Return a logarithmic scale and its axis, with the finest ticks that fit; ``label``: as in ``log_values``."""
     ends = log_ends(values)
     ticks = log_ticks(ends)
     # Vega would drop every other one of our values if there are more than its ``tickCount``.
-    axis = alt.Axis(
-        labelExpr=label, labelOverlap="greedy", grid=True, **({"values": ticks} if ticks else {"tickCount": 5})
-    )
-    return alt.Y("value:Q", title=title, axis=axis, scale=_log_scale(ends))
+    where: dict[str, Any] = {"values": ticks} if ticks else {"tickCount": 5}
+    return _log_scale(ends), alt.Axis(labelExpr=label, labelOverlap="greedy", grid=True, **where, **axis)
 
 
 def _linear_values(title: str, values: Iterable[float], **axis: Any) -> alt.Y:
@@ -183,7 +187,7 @@ def present(values: Mapping[str, str], data: Iterable[ChartRecord], field: str =
 
 _TOOLTIP_TITLES = {
     "at": "on", "ran": "what ran", "interval": "95 % interval", "rounds": "medians of rounds", "place": "buffers",
-    "second": "runner-up", "speedup": "speed-up over native", "range": "all pairs",
+    "second": "runner-up", "above": "threshold", "speedup": "speed-up over native", "range": "all pairs",
 }  # fmt: skip
 
 

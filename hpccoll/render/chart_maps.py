@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
+from typing import Any
 
 import altair as alt
 
@@ -131,35 +132,55 @@ def _heatmap(
         for point in points
         for first, second in [rank_pair(point.row) or (0, 0)]
     ]
-    every = list(range(ranks))
     end = "host" if points[0].names_hosts else "rank"
-    named = f"{json.dumps([points[0].rank_label(rank) for rank in every])}[datum.value]"
-    scale = alt.Scale(domain=every)
-    base = alt.Chart().encode(
-        x=alt.X("second:O", title=f"second {end}", scale=scale, axis=_axis(named if end == "host" else "datum.label")),
-        y=alt.Y("first:O", title=f"first {end}", scale=scale, axis=_axis(named)),
-    )
+    names = [points[0].rank_label(rank) for rank in range(ranks)]
     shades = [DARK_CELL, LIGHT_CELL] if slow_is_low else [LIGHT_CELL, DARK_CELL]
     spread = alt.Scale(type="log", range=shades, domain=[min(values), max(values)], nice=False)
     ends = [min(values), middle, max(values)]
     legend = alt.Legend(title="dark is slow", type="gradient", labelExpr=label, values=ends, gradientLength=220)
-    side = max(5, min(34, 480 // ranks))
-    cells = base.mark_rect(stroke=PAPER, strokeWidth=min(2, side / 10)).encode(
-        color=alt.Color("value:Q", scale=spread, legend=legend),
-        tooltip=tooltip("series", "pair", "size", "at", "time", "interval", "busbw", "machine", "run"),
-    )
-    light = ">" if slow_is_low else "<="
-    shade = alt.condition(
-        f"datum.value {light} {middle}", alt.value(BLACK), alt.value(WHITE)
-    )  # dark text on light cells
-    text = base.mark_text(fontSize=12, fontWeight=600).encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade))
-    layers = [cells, *([text] if ranks <= MAX_RANKS_WITH_TEXT else ())]
-    chart = alt.layer(*layers).properties(
-        width=max(240, side * ranks), height=side * ranks, usermeta=text_from(36 * ranks)
-    )
+    chart = pair_cells(
+        names, names if end == "host" else [*map(str, range(ranks))], (f"first {end}", f"second {end}"),
+        alt.Color("value:Q", scale=spread, legend=legend), f"datum.value {'>' if slow_is_low else '<='} {middle}",
+        ("series", "pair", "size", "at", "time", "interval", "busbw", "machine", "run"),
+    )  # fmt: skip
     panels = sorted(distinct(data, "panel"), key=lambda panel: (panel != "native", panel))
     return facet_chart(chart, data, panels, min(2, len(panels)))
 
 
-def _axis(label: str) -> alt.Axis:
-    return alt.Axis(labelAngle=0, labelExpr=label, labelOverlap="greedy")
+def pair_cells(
+    rows: Sequence[str], columns: Sequence[str], titles: tuple[str, str], colours: alt.Color, light: str,
+    fields: Sequence[str], *, borders: bool = False,
+) -> Chart:  # fmt: skip
+    """Return a cell for each pair: in row ``first`` and column ``second``, two numbers; with ``text`` if there is room.
+
+    Args:
+        rows: the labels of the rows.
+        columns: the labels of the columns.
+        titles: of the axes: of rows, of columns.
+        colours: of the cells.
+        light: a Vega expression: whether a cell is light, so that its text is dark.
+        fields: of the tooltip.
+        borders: whether records without a pair have ``border``: lines before that row, and before that column.
+    """
+    count = len(rows)
+    scale = alt.Scale(domain=[*range(count)])
+    x: dict[str, Any] = {"title": titles[1], "scale": scale, "axis": _axis(columns)}
+    y: dict[str, Any] = {"title": titles[0], "scale": scale, "axis": _axis(rows)}
+    base = alt.Chart().encode(x=alt.X("second:O", **x), y=alt.Y("first:O", **y))
+    pairs = base.transform_filter("isValid(datum.first)")
+    side = max(5, min(34, 480 // count))
+    cells = pairs.mark_rect(stroke=PAPER, strokeWidth=min(2, side / 10)).encode(color=colours, tooltip=tooltip(*fields))
+    shade = alt.condition(light, alt.value(BLACK), alt.value(WHITE))
+    text = pairs.mark_text(fontSize=12, fontWeight=600).encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade))
+    layers = [cells, *([text] if count <= MAX_RANKS_WITH_TEXT else ())]
+    if borders:
+        border = alt.Chart().transform_filter("isValid(datum.border)").mark_rule(color=BLACK, strokeWidth=1.5)
+        layers.append(border.encode(x=alt.X("border:O", bandPosition=0, **x)))
+        layers.append(border.encode(y=alt.Y("border:O", bandPosition=0, **y)))
+    return alt.layer(*layers).properties(
+        width=max(240, side * count), height=side * count, usermeta=text_from(36 * count)
+    )
+
+
+def _axis(names: Sequence[str]) -> alt.Axis:
+    return alt.Axis(labelAngle=0, labelExpr=f"{json.dumps([*names])}[datum.value]", labelOverlap="greedy")

@@ -41,6 +41,7 @@ from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.pair_answers import pair_answers
+from hpccoll.render.provenance_text import provenance_facts
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
@@ -295,23 +296,6 @@ def _by_reason(missing: Iterable[Gap]) -> list[tuple[str, str, str, list[str]]]:
 
 def _provenance(run: Run) -> tuple[str, dict[str, str]]:
     facts = {name: getattr(run, name) for name in ("machine", "kind", "created", "status")}
-    facts = {"raw file": run.path} | facts | library_facts(run) | _flat(run.provenance)
+    facts = {"raw file": run.path} | facts | library_facts(run) | provenance_facts(run.provenance)
     title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
     return title, {name: str(value) for name, value in facts.items()}
-
-
-def _flat(facts: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for name, value in facts.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = _list_text(value) if isinstance(value, list | tuple) else value
-    return flat
-
-
-def _list_text(values: Iterable[object]) -> str:
-    return "; ".join(
-        ", ".join(f"{name} {text}" for name, text in _flat(value).items()) if isinstance(value, Mapping) else str(value)
-        for value in values
-    )

@@ -8,7 +8,6 @@ import numpy as np
 
 from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.controls import Controls
-from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
 from hpccoll.analysis.diagnosis.matchings import beside_healthy, within_groups
 from hpccoll.analysis.diagnosis.rack_faults import RackFaults
 from hpccoll.analysis.diagnosis.records import Component, Fault, Integers, Procedure
@@ -31,9 +30,7 @@ CERTAIN = 3
 """The standard errors below half of its effect at which a node alone is as fast as others."""
 
 
-def join_sharing(
-    cluster: Cluster, fit: FittedEffects, racks: RackFaults, faults: tuple[Fault, ...]
-) -> Procedure[tuple[Fault, ...]]:
+def join_sharing(cluster: Cluster, racks: RackFaults, faults: tuple[Fault, ...]) -> Procedure[tuple[Fault, ...]]:
     """Replace slow nodes that are fast among themselves by the link that they share.
 
     A slow node is slow beside a slow node, too. Behind one slow uplink, whose racks are unknown, all nodes are slow to
@@ -45,8 +42,7 @@ def join_sharing(
     healthy = np.setdiff1d(np.arange(cluster.nodes), slow)
     partners = within_groups((slow, healthy), cluster.nodes, SLOTS_AMONG_THEMSELVES, cluster.rng)
     measured = yield from measure_transfers(partners, "accused")
-    measured = measured.less(racks.expected(cluster, fit, partners))
-    effects = Controls(measured, slow).effects(measured.both)
+    effects = Controls(measured.less(racks.added(partners)), slow).effects[0]
     sharing = [fault for fault in faults if effects[fault.component.where[0]] < math.log(fault.effect) / 2]
     if len(sharing) < LEAST_SHARING:
         return faults
@@ -57,7 +53,7 @@ def join_sharing(
 
 
 def mark_fast_alone(
-    cluster: Cluster, fit: FittedEffects, racks: RackFaults, faults: tuple[Fault, ...]
+    cluster: Cluster, racks: RackFaults, faults: tuple[Fault, ...], noise: float
 ) -> Procedure[tuple[Fault, ...]]:
     """Mark slow nodes that are as fast as others while the rest of the machine is silent."""
     slow = _nodes(fault for fault in faults if fault.component.kind in DIRECTIONS)
@@ -67,14 +63,13 @@ def mark_fast_alone(
     partners = beside_healthy(slow, healthy, cluster.racks, SLOTS_ALONE, cluster.rng)
     partners = _silenced(partners, slow, min(CONTROLS_ALONE, max(2, cluster.nodes // 16)))
     measured = yield from measure_transfers(partners, "alone")
-    measured = measured.less(racks.expected(cluster, fit, partners))
-    controls = Controls(measured, slow)
-    error = effect_error(fit.noise, SLOTS_ALONE, controls.pairs)
-    effects = {kind: controls.effects(values) for kind, values in measured.directions.items()}
+    controls = Controls(measured.less(racks.added(partners)), slow)
+    error = effect_error(noise, SLOTS_ALONE, controls.pairs)
+    alone = dict(zip(DIRECTIONS, controls.effects, strict=True))
 
     def is_fast(fault: Fault) -> bool:
         kind, node = fault.component.kind, fault.component.where[0]
-        return kind in effects and bool(effects[kind][node] + CERTAIN * error < math.log(fault.effect) / 2)
+        return kind in alone and bool(alone[kind][node] + CERTAIN * error < math.log(fault.effect) / 2)
 
     return tuple(replace(fault, under_load_only=is_fast(fault)) for fault in faults)
 

@@ -39,18 +39,15 @@ class Controls:
         self.slots = len(present)
         self.pairs = max(present.sum(1).min() / 2, 1)  # in the slot that has the fewest
         self.usual = present.sum(0) >= self.slots / 3  # [nodes]: whether a node is a control in a third of the slots
+        self.effects = np.array([self._effects(each) for each in measured.directions])  # [3, nodes], by DIRECTIONS
 
     @property
     def noise(self) -> float:
         """The standard deviation of control pairs within slots, as a logarithm."""
         return robust_deviation(self._beyond) / math.sqrt(1 + MEDIAN_ERROR**2 / max(self.pairs - 1, 1))
 
-    def effects(self, values: Floats) -> Floats:
-        """Return of each node the lower quartile over slots beyond the controls, less the usual one of controls.
-
-        Args:
-            values: [slots, nodes]: logarithms of times; NaN if there is none.
-        """
+    def _effects(self, values: Floats) -> Floats:
+        """Return of each node the lower quartile over slots beyond the controls, less the usual one of controls."""
         beyond = quantile(np.where(self._counted, values - self._reference, np.nan).T, QUARTILE)
         usual = median(beyond[self.usual])
         return np.asarray(beyond - (usual if np.isfinite(usual) else 0.0))

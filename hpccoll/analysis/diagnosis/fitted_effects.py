@@ -59,7 +59,7 @@ def fit_effects(measured: Transfers, racks: Integers) -> FittedEffects:
         slow = np.maximum(of_nodes(both - usual), 0)
     residuals = both - usual - slower_of(slow, partners)
     middle = quantile(residuals)[:, None]
-    effects = np.array([of_nodes(each - usual) for each in measured.directions.values()])
+    effects = np.array([of_nodes(each - usual) for each in measured.directions])
     return FittedEffects(effects, both - usual - middle, residuals - middle, far, _noise(residuals, partners))
 
 

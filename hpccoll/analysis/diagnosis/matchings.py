@@ -1,6 +1,7 @@
 """Slots of disjoint pairs: which nodes transfer at the same time."""
 
-from collections.abc import Collection, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -77,20 +78,30 @@ def level_matchings(racks: Integers, count: int, rng: np.random.Generator) -> In
 
 
 def beside_healthy(
-    suspects: Integers, healthy: Integers, racks: Integers, count: int, rng: np.random.Generator
+    suspects: Integers,
+    healthy: Integers,
+    racks: Integers,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    asked: Collection[Pair] = (),
 ) -> Integers:
     """Return slots [count, nodes] with each suspect beside a random healthy node, of its rack if one is free.
 
-    The other healthy nodes are pairs, too, so that the load of the machine is that of the screen.
+    The other healthy nodes are pairs, too, so that the load of the machine is that of the screen: in one of the slots
+    those that are asked for, if their nodes are free.
     """
     slots = []
-    for _ in range(count):
+    for group in [*packed(asked, len(racks)), *[[]] * count][:count]:
         free: dict[int, list[int]] = {}
         for node in rng.permutation(healthy).tolist():
             free.setdefault(int(racks[node]), []).append(node)
         mates = [(free.get(rack) or max(free.values(), key=len)).pop() for rack in racks[suspects].tolist()]
-        rest = [node for nodes in free.values() for node in nodes]
-        slots.append(pair_up(len(racks), np.stack([suspects, mates], 1), consecutive_pairs(rest)))
+        rest = dict.fromkeys(node for nodes in free.values() for node in nodes)
+        pairs = [pair for pair in group if rest.keys() >= {*pair}]
+        for node in (node for pair in pairs for node in pair):
+            del rest[node]
+        slots.append(pair_up(len(racks), np.stack([suspects, mates], 1), pairs, consecutive_pairs([*rest])))
     return np.array(slots)
 
 
@@ -100,16 +111,22 @@ def within_groups(groups: Collection[Integers], nodes: int, count: int, rng: np.
     return np.array([pair_up(nodes, *pairs) for pairs in shuffled])
 
 
-def packed(pairs: Iterable[Pair], most: int) -> list[list[Pair]]:
-    """Return pairs in groups of disjoint ones, at most ``most`` in each: every pair in the first group that it fits."""
+def packed(pairs: Collection[Pair], most: int) -> list[list[Pair]]:
+    """Return pairs in groups of disjoint ones, at most ``most`` in each.
+
+    Each is in the first group that it fits, those of the nodes with most pairs first: the groups are then hardly more
+    than the pairs of one node.
+    """
+    count = Counter(node for pair in pairs for node in pair)
     groups: list[list[Pair]] = []
-    busy: list[set[int]] = []  # the nodes of each group
-    for pair in pairs:
-        fitting = (k for k, nodes in enumerate(busy) if len(groups[k]) < most and nodes.isdisjoint(pair))
-        k = next(fitting, len(groups))
+    full, busy = 0, defaultdict[int, int](int)  # groups as bits: those without room, and those of each node
+    for pair in sorted(pairs, key=lambda pair: -count[pair[0]] - count[pair[1]]):
+        taken = full | busy[pair[0]] | busy[pair[1]]
+        k = (~taken & (taken + 1)).bit_length() - 1  # the first bit that is not set
         if k == len(groups):
             groups.append([])
-            busy.append(set())
         groups[k].append(pair)
-        busy[k].update(pair)
+        for node in pair:
+            busy[node] |= 1 << k
+        full |= (len(groups[k]) >= most) << k
     return groups

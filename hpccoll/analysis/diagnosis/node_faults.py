@@ -1,6 +1,7 @@
 """Slow nodes: those that stand out of the screen are measured again, and the retest alone decides."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
-from hpccoll.analysis.diagnosis.matchings import beside_healthy
+from hpccoll.analysis.diagnosis.matchings import Pair, beside_healthy
 from hpccoll.analysis.diagnosis.rack_faults import RackFaults
 from hpccoll.analysis.diagnosis.records import Component, Fault, Floats, Integers, JudgedEffect, Procedure, Purpose
 from hpccoll.analysis.diagnosis.robust_statistics import (
@@ -20,6 +21,7 @@ from hpccoll.analysis.diagnosis.robust_statistics import (
     robust_deviation,
 )
 from hpccoll.analysis.diagnosis.significance import (
+    LEAST_EFFECT,
     NODES,
     USUAL_SPREAD,
     SlownessTest,
@@ -27,10 +29,13 @@ from hpccoll.analysis.diagnosis.significance import (
     judged_effect,
     smallest_found,
 )
-from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
+from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 SUSPECTED = 2.5
 """The robust standard deviations of all effects from which on a node is measured again."""
+
+LEAST_SUSPECTED = 2 / 3 * LEAST_EFFECT
+"""The least effect of such a node: after a sweep of all pairs, most that stand out are less slow than matters."""
 
 MOST_SUSPECTS = 4
 """At most one node of so many is measured again: each needs a healthy one beside it, and others to compare with."""
@@ -53,6 +58,7 @@ class NodeFaults:
     smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
     too_many: bool  # whether there were more suspects than could be measured again, and all of these are slow
     effects: tuple[JudgedEffect, ...]  # of all nodes in the screen, and of suspects in the retest
+    retest: Transfers | None  # less distance and faulty racks; None if there was none
 
     @property
     def nodes(self) -> Integers:
@@ -60,7 +66,9 @@ class NodeFaults:
         return np.array([fault.component.where[0] for fault in self.faults], np.int64)
 
 
-def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> Procedure[NodeFaults]:
+def find_node_faults(
+    cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int, slow_pairs: Collection[Pair]
+) -> Procedure[NodeFaults]:
     """Measure suspects beside healthy nodes, and judge them.
 
     A suspect is slow if its effect on both directions, or on one, exceeds the threshold; *node* if the effect on the
@@ -71,37 +79,38 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
         fit: the effects in the screen.
         racks: the faulty racks, whose effects are subtracted.
         slots: how many the screen had.
+        slow_pairs: what may be slow links, which are measured beside the suspects.
     """
     test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
     ordered, effects, scales = _suspects(cluster, fit, racks, slots)
-    judged = _judged(np.arange(cluster.nodes), "screen", effects, scales, SUSPECTED * scales)
+    least = np.maximum(SUSPECTED * scales, LEAST_SUSPECTED)
+    judged = _judged(np.arange(cluster.nodes), "screen", effects, scales, least)
     suspects, scale = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)], float(scales[0])
     pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
-    count = test.slots(fit.noise, pairs)
+    count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min() if suspects.size else 0.0)
     of_scale = SCALE_ERROR / math.sqrt(cluster.nodes)
     screened = smallest_found(SUSPECTED * scale * smallest_found(1, of_scale), scale)
     if not suspects.size:
         error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * (cluster.nodes < MANY_CONTROLS))
-        return NodeFaults((), max(screened, test.smallest_effect(error)), False, judged)
+        return NodeFaults((), max(screened, test.smallest_effect(error)), False, judged, None)
     healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
         healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
-    partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng)
+    partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng, asked=slow_pairs)
     measured = yield from measure_transfers(partners, "retest")
-    measured = measured.less(racks.expected(cluster, fit, partners))
+    measured = measured.less(racks.added(partners))
     controls = Controls(measured, np.setdiff1d(np.arange(cluster.nodes), healthy))
-    effects = np.array([controls.effects(each) for each in measured.directions.values()])
-    errors = _errors(controls, effects, fit)
+    errors = _errors(controls, fit)
     thresholds = np.array([test.threshold(error) for error in errors])
-    judged += _judged(suspects, "retest", effects, errors, thresholds)
+    judged += _judged(suspects, "retest", controls.effects, errors, thresholds)
     faults = []
     for node in suspects.tolist():
-        if (effects[:, node] > thresholds).any():
-            _, send, receive = effects[:, node]
+        _, send, receive = of_node = controls.effects[:, node]
+        if (of_node > thresholds).any():
             kind = 0 if min(send, receive) > max(send, receive) / 2 else 1 + int(receive > send)
-            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), effects[kind, node], errors[kind]))
+            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), of_node[kind], errors[kind]))
     smallest = max(screened, test.smallest_effect(errors[0]))
-    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults), judged)
+    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults), judged, measured)
 
 
 def _judged(
@@ -117,7 +126,7 @@ def _judged(
 
 def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, Floats]:
     """Return the nodes that stand out, those that do most first, the effects [3, nodes], and their errors [3]."""
-    effects, in_faulty_rack = fit.of_nodes.copy(), racks.of_nodes(cluster)
+    effects, in_faulty_rack = fit.of_nodes.copy(), racks.nodes
     for rack in np.unique(cluster.racks[in_faulty_rack]):
         members = cluster.racks == rack
         effects[:, members] -= np.median(effects[:, members], axis=1)[:, None]
@@ -125,10 +134,11 @@ def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: in
     scales = np.array([max(robust_deviation(each[~in_faulty_rack]), least, 1e-12) for each in effects])
     deviations = (effects / scales[:, None]).max(0)
     order = np.argsort(-deviations)
-    return order[deviations[order] > SUSPECTED], effects, scales
+    stands_out = (deviations > SUSPECTED) & (effects.max(0) > LEAST_SUSPECTED)
+    return order[stands_out[order]], effects, scales
 
 
-def _errors(controls: Controls, effects: Floats, fit: FittedEffects) -> Floats:
+def _errors(controls: Controls, fit: FittedEffects) -> Floats:
     """Return the standard errors [3] of the effects: of noise, and of lasting differences of healthy nodes.
 
     Controls that are slower than others in the screen and in the retest are so for good, and no fault: the covariance
@@ -140,9 +150,9 @@ def _errors(controls: Controls, effects: Floats, fit: FittedEffects) -> Floats:
     usual = controls.usual
     if usual.sum() < MANY_CONTROLS:
         return np.asarray(np.hypot(USUAL_SPREAD, of_noise))
-    scatter = np.array([robust_deviation(each[usual]) for each in effects])
+    scatter = np.array([robust_deviation(each[usual]) for each in controls.effects])
     scatter[1:] = scatter[1:].max()
     screened = quantile(fit.values.T, QUARTILE)
-    known = np.isfinite(screened) & np.isfinite(effects[0])
-    lasting = float(np.cov(clipped(screened[known]), clipped(effects[0, known]))[0, 1])
+    known = np.isfinite(screened) & np.isfinite(controls.effects[0])
+    lasting = float(np.cov(clipped(screened[known]), clipped(controls.effects[0, known]))[0, 1])
     return np.asarray(np.hypot(2 * math.sqrt(max(lasting, 0)), np.maximum(of_noise, scatter)))

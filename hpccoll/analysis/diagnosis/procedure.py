@@ -8,10 +8,10 @@ import numpy as np
 
 from hpccoll.analysis.diagnosis.accused_nodes import join_sharing, mark_fast_alone
 from hpccoll.analysis.diagnosis.cluster import Cluster
-from hpccoll.analysis.diagnosis.contention import PARTS, divided, find_contention, is_contended
+from hpccoll.analysis.diagnosis.contention import divided, is_contended
 from hpccoll.analysis.diagnosis.fitted_effects import fit_effects
 from hpccoll.analysis.diagnosis.hung_nodes import AnsweringNodes
-from hpccoll.analysis.diagnosis.link_faults import find_link_faults
+from hpccoll.analysis.diagnosis.link_faults import find_link_faults, find_slow_pairs
 from hpccoll.analysis.diagnosis.node_faults import find_node_faults
 from hpccoll.analysis.diagnosis.rack_faults import find_rack_faults
 from hpccoll.analysis.diagnosis.rails import diagnose_rails
@@ -80,23 +80,24 @@ def diagnose(
 def _diagnose_rail(cluster: Cluster, expected_s: float | None) -> Procedure[Diagnosis]:
     if cluster.nodes < FEWEST_NODES_TO_FIT:
         return (yield from diagnose_small(cluster, expected_s))
-    if not cluster.has_level_rounds and cluster.nodes >= 2 * PARTS and (yield from find_contention(cluster)):
-        return (yield from divided(_diagnose_fitted(replace(cluster, links=False)), cluster.rng))
-    return (yield from _diagnose_fitted(cluster))
+    at_once = cluster.links or not cluster.has_level_rounds
+    return (yield from _diagnose_fitted(cluster, check_contention=at_once))
 
 
-def _diagnose_fitted(cluster: Cluster) -> Procedure[Diagnosis]:
+def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Procedure[Diagnosis]:
     screen = yield from measure_transfers(cluster.screen(), "screen")
     fit = fit_effects(screen, cluster.racks)
-    if cluster.links and is_contended(fit, cluster.is_far(screen.partners)):
-        return (yield from _diagnose_fitted(replace(cluster, links=False)))  # in level rounds
+    if check_contention and (yield from is_contended(cluster, fit, cluster.is_far(screen.partners))):
+        less = _diagnose_fitted(replace(cluster, links=False))
+        return (yield from less if cluster.has_level_rounds else divided(less, cluster.rng))
     racks = yield from find_rack_faults(cluster, fit, screen)
-    nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners))
-    faults = yield from join_sharing(cluster, fit, racks, nodes.faults)
-    faults = yield from mark_fast_alone(cluster, fit, racks, faults)
+    slow_pairs = find_slow_pairs(fit, screen.partners) if cluster.links else set()
+    nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners), slow_pairs)
+    faults = yield from join_sharing(cluster, racks, nodes.faults)
+    faults = yield from mark_fast_alone(cluster, racks, faults, fit.noise)
     judged = racks.effects + nodes.effects
     if cluster.links:
-        slow_links, links = yield from find_link_faults(cluster, fit, screen, nodes.nodes)
+        slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes.nodes, nodes.retest)
         faults, judged = faults + slow_links, judged + links
     smallest = math.exp(nodes.smallest_effect)
     return Diagnosis((*racks.faults, *faults), 0, fit.noise, smallest, nodes.too_many, cluster.links, judged)
@@ -115,9 +116,8 @@ def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]
 
 def ask(question: Question, measure: Callable[[Slots], Floats]) -> Diagnosis:
     """Return the answer to a question by a function that measures slots, or knows their times."""
-    racks = [question.rack_names.index(name) for name in question.racks] if question.racks else None
     asked = diagnose(
-        len(question.hosts), seed=question.seed, racks=racks, rails=question.rails, links=question.links,
-        expected_s=question.expected_s,
+        len(question.hosts), seed=question.seed, racks=question.rack_numbers, rails=question.rails,
+        links=question.links, expected_s=question.expected_s,
     )  # fmt: skip
     return complete(asked, measure)

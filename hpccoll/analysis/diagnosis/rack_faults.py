@@ -38,22 +38,25 @@ SUSPECTED = 3
 
 @dataclass(frozen=True, slots=True)
 class RackFaults:
-    """Faulty racks, and what they add to the logarithms of times."""
+    """Faulty racks, and what they and distance add to the logarithms of times."""
 
     faults: tuple[Fault, ...]
     effects: tuple[JudgedEffect, ...]  # of all racks in the screen, and of those that were tested
-    across: Floats  # [racks]: to a transfer to or from another rack; 0 for healthy racks
+    racks: Integers  # [nodes]: the rack of each
+    far: float  # to a transfer to another rack
+    across: Floats  # [racks]: to one to or from a faulty rack; 0 for healthy racks
     inside: Floats  # [racks]: to one within
 
-    def expected(self, cluster: Cluster, fit: FittedEffects, partners: Integers) -> Floats:
-        """Return what distance and faulty racks add to transfers [slots, nodes]."""
-        here, there = cluster.racks, cluster.racks[partners]
-        far = fit.far + np.maximum(self.across[here], self.across[there])
+    def added(self, partners: Integers) -> Floats:
+        """Return what is added to transfers [slots, nodes]."""
+        here, there = self.racks, self.racks[partners]
+        far = self.far + np.maximum(self.across[here], self.across[there])
         return np.where(here != there, far, self.inside[here])
 
-    def of_nodes(self, cluster: Cluster) -> Booleans:
-        """Return which nodes [nodes] are in a faulty rack."""
-        return np.asarray(self.across[cluster.racks] > 0)
+    @property
+    def nodes(self) -> Booleans:
+        """Which nodes [nodes] are in a faulty rack."""
+        return np.asarray(self.across[self.racks] > 0)
 
 
 def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> Procedure[RackFaults]:
@@ -81,7 +84,7 @@ def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) ->
                 across[rack], inside[rack] = slow_across[rack], np.nan_to_num(slow_inside[rack])
                 kind: Kind = "rack" if inside[rack] > across[rack] / 2 else "uplink"
                 faults.append(test.fault(replace(uplink, kind=kind), across[rack], error))
-    return RackFaults(tuple(faults), tuple(judged), across, inside)
+    return RackFaults(tuple(faults), tuple(judged), cluster.racks, fit.far, across, inside)
 
 
 def _suspects(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> tuple[Integers, float, list[JudgedEffect]]:

@@ -22,10 +22,11 @@ def quantile(values: Floats, share: float = 0.5) -> Floats:
     """Return a quantile along the last axis, without NaN; NaN if there is nothing else."""
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)
-    ordered = np.sort(values, axis=-1)  # NaN last
-    last = np.maximum(np.isfinite(ordered).sum(-1) - 1, 0)
+    last = np.maximum(np.isfinite(values).sum(-1) - 1, 0)
     below = np.floor(share * last).astype(np.int64)
-    low, high = (np.take_along_axis(ordered, k[..., None], -1)[..., 0] for k in (below, np.minimum(below + 1, last)))
+    above = np.minimum(below + 1, last)
+    ordered = np.partition(values, np.unique([below, above]), axis=-1)  # NaN last
+    low, high = (np.take_along_axis(ordered, k[..., None], -1)[..., 0] for k in (below, above))
     return np.asarray(low + (share * last - below) * (high - low))
 
 

@@ -38,15 +38,16 @@ class SlownessTest:
         """Return the standard errors that an effect must exceed."""
         return -NORMAL.inv_cdf(self.false_alarm / max(self.comparisons, 1))
 
-    def slots(self, noise: float, controls: int) -> int:
-        """Return the slots after which the least effect is as large as the critical value.
+    def slots(self, noise: float, controls: int, screened: float = 0.0) -> int:
+        """Return the slots after which the critical value is LEAST_EFFECT, or a third of the least screened one.
 
         Args:
             noise: the standard deviation of the logarithm of the time of a pair.
             controls: the pairs in a slot that it is compared with.
+            screened: that least effect, a logarithm.
         """
         fewest, most = RETEST_SLOTS
-        needed = (self.critical_value * effect_error(noise, 1, controls) / LEAST_EFFECT) ** 2
+        needed = (self.critical_value * effect_error(noise, 1, controls) / max(LEAST_EFFECT, screened / 3)) ** 2
         return min(max(math.ceil(needed), fewest), most)
 
     def threshold(self, error: float) -> float:
@@ -61,7 +62,7 @@ class SlownessTest:
         """Return a fault with an effect, the logarithm of a factor."""
         effect, error = float(effect), float(error)
         chance = self.comparisons * NORMAL.cdf(-effect / max(error, 1e-12))
-        return Fault(component, *_with_interval(effect, error), min(chance, 1.0))
+        return Fault(component, *_with_interval(effect, error), min(float(chance), 1.0))
 
 
 def judged_effect(

@@ -22,7 +22,7 @@ from hpccoll.analysis.diagnosis.significance import (
     judged_effect,
     smallest_found,
 )
-from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
+from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 FEWEST_NODES_TO_FIT = 8
 """The nodes from which on a node has enough partners for a quartile."""
@@ -85,6 +85,8 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     smallest = smallest_found(max(least, test.critical_value * error), error)
     judged = []
     for component in columns:
+        if nodes == 2 and not has_rate and component.kind not in DIRECTIONS[1:]:
+            continue  # as fast as the only pair
         (effect,), (error,) = (values.tolist() for values in (fits[component,].effects, fits[component,].errors))
         judged.append(judged_effect(component, "screen", effect, error, max(least, test.critical_value * error)))
     fits = {each: fit for each, fit in fits.items() if not each or fit.effects.min() > least}
@@ -128,7 +130,7 @@ def _columns(pairs: list[Pair], nodes: int) -> dict[Component, Floats]:
 
 def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explanation, *, has_rate: bool) -> _Fitted:
     """Fit an explanation. The pair of two slow nodes is left out: it is as slow as the slower one of them."""
-    weights = np.ones_like(found.values) / found.errors
+    weights = np.isfinite(found.values) / found.errors  # 0 for pairs without a time
     parts = [columns[each] for each in explanation]
     if len(parts) == 2 and len(found.pairs) == 3:
         parts = [np.minimum(parts[0] + parts[1], 1)]  # of three nodes two are slow: every pair contains one
@@ -137,7 +139,7 @@ def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explan
     usual = np.array([np.ones(len(found.pairs)), np.zeros(len(found.pairs))])
     terms = [] if has_rate else [usual]
     matrix = np.array([(term * weights).ravel() for term in (*terms, *parts)]).reshape(-1, weights.size).T
-    values = (found.values * weights).ravel()
+    values = (np.nan_to_num(found.values) * weights).ravel()
     inverse = np.linalg.pinv(matrix)
     fitted = inverse @ values
     errors = np.sqrt((inverse**2).sum(1))

@@ -29,9 +29,9 @@ class Transfers:
         return (self.sent + self.received) / 2
 
     @property
-    def directions(self) -> dict[Kind, Floats]:
-        """The three of them by DIRECTIONS."""
-        return dict(zip(DIRECTIONS, (self.both, self.sent, self.received), strict=True))
+    def directions(self) -> tuple[Floats, Floats, Floats]:
+        """What shows the faults of DIRECTIONS."""
+        return self.both, self.sent, self.received
 
     def less(self, expected: NDArray[np.floating]) -> "Transfers":
         """Return what is left beyond expected logarithms of times."""

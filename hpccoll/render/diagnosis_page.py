@@ -1,0 +1,240 @@
+"""The page of a diagnosis: the verdict, the map of the machine, ranked effects with their thresholds, what was done."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from hpccoll.analysis.diagnosis.ranked_effects import MOST_RANKED, RankedEffect, Subject, rank_effects
+from hpccoll.analysis.diagnosis.recorded import Question, RecordedDiagnosis
+from hpccoll.analysis.diagnosis.records import OF_A_RACK, JudgedEffect, Purpose
+from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
+from hpccoll.analysis.diagnosis.transfer_ratios import MeasuredRatios, SlotSummary
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.text import Columns, filled_columns, join_words, table_of
+from hpccoll.common.units import format_count, format_factor, format_per_cent, format_seconds, format_size
+from hpccoll.render import chart_base
+from hpccoll.render.chart_base import Chart
+from hpccoll.render.diagnosis_charts import (
+    KIND_PANELS,
+    NODE_SERIES,
+    OUTCOMES,
+    RACK_SERIES,
+    effect_ranks,
+    node_strip,
+    pair_map,
+    rack_strip,
+)
+from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.provenance_text import provenance_facts
+from hpccoll.store.durable_files import replacing_file
+
+MOST_NODES_OF_PAIRS = 64
+"""The nodes up to which the map has a cell for each pair; of more nodes most pairs are not measured."""
+
+PURPOSES: Mapping[Purpose, str] = {
+    "contention": "whether pairs slow one another", "screen": "random pairs: which nodes stand out",
+    "racks": "suspected racks beside healthy ones", "retest": "suspected nodes beside healthy ones",
+    "accused": "slow nodes among themselves", "links": "pairs that are slower than their nodes explain",
+    "alone": "slow nodes while the rest of the machine is silent", "hung": "silent nodes with other partners",
+}  # fmt: skip
+"""What slots are measured for."""
+
+SLOT_COLUMNS: Columns[SlotSummary] = (
+    ("slots of", lambda each: each.purpose),
+    ("what they measure", lambda each: PURPOSES[each.purpose]),
+    ("slots", lambda each: each.slots),
+    ("median time", lambda each: format_seconds(each.seconds) if math.isfinite(each.seconds) else "none ended"),
+    ("noise of a transfer", lambda each: format_per_cent(each.noise)),
+)
+
+PAIRS_CAPTION = (
+    "A cell is the transfers from the node of its row to that of its column, the lower quartile of several. Blank: the "
+    "pair has not met, or did not answer. "
+)
+STRIP_CAPTION = (
+    "A mark is the lower quartile over the transfers of a node or a rack with all of its partners: of more than "
+    f"{MOST_NODES_OF_PAIRS} nodes most pairs have not met. "
+)
+USUAL = "The usual time is the median of the transfers in the same slot. "
+SLOWEST_RAIL = "Each is that of the rail on which it is slowest. "
+TAKEN_OUT = (
+    "What is left is noise, or something that the verdict does not name: the effects that it names are taken out, and "
+    "the cost of distance between racks."
+)
+EFFECTS_CAPTION = (
+    "How many times as long transfers take as those of others, with the 95 % interval. The dark tick is the threshold. "
+    "Filled marks are of the slots that decide; hollow ones of the screen, whose threshold only decides what is "
+    "measured again."
+)
+FEW_NODES_CAPTION = (
+    "Each effect with its 95 % interval is fitted as if it were the only fault. The dark tick is the threshold: of the "
+    "effects above it, the verdict names the one that fits all times best, or all that fit alike."
+)
+
+TITLES: Mapping[Subject, str] = {"node": "Effects of nodes", "link": "Effects of links", "rack": "Effects of racks"}
+
+
+class PageFigure(TypedDict, total=False):
+    """A chart with its title and caption, and what is below it."""
+
+    id: str
+    title: str
+    chart: Mapping[str, object]
+    caption: str
+    others: str
+    table: tuple[list[str], list[list[str]]]
+
+
+def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path) -> None:
+    """Write the page of a diagnosis (html), or its first map alone (svg, png).
+
+    Raises:
+        UnusableError: if the map has nothing to show.
+        OSError: if the file cannot be written.
+    """
+    if path.suffix == ".html":
+        with replacing_file(path.resolve()) as unfinished:
+            unfinished.write_text(diagnosis_page(recorded), encoding="utf-8")
+        return
+    figure = next(_maps(recorded, MeasuredRatios(recorded)), None)
+    if figure is None:
+        raise UnusableError("--out", f"{path}: there is no map, because no transfer has ended")
+    chart_base.write_picture(figure["chart"], path)
+
+
+def diagnosis_page(recorded: RecordedDiagnosis) -> str:
+    """Return the HTML of the page."""
+    ratios = MeasuredRatios(recorded)
+    maps, effects = [*_maps(recorded, ratios)], [*_effects(recorded)]
+    sections = {"map": "map", "effects": effects and "effects and thresholds", "slots": "what was measured"}
+    context = {
+        "title": f"Diagnosis of {recorded.machine}", "summary": _summary(recorded), "verdict": _verdict(recorded),
+        "sections": [(name, text) for name, text in sections.items() if text],
+        "map_lines": [*_map_lines(ratios)], "maps": maps, "effects": effects,
+        "slots": table_of(SLOT_COLUMNS, ratios.slots), "facts": dict(_facts(recorded)),
+        "provenance": provenance_facts(recorded.provenance), "vega": vega_script(),
+    }  # fmt: skip
+    return render("diagnosis.html", context)
+
+
+def _summary(recorded: RecordedDiagnosis) -> str:
+    question = recorded.question
+    counts = {"node": len(question.hosts), "rack": len(question.rack_names), "rail": question.rails}
+    shape = [format_count(f"{count:,}", noun) for noun, count in counts.items() if count > 1]
+    return f"{', '.join([recorded.machine, *shape, recorded.kind, str(recorded.provenance['begun'])])}."
+
+
+def _verdict(recorded: RecordedDiagnosis) -> list[str]:
+    if recorded.diagnosis is None:
+        return ["The diagnosis was interrupted: there is no verdict."]
+    faults = recorded.diagnosis.faults
+    return [f"{each.component.kind} {each.component.where}: {format_factor(each.effect)}" for each in faults] or ["ok"]
+
+
+def _map_lines(ratios: MeasuredRatios) -> Iterator[str]:
+    if not ratios.ended:
+        yield "No transfer has ended."
+    elif ratios.has_distance:
+        factor = format_factor(ratios.distance)
+        yield f"Transfers across racks take {factor} as long as those within; this is taken out, too."
+
+
+def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageFigure]:
+    """Yield the map of pairs; of many nodes those of nodes and of racks."""
+    question = recorded.question
+    faults = recorded.diagnosis.faults if recorded.diagnosis else ()
+    slow = [fault for fault in faults if math.isfinite(fault.effect)]
+    after = bool(slow) or ratios.has_distance
+    more = USUAL + SLOWEST_RAIL * (question.rails > 1) + TAKEN_OUT * after
+    if not ratios.ended:
+        return
+    if len(question.hosts) <= MOST_NODES_OF_PAIRS:
+        chart = pair_map(ratios.of_pairs, question, max((fault.effect for fault in slow), default=1), after=after)
+        yield _figure("pairs", "Transfers of each pair", chart, PAIRS_CAPTION + more, [""])
+        return
+    nodes, racks = (
+        [number for fault in slow if (fault.component.kind in OF_A_RACK) == of_rack for number in fault.component.where]
+        for of_rack in (False, True)
+    )
+    chart = node_strip(ratios.of_nodes, question, nodes, after=after)
+    yield _figure("nodes", "Transfers of each node", chart, STRIP_CAPTION + more, NODE_SERIES)
+    if question.racks:
+        chart = rack_strip(ratios.of_racks, question, racks, after=after)
+        yield _figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + more, RACK_SERIES)
+
+
+def _figure(name: str, title: str, chart: Chart, caption: str, legend: Iterable[str]) -> PageFigure:
+    specification = chart_base.apply_theme(chart, title, [], legend)
+    return {"id": name, "title": title, "chart": specification, "caption": caption}
+
+
+def _effects(recorded: RecordedDiagnosis) -> Iterator[PageFigure]:
+    """Yield the effects of nodes, links and racks, as far as they were judged."""
+    if recorded.diagnosis is None:
+        return
+    by_subject = rank_effects(recorded.diagnosis)
+    is_fitted = len({each.where for each in by_subject.get("node", ())}) >= FEWEST_NODES_TO_FIT
+    for subject, ranked in by_subject.items():
+        shown, others = ranked[:MOST_RANKED], ranked[MOST_RANKED:]
+        names = [_name(subject, each, recorded.question) for each in shown]
+        legend = [name for name, _ in OUTCOMES.values()]
+        caption = EFFECTS_CAPTION if is_fitted else FEW_NODES_CAPTION
+        figure = _figure(f"{subject}-effects", TITLES[subject], effect_ranks(shown, names), caption, legend)
+        yield figure | {"others": _others(subject, others), "table": _table(subject, shown, names)}
+
+
+def _name(subject: Subject, effect: RankedEffect, question: Question) -> str:
+    names = question.rack_names if subject == "rack" else question.hosts
+    rail = f", rail {effect.rail}" if effect.rail is not None else ""
+    return join_words(names[number] for number in effect.where) + rail
+
+
+def _others(subject: Subject, others: Sequence[RankedEffect]) -> str:
+    """Return a sentence on the effects that are not shown; empty without any."""
+    outcomes = [each.outcome for each in others]
+    counts = [
+        f"{format_count(f'{outcomes.count(outcome):,}', subject)} {name}"
+        for outcome, (name, _) in OUTCOMES.items()
+        if outcome in outcomes
+    ]
+    return f"Not shown: {join_words(counts)}." if counts else ""
+
+
+def _table(subject: Subject, shown: Sequence[RankedEffect], names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Return the figures: a row for the slots that decided, and one for the screen before them."""
+    kinds = dict.fromkeys(kind for each in shown for kind in each.decisive)
+    head = [subject, "slots of", *(part for kind in kinds for part in (KIND_PANELS[kind], "threshold"))]
+    rows = [
+        [name, purpose, *(part for kind in kinds for part in _effect_cells(effects.get(kind)))]
+        for each, name in zip(shown, names, strict=True)
+        for effects in (each.tested, each.screened)
+        if effects
+        for purpose in {effect.purpose for effect in effects.values()}
+    ]
+    return filled_columns(head, rows)
+
+
+def _effect_cells(effect: JudgedEffect | None) -> tuple[str, str]:
+    if effect is None or not math.isfinite(effect.effect):
+        return "", ""
+    value, low, high, threshold = map(format_factor, (effect.effect, effect.low, effect.high, effect.threshold))
+    return f"{value} ({low} to {high})", threshold
+
+
+def _facts(recorded: RecordedDiagnosis) -> Iterator[tuple[str, str]]:
+    load, question, found = recorded.load, recorded.question, recorded.diagnosis
+    together = "both directions at once" if load.together else "one direction after the other"
+    yield "transferred", f"{format_size(load.bytes)} from and to {load.memory} memory by {load.program}, {together}"
+    if found is not None:
+        if math.isfinite(found.smallest_effect):
+            yield (
+                "smallest effect",
+                f"{format_factor(found.smallest_effect)}: a node this slow is found in 90 % of cases",
+            )
+        if math.isfinite(found.noise):
+            yield "noise of a pair", format_per_cent(found.noise)
+        yield "links", "judged" if found.links else "not judged: 'hpccoll diagnose --links' measures all pairs"
+    if question.expected_s:
+        yield "expected time", format_seconds(question.expected_s)
+    yield "seed", str(question.seed)
