@@ -100,12 +100,12 @@ def run_diagnosis(
 
     Raises:
         BadInputError: on all ranks, if there is only one node, nodes have different numbers of ranks, or the options
-            have no rack for a host.
+            do not fit the nodes.
     """
     endpoints = _ranks_of_endpoints(ranks)
     hosts = tuple(host for host, _ in ranks.ranks_by_node)
-    racks = [ranks.racks[rank] for rank in endpoints[: len(hosts)]]
-    question = options.question(hosts, racks if all(racks) else None, len(endpoints) // len(hosts))
+    of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
+    question = options.question(hosts, of_slurm if all(of_slurm) else None, len(endpoints) // len(hosts))
     with deadline():  # these calls wait for all ranks
         attempt = gather_attempt(ranks, 1, {})
         rates = own_rates(ranks, attempt)
