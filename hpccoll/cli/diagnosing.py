@@ -58,6 +58,8 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--rate",), "usual rate of a transfer, which tells more about 2 or 3 nodes", metavar="100gbit"),
     ),
     "How": (
+        Option(("--device",), "memory of transfers: cpu, over MPI; cuda, over NCCL", metavar="NAME",
+               shown_default="cuda if each rank has a GPU of its own"),
         Option(("--directions",), "both directions of a pair: together, in-turn", metavar="NAME",
                shown_default="together over RDMA, else in-turn"),
         Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),
@@ -91,7 +93,7 @@ class DiagnosisProgram:
     """
 
     runner: "JobRunner | None" = None
-    device = "cpu"
+    device = "cpu"  # MPI sends nothing from GPUs: transfers between them are over NCCL
 
     def __init__(self, argv: Sequence[str]) -> None:
         parser = OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END)
@@ -109,13 +111,17 @@ class DiagnosisProgram:
         if given.out and given.out.suffix != suffix:
             raise BadInputError("--out", str(given.out), f"a file name that ends with {suffix}")
         from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions  # it imports NumPy, which --help does not need
+        from hpccoll.cases.transport_table import DEVICES
 
+        if given.device not in (None, *DEVICES):
+            raise BadInputError("--device", given.device, DEVICES)
         self._options = DiagnosisOptions(
             seed=SEED.read("--seed", given.seed),
             links=given.links or (False if given.no_links else None),
             uplinks=given.uplink,
             expected_bytes_per_s=parse_rate(given.rate, "--rate") / 8 if given.rate else None,
             together=DIRECTIONS.get(given.directions),
+            device=given.device,
             slot_s=SECONDS.read("--seconds", given.seconds) if given.seconds else None,
         )
 
