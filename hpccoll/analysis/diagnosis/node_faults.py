@@ -88,9 +88,7 @@ def find_node_faults(
     suspects, scale = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)], float(scales[0])
     pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
     count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min() if suspects.size else 0.0)
-    highest = smallest_found(
-        1, SCALE_ERROR / math.sqrt(cluster.nodes)
-    )  # what an estimated scale may be, over the true one
+    highest = smallest_found(1, SCALE_ERROR / math.sqrt(cluster.nodes))  # an estimated scale over the true one
     screened = smallest_found(SUSPECTED * scale * highest, scale)
     if not suspects.size:
         few = cluster.nodes < MANY_CONTROLS
