@@ -1,14 +1,17 @@
-"""Commands that measure: sweep, plan, launch and run."""
+"""Commands that measure: sweep, plan, launch, and those that ranks run."""
 
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE, show_found
+from hpccoll.cli.diagnosing import DIAGNOSE_SUMMARY
+from hpccoll.cli.diagnosing import main as run_diagnosis
+from hpccoll.cli.job_program import main as run_job
 from hpccoll.cli.results import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY, TRAIN_SUMMARY
 from hpccoll.common.errors import BadInputError
@@ -116,22 +119,20 @@ def launch(
     return 0 if start(plan_file, job, out) else INCOMPLETE
 
 
-# Of these two only the help of all commands knows: __main__ starts ranks without the other commands.
-@family.command(
-    help=RUN_SUMMARY, add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+# Of these three only the help of all commands knows: __main__ starts ranks without the other commands.
+RANKS: Any = {"add_help_option": False, "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
+
+
+@family.command(help=RUN_SUMMARY, **RANKS)
 def run(context: typer.Context) -> int:
-    from hpccoll.cli.rank_program import main as run_main
-
-    return run_main(context.args)
+    return run_job(context.args, "run")
 
 
-@family.command(
-    help=TRAIN_SUMMARY,
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
+@family.command(help=TRAIN_SUMMARY, **RANKS)
 def train(context: typer.Context) -> int:
-    from hpccoll.cli.rank_program import main as run_main
+    return run_job(context.args, "train")
 
-    return run_main(context.args, "train")
+
+@family.command(help=DIAGNOSE_SUMMARY, **RANKS)
+def diagnose(context: typer.Context) -> int:
+    return run_diagnosis(context.args)

@@ -29,7 +29,7 @@ from hpccoll.analysis.diagnosis.recorded import (
 )
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import median, robust_deviation
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
 from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.mpi_startup import deadline
@@ -98,13 +98,12 @@ def run_diagnosis(
 
     Raises:
         BadInputError: on all ranks, if there is only one node, nodes have different numbers of ranks, or the options
-            have no rack for a host.
+            do not fit the nodes.
     """
     endpoints = _ranks_of_endpoints(ranks)
     hosts = tuple(host for host, _ in ranks.ranks_by_node)
-    question = Question(
-        hosts, options.seed, _racks(ranks, endpoints, hosts, options), len(endpoints) // len(hosts), options.links
-    )
+    of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
+    question = options.question(hosts, of_slurm if all(of_slurm) else None, len(endpoints) // len(hosts))
     with deadline():  # these calls wait for all ranks
         attempt = gather_attempt(ranks, 1, {})
         load = LoadRecorder(ranks.comm, attempt)
@@ -164,23 +163,6 @@ def _ranks_of_endpoints(ranks: Ranks) -> list[int]:
     for rank, node in enumerate(ranks.node_ids):
         by_node[node].append(rank)
     return [rank for rail in zip(*by_node.values(), strict=True) for rank in rail]
-
-
-def _racks(
-    ranks: Ranks, endpoints: Sequence[int], hosts: Sequence[str], options: DiagnosisOptions
-) -> tuple[str, ...] | None:
-    """Return the rack of each node, None if they are unknown.
-
-    Raises:
-        BadInputError: if the options have racks, and none for a host.
-    """
-    if options.racks is None:
-        of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
-        return of_slurm if all(of_slurm) else None
-    for host in hosts:
-        if host not in options.racks:
-            raise BadInputError("rack", host, options.racks)
-    return tuple(options.racks[host] for host in hosts)
 
 
 class _Member:
