@@ -69,12 +69,24 @@ def sweep(
             show(counter.count())
         if code not in (0, INTERRUPTED):
             typer.echo(f"snakemake ended with {code}: see {out}/logs/snakemake.log", err=True)
+        slow = plan.diagnose is not None and print_diagnoses(out)
         typer.echo("writing the report", err=True)
         try:
-            return write_report([out], out / "report") or (INCOMPLETE if code else 0)
+            return write_report([out], out / "report") or (INCOMPLETE if code or slow else 0)
         except BadInputError as error:  # such as a full disk; the results remain for 'hpccoll report'
             typer.echo(f"hpccoll: {error}", err=True)
             return INCOMPLETE
+
+
+def print_diagnoses(out: Path) -> int:
+    """Print what the diagnoses of a sweep have found, and return the exit code of ``hpccoll diagnose``."""
+    from hpccoll.cli.diagnosing import print_recorded
+
+    try:
+        return print_recorded([out], None, as_json=False)
+    except BadInputError:
+        typer.echo(f"no job has a diagnosis: {out}/logs has their output", err=True)
+        return INCOMPLETE
 
 
 @family.command(epilog="Example: hpccoll plan workflows/config/default.yaml")

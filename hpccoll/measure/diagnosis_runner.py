@@ -18,6 +18,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
+from hpccoll.analysis.diagnosis.nodes_alone import HOSTS_SHARE_A_MACHINE
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
     DiagnosisOptions,
@@ -33,6 +34,7 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
 from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.mpi_startup import deadline
+from hpccoll.measure.own_rates import own_rates, share_a_machine
 from hpccoll.measure.pair_transfers import BY_RATE, UNKNOWN_RATE, PairTransfer, Timing, Transfer, stream_at
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
@@ -106,6 +108,7 @@ def run_diagnosis(
     question = options.question(hosts, of_slurm if all(of_slurm) else None, len(endpoints) // len(hosts))
     with deadline():  # these calls wait for all ranks
         attempt = gather_attempt(ranks, 1, {})
+        rates = own_rates(ranks, attempt)
         load = LoadRecorder(ranks.comm, attempt)
         rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
         member = _Member(ranks, stop, oversubscribed=attempt.oversubscribed)
@@ -130,10 +133,10 @@ def run_diagnosis(
     provenance = {
         **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created, "in_flight": leader.stream.in_flight,
         "slot_s": leader.stream.seconds, LOAD: [each.load for each in reports.values() if each.load],
-        UNFINISHED: list(dict.fromkeys(unfinished)),
+        UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
     }  # fmt: skip
     return RecordedDiagnosis(
-        question, Load("MPI", "host", size, together), tuple(recorder.measured), diagnosis, {}, attempt.kind,
+        question, Load("MPI", "host", size, together), tuple(recorder.measured), diagnosis, rates, attempt.kind,
         attempt.machine, provenance,
     )  # fmt: skip
 

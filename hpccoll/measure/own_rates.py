@@ -16,6 +16,9 @@ from hpccoll.analysis.diagnosis.nodes_alone import MEMORY, PRODUCT, REDUCTION
 from hpccoll.analysis.diagnosis.records import Floats
 from hpccoll.analysis.memory_bandwidth import BEYOND_CACHES
 from hpccoll.host.cpu_and_memory import available_memory
+from hpccoll.measure.ranks import Ranks
+from hpccoll.store.raw_results import Attempt
+from hpccoll.store.schema import ON_TESTBED
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
@@ -33,6 +36,24 @@ ON_GPU_BYTES, ON_GPU_TIMES = 256 << 20, 32
 an H100: much longer than the start of a kernel."""
 
 Work = Mapping[str, Callable[[], object]]
+
+
+def own_rates(ranks: Ranks, attempt: Attempt, gpu: "Gpu | None" = None) -> Mapping[str, Floats]:
+    """Return, at rank 0, the seconds [repetitions, nodes] of all nodes by name; empty elsewhere.
+
+    They are empty also where hosts share the CPUs of one machine. All ranks call this together; ``gpu`` is as in
+    ``own_seconds``.
+    """
+    if share_a_machine(attempt):
+        return {}
+    of_ranks = ranks.comm.gather(own_seconds(ranks.ranks_by_node[ranks.node_id], gpu))
+    return seconds_of_nodes(of_ranks, [place.node for place in attempt.places]) if of_ranks else {}
+
+
+def share_a_machine(attempt: Attempt) -> bool:
+    """Return whether several hosts share the CPUs of one machine: those of a testbed, or containers of one kernel."""
+    clocks = len({place.clock for place in attempt.places})
+    return attempt.nodes > 1 and (attempt.kind == ON_TESTBED or clocks < attempt.nodes)
 
 
 def own_seconds(ranks_of_node: int, gpu: "Gpu | None" = None) -> dict[str, Floats]:

@@ -1,5 +1,7 @@
 """What a node does alone, as a rank measures it, and as rates of nodes."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from cpu_kernels import HostGpu
 from queued_memory import QueuedMemory
 
-from hpccoll.analysis.diagnosis.nodes_alone import DOES, MEMORY, PRODUCT
+from hpccoll.analysis.diagnosis.nodes_alone import DOES, HOSTS_SHARE_A_MACHINE, MEMORY, PRODUCT
 from hpccoll.measure import own_rates
 from hpccoll.measure.own_rates import REPETITIONS, own_seconds, seconds_of_nodes
 from hpccoll.transports import gpu
@@ -52,3 +54,16 @@ def test_a_rank_with_a_gpu_measures_its_copies_folds_and_products(monkeypatch, t
     assert mine.products_of_rows == [] if missing else [own_rates.ON_GPU_ROWS] * calls
     assert len(folds) == calls
     assert mine.waits == (1 + REPETITIONS) * len(found)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("machines", [True, False])
+def test_a_diagnosis_has_the_rates_of_its_nodes_unless_these_share_a_machine(mpiexec, tmp_path, machines):
+    options = {"nodes": ["n1", "n2", "n3", "n1", "n2", "n3"], "machines": machines, "slot_s": 0.001}
+    program = Path(__file__).with_name("diagnosis_ranks.py")
+    ended = mpiexec(6, program, tmp_path / "out.json", json.dumps(options))
+    assert ended.returncode == 0, ended.stderr
+    recorded = json.loads((tmp_path / "out.json").read_text())
+    shapes = {name: np.shape(seconds) for name, seconds in recorded["rates"].items()}
+    assert shapes == (dict.fromkeys(DOES, (REPETITIONS, 3)) if machines else {})
+    assert recorded["provenance"][HOSTS_SHARE_A_MACHINE] is not machines
