@@ -67,10 +67,14 @@ def _exit_code() -> int:
 
 def _dispatch() -> int:
     """Run what ranks run without the command line of the other commands: each rank starts here and imports little."""
-    if sys.argv[1:2] in (["run"], ["train"]):
+    if sys.argv[1:2] in (["run"], ["train"], ["diagnose"]):
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback from every rank is noise
-        from hpccoll.cli.rank_program import main as run
+        if sys.argv[1] == "diagnose":
+            from hpccoll.cli.diagnosing import main as diagnose
+
+            return diagnose(sys.argv[2:])
+        from hpccoll.cli.job_program import main as run
 
         return run(sys.argv[2:], sys.argv[1])
     if sys.argv[1:2] in (["sweep"], ["launch"]):

@@ -72,7 +72,7 @@ def spawn(*arguments, cwd=None, launcher=(), timeout=300, **variables):
 
 EACH = """
 import contextlib, io, json, sys
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 answers = {}
 for name, arguments in json.load(sys.stdin).items():
     out, err = io.StringIO(), io.StringIO()

@@ -31,7 +31,8 @@ NOT_RUN = {
     ("README.md", "pip install -e '.[local,analysis]'"): "needs a network; prepare() sweeps",
     ("README.md", "hpccoll doctor                                            #"): "needs slurmdbd and the site's MPI; "
     "slurm/README.md has the same commands for the profile slurm-nodbd",
-    ("README.md", "pip install -e '.[cuda12]'"): "needs a network, GPUs and slurmdbd",
+    ("README.md", "pip install -e '.[cuda12]'"): "needs a network and GPUs",
+    ("README.md", "sbatch -N 64 slurm/diagnose.sbatch"): "has 64 nodes; tests/slurm/test_scripts.py runs it on fewer",
     ("slurm/README.md", "slurm/testbed/testbed up --nodes 8 --cpus 1 --rate 1gbit --racks 2"): "has up to 11 hosts; "
     "tests/slurm/test_fabric.py has racks, rails and aggregators on fewer",
     ("results/PREDICT.md", "slurm/testbed/testbed up --nodes 8"): "has 8 hosts, and ping-pongs take minutes",

@@ -45,7 +45,7 @@ MAY_IMPORT = {
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
 LIGHT = (
-    "__main__.py", "cli/rank_program.py", "cli/run_options.py",
+    "__main__.py", "cli/rank_program.py", "cli/job_program.py", "cli/run_options.py", "cli/diagnosing.py",
     "measure", "evidence", "cases", "training", "host", "executor", "analysis/diagnosis",
     "render/run_table.py", "render/printed_evidence.py",
 )  # fmt: skip

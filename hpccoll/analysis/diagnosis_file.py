@@ -157,6 +157,7 @@ def _check_numbers(recorded: RecordedDiagnosis, values: Mapping[str, Any]) -> No
         or values["partner"].shape[1:] != (endpoints,)
         or not ((values["partner"] >= 0) & (values["partner"] < endpoints)).all()
         or any(not 0 <= number < limit for limit, each in limits for number in each.where)
+        or any(not 0 <= (each.rail or 0) < question.rails for each in components)
     ):
         raise IntegrityError("its slots or its faults name nodes that it has not")
 
@@ -171,6 +172,14 @@ def _to_json(record: object) -> str:
 
 def _with_numbers(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: float(value) if value in NOT_FINITE else value for name, value in fields.items()}
+
+
+def is_interrupted(path: Path) -> bool:
+    """Return whether a file is that of a diagnosis that was interrupted."""
+    try:
+        return read_diagnosis(path).diagnosis is None
+    except BadInputError:
+        return False
 
 
 def find_diagnoses(paths: Iterable[Path]) -> tuple[list[RecordedDiagnosis], list[BadInputError]]:

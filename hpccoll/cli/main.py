@@ -16,7 +16,7 @@ class Program(PlainGroup):
     """All commands, by what they are for."""
 
     titles: ClassVar[Mapping[str, str]] = {
-        "Measure": "sweep plan run train doctor",
+        "Measure": "sweep plan run train diagnose doctor",
         "Read results": "report status compare export import evidence",
         "Choose and predict": "tune fit predict",
         "Look up": "list show",

@@ -1,4 +1,4 @@
-"""The parser of ``hpccoll run`` and ``hpccoll train``: options that are declared in the groups of its help.
+"""The parser of the commands that ranks run: options that are declared in the groups of its help.
 
 Every rank reads its command line with it, so it is argparse's: Typer takes longer to import.
 """
@@ -79,6 +79,8 @@ def _argument(option: Option) -> dict[str, Any]:
         return {"action": "store_true"}
     if option.kind == "list":
         return {"action": "append", "default": []}
+    if option.kind == "paths":
+        return {"nargs": "+", "type": _path}
     about: dict[str, Any] = {"type": _path} if option.kind == "path" else {"default": option.default}
     return {**about, "choices": NETWORKS} if "--network" in option.flags else about
 

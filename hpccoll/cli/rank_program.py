@@ -1,81 +1,68 @@
-"""The rank program of ``hpccoll run`` and ``hpccoll train``, from the command line to the exit code."""
+"""What every rank of a launched command does, from the command line to the exit code."""
 
-import argparse
-import json
-import os
-import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from hpccoll.cases.case import Job, Shape
-from hpccoll.cli import run_options
-from hpccoll.common.errors import (
-    BadInputError,
-    GpuFailedError,
-    check_arguments,
-    check_resources,
-    refusal_of,
-)
-from hpccoll.common.limits import RANKS
-from hpccoll.common.text import join_ends
-from hpccoll.common.units import format_size
-from hpccoll.evidence import log_settings
+from hpccoll.common.errors import BadInputError, GpuFailedError, check_arguments, check_resources, refusal_of
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
-    from hpccoll.evidence.probe_result import ProbeResult
-    from hpccoll.measure.job_runner import JobRunner, Probe
+    from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
-    from hpccoll.render.run_table import PrintedTable
-
-
-TRAIN = "train"
 
 ROOT_FIRST_S = 10.0
 """Seconds that other ranks give rank 0 to print an error: a launcher may kill all ranks when the first one exits."""
 
 
-def main(argv: Sequence[str], command: str = "run") -> int:
-    """Run one rank of ``hpccoll run`` or ``hpccoll train``, and return its exit code.
+class RankProgram(Protocol):
+    """The program of a command, made of its options on each rank."""
+
+    runner: "JobRunner | None"  # what keeps notes of failures; None if nothing does
+
+    @property
+    def device(self) -> str:
+        """The device of the buffers: cpu, cuda."""
+
+    def run_before_mpi(self, *, first: bool) -> int | None:
+        """Do what MPI is not needed for, on the ``first`` rank or others; return the exit code if that is all."""
+
+    def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
+        """Do the work of this rank, and return its exit code; all ranks call this together."""
+
+    def end(self, code: int) -> None:
+        """End the launch after ``run``, of which this is the exit code."""
+
+
+def run_rank(argv: Sequence[str], make: Callable[[Sequence[str]], RankProgram]) -> int:
+    """Run the program that ``make`` returns for the options ``argv`` on this rank, and return its exit code.
 
     Only rank 0 prints errors of the input; any other exception aborts all ranks after its traceback.
     """
     try:
-        code = _run(argv, command)
+        code = _run(argv, make)
         sys.stdout.flush()  # the MPI standard leaves open what happens to output after MPI_Finalize
         return mpi_startup.finalize_mpi(code) if code and mpi_startup.is_connected() else code
     finally:
         mpi_startup.cancel_deadline()
 
 
-def _run(argv: Sequence[str], command: str) -> int:
+def _run(argv: Sequence[str], make: Callable[[Sequence[str]], RankProgram]) -> int:
     first = mpi_startup.launcher_rank() == 0
     try:
         check_arguments(argv)
-        arguments = (run_options.build_train_parser() if command == TRAIN else run_options.build_parser()).parse_args(
-            argv
-        )
-        if command != TRAIN and not arguments.job:
-            # Only training steps multiply matrices; NumPy would start a useless thread per core in every rank.
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        if arguments.dry_run:
-            return print_dry_run(arguments) if first else 0
-        if arguments.probe:
-            log_settings.enable_logging(arguments.probe)  # before any library reads its variables
-        shape = _read_shape(arguments)
-        # Libraries read the variables when they start, and MPI_Init starts some of them.
-        os.environ.update(run_options.variant_settings(arguments)["environment"])
+        program = make(argv)
+        if (done := program.run_before_mpi(first=first)) is not None:
+            return done
     except BadInputError as error:
         if first:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
         # All ranks have these arguments, and a launcher may kill all when one of them fails.
         return error.exit_code if first else 0
     try:
-        return _measure(arguments, shape)
+        return _run_ranks(program)
     except BadInputError as error:
         if first:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
@@ -84,207 +71,43 @@ def _run(argv: Sequence[str], command: str) -> int:
         return error.exit_code
 
 
-def _read_shape(arguments: argparse.Namespace) -> Shape | None:
-    if arguments.hosts and not arguments.shape:
-        raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
-    return run_options.parse_shape(arguments.shape) if arguments.shape else None
-
-
-def _measure(arguments: argparse.Namespace, shape: Shape | None) -> int:
+def _run_ranks(program: RankProgram) -> int:
     check_resources("MPI", files=16, threads=4)
     stop = mpi_startup.StopSignal()
     mpi_startup.start_deadline()
-    comm = mpi_startup.start_mpi(arguments.device)  # only now: --help and errors of options need no MPI
-    from hpccoll.measure.case_factory import preflight
-    from hpccoll.measure.job_runner import JobRunner, Launch
-    from hpccoll.measure.ranks import Ranks, abort_job, check_shape
-    from hpccoll.render.run_table import PrintedTable
+    comm = mpi_startup.start_mpi(program.device)  # only now: --help and errors of options need no MPI
+    from hpccoll.measure.ranks import Ranks, abort_job
 
-    table = PrintedTable()
-    program: JobRunner | None = None
     code = 1
     try:
         mpi_startup.check_launch(comm)
-        ranks = Ranks(comm)
-        if shape:
-            check_shape(ranks, shape, arguments.hosts.split(",") if arguments.hosts else ())
-        if arguments.check:
-            return print_ranks(ranks)
-        # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
-        job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
-        if not arguments.job:
-            preflight(ranks, job)
-        if arguments.probe:
-            return _probe(ranks, job, stop, arguments.probe)
-        launch = Launch(
-            show=table.show, pending_signal=lambda: stop.signal, exit_limit=mpi_startup.deadline,
-            network=arguments.network, probe=_probe_in_launch(arguments, ranks, job),
-            probe_result=_load_evidence(arguments, ranks, job),
-        )  # fmt: skip
-        program = JobRunner(ranks, job, arguments.out, launch)
-        with stop.measuring():
-            try:
-                code = 0 if program.run() or arguments.exit_zero else 3
-            finally:
-                print_results(program, table)
-                warn_if_busy(program)
+        code = program.run(Ranks(comm), stop)
     except BadInputError:
         raise
     except BaseException as error:
-        if _report_failure(program, error, alone=comm.size == 1):
+        if _report_failure(program.runner, error, alone=comm.size == 1):
             raise
         abort_job(comm)
-    if comm.rank == 0 and program:
-        print_remaining(program, nothing=table.empty)
-    if program:
-        program.group.end_launch()  # by MPI_Abort, if it has lost a rank
+    program.end(code)
     return code
 
 
-def _report_failure(program: "JobRunner | None", error: BaseException, *, alone: bool = False) -> bool:
+def _report_failure(runner: "JobRunner | None", error: BaseException, *, alone: bool = False) -> bool:
     """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback.
 
     Return whether it shall be raised: what the system refuses to a rank that is ``alone``, for which no other waits.
     """
     refusal = refusal_of(error)
     if alone and refusal:
-        if program:
-            program.note_failure(f"{refusal} ({program.progress.task})")
+        if runner:
+            runner.note_failure(f"{refusal} ({runner.progress.task})")
         return True
     in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
-    if program:
-        program.report_failure(f"{reason} ({program.progress.task})")
+    if runner:
+        runner.report_failure(f"{reason} ({runner.progress.task})")
     elif in_one_line:  # such as in a probe
         print(f"r{mpi_startup.launcher_rank()} | {reason}", file=sys.stderr, flush=True)
     if not in_one_line:
         traceback.print_exc()
     return False
-
-
-def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, logs: Path) -> int:
-    from hpccoll.measure.gpu_assignment import RankGpus
-    from hpccoll.measure.log_probe import probe
-
-    ranks.run_at_root(lambda: log_settings.remove_old_logs(logs))  # before NCCL opens its files
-    log_settings.copy_nccl_settings(logs)
-    with stop.measuring():
-        probe(ranks, job, lambda: stop.signal, RankGpus(ranks))
-    if not ranks.max_over_ranks(stop.signal):
-        return 0
-    ranks.run_at_root((logs / log_settings.INTERRUPTED_FILE).touch)
-    return 3
-
-
-def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "Probe | None":
-    """Return the probe that this launch begins with: of a command line over NCCL, unless a rank's log is the user's.
-
-    A sweep probes in launches of its own.
-    """
-    elsewhere = arguments.job or arguments.workload or arguments.evidence
-    if elsewhere or not any(case.transport == "nccl" for case in job.cases):
-        return None
-    if any(ranks.comm.allgather(log_settings.log_variables_of_user())):
-        return None
-    from hpccoll.measure.log_probe import probe_in_launch
-
-    return probe_in_launch
-
-
-def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "ProbeResult | None":
-    """Return the evidence of the probe, None without one; print what is missing, and turn off NCCL's log.
-
-    Missing evidence is no error: a probe that failed does not cost the measurement.
-    """
-    from hpccoll.evidence.probe_result import ProbeResult
-
-    if any(case.transport == "nccl" for case in job.cases):
-        log_settings.quiet_nccl()
-    found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
-    if found and found.failure and ranks.comm.rank == 0:
-        state = "the evidence is incomplete" if found.record else "no evidence"
-        print(f"# {state}: the probe {found.failure}", flush=True)
-    return found
-
-
-DRY_RANKS = "8"
-"""The default number of ranks of a dry run."""
-
-
-def print_results(program: "JobRunner", table: "PrintedTable") -> None:
-    """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
-    if table.empty:
-        return
-    from hpccoll.analysis.measurement_quality import noise_note
-    from hpccoll.analysis.recommendations import ranges_by_setting, recommend
-    from hpccoll.analysis.step_comparison import compare_steps, product_findings
-    from hpccoll.render.answers import Answers, conclusion_lines
-    from hpccoll.render.printed_evidence import executed_lines
-    from hpccoll.store.load_results import to_results
-    from hpccoll.store.result_files import ResultFiles
-
-    results = to_results(ResultFiles(raw_results=[program.results.raw]))
-    recommendations = recommend(results)
-    table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
-    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    products = product_findings(compared, results.step_times.get)
-    remarks = (*(f"{each} {each.remedy}" for each in products), noise_note(results))
-    for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
-        print(f"# {line}")
-    for line in executed_lines(program.results.raw):
-        print(f"# executed: {line}")
-
-
-def warn_if_busy(program: "JobRunner") -> None:
-    """Print what else used the machine during the measurements, if it was enough to disturb them."""
-    from hpccoll.store.host_load import busy_hosts, describe_busy
-
-    attempt = next((attempt for attempt, _ in reversed(program.results.raw.attempts)), None)
-    if attempt and program.has_results and (busy := busy_hosts(attempt.provenance)):
-        print(f"# busy machine: {describe_busy(busy)}; do: measure when it is idle")
-
-
-def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
-    """Print why measurements are missing, or that none were left."""
-    from hpccoll.store.journal import journal_path
-
-    job, out = program.job, program.results.out
-    if program.stop_signal:
-        kept = "nothing is kept without --out"
-        if out:
-            done = f"{program.results.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
-            kept = f"{done}; the same command measures the rest"
-        print(f"# interrupted by {signal.Signals(program.stop_signal).name}: {kept}")
-    elif not program.has_results:
-        print("# nothing was measured; see the reason of each case")
-    elif nothing and out:
-        ends = join_ends(map(format_size, sorted(case.bytes for case in job.cases)))
-        print(f"# {out} is complete, {ends}: nothing left to measure")
-
-
-def print_ranks(ranks: "Ranks") -> int:
-    if ranks.comm.rank == 0:
-        counts = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
-        if ranks.comm.size > 1:
-            print(f"# {ranks.comm.size} ranks are connected: {counts}")
-        else:
-            print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
-            print("# such as mpiexec -n 2 hpccoll run --check")
-    return 0
-
-
-def print_dry_run(arguments: argparse.Namespace) -> int:
-    """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
-    from hpccoll.cases.product import workloads
-    from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
-    from hpccoll.training.model_file import models_from_json
-
-    request = run_options.train_request(arguments)
-    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
-    if arguments.json:
-        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in workloads(request, shapes)]
-        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
-    else:
-        for dtype, workload in workloads(request, shapes):
-            print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")
-    return 0

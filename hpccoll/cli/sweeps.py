@@ -1,14 +1,17 @@
-"""Commands that measure: sweep, plan, launch and run."""
+"""Commands that measure: sweep, plan, launch, and those that ranks run."""
 
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE, show_found
+from hpccoll.cli.diagnosing import DIAGNOSE_SUMMARY
+from hpccoll.cli.diagnosing import main as run_diagnosis
+from hpccoll.cli.job_program import main as run_job
 from hpccoll.cli.results import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY, TRAIN_SUMMARY
 from hpccoll.common.errors import BadInputError
@@ -66,12 +69,24 @@ def sweep(
             show(counter.count())
         if code not in (0, INTERRUPTED):
             typer.echo(f"snakemake ended with {code}: see {out}/logs/snakemake.log", err=True)
+        slow = plan.diagnose is not None and print_diagnoses(out)
         typer.echo("writing the report", err=True)
         try:
-            return write_report([out], out / "report") or (INCOMPLETE if code else 0)
+            return write_report([out], out / "report") or (INCOMPLETE if code or slow else 0)
         except BadInputError as error:  # such as a full disk; the results remain for 'hpccoll report'
             typer.echo(f"hpccoll: {error}", err=True)
             return INCOMPLETE
+
+
+def print_diagnoses(out: Path) -> int:
+    """Print what the diagnoses of a sweep have found, and return the exit code of ``hpccoll diagnose``."""
+    from hpccoll.cli.diagnosing import print_recorded
+
+    try:
+        return print_recorded([out], None, as_json=False)
+    except BadInputError:
+        typer.echo(f"no job has a diagnosis: {out}/logs has their output", err=True)
+        return INCOMPLETE
 
 
 @family.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
@@ -116,22 +131,20 @@ def launch(
     return 0 if start(plan_file, job, out) else INCOMPLETE
 
 
-# Of these two only the help of all commands knows: __main__ starts ranks without the other commands.
-@family.command(
-    help=RUN_SUMMARY, add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
+# Of these three only the help of all commands knows: __main__ starts ranks without the other commands.
+RANKS: Any = {"add_help_option": False, "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
+
+
+@family.command(help=RUN_SUMMARY, **RANKS)
 def run(context: typer.Context) -> int:
-    from hpccoll.cli.rank_program import main as run_main
-
-    return run_main(context.args)
+    return run_job(context.args, "run")
 
 
-@family.command(
-    help=TRAIN_SUMMARY,
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
+@family.command(help=TRAIN_SUMMARY, **RANKS)
 def train(context: typer.Context) -> int:
-    from hpccoll.cli.rank_program import main as run_main
+    return run_job(context.args, "train")
 
-    return run_main(context.args, "train")
+
+@family.command(help=DIAGNOSE_SUMMARY, **RANKS)
+def diagnose(context: typer.Context) -> int:
+    return run_diagnosis(context.args)

@@ -19,6 +19,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
+from hpccoll.analysis.diagnosis.nodes_alone import HOSTS_SHARE_A_MACHINE
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
     DiagnosisOptions,
@@ -30,10 +31,11 @@ from hpccoll.analysis.diagnosis.recorded import (
 )
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import median, robust_deviation
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
 from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.mpi_startup import deadline
+from hpccoll.measure.own_rates import own_rates, share_a_machine
 from hpccoll.measure.pair_transfers import BY_RATE, UNKNOWN_RATE, PairTransfer, Timing, Transfer, stream_at
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
@@ -99,15 +101,15 @@ def run_diagnosis(
 
     Raises:
         BadInputError: on all ranks, if there is only one node, nodes have different numbers of ranks, or the options
-            have no rack for a host.
+            do not fit the nodes.
     """
     endpoints = _ranks_of_endpoints(ranks)
     hosts = tuple(host for host, _ in ranks.ranks_by_node)
-    question = Question(
-        hosts, options.seed, _racks(ranks, endpoints, hosts, options), len(endpoints) // len(hosts), options.links
-    )
+    of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
+    question = options.question(hosts, of_slurm if all(of_slurm) else None, len(endpoints) // len(hosts))
     with deadline():  # these calls wait for all ranks
         attempt = gather_attempt(ranks, 1, {})
+        rates = own_rates(ranks, attempt)
         load = LoadRecorder(ranks.comm, attempt)
         rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
         member = _Member(ranks, stop, oversubscribed=attempt.oversubscribed)
@@ -132,10 +134,10 @@ def run_diagnosis(
     provenance = {
         **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created, "in_flight": leader.stream.in_flight,
         "slot_s": leader.stream.seconds, LOAD: [each.load for each in reports.values() if each.load],
-        UNFINISHED: list(dict.fromkeys(unfinished)),
+        UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
     }  # fmt: skip
     return RecordedDiagnosis(
-        question, Load("MPI", "host", size, together), tuple(recorder.measured), diagnosis, {}, attempt.kind,
+        question, Load("MPI", "host", size, together), tuple(recorder.measured), diagnosis, rates, attempt.kind,
         attempt.machine, provenance,
     )  # fmt: skip
 
@@ -165,23 +167,6 @@ def _ranks_of_endpoints(ranks: Ranks) -> list[int]:
     for rank, node in enumerate(ranks.node_ids):
         by_node[node].append(rank)
     return [rank for rail in zip(*by_node.values(), strict=True) for rank in rail]
-
-
-def _racks(
-    ranks: Ranks, endpoints: Sequence[int], hosts: Sequence[str], options: DiagnosisOptions
-) -> tuple[str, ...] | None:
-    """Return the rack of each node, None if they are unknown.
-
-    Raises:
-        BadInputError: if the options have racks, and none for a host.
-    """
-    if options.racks is None:
-        of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
-        return of_slurm if all(of_slurm) else None
-    for host in hosts:
-        if host not in options.racks:
-            raise BadInputError("rack", host, options.racks)
-    return tuple(options.racks[host] for host in hosts)
 
 
 class _Member:

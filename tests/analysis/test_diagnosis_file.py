@@ -51,7 +51,10 @@ def diagnoses(draw):
     )  # fmt: skip
     node = some.integers(0, nodes - 1)
     components = some.builds(
-        Component, some.sampled_from(["node", "link", "hung", "rail"]), some.tuples(node, node), some.none() | node
+        Component,
+        some.sampled_from(["node", "link", "hung", "rail"]),
+        some.tuples(node, node),
+        some.none() | some.integers(0, rails - 1),
     )
     faults = some.builds(
         Fault, components, factors, factors, factors, some.floats(0, 1), some.booleans(),

@@ -16,7 +16,6 @@ resampled (``resampled_times``). It ends with 1 where what is asked is missed.
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import time
 import zlib
@@ -37,6 +36,7 @@ from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Kind
 from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
+from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.analysis.diagnosis_file import read_diagnosis
 
 ONE, TWO, HEALTHY = "one fault", "two faults", "healthy"
@@ -136,8 +136,9 @@ class Setting:
 
     def component(self, named: dict[str, Any]) -> Component:
         """Return a component of a verdict's JSON, which names hosts and racks, with their numbers."""
-        numbers = sorted(int(name.removeprefix("rack").removeprefix("n")) - 1 for name in named["where"])
-        return Component(named["kind"], tuple(numbers), named.get("rail"))
+        names = [named["rack"]] if named["rack"] else named["where"]
+        numbers = sorted(int(name.removeprefix("rack").removeprefix("n")) - 1 for name in names)
+        return Component(named["kind"], tuple(numbers), named["rail"])
 
 
 class Run(NamedTuple):
@@ -165,14 +166,11 @@ class Run(NamedTuple):
         code = setting.call("run", *command, "--seed", str(self.number), check=False)
         seconds = time.monotonic() - begun
         setting.call("clear")
-        record = {**self._asdict(), "planted": [(*fault.component[:2], fault.percent) for fault in planted]}
-        return {**record, "code": code, "seconds": seconds, "verdict": read_verdict(raw) if raw.exists() else None}
-
-
-def read_verdict(raw: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "hpccoll", "diagnose", "--report", str(raw), "--json"]
-    found = subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout
-    return json.loads(found)
+        return {
+            **self._asdict(), "code": code, "seconds": seconds,
+            "planted": [(fault.component.kind, fault.component.where, fault.percent) for fault in planted],
+            "verdict": verdict_of(read_diagnosis(raw)).to_json() if raw.exists() else None,
+        }  # fmt: skip
 
 
 class Score(NamedTuple):
@@ -184,18 +182,18 @@ class Score(NamedTuple):
 
     @classmethod
     def of(cls, record: dict[str, Any], setting: Setting) -> "Score":
+        """Return what the verdict of a record is worth; without a verdict, it names nothing."""
         truth = {Component(kind, tuple(where)) for kind, where, _ in record["planted"]}
-        if record["verdict"] is None:
-            return cls(exact=False, undecided=False, wrong=False)
-        certain, undecided = set[Component](), False
-        wrong = False
-        for fault in record["verdict"]["verdicts"]:
-            explanations = [{*map(setting.component, each)} for each in fault["candidates"]]
-            undecided |= truth in explanations
-            wrong |= bool(explanations) and truth not in explanations
-            certain |= set() if explanations else {setting.component(fault)}
-        wrong |= bool(certain - truth - also_right(truth, setting.rack_of))
-        return cls(exact=certain == truth and not undecided and not wrong, undecided=undecided, wrong=wrong)
+        found = record["verdict"] or {"verdicts": [], "complete": False, "too_many": False}
+        certain = {setting.component(fault) for fault in found["verdicts"] if not fault["candidates"]}
+        explanations = [
+            [{*map(setting.component, each)} for each in fault["candidates"]]
+            for fault in found["verdicts"] if fault["candidates"]
+        ]  # fmt: skip
+        wrong = bool(certain - truth - also_right(truth, setting.rack_of))
+        wrong |= any(truth not in each for each in explanations) or (found["too_many"] and not truth)
+        exact = certain == truth and not explanations and found["complete"] and not found["too_many"]
+        return cls(exact, bool(explanations) and not wrong, wrong)
 
 
 def runs_of(asked: argparse.Namespace) -> list[Run]:

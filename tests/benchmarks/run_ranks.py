@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 
 if __name__ == "__main__":
     GPUS, *ARGUMENTS = sys.argv[1:]

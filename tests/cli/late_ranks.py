@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 from hpccoll.measure import mpi_startup
 
 

@@ -30,7 +30,7 @@ def test_a_failed_gpu_is_one_line_also_in_a_probe_and_anything_else_has_its_trac
 
 BEGINS = """
 import os, sys
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 main(sys.argv[2:], sys.argv[1])  # refused before MPI starts: --hosts belongs to a --shape
 print(os.environ.get("OPENBLAS_NUM_THREADS"), "numpy" in sys.modules)
 """

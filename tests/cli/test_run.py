@@ -73,7 +73,7 @@ def test_bad_input_takes_one_line_with_the_key_the_value_and_the_choices(line, c
 @pytest.mark.mpi
 def test_everything_is_printed_before_mpi_is_finalized():
     # nothing is flushed on exit
-    program = "import os, sys; from hpccoll.cli.rank_program import main; os._exit(main(sys.argv[1:]))"
+    program = "import os, sys; from hpccoll.cli.job_program import main; os._exit(main(sys.argv[1:]))"
     buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
     ended = subprocess.run(
         [sys.executable, "-c", program, *SMALL], env=buffered, capture_output=True, text=True, check=False, timeout=240
@@ -104,8 +104,8 @@ def test_no_mpi_library_takes_one_line_that_says_what_to_do():
 @pytest.mark.parametrize(("arguments", "code"), [(SMALL, 2), (["--frob"], 0), (["--hosts", "n1"], 0)])
 def test_of_many_ranks_that_are_alone_only_the_first_complains(arguments, code):
     program = (
-        "import sys; from hpccoll.cli import rank_program; rank_program.ROOT_FIRST_S = 0.1; "
-        "sys.exit(rank_program.main(sys.argv[1:]))"
+        "import sys; from hpccoll.cli import job_program, rank_program; rank_program.ROOT_FIRST_S = 0.1; "
+        "sys.exit(job_program.main(sys.argv[1:]))"
     )
     alone = {**os.environ, "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "3"}
     ended = subprocess.run(

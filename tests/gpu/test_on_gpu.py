@@ -12,7 +12,9 @@ from injected_faults import settings as settings_of
 from rank_buffers import benches
 from step_times import are_in_order
 
+from hpccoll.analysis.diagnosis.nodes_alone import MEMORY, REDUCTION
 from hpccoll.cases.case import Effort
+from hpccoll.measure.own_rates import own_seconds
 from hpccoll.measure.payload import GENERATIONS, PERIOD, bits
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.step_computations import END
@@ -63,6 +65,12 @@ def test_the_check_on_a_gpu_fills_and_counts_as_the_check_on_the_host_does(gpu, 
 def test_every_fault_of_the_matrix_is_seen_on_a_gpu(gpu, ranks, dtype):
     for setting, faults in settings_of(ranks, dtype):
         all_are_seen(setting, faults, gpu)
+
+
+def test_a_gpu_measures_what_it_does_alone(gpu):
+    found = own_seconds(1, gpu)
+    assert {MEMORY, REDUCTION} <= {*found}
+    assert all((each > 0).all() for each in found.values())
 
 
 @pytest.mark.mpi

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic, provenance, ranks
 from hpccoll.measure.result_check import Check

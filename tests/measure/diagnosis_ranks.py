@@ -2,7 +2,8 @@
 
 The object has fields of DiagnosisOptions, and
 
-    nodes: the name of the node of each rank, on one machine; by default that of its host;
+    nodes: the name of the node of each rank, by default that of its host;
+    machines: whether these nodes are said to be machines of their own;
     fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS.
 """
 
@@ -76,7 +77,10 @@ def fail(who, when, kind):
 
 
 options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
-if nodes := options.pop("nodes", None):
+nodes = options.pop("nodes", None)
+if options.pop("machines", False):
+    provenance.boot_id = ranks.boot_id = lambda: nodes[comm.rank]
+if nodes:
     provenance.node_name = ranks.node_name = lambda: nodes[comm.rank]
 if fault := options.pop("fault", None):
     fail(*fault)
@@ -94,6 +98,7 @@ if recorded:
     found = recorded.diagnosis
     result = {
         "question": asdict(recorded.question), "load": asdict(recorded.load), "diagnosis": found and asdict(found),
+        "rates": {name: seconds.tolist() for name, seconds in recorded.rates.items()},
         "kind": recorded.kind, "machine": recorded.machine, "provenance": recorded.provenance,
         "pids": pids,
         "measured": [

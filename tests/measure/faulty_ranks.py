@@ -9,7 +9,7 @@ from itertools import count, islice
 import numpy as np
 
 from hpccoll.algorithms.ring import ring
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 from hpccoll.executor.compiled_executor import CompiledExecutor
 from hpccoll.executor.mpi_functions import call_record, handle
 from hpccoll.executor.python_executor import PythonExecutor

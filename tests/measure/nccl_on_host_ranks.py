@@ -11,7 +11,7 @@ from pathlib import Path
 
 import nccl_on_host
 
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 
 DIRECTORY, *ARGUMENTS = sys.argv[1:]
 VARIABLES = [*takewhile(lambda word: not word.startswith("-"), ARGUMENTS)]

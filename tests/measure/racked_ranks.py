@@ -4,7 +4,7 @@ import sys
 
 from mpi4py import MPI
 
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 from hpccoll.measure import provenance, ranks
 from hpccoll.measure.attempt_runner import AttemptRunner
 

@@ -17,7 +17,7 @@ import time
 from itertools import count
 from pathlib import Path
 
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 from hpccoll.measure import watchdog
 from hpccoll.measure.recovery import STOP, DeadlineSync, RankGroup
 from hpccoll.measure.result_check_gpu import GpuCheck

@@ -178,7 +178,7 @@ def test_ranks_import_no_heavy_library_only_rank_0_imports_h5py_and_no_secret_ge
 
 ONE_JOB = """
 import os, sys
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 sys.exit(main(["--job", sys.argv[1] if os.environ["PMI_RANK"] == "0" else "/nowhere"]))
 """
 

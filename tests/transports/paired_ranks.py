@@ -4,7 +4,7 @@ import sys
 
 from mpi4py import MPI
 
-from hpccoll.cli.rank_program import main
+from hpccoll.cli.job_program import main
 from hpccoll.measure import port_traffic, provenance, ranks
 
 provenance.boot_id = ranks.boot_id = lambda: f"node {MPI.COMM_WORLD.rank // 2}"

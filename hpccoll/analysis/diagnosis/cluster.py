@@ -1,6 +1,7 @@
 """What a procedure knows of the machine that it diagnoses."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,11 +62,11 @@ class Cluster:
         return np.asarray(self.racks[partners] != self.racks)
 
 
-def judged_racks(racks: Integers) -> Integers:
+def judged_racks(racks: Sequence[int] | Integers) -> Integers:
     """Return the racks with enough nodes to judge; none unless there are enough of them.
 
     Args:
         racks: of each node, the number of its rack.
     """
-    large = np.flatnonzero(np.bincount(racks) >= LEAST_RACK)
+    large = np.flatnonzero(np.bincount(np.asarray(racks, np.int64)) >= LEAST_RACK)
     return large if len(large) >= LEAST_RACK else large[:0]

@@ -8,8 +8,8 @@ from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects, slower_of
 from hpccoll.analysis.diagnosis.matchings import Pair, consecutive_pairs, packed, pair_up
-from hpccoll.analysis.diagnosis.records import Component, Fault, Integers, JudgedEffect, Procedure
-from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE_ERROR
+from hpccoll.analysis.diagnosis.records import Booleans, Component, Fault, Integers, JudgedEffect, Procedure
+from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE_ERROR, quantile
 from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, LINKS, SlownessTest, effect_error, judged_effect
 from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
 
@@ -30,39 +30,55 @@ LEAST_CONTROLS = 3
 """The control pairs that are left in any slot, so that a spike of one does not hide a link."""
 
 
+def find_slow_pairs(fit: FittedEffects, partners: Integers) -> set[Pair]:
+    """Return the pairs that are slower in the screen, whose partners are [slots, nodes], than their nodes explain."""
+    return _pairs(partners, fit.residuals > _least(fit))
+
+
 def find_link_faults(
-    cluster: Cluster, fit: FittedEffects, screen: Transfers, slow: Integers
+    cluster: Cluster, fit: FittedEffects, slow_pairs: set[Pair], slow: Integers, retest: Transfers | None
 ) -> Procedure[tuple[tuple[Fault, ...], tuple[JudgedEffect, ...]]]:
-    """Measure pairs that were slower in the screen than their nodes explain, and judge those that are so each time.
+    """Measure pairs that were slow in the screen, and judge those that are so each time.
 
     The effects are those of the pairs that were judged.
 
     Args:
         cluster: the nodes.
         fit: the effects of the nodes, and what they leave of each pair.
-        screen: the slots of all pairs.
+        slow_pairs: those of the screen.
         slow: nodes whose pairs are not judged, and no controls.
+        retest: of nodes, which measured pairs of other nodes, too.
     """
-    cut = max(LEAST_EFFECT / 2, 2 * fit.noise)
-    slot, node = np.nonzero(fit.residuals > cut)
-    ends = np.sort(np.stack([node, screen.partners[slot, node]], 1), axis=1)
-    pairs = [(a, b) for a, b in np.unique(ends[~np.isin(ends, slow).any(1)], axis=0).tolist()]
+    cut, fast = _least(fit), set[Pair]()
+    if retest:
+        left = retest.both - slower_of(fit.of_nodes[0], retest.partners)
+        fast = _pairs(retest.partners, left - quantile(left)[:, None] < cut)
+    free, left_out = np.setdiff1d(np.arange(cluster.nodes), slow), set(slow.tolist())
+    pairs = sorted(pair for pair in slow_pairs - fast if left_out.isdisjoint(pair))
     test = SlownessTest(LINKS / cluster.rails, cluster.nodes * (cluster.nodes - 1) / 2)
-    free = np.setdiff1d(np.arange(cluster.nodes), slow)
     effects: dict[Pair, float] = {}
     for each in (*[1] * TIMES_SCREENED, SLOTS):
         effects = yield from _measure_again(cluster, fit, pairs, free, each)
         pairs = [pair for pair, effect in effects.items() if effect > cut]
     controls = max(1, min(CONTROLS, len(free) // 2 - 1))
-    of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(screen.partners) / 2)
+    of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(fit.residuals) / 2)
     error = math.hypot(effect_error(fit.noise, SLOTS, controls), of_nodes)
     threshold = test.threshold(error)
-    slow_pairs = (pair for pair in pairs if effects[pair] > threshold)
-    faults = tuple(test.fault(Component("link", pair), effects[pair], error) for pair in slow_pairs)
+    found = (pair for pair in pairs if effects[pair] > threshold)
+    faults = tuple(test.fault(Component("link", pair), effects[pair], error) for pair in found)
     judged = (
         judged_effect(Component("link", pair), "links", effect, error, threshold) for pair, effect in effects.items()
     )
     return faults, tuple(judged)
+
+
+def _least(fit: FittedEffects) -> float:
+    return max(LEAST_EFFECT / 2, 2 * fit.noise)
+
+
+def _pairs(partners: Integers, chosen: Booleans) -> set[Pair]:
+    slot, node = np.nonzero(chosen & (np.arange(partners.shape[1]) < partners))
+    return set(zip(node.tolist(), partners[slot, node].tolist(), strict=True))
 
 
 def _measure_again(

@@ -78,20 +78,30 @@ def level_matchings(racks: Integers, count: int, rng: np.random.Generator) -> In
 
 
 def beside_healthy(
-    suspects: Integers, healthy: Integers, racks: Integers, count: int, rng: np.random.Generator
+    suspects: Integers,
+    healthy: Integers,
+    racks: Integers,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    asked: Collection[Pair] = (),
 ) -> Integers:
     """Return slots [count, nodes] with each suspect beside a random healthy node, of its rack if one is free.
 
-    The other healthy nodes are pairs, too, so that the load of the machine is that of the screen.
+    The other healthy nodes are pairs, too, so that the load of the machine is that of the screen: in one of the slots
+    those that are asked for, if their nodes are free.
     """
     slots = []
-    for _ in range(count):
+    for group in [*packed(asked, len(racks)), *[[]] * count][:count]:
         free: dict[int, list[int]] = {}
         for node in rng.permutation(healthy).tolist():
             free.setdefault(int(racks[node]), []).append(node)
         mates = [(free.get(rack) or max(free.values(), key=len)).pop() for rack in racks[suspects].tolist()]
-        rest = [node for nodes in free.values() for node in nodes]
-        slots.append(pair_up(len(racks), np.stack([suspects, mates], 1), consecutive_pairs(rest)))
+        rest = dict.fromkeys(node for nodes in free.values() for node in nodes)
+        pairs = [pair for pair in group if rest.keys() >= {*pair}]
+        for node in (node for pair in pairs for node in pair):
+            del rest[node]
+        slots.append(pair_up(len(racks), np.stack([suspects, mates], 1), pairs, consecutive_pairs([*rest])))
     return np.array(slots)
 
 

@@ -1,6 +1,7 @@
 """Slow nodes: those that stand out of the screen are measured again, and the retest alone decides."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects
-from hpccoll.analysis.diagnosis.matchings import beside_healthy
+from hpccoll.analysis.diagnosis.matchings import Pair, beside_healthy
 from hpccoll.analysis.diagnosis.rack_faults import RackFaults
 from hpccoll.analysis.diagnosis.records import Component, Fault, Floats, Integers, JudgedEffect, Procedure, Purpose
 from hpccoll.analysis.diagnosis.robust_statistics import (
@@ -28,7 +29,7 @@ from hpccoll.analysis.diagnosis.significance import (
     judged_effect,
     smallest_found,
 )
-from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, measure_transfers
+from hpccoll.analysis.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 SUSPECTED = 2.5
 """The robust standard deviations of all effects from which on a node is measured again."""
@@ -57,6 +58,7 @@ class NodeFaults:
     smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
     too_many: bool  # whether there were more suspects than could be measured again, and all of these are slow
     effects: tuple[JudgedEffect, ...]  # of all nodes in the screen, and of suspects in the retest
+    retest: Transfers | None  # less distance and faulty racks; None if there was none
 
     @property
     def nodes(self) -> Integers:
@@ -64,7 +66,9 @@ class NodeFaults:
         return np.array([fault.component.where[0] for fault in self.faults], np.int64)
 
 
-def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> Procedure[NodeFaults]:
+def find_node_faults(
+    cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int, slow_pairs: Collection[Pair]
+) -> Procedure[NodeFaults]:
     """Measure suspects beside healthy nodes, and judge them.
 
     A suspect is slow if its effect on both directions, or on one, exceeds the threshold; *node* if the effect on the
@@ -75,6 +79,7 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
         fit: the effects in the screen.
         racks: the faulty racks, whose effects are subtracted.
         slots: how many the screen had.
+        slow_pairs: what may be slow links, which are measured beside the suspects.
     """
     test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
     ordered, effects, scales = _suspects(cluster, fit, racks, slots)
@@ -83,17 +88,20 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
     suspects, scale = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)], float(scales[0])
     pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
     count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min() if suspects.size else 0.0)
-    of_scale = SCALE_ERROR / math.sqrt(cluster.nodes)
-    screened = smallest_found(SUSPECTED * scale * smallest_found(1, of_scale), scale)
+    highest = smallest_found(1, SCALE_ERROR / math.sqrt(cluster.nodes))  # an estimated scale over the true one
+    screened = smallest_found(SUSPECTED * scale * highest, scale)
     if not suspects.size:
-        error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * (cluster.nodes < MANY_CONTROLS))
-        return NodeFaults((), max(screened, test.smallest_effect(error)), False, judged)
+        few = cluster.nodes < MANY_CONTROLS
+        error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * few)
+        threshold = test.threshold(error if few else error * highest)  # by the scatter of controls
+        return NodeFaults((), max(screened, smallest_found(threshold, error)), False, judged, None)
     healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
         healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
-    partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng)
+    partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng, asked=slow_pairs)
     measured = yield from measure_transfers(partners, "retest")
-    controls = Controls(measured.less(racks.added(partners)), np.setdiff1d(np.arange(cluster.nodes), healthy))
+    measured = measured.less(racks.added(partners))
+    controls = Controls(measured, np.setdiff1d(np.arange(cluster.nodes), healthy))
     errors = _errors(controls, fit)
     thresholds = np.array([test.threshold(error) for error in errors])
     judged += _judged(suspects, "retest", controls.effects, errors, thresholds)
@@ -104,7 +112,7 @@ def find_node_faults(cluster: Cluster, fit: FittedEffects, racks: RackFaults, sl
             kind = 0 if min(send, receive) > max(send, receive) / 2 else 1 + int(receive > send)
             faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), of_node[kind], errors[kind]))
     smallest = max(screened, test.smallest_effect(errors[0]))
-    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults), judged)
+    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults), judged, measured)
 
 
 def _judged(

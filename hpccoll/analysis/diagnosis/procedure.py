@@ -11,7 +11,7 @@ from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.contention import divided, is_contended
 from hpccoll.analysis.diagnosis.fitted_effects import fit_effects
 from hpccoll.analysis.diagnosis.hung_nodes import AnsweringNodes
-from hpccoll.analysis.diagnosis.link_faults import find_link_faults
+from hpccoll.analysis.diagnosis.link_faults import find_link_faults, find_slow_pairs
 from hpccoll.analysis.diagnosis.node_faults import find_node_faults
 from hpccoll.analysis.diagnosis.rack_faults import find_rack_faults
 from hpccoll.analysis.diagnosis.rails import diagnose_rails
@@ -91,12 +91,13 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
         less = _diagnose_fitted(replace(cluster, links=False))
         return (yield from less if cluster.has_level_rounds else divided(less, cluster.rng))
     racks = yield from find_rack_faults(cluster, fit, screen)
-    nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners))
+    slow_pairs = find_slow_pairs(fit, screen.partners) if cluster.links else set()
+    nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners), slow_pairs)
     faults = yield from join_sharing(cluster, racks, nodes.faults)
     faults = yield from mark_fast_alone(cluster, racks, faults, fit.noise)
     judged = racks.effects + nodes.effects
     if cluster.links:
-        slow_links, links = yield from find_link_faults(cluster, fit, screen, nodes.nodes)
+        slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes.nodes, nodes.retest)
         faults, judged = faults + slow_links, judged + links
     smallest = math.exp(nodes.smallest_effect)
     return Diagnosis((*racks.faults, *faults), 0, fit.noise, smallest, nodes.too_many, cluster.links, judged)

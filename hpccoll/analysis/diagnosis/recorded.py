@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hpccoll.analysis.diagnosis.cluster import LEAST_RACK, judged_racks
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
 from hpccoll.common.errors import UnusableError
 from hpccoll.store.host_names import host_ranges
@@ -46,6 +47,7 @@ class DiagnosisOptions:
     seed: int
     links: bool | None = None  # as in ``procedure.diagnose``
     racks: Mapping[str, str] | None = None  # the rack of each host; None: from Slurm's topology, if it has one
+    uplinks: bool = False  # whether racks must be known, and enough to be judged
     expected_bytes_per_s: float | None = None  # the usual rate of a transfer; None if it is unknown
     together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports
     slot_s: float | None = None  # how long a slot transfers, in seconds; None: as the rate and the noise ask for
@@ -62,13 +64,18 @@ class DiagnosisOptions:
             expected_s: the usual time of a transfer.
 
         Raises:
-            UnusableError: if the user gives racks, but none for a host.
+            UnusableError: if the user gives racks, but none for a host, or wants uplinks, and racks are no help.
         """
         if self.racks is not None:
             if missing := [host for host in hosts if host not in self.racks]:
                 raise UnusableError("--racks", f"no rack is given for {host_ranges(missing)}")
             racks = [self.racks[host] for host in hosts]
-        return Question((*hosts,), self.seed, None if racks is None else (*racks,), rails, self.links, expected_s)
+        asked = Question((*hosts,), self.seed, None if racks is None else (*racks,), rails, self.links, expected_s)
+        if self.uplinks and not judged_racks(asked.rack_numbers or ()).size:
+            found = f"there are {len(asked.rack_names)}, of {len(hosts)} nodes" if racks else "they are unknown"
+            needed = f"uplinks are judged among at least {LEAST_RACK} racks of at least {LEAST_RACK} nodes"
+            raise UnusableError("--uplink", f"{needed}, and {found}; do: --racks FILE")
+        return asked
 
 
 @dataclass(slots=True)

@@ -62,7 +62,7 @@ class SlownessTest:
         """Return a fault with an effect, the logarithm of a factor."""
         effect, error = float(effect), float(error)
         chance = self.comparisons * NORMAL.cdf(-effect / max(error, 1e-12))
-        return Fault(component, *_with_interval(effect, error), min(chance, 1.0))
+        return Fault(component, *_with_interval(effect, error), min(float(chance), 1.0))
 
 
 def judged_effect(

@@ -130,7 +130,7 @@ def _columns(pairs: list[Pair], nodes: int) -> dict[Component, Floats]:
 
 def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explanation, *, has_rate: bool) -> _Fitted:
     """Fit an explanation. The pair of two slow nodes is left out: it is as slow as the slower one of them."""
-    weights = np.ones_like(found.values) / found.errors
+    weights = np.isfinite(found.values) / found.errors  # 0 for pairs without a time
     parts = [columns[each] for each in explanation]
     if len(parts) == 2 and len(found.pairs) == 3:
         parts = [np.minimum(parts[0] + parts[1], 1)]  # of three nodes two are slow: every pair contains one
@@ -139,7 +139,7 @@ def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explan
     usual = np.array([np.ones(len(found.pairs)), np.zeros(len(found.pairs))])
     terms = [] if has_rate else [usual]
     matrix = np.array([(term * weights).ravel() for term in (*terms, *parts)]).reshape(-1, weights.size).T
-    values = (found.values * weights).ravel()
+    values = (np.nan_to_num(found.values) * weights).ravel()
     inverse = np.linalg.pinv(matrix)
     fitted = inverse @ values
     errors = np.sqrt((inverse**2).sum(1))

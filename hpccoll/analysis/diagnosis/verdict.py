@@ -16,8 +16,7 @@ DECIDING: Mapping[Kind, Purpose] = {
     "node": "retest", "send": "retest", "receive": "retest", "rail": "retest", "link": "links",
     "shared_link": "accused", "uplink": "racks", "rack": "racks", "hung": "hung",
 }  # fmt: skip
-"""The purpose of the slots that decide on a fault. Of two to seven nodes the screen decides; a link that never answers
-is found as a hung node is."""
+"""The purpose of the slots that decide on a fault; of two to seven nodes the screen decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,8 @@ class NamedFault:
     @property
     def deciding(self) -> Purpose:
         """The purpose of the slots that decided."""
-        purposes: tuple[Purpose, ...] = DECIDING[self.place.kind], "hung", "screen"
-        return next(purpose for purpose in purposes if purpose in self.slots or purpose == "screen")
+        decides: Purpose = "hung" if math.isinf(self.effect) else DECIDING[self.place.kind]
+        return decides if decides in self.slots else "screen"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as an element of ``verdicts``."""
@@ -82,6 +81,7 @@ class MachineVerdict:
     smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses; infinite if none would
     too_many: bool  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
     nodes: int
+    only_directions: bool  # whether a slow direction only would have been found: of two nodes without an expected time
     racks: tuple[str, ...]  # those that were judged: few, or small ones, are not
     links: bool  # whether single links were judged
     load: Load
@@ -106,13 +106,14 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     question, found = recorded.question, recorded.diagnosis
     slots = sum(len(each.seconds) for each in recorded.measured)
     known = found or Diagnosis((), slots, math.nan, math.inf, links=False)
-    numbers = np.array(question.rack_numbers or (), np.int64)
+    hung = len({fault.component.where for fault in known.faults if fault.component.kind == "hung"})
     return MachineVerdict(
         verdicts=tuple(_named(fault, recorded) for fault in known.faults),
         exclude=tuple(question.hosts[node] for node in known.exclude),
         complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
         too_many=known.too_many, nodes=len(question.hosts),
-        racks=tuple(question.rack_names[rack] for rack in judged_racks(numbers)), links=known.links,
+        only_directions=len(question.hosts) - hung == 2 and question.expected_s is None,
+        racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,
         load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
     )  # fmt: skip
 

@@ -268,8 +268,11 @@ def test_a_rack_keeps_its_number():
     assert components(found) == {Component("uplink", (103,))}
 
 
-def test_4096_nodes_take_at_most_60_slots():
-    assert diagnosed(machine(4096, (Component("node", (77,)), 20), environment=Environment(rack=32))).slots <= 60
+@pytest.mark.parametrize(("nodes", "most"), [(64, 110), (4096, 60)])
+@pytest.mark.parametrize("percent", [0, 5, 20])
+def test_a_diagnosis_takes_few_slots_with_links_of_64_nodes_and_without_those_of_4096(nodes, most, percent):
+    found = diagnosed(machine(nodes, (Component("node", (33,)), percent)))
+    assert found.slots <= most
 
 
 @pytest.mark.parametrize(("nodes", "racks"), [(1, None), (4, [0, 0, 1])])

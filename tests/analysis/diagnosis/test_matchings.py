@@ -69,7 +69,8 @@ def test_suspects_are_beside_healthy_nodes_and_the_others_are_pairs(nodes, share
     rng = np.random.default_rng(seed)
     order = rng.permutation(nodes)
     suspects, healthy = order[: nodes // share], order[nodes // share :]
-    slots = beside_healthy(suspects, healthy, rng.integers(racks, size=nodes), 5, rng)
+    asked = {(int(min(pair)), int(max(pair))) for pair in (rng.choice(healthy, 2, replace=False) for _ in range(4))}
+    slots = beside_healthy(suspects, healthy, rng.integers(racks, size=nodes), 5, rng, asked=asked)
     assert_disjoint_pairs(slots)
     assert np.isin(slots[:, suspects], healthy).all()
     assert ((slots == np.arange(nodes)).sum(1) <= 1).all()
@@ -81,6 +82,13 @@ def test_suspects_are_beside_nodes_of_their_rack_if_some_are_free():
     healthy = np.setdiff1d(np.arange(32), suspects)
     slots = beside_healthy(suspects, healthy, racks, 6, np.random.default_rng(1))
     assert (racks[slots[:, suspects]] == racks[suspects]).all()
+
+
+def test_pairs_that_are_asked_for_are_measured_beside_suspects():
+    suspects, racks = np.array([0]), np.arange(32) // 8
+    asked = [(a, b) for a in range(8, 16) for b in range(24, 32)]  # no mate of node 0 is among them
+    slots = beside_healthy(suspects, np.arange(1, 32), racks, 12, np.random.default_rng(1), asked=asked)
+    assert all((slots[:, a] == b).any() for a, b in asked)
 
 
 def test_groups_transfer_within_groups():

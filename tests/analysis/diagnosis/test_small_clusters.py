@@ -35,6 +35,18 @@ def test_two_slow_nodes_of_four_or_more_are_found(nodes, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_without_any_time_does_not_hide_a_slow_one(seed):
+    machine = SimulatedMachine(7, Environment(), [(TWO, 25)], np.random.default_rng(seed))
+
+    def measure(slots):
+        seconds = machine.measure(slots)
+        seconds[:, 5] = np.nan
+        return np.where(slots.partners == 5, np.nan, seconds)
+
+    assert components(complete(diagnose(7, seed=seed), measure)) == {TWO}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("nodes", range(2, 8))
 def test_few_healthy_nodes_are_healthy(nodes, seed):
     assert diagnosed(nodes, seed=seed).faults == ()

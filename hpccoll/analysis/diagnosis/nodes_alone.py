@@ -1,0 +1,148 @@
+"""Nodes that are slow without any other, or whose hardware differs from that of the others: findings, and no verdicts.
+
+Each node repeats what needs no partner, all of them at once. That of a node is the lower quartile of the logarithms of
+its times, compared with the median of the nodes, by the standard deviation of all of these: healthy nodes differ, too.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+
+from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
+from hpccoll.analysis.diagnosis.records import Component, Floats
+from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, SCALE_ERROR, median, quantile, robust_deviation
+from hpccoll.analysis.diagnosis.significance import NODES, NORMAL, USUAL_SPREAD, SlownessTest, effect_error
+from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
+from hpccoll.common.text import Finding, first_few, info, warning
+from hpccoll.store.host_names import host_ranges
+
+MEMORY, REDUCTION, PRODUCT = "memory", "reduction", "product"
+DOES = {MEMORY: "copies memory", REDUCTION: "adds numbers", PRODUCT: "multiplies matrices"}
+"""What a node does alone."""
+
+LEAST_SLOWER = math.log(1.07)
+"""The least logarithm of a factor that is a finding. Of machines whose nodes differ by 1 to 3 %, 1.1 % have one at
+most; a node that is slower by 20 % is found in 97 to 100 % of 8 to 256 nodes, one by 10 % in 50 to 98 % (simulated)."""
+
+CERTAIN = 0.99
+"""How surely the standard deviation of healthy nodes is at most the one that counts: few nodes show little of it."""
+
+HOSTS_SHARE_A_MACHINE = "hosts_share_a_machine"
+"""The key of the provenance of a diagnosis whose hosts have CPUs in common: a rate is not that of one of them then."""
+
+COMPARED_FACTS = {
+    "ports": ("name", {
+        "rate": "link rate", "speed": "link speed (Mbit/s)", "link_layer": "link layer", "mtu": "MTU",
+    }),
+    "gpus": ("bus", {
+        "name": "model", "sm_clock_max_mhz": "highest clock (MHz)", "power_limit_w": "power limit (W)", "ecc": "ECC",
+        "pcie_width": "PCIe lanes", "nvlinks": "active NVLinks", "driver": "driver",
+    }),
+}  # fmt: skip
+"""By the key of the provenance: what identifies a device of a host, and which facts of it are compared. Others change
+while a device rests, such as clocks."""
+
+USUAL_SHARE = 0.75
+"""The part of the hosts whose devices have the same fact, at least, if the others are to differ from it."""
+
+MOST_NAMED = 8
+"""The most nodes that a sentence names with a rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRate:
+    """What a node does alone, compared with the others."""
+
+    name: str  # a key of DOES
+    node: int
+    ratio: float  # its rate over that of the others
+    low: float  # the 95 % interval of the ratio
+    high: float
+    slow: bool  # whether it is slower than others for certain; never of fewer than FEWEST_NODES_TO_FIT nodes
+
+
+def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
+    """Yield each rate of each node.
+
+    Args:
+        seconds_by_name: by a key of DOES: seconds [repetitions, nodes].
+    """
+    for name, seconds in seconds_by_name.items():
+        repetitions, nodes = seconds.shape
+        times = np.log(seconds).T
+        own = quantile(times, QUARTILE)
+        noise = robust_deviation(times - quantile(times)[:, None])
+        spread = robust_deviation(own) * (1 + NORMAL.inv_cdf(CERTAIN) * SCALE_ERROR / math.sqrt(nodes))
+        error = max(math.hypot(USUAL_SPREAD, effect_error(noise, repetitions, nodes)), spread)
+        test = SlownessTest(NODES, len(seconds_by_name) * nodes)
+        threshold = max(LEAST_SLOWER, test.threshold(error))
+        for node, effect in enumerate((own - median(own)).tolist()):
+            if math.isnan(effect):  # it has not answered
+                continue
+            fault = test.fault(Component("node", (node,)), effect, error)
+            is_slow = nodes >= FEWEST_NODES_TO_FIT and effect > threshold
+            yield OwnRate(name, node, 1 / fault.effect, 1 / fault.high, 1 / fault.low, is_slow)
+
+
+def findings_of_nodes(recorded: RecordedDiagnosis) -> list[Finding]:
+    """Return what is slow on nodes alone, and which devices differ from those of other nodes."""
+    found = [*_differing_devices(recorded.provenance)]
+    if recorded.provenance.get(HOSTS_SHARE_A_MACHINE):
+        text = "The hosts share the CPUs of one machine: what each of them does alone was not measured."
+        return [*found, info("own_rates_unknown", text)]
+    hosts, where = recorded.question.hosts, " on its GPU" if recorded.load.memory == "GPU" else ""
+    by_name = defaultdict[str, list[OwnRate]](list)
+    judged = len(hosts) >= FEWEST_NODES_TO_FIT
+    for rate in compare_rates(recorded.rates):
+        if rate.slow or not judged:
+            by_name[rate.name].append(rate)
+    for name, rates in by_name.items():
+        rates.sort(key=lambda each: each.ratio)
+        values = tuple((hosts[each.node], each.ratio, each.low, each.high) for each in rates)
+        does, of_others = chain((f" {DOES[name]}{where}",), repeat("")), chain((" the rate of the others",), repeat(""))
+        named = [
+            f"{host}{words} at {ratio:.2f}x{others} ({low:.2f}x to {high:.2f}x)"
+            for (host, ratio, low, high), words, others in zip(values, does, of_others, strict=False)
+        ]
+        kind, severity = ("slow_alone", warning) if judged else ("own_rates", info)
+        text = f"{'; '.join(first_few(named, MOST_NAMED, 'node'))}."
+        found.append(severity(kind, text, rate=name, nodes=values))
+    return found
+
+
+def _differing_devices(provenance: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield facts of devices that few hosts have, and devices that few hosts lack."""
+    for key, (identity, names) in COMPARED_FACTS.items():
+        devices = {
+            host: {each[identity]: each for each in group[key]}
+            for group in provenance.get(key) or ()
+            for host in group["hosts"]
+        }
+        alike = defaultdict[tuple[str, object, object, tuple[str, ...]], list[str]](list)
+        for device in dict.fromkeys(name for of_host in devices.values() for name in of_host):
+            present = {host: device in of_host for host, of_host in devices.items()}
+            for difference in _minorities("", present):
+                alike[difference].append(device)
+            for fact, name in names.items():
+                known = {host: of_host[device].get(fact) for host, of_host in devices.items() if device in of_host}
+                for difference in _minorities(name, known):
+                    alike[difference].append(device)
+        for (name, value, usual, few), several in alike.items():
+            what = f"{', '.join(several)} of {host_ranges(few)}"
+            text = f"{what}: {name} {value}; of the other nodes {usual}." if name else f"{what} is missing or down."
+            yield warning("devices_differ", text, devices=(*several,), fact=name, value=value, usual=usual, hosts=few)
+
+
+def _minorities(name: str, by_host: Mapping[str, Any]) -> Iterator[tuple[str, object, object, tuple[str, ...]]]:
+    """Yield a fact, another value than the usual one, the usual one, and the hosts that have the other one."""
+    known = {host: value for host, value in by_host.items() if value is not None}
+    ((usual, count),) = Counter(known.values()).most_common(1) or [(None, 0)]
+    if usual is not None and (name or usual) and USUAL_SHARE * len(by_host) <= count < len(known):
+        for value in dict.fromkeys(known.values()):
+            if value != usual:
+                yield name, value, usual, tuple(host for host in known if known[host] == value)

@@ -1,0 +1,254 @@
+"""The ranks of ``hpccoll diagnose``: its options, what rank 0 prints and writes, and diagnoses that were recorded."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpccoll.cases.keys import SWEEP, Option
+from hpccoll.cli.option_parser import OptionParser
+from hpccoll.cli.progress_counter import ProgressDisplay
+from hpccoll.cli.rank_program import run_rank
+from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.files import read_text
+from hpccoll.common.limits import SECONDS, SEED, TABLE_BYTES
+from hpccoll.common.terminal import show_status
+from hpccoll.common.text import join_words
+from hpccoll.common.units import parse_rate
+from hpccoll.measure import mpi_startup
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, RecordedDiagnosis
+    from hpccoll.analysis.diagnosis.records import Purpose
+    from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.ranks import Ranks
+
+DIAGNOSE_SUMMARY = "Find the slow nodes, links and racks of a cluster."
+DIAGNOSE_END = """\
+Examples:
+  srun -N 16 --ntasks-per-node=1 hpccoll diagnose --out monday.h5
+  mpiexec -n 4 -ppn 1 hpccoll diagnose --rate 100gbit --json
+  hpccoll diagnose --report monday.h5 tuesday.h5 wednesday.h5
+
+The nodes transfer in pairs, which are drawn anew for each slot of time. Who is
+slow with every partner is measured again beside healthy nodes, and that alone
+decides: of 1,000 healthy machines at most 10 are accused. With several ranks
+on a node, the k-th of each is its rail k. The exit code is 3 if something is
+slow or does not answer; lines begin with the answer, and end with what to
+exclude and how small an effect would have been found.
+"""
+
+DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
+INCOMPLETE = 3
+"""The exit code if something is slow or does not answer, or the diagnosis was interrupted."""
+
+PAGES = ".html", ".svg", ".png"
+"""The suffixes of the page of a diagnosis, and of its map alone."""
+
+WITH_REPORT = "report", "out", "json"
+"""The options that may stand beside --report, and itself."""
+
+OPTIONS: Mapping[str, tuple[Option, ...]] = {
+    "What to find": (
+        Option(("--links",), "single links, too; takes as many slots as there are nodes", kind="flag",
+               shown_default="up to 64 nodes"),
+        Option(("--no-links",), "no single links", kind="flag"),
+        Option(("--racks",), "racks of the nodes: a line 'HOST RACK' for each", kind="path", metavar="FILE",
+               shown_default="Slurm's topology"),
+        Option(("--uplink",), "uplinks for certain: an error if racks are unknown, few or small", kind="flag"),
+        Option(("--rate",), "usual rate of a transfer, which tells more about 2 or 3 nodes", metavar="100gbit"),
+    ),
+    "How": (
+        Option(("--directions",), "both directions of a pair: together, in-turn", metavar="NAME",
+               shown_default="together over RDMA, else in-turn"),
+        Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),
+        Option(("--seed",), "seed of the pairs", "1", key=SWEEP["seed"], metavar="N"),
+    ),
+    "Output": (
+        Option(("--out",), "file of all measurements, beside it a page; with --report its page or map",
+               kind="path", metavar="F.h5|html|svg|png"),
+        Option(("--json",), "JSON output", kind="flag"),
+    ),
+    "Without measuring": (
+        Option(("--report",), "files of --out, or directories: their verdict, or of several the nodes over time",
+               kind="paths", metavar="PATHS"),
+    ),
+}  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one rank of ``diagnose``, and return its exit code."""
+    return run_rank(argv, DiagnosisProgram)
+
+
+class DiagnosisProgram:
+    """A diagnosis of the nodes of all ranks, or of what was recorded.
+
+    Args:
+        argv: the options.
+
+    Raises:
+        BadInputError: if an option is invalid.
+    """
+
+    runner: "JobRunner | None" = None
+    device = "cpu"
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        parser = OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END)
+        self.arguments = given = parser.parse_args(argv)
+        self._recorded: RecordedDiagnosis | None = None
+        if given.report:
+            for name, value in vars(given).items():
+                if name not in WITH_REPORT and value != parser.get_default(name):
+                    raise UnusableError(f"--{name.replace('_', '-')}", "not with --report, which measures nothing")
+        elif given.links and given.no_links:
+            raise UnusableError("--links", "not with --no-links")
+        if given.directions not in (None, *DIRECTIONS):
+            raise BadInputError("--directions", given.directions, DIRECTIONS)
+        suffixes = PAGES if given.report else (".h5",)
+        if given.out and given.out.suffix not in suffixes:
+            raise BadInputError("--out", str(given.out), f"a file name that ends with {join_words(suffixes, 'or')}")
+        from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions  # it imports NumPy, which --help does not need
+
+        self._options = DiagnosisOptions(
+            seed=SEED.read("--seed", given.seed),
+            links=given.links or (False if given.no_links else None),
+            uplinks=given.uplink,
+            expected_bytes_per_s=parse_rate(given.rate, "--rate") / 8 if given.rate else None,
+            together=DIRECTIONS.get(given.directions),
+            slot_s=SECONDS.read("--seconds", given.seconds) if given.seconds else None,
+        )
+
+    def run_before_mpi(self, *, first: bool) -> int | None:
+        """Print what was recorded."""
+        if not self.arguments.report:
+            return None
+        return print_recorded(self.arguments.report, self.arguments.out, as_json=self.arguments.json) if first else 0
+
+    def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
+        """Diagnose the nodes, and print the verdict before it is written to a file."""
+        from hpccoll.measure.diagnosis_runner import run_diagnosis
+
+        display = ProgressDisplay("slots")
+
+        def show(done: int, of: int, purpose: "Purpose") -> None:
+            display(done, of, purpose)
+            display.draw()
+
+        options = ranks.run_at_root(self._prepare)  # only rank 0 reads files: they may exist on one node only
+        with stop.measuring():
+            self._recorded = run_diagnosis(ranks, options, progress=show, stop=lambda: stop.signal)
+        show_status(display.stream, "")
+        return self._conclude(self._recorded) if self._recorded else 0
+
+    def end(self, code: int) -> None:
+        """End a launch in which a rank no longer answers."""
+        from hpccoll.measure.diagnosis_runner import end_launch
+
+        end_launch(self._recorded, code)
+
+    def _prepare(self) -> "DiagnosisOptions":
+        out, racks = self.arguments.out, self.arguments.racks
+        if out:
+            check_new(out)
+            with writing(out):
+                out.parent.mkdir(parents=True, exist_ok=True)
+        return replace(self._options, racks=read_racks(racks) if racks else None)
+
+    def _conclude(self, recorded: "RecordedDiagnosis") -> int:
+        """Print the verdict and write the files; an error of these is printed, because other ranks go on to the end."""
+        from hpccoll.analysis.diagnosis_file import write_diagnosis
+
+        code = print_verdict(recorded, as_json=self.arguments.json)
+        out = self.arguments.out
+        try:
+            if out:
+                with writing(out):
+                    write_diagnosis(recorded, out)
+                print(f"measurements: {out}", file=sys.stderr if self.arguments.json else sys.stdout, flush=True)
+                write_page(recorded, out.with_suffix(".html"), as_json=self.arguments.json)
+        except BadInputError as error:
+            print(f"hpccoll: {error}", file=sys.stderr, flush=True)
+            code = error.exit_code
+        return code
+
+
+def read_racks(path: Path) -> dict[str, str]:
+    """Return the rack of each host in a file of lines ``HOST RACK``; text after # is a comment.
+
+    Raises:
+        BadInputError: if the file cannot be read, or a line is no host with its rack.
+    """
+    racks: dict[str, str] = {}
+    for number, line in enumerate(read_text(path, "--racks", TABLE_BYTES).splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if len(words) not in (0, 2) or (words and racks.get(words[0], words[1]) != words[1]):
+            raise BadInputError(f"--racks: {path}, line {number}", line, "a host and its one rack, such as: n1 rack1")
+        if words:
+            racks[words[0]] = words[1]
+    return racks
+
+
+def check_new(out: Path) -> None:
+    """Check that a diagnosis may be written to a file: one that has ended is never replaced.
+
+    Raises:
+        BadInputError: if the file exists, and holds anything else than an interrupted diagnosis.
+    """
+    from hpccoll.analysis.diagnosis_file import is_interrupted
+
+    if out.exists() and not is_interrupted(out):
+        raise BadInputError("--out", str(out), "a new file: it exists, and each diagnosis has a file of its own")
+
+
+def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
+    """Print the verdict of one recorded diagnosis, or the history of several; return the exit code."""
+    from hpccoll.analysis.diagnosis.history import MachineHistory
+    from hpccoll.analysis.diagnosis_file import find_diagnoses
+    from hpccoll.render.diagnosis_text import history_lines
+
+    found, damaged = find_diagnoses(paths)
+    for error in damaged:
+        print(f"hpccoll: {error}", file=sys.stderr)
+    if len(found) == 1:
+        code = print_verdict(found[0], as_json=as_json)
+        if out:
+            write_page(found[0], out, as_json=as_json)
+    else:
+        if out:
+            raise BadInputError("--out", str(out), f"left out: a page is of one diagnosis, and there are {len(found)}")
+        history = MachineHistory.of(found)
+        _print(history.to_json(), history_lines(history, shutil.get_terminal_size().columns), as_json=as_json)
+        code = 0 if history.is_healthy else INCOMPLETE
+    return INCOMPLETE if damaged else code
+
+
+def write_page(recorded: "RecordedDiagnosis", out: Path, *, as_json: bool) -> None:
+    """Write the page of a diagnosis, and print where it is.
+
+    Raises:
+        UnusableError: if it cannot be written.
+    """
+    from hpccoll.render.diagnosis_page import write_diagnosis_page
+
+    with writing(out):
+        write_diagnosis_page(recorded, out)
+    print(f"page: {out}", file=sys.stderr if as_json else sys.stdout, flush=True)
+
+
+def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
+    """Print the verdict of a diagnosis, and return the exit code that says whether all is well."""
+    from hpccoll.analysis.diagnosis.verdict import verdict_of
+    from hpccoll.render.diagnosis_text import diagnosis_lines
+
+    verdict = verdict_of(recorded)
+    _print(verdict.to_json(), diagnosis_lines(verdict), as_json=as_json)
+    return 0 if verdict.is_healthy else INCOMPLETE
+
+
+def _print(record: object, lines: Iterable[str], *, as_json: bool) -> None:
+    print(json.dumps(record, indent=1) if as_json else "\n".join(lines), flush=True)

@@ -1,0 +1,119 @@
+"""What a node does alone: how long it takes to copy memory, to add numbers and to multiply matrices.
+
+Each rank measures for itself, all of them at once: about half a second each. On a host it is NumPy that works, with one
+thread for copies and sums, and for products with those that its BLAS starts: one for each CPU that the rank may use. On
+a GPU these are the copies, the fold kernel and the products of our operations.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpccoll.analysis.diagnosis.nodes_alone import MEMORY, PRODUCT, REDUCTION
+from hpccoll.analysis.diagnosis.records import Floats
+from hpccoll.analysis.memory_bandwidth import BEYOND_CACHES
+from hpccoll.host.cpu_and_memory import available_memory
+from hpccoll.measure.ranks import Ranks
+from hpccoll.store.raw_results import Attempt
+from hpccoll.store.schema import ON_TESTBED
+
+if TYPE_CHECKING:
+    from hpccoll.transports.gpu import Gpu
+
+REPETITIONS = 16
+
+MEMORY_SHARE = 0.25
+"""The part of the free memory of a node that the arrays of its ranks may have together."""
+
+ON_HOST_ROWS, ON_GPU_ROWS = 1024, 4096
+"""The rows of the matrices."""
+
+ON_GPU_BYTES, ON_GPU_TIMES = 256 << 20, 32
+"""The bytes of an array, which is larger than caches of GPUs, and the calls in a repetition, which then takes 5 ms on
+an H100: much longer than the start of a kernel."""
+
+Work = Mapping[str, Callable[[], object]]
+
+
+def own_rates(ranks: Ranks, attempt: Attempt, gpu: "Gpu | None" = None) -> Mapping[str, Floats]:
+    """Return, at rank 0, the seconds [repetitions, nodes] of all nodes by name; empty elsewhere.
+
+    They are empty also where hosts share the CPUs of one machine. All ranks call this together; ``gpu`` is as in
+    ``own_seconds``.
+    """
+    if share_a_machine(attempt):
+        return {}
+    of_ranks = ranks.comm.gather(own_seconds(ranks.ranks_by_node[ranks.node_id], gpu))
+    return seconds_of_nodes(of_ranks, [place.node for place in attempt.places]) if of_ranks else {}
+
+
+def share_a_machine(attempt: Attempt) -> bool:
+    """Return whether several hosts share the CPUs of one machine: those of a testbed, or containers of one kernel."""
+    clocks = len({place.clock for place in attempt.places})
+    return attempt.nodes > 1 and (attempt.kind == ON_TESTBED or clocks < attempt.nodes)
+
+
+def own_seconds(ranks_of_node: int, gpu: "Gpu | None" = None) -> dict[str, Floats]:
+    """Return how long this rank takes, without any other: seconds [repetitions] by MEMORY, REDUCTION and PRODUCT.
+
+    Args:
+        ranks_of_node: how many ranks measure on this node at once.
+        gpu: that of this rank; None if it is to measure the host. Without cuBLAS there is no PRODUCT.
+    """
+    work = _on_host(ranks_of_node) if gpu is None else _on_gpu(gpu)
+    seconds = np.empty((1 + REPETITIONS, len(work)))
+    for row in seconds:
+        for column, run in enumerate(work.values()):
+            begun = time.perf_counter()
+            run()
+            row[column] = time.perf_counter() - begun
+    return dict(zip(work, seconds[1:].T, strict=True))  # the first repetition touches memory, and loads libraries
+
+
+def seconds_of_nodes(of_ranks: Sequence[Mapping[str, Floats]], node_of_rank: Sequence[int]) -> dict[str, Floats]:
+    """Return of each node the seconds [repetitions, nodes] of its slowest rank, of what all ranks have measured."""
+    names = [name for name in of_ranks[0] if all(name in each for each in of_ranks)]
+    nodes = np.asarray(node_of_rank)
+    by_name = {name: np.array([each[name] for each in of_ranks]) for name in names}
+    return {
+        name: np.stack([seconds[nodes == node].max(0) for node in range(nodes.max() + 1)], axis=1)
+        for name, seconds in by_name.items()
+    }
+
+
+def _on_host(ranks_of_node: int) -> Work:
+    affordable = int(MEMORY_SHARE * available_memory() / max(ranks_of_node, 1))
+    size = max(min(BEYOND_CACHES, affordable) // 2 // 4, 1)
+    source, target = (np.full(size, value, np.float32) for value in (1, 0))
+    rows = min(ON_HOST_ROWS, int(size**0.5))
+    one, other, product = (np.full((rows, rows), 0.5, np.float32) for _ in range(3))
+    return {
+        MEMORY: partial(np.copyto, target, source),
+        REDUCTION: partial(np.add, source, target, out=target),
+        PRODUCT: partial(np.matmul, one, other, out=product),
+    }
+
+
+def _on_gpu(gpu: "Gpu") -> Work:
+    from hpccoll.transports.gpu import missing_cublas
+    from hpccoll.transports.nccl.fold import Fold, fold_launches
+    from hpccoll.transports.shared_lowering import Span
+
+    count = min(ON_GPU_BYTES, gpu.free_bytes // 4) // 4
+    source, target = (gpu.empty(count, np.dtype(np.float32)) for _ in range(2))
+    copy, arguments = gpu.copy(target, source)
+    whole = [Span(name, 0, count) for name in ("target", "source")]
+    (fold,) = fold_launches(gpu, "float32", "sum", {"target": target, "source": source}, [[Fold(whole[0], (*whole,))]])
+
+    def repeated(call: Callable[[], object]) -> None:
+        for _ in range(ON_GPU_TIMES):
+            call()
+        gpu.synchronize()
+
+    work = {MEMORY: partial(repeated, partial(copy, *arguments)), REDUCTION: partial(repeated, fold)}
+    if missing_cublas() is None:
+        work[PRODUCT] = partial(repeated, partial(gpu.products(ON_GPU_ROWS), ON_GPU_ROWS, 1))
+    return work

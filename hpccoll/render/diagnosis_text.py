@@ -1,0 +1,165 @@
+"""The text of a diagnosis: what is slow, how much and how surely, what to exclude, and what would have been found."""
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from hpccoll.analysis.diagnosis.history import DAYS, MachineHistory, PastState, State
+from hpccoll.analysis.diagnosis.records import Kind, Purpose
+from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place
+from hpccoll.common.text import join_words, tables_within
+from hpccoll.common.units import format_count, format_factor, format_per_cent, format_size
+from hpccoll.store.host_names import host_ranges
+
+NAMES: Mapping[Kind, str] = {
+    "node": "{hosts}", "send": "what {hosts} sends", "receive": "what {hosts} receives",
+    "rail": "rail {rail} of {hosts}", "link": "the link between {hosts}",
+    "shared_link": "the path that {hosts} share to all others",
+    "uplink": "the uplink of rack {rack} ({hosts})", "rack": "rack {rack} ({hosts})", "hung": "{hosts}",
+}  # fmt: skip
+"""A component as a part of a sentence."""
+
+SENTENCES: Mapping[Kind, str] = {
+    "node": "{name} is slow: its transfers take",
+    "send": "{hosts} sends slowly: what it sends takes",
+    "receive": "{hosts} receives slowly: what it receives takes",
+    "rail": "{name} is slow: its transfers take",
+    "link": "{name} is slow: its transfers take",
+    "shared_link": "{name} is slow: its transfers take",
+    "uplink": "{name} is slow: transfers to and from other racks take",
+    "rack": "{name} is slow: transfers within it and to other racks take",
+}
+"""What is slow, by the kind of the fault; a factor follows."""
+
+REASONS: Mapping[Kind, str] = {
+    "node": "transfers take", "send": "sending takes", "receive": "receiving takes", "hung": "it does not answer",
+}  # fmt: skip
+"""Why a node is excluded, by the kind of its fault; a factor follows, unless it does not answer."""
+
+SLOTS: Mapping[Purpose, str] = {
+    "screen": "of all nodes", "racks": "beside healthy racks", "retest": "beside healthy nodes",
+    "accused": "among slow nodes", "links": "beside healthy links", "hung": "with other partners",
+}  # fmt: skip
+"""The slots that may decide on a fault."""
+
+LEAST_CHANCE = 1e-6
+"""Smaller chances are not told apart: they are of noise that is normal even in its tails."""
+
+
+def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
+    """Yield the answer, then what to exclude, then what the answer is based on."""
+    if not verdict.complete:
+        yield "the diagnosis was interrupted, and says nothing about the nodes"
+    if verdict.is_healthy:
+        judged = ["node", *(["link"] if verdict.links else []), *(["rack"] if verdict.racks else [])]
+        yield f"no {join_words(judged, 'or')} is slow"
+    if verdict.too_many:
+        yield "more than a quarter of the nodes seems slow: the effects are lower bounds, and no node is excluded"
+    for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
+        yield fault_sentence(fault)
+        yield f"  {_evidence(fault)}"
+    if verdict.exclude:
+        yield f"--exclude={shlex.quote(','.join(verdict.exclude))}"
+        yield from _drain_commands(verdict)
+    if math.isfinite(verdict.smallest_effect):
+        what = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
+        yield f"{what} {format_factor(verdict.smallest_effect)} as long would have been found in 90 % of diagnoses"
+    if verdict.only_directions:
+        yield "whether both directions are slow is unknown; do: --rate RATE, the usual one, or add a node"
+    if verdict.complete and not verdict.links:
+        yield "single links were not judged; do: --links"
+    yield _basis(verdict)
+
+
+def fault_sentence(fault: NamedFault) -> str:
+    """Return what is slow, and how much."""
+    place = fault.place
+    factor = f"{format_factor(fault.effect)} as long (95 %: {format_factor(fault.low)} to {format_factor(fault.high)})"
+    ends = math.isfinite(fault.effect)
+    if fault.candidates:
+        names = join_words([_both(each) for each in fault.candidates], "or")
+        what = f"is slow: {names}; transfers take {factor}" if ends else f"does not answer: {names}"
+        return f"the diagnosis cannot tell which one {what}"
+    if not ends:
+        return f"{place_name(place)} does not answer"
+    return f"{SENTENCES[place.kind].format(name=place_name(place), hosts=join_words(place.hosts))} {factor}"
+
+
+def place_name(place: Place) -> str:
+    """Return a component as a part of a sentence."""
+    hosts = join_words(place.hosts) if len(place.hosts) <= 2 else host_ranges(place.hosts)
+    name = NAMES[place.kind].format(hosts=hosts, rack=place.rack, rail=place.rail)
+    return name if place.rail is None or place.kind == "rail" else f"{name} on rail {place.rail}"
+
+
+def _both(explanation: Sequence[Place]) -> str:
+    names = join_words(map(place_name, explanation))
+    return f"both {names}" if len(explanation) > 1 else names
+
+
+def _evidence(fault: NamedFault) -> str:
+    """Return by which slots a fault was found, how sure it is, and whether its node is not excluded although it is."""
+    parts = [f"{format_count(fault.slots.get(fault.deciding, 0), 'slot')} {SLOTS[fault.deciding]} decided"]
+    if math.isfinite(fault.effect):
+        below = "below " if fault.chance < LEAST_CHANCE else ""
+        parts.append(f"chance on a healthy machine {below}{100 * max(fault.chance, LEAST_CHANCE):.2g} %")
+    if fault.candidates:
+        parts.append("none of these is excluded")
+    if fault.under_load_only:
+        parts.append("it is as fast as others while the rest of the machine is silent, and therefore not excluded")
+    return "; ".join(parts)
+
+
+def _drain_commands(verdict: MachineVerdict) -> Iterator[str]:
+    """Yield a command for the administrator for each excluded node; nothing executes it."""
+    reasons = {
+        each.place.hosts[0]: each for each in verdict.verdicts if not each.candidates and each.place.kind in REASONS
+    }
+    for host in verdict.exclude:
+        fault = reasons[host]
+        factor = f" {format_factor(fault.effect)} as long" if math.isfinite(fault.effect) else ""
+        reason = f"hpccoll: {REASONS[fault.place.kind]}{factor}"
+        yield f'scontrol update NodeName={shlex.quote(host)} State=DRAIN Reason="{reason}"'
+
+
+def _basis(verdict: MachineVerdict) -> str:
+    load = verdict.load
+    nodes = format_count(verdict.nodes, "node") + (f" in {len(verdict.racks)} racks" if verdict.racks else "")
+    how = "both directions at once" if load.together else "one direction after the other"
+    transfers = f"transfers of {format_size(load.bytes)}, {how}, over {load.program} in {load.memory} memory"
+    noise = f"noise {format_per_cent(verdict.noise)}" if math.isfinite(verdict.noise) else ""
+    return ", ".join(filter(None, (f"{verdict.kind}: {nodes}", format_count(verdict.slots, "slot"), transfers, noise)))
+
+
+SYMBOLS: Mapping[State, str] = {
+    "slow": "{factor}", "hung": "hung", "candidate": "{factor}?", "healthy": ".", "absent": "-", "undecided": "?",
+}  # fmt: skip
+LEGEND: Mapping[State, str] = {
+    "hung": "hung: it did not answer",
+    "candidate": "1.10x?: it, or another one",
+    "healthy": ".: not accused",
+    "absent": "-: not in the diagnosis",
+    "undecided": "?: interrupted",
+}
+"""What a diagnosis said of a place, in the table of all diagnoses."""
+
+
+def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
+    """Yield what is slow again and again, and a table of all places that were ever accused, ``width`` columns wide."""
+    begun, rows = history.begun, history.places
+    lasting = [row for row in rows if row.is_lasting]
+    yield from (f"{place_name(row.place)} was slow on {row.days} days" for row in lasting)
+    if not lasting:
+        yield f"nothing was slow on {DAYS} days or more"
+    if rows:
+        days = [each[5:10] for each in begun]
+        heads = days if len({*days}) == len(days) else [f"{each[5:10]} {each[11:16]}" for each in begun]
+        cells = [[_symbol(row.states[number]) for row in rows] for number in range(len(begun))]
+        labels = "accused", [place_name(row.place) for row in rows]
+        yield from tables_within(width, labels, [*zip(heads, cells, strict=True)])
+        used = {each.state for row in rows for each in row.states}
+        yield from (f"  {meaning}" for state, meaning in LEGEND.items() if state in used)
+
+
+def _symbol(past: PastState) -> str:
+    return SYMBOLS[past.state].format(factor=format_factor(past.effect) if past.effect else "hung")

@@ -1,0 +1,121 @@
+"""The verdict of a diagnosis: its JSON is the contract, and names what is at fault and by which slots."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from recorded_diagnoses import interrupted, recorded
+
+from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, MeasuredSlots
+from hpccoll.analysis.diagnosis.records import Component, Fault, Slots
+from hpccoll.analysis.diagnosis.verdict import verdict_of
+from hpccoll.common.errors import BadInputError
+
+NODE, LINK, UPLINK = Component("node", (5,)), Component("link", (1, 6)), Component("uplink", (3,))
+
+
+def found(*faults, nodes=16, **asked):
+    """Return the verdict on a simulated machine as its readers have it."""
+    return strict_json(verdict_of(recorded(nodes, *((fault, 30) for fault in faults), **asked)).to_json())
+
+
+def strict_json(value):
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+def test_a_slow_node_is_named_with_its_effect_its_interval_and_the_slots_that_decided():
+    verdict = found(NODE)
+    (fault,) = verdict["verdicts"]
+    assert (fault["kind"], fault["where"], fault["rail"], fault["candidates"]) == ("node", ["n5"], None, [])
+    assert 1.3 < fault["low"] < fault["effect"] < fault["high"] < 1.6
+    assert fault["confidence"] > 0.999
+    assert fault["slots"]["screen"] >= 15
+    assert 12 <= fault["slots"]["retest"] <= 36
+    assert verdict["exclude"] == ["n5"]
+    assert verdict["links"]
+    assert (verdict["nodes"], verdict["racks"], verdict["complete"]) == (16, [], True)
+    assert verdict["load"] == {"program": "MPI", "memory": "host", "bytes": 4 << 20, "together": True}
+
+
+def test_a_link_counts_the_slots_in_which_its_nodes_were_a_pair_and_excludes_nothing():
+    verdict = found(LINK)
+    (fault,) = verdict["verdicts"]
+    assert (fault["kind"], fault["where"], verdict["exclude"]) == ("link", ["n1", "n6"], [])
+    assert 1 <= fault["slots"]["screen"] <= 3  # of all pairs
+    assert fault["slots"]["links"] >= 9
+
+
+def test_an_uplink_is_named_with_its_rack_and_the_hosts_of_the_rack():
+    verdict = found(UPLINK, nodes=64)
+    (fault,) = verdict["verdicts"]
+    assert (fault["kind"], fault["rack"]) == ("uplink", "rack3")
+    assert fault["where"] == [f"n{node}" for node in range(24, 32)]
+    assert verdict["racks"] == [f"rack{number}" for number in range(8)]
+
+
+def test_of_a_hung_node_what_is_not_finite_is_null():
+    verdict = found(nodes=2, hung=[1])
+    assert {fault["kind"] for fault in verdict["verdicts"]} == {"hung"}
+    assert {verdict["verdicts"][0][name] for name in ("effect", "low", "high")} == {None}
+    assert (verdict["noise"], verdict["smallest_effect"]) == (None, None)
+
+
+def test_two_nodes_are_both_named_if_a_direction_between_them_is_slow_and_none_is_excluded():
+    verdict = found(Component("send", (1,)), nodes=2)
+    (fault,) = verdict["verdicts"]
+    assert {(place["kind"], *place["where"]) for (place,) in fault["candidates"]} == {("send", "n1"), ("receive", "n0")}
+    assert (set(fault["where"]), verdict["exclude"]) == ({"n0", "n1"}, [])
+
+
+@pytest.mark.parametrize(("expected", "unseen"), [(None, True), (0.02, False)])
+def test_that_both_directions_of_two_nodes_are_slow_takes_an_expected_time(expected, unseen):
+    verdict = verdict_of(recorded(2, (Component("node", (1,)), 30), expected_s=expected))
+    assert (verdict.is_healthy, verdict.only_directions) == (unseen, unseen)
+
+
+def test_a_healthy_machine_has_no_verdicts_and_an_interrupted_diagnosis_is_not_healthy():
+    healthy = recorded(16)
+    assert verdict_of(healthy).is_healthy
+    assert 1 < verdict_of(healthy).smallest_effect < 1.1
+    verdict = verdict_of(interrupted(healthy))
+    assert (verdict.is_healthy, verdict.complete, verdict.links) == (False, False, False)
+    assert verdict.slots == len(healthy.measured[0].seconds)
+    strict_json(verdict.to_json())
+
+
+def test_what_is_slow_under_load_only_or_of_too_many_is_told_and_not_excluded():
+    diagnosis = recorded(16, (NODE, 30))
+    (fault,) = diagnosis.diagnosis.faults
+    under_load = replace(diagnosis.diagnosis, faults=(replace(fault, under_load_only=True),))
+    many = replace(diagnosis.diagnosis, too_many=True)
+    for changed in (under_load, many):
+        verdict = verdict_of(replace(diagnosis, diagnosis=changed))
+        assert (len(verdict.verdicts), verdict.exclude, verdict.is_healthy) == (1, (), False)
+
+
+def test_a_link_that_never_answers_was_decided_by_the_search_for_silent_nodes():
+    diagnosis = recorded(16)
+    partners = np.arange(16)[None].copy()
+    partners[0, [1, 6]] = 6, 1
+    asked = MeasuredSlots(Slots(partners, "hung"), np.where(partners == np.arange(16), np.nan, np.inf))
+    dead = Fault(LINK, math.inf, math.inf, math.inf, 0.0)
+    found = replace(diagnosis.diagnosis, faults=(dead,))
+    (fault,) = verdict_of(replace(diagnosis, measured=(*diagnosis.measured, asked), diagnosis=found)).verdicts
+    assert (fault.deciding, fault.slots["hung"]) == ("hung", 1)
+
+
+@pytest.mark.parametrize(
+    ("racks", "reason"),
+    [
+        (None, "they are unknown"),
+        (["a"] * 8 + ["b"] * 8, "there are 2, of 16 nodes"),
+        (["a", "b", "c", "d"] * 3 + ["e"] * 4, "there are 5"),
+    ],
+)
+def test_uplinks_that_cannot_be_judged_are_bad_input_if_they_are_asked_for(racks, reason):
+    hosts = [f"n{node}" for node in range(16)]
+    with pytest.raises(BadInputError, match=f"--uplink: .*{reason}.*--racks"):
+        DiagnosisOptions(seed=1, uplinks=True).question(hosts, racks)
+    DiagnosisOptions(seed=1, uplinks=True).question(hosts, ["a", "b", "c", "d"] * 4)
