@@ -121,15 +121,14 @@ def test_a_signal_to_any_rank_ends_a_diagnosis_with_the_slots_that_it_has(diagno
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("nodes", "options", "line"),
+    ("nodes", "line"),
     [
-        ("aaa", {}, "launch: a diagnosis takes two nodes at least; the ranks: 3 on a"),
-        ("aab", {}, "launch: a diagnosis takes as many ranks on each node; the ranks: 2 on a, 1 on b"),
-        ("abc", {"racks": {"a": "one", "b": "one"}}, "rack: 'c' is not valid: choose from a, b"),
+        ("aaa", "launch: a diagnosis takes two nodes at least; the ranks: 3 on a"),
+        ("aab", "launch: a diagnosis takes as many ranks on each node; the ranks: 2 on a, 1 on b"),
     ],
 )
-def test_ranks_that_cannot_be_diagnosed_are_refused_on_all_of_them_in_one_line(diagnose, nodes, options, line):
-    ended, result = diagnose([*nodes], **options)
+def test_ranks_that_cannot_be_diagnosed_are_refused_on_all_of_them_in_one_line(diagnose, nodes, line):
+    ended, result = diagnose([*nodes])
     assert result is None
     assert sorted(ended.stdout.splitlines()) == [f"rank {k}: {line}" for k in range(3)]
 
