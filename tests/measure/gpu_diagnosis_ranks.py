@@ -1,11 +1,12 @@
 """A diagnosis over NCCL by ranks of one machine: gpu_diagnosis_ranks.py OUT OPTIONS [host DIRECTORY].
 
-OPTIONS are those of diagnosis_ranks.py; each rank pretends to be a node, and rank k has GPU k modulo their number. More:
+OPTIONS are those of diagnosis_ranks.py. Rank k pretends to be node nk, and has GPU k modulo their number. More options:
 
-    pause_ns: how long the GPU of each rank pauses before each message that it sends, so that a transfer takes long;
-    sends: [RANK, KIND] of FAULTS: from its fourth transfer on.
+    pause_ns: how long the GPU of each rank pauses before it sends a message, so that a transfer takes long;
+    sender: [RANK, NUMBER, KIND], what happens when a rank queues the messages of its transfer of a number, from 0:
+        "pauses": it pauses LONGER times as long from now on; "stops"; "its GPU fails", on the host.
 
-At its end, each rank prints how many communicators it has made, and how many of them it has destroyed or aborted.
+In the end each rank prints how many communicators it has made, and how many it has destroyed or aborted.
 """
 
 import json
@@ -13,6 +14,7 @@ import os
 import runpy
 import signal
 import sys
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,12 +40,12 @@ gpu_assignment.RankGpus.number = property(lambda _: comm.rank % gpu.device_count
 
 from cupy.cuda import nccl  # noqa: E402  once its library is chosen
 
-FAULTY_FROM, LATE = 3, 5
+LONGER = 5
+
 options = json.loads(sys.argv[2])
 pause_ns = options.pop("pause_ns", 0)
-faulty, kind = options.pop("sends", (None, None))
-counts = {"made": 0, "ended": 0}
-begun = 0
+who, when, kind = options.pop("sender", (None, None, ""))
+queued, counts = count(), {"made": 0, "ended": 0}
 
 
 class Communicator(nccl.NcclCommunicator):
@@ -63,28 +65,21 @@ class Communicator(nccl.NcclCommunicator):
 
 
 class Transfer(gpu_pair_transfers.GpuPairTransfer):
-    """One that pauses before it sends, and has the fault of this rank."""
-
-    def __init__(self, *arguments):
-        global begun
-        begun += 1
-        self.faulty = faulty == comm.rank and begun > FAULTY_FROM
-        if self.faulty and kind == "stops before":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        super().__init__(*arguments)
+    """One that pauses before it sends, on a rank that may fail."""
 
     def _queue(self, device):
-        if self.faulty and kind == "GPU fails":
+        fault = kind if who == comm.rank and next(queued) >= when else ""
+        if fault == "its GPU fails":
             nccl_on_host.HostGpu.broken = True
-        one, wait = device.communicator, pause(device.gpu)
+        of_nccl, wait = device.communicator, pause(device.gpu)
 
         def send(*message):
-            wait(LATE * pause_ns if self.faulty and kind == "late" else pause_ns)
-            one.send(*message)
+            wait(LONGER * pause_ns if fault == "pauses" else pause_ns)
+            of_nccl.send(*message)
 
-        device.communicator = SimpleNamespace(send=send, recv=one.recv, check_async_error=one.check_async_error)
+        device.communicator = SimpleNamespace(send=send, recv=of_nccl.recv, check_async_error=of_nccl.check_async_error)
         arrivals = super()._queue(device)
-        if self.faulty and kind == "stops amid":
+        if fault == "stops":
             os.kill(os.getpid(), signal.SIGSTOP)
         return arrivals
 
