@@ -16,7 +16,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
-from hpccoll.common.errors import UnusableError
+from hpccoll.common.errors import GpuFailedError, UnusableError
 from hpccoll.host.process_facts import node_name
 from hpccoll.measure.gpu_assignment import BASE_TRANSPORT, RankGpus
 from hpccoll.measure.pair_transfers import (
@@ -160,4 +160,6 @@ class GpuPairTransfer:
                 yield
         except NCCL_EXCEPTIONS as error:
             if not self._left:
-                print_of_rank(self._rank, f"a transfer of {node_name()} failed: {nccl_error_text(error)}")
+                of_nccl = f"NCCL fails on {node_name()}: "
+                named = "" if isinstance(error, GpuFailedError) else of_nccl
+                print_of_rank(self._rank, f"{named}{nccl_error_text(error)}")
