@@ -12,9 +12,11 @@ from simulated_machine import Environment
 from hpccoll.analysis.diagnosis.ranked_effects import MOST_RANKED
 from hpccoll.analysis.diagnosis.records import Component
 from hpccoll.analysis.diagnosis.transfer_ratios import MeasuredRatios
+from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_factor
 from hpccoll.render.diagnosis_page import diagnosis_page, write_diagnosis_page
+from hpccoll.render.diagnosis_text import diagnosis_lines
 
 NODE = Component("node", (5,)), 20
 ONE_RACK = Environment()
@@ -117,11 +119,14 @@ def test_slots_are_listed_by_their_purpose(of_64):
         pytest.param(lambda: recorded(128, NODE), id="many nodes"),
     ],
 )
-@pytest.mark.parametrize("suffix", [".html", ".svg"])
-def test_every_kind_of_record_is_written(record, suffix, tmp_path):
-    out = tmp_path / f"page{suffix}"
-    write_diagnosis_page(record(), out)
-    assert out.read_bytes().startswith({".html": b"<!DOCTYPE html>", ".svg": b"<svg"}[suffix])
+def test_every_kind_of_record_is_written_with_its_verdict_and_as_a_picture(record, tmp_path):
+    diagnosis = record()
+    page, picture = tmp_path / "page.html", tmp_path / "map.svg"
+    write_diagnosis_page(diagnosis, page)
+    write_diagnosis_page(diagnosis, picture)
+    answer = [each.words for each in elements(page.read_text()).one(class_="answers").all("p")]
+    assert answer == [line.strip() for line in diagnosis_lines(verdict_of(diagnosis))]
+    assert picture.read_bytes().startswith(b"<svg")
 
 
 @pytest.mark.parametrize(
