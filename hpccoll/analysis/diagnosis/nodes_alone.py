@@ -9,18 +9,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import Component, Floats
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, SCALE_ERROR, median, quantile, robust_deviation
 from hpccoll.analysis.diagnosis.significance import NODES, NORMAL, USUAL_SPREAD, SlownessTest, effect_error
-from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
 from hpccoll.common.text import Finding, critical, first_few, info, join_words, warning
 from hpccoll.common.units import format_count
 from hpccoll.store.host_names import host_ranges
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
 
 MEMORY, REDUCTION, PRODUCT = "memory", "reduction", "product"
 DOES = {MEMORY: "copies memory", REDUCTION: "adds numbers", PRODUCT: "multiplies matrices"}
@@ -29,6 +30,9 @@ DOES = {MEMORY: "copies memory", REDUCTION: "adds numbers", PRODUCT: "multiplies
 LEAST_SLOWER = math.log(1.07)
 """The least logarithm of a factor that is a finding. Of machines whose nodes differ by 1 to 3 %, 1.1 % have one at
 most; a node that is slower by 20 % is found in 97 to 100 % of 8 to 256 nodes, one by 10 % in 50 to 98 % (simulated)."""
+
+FEWEST_NODES = 8
+"""The nodes from which on they show how much healthy ones differ."""
 
 CERTAIN = 0.99
 """How surely the standard deviation of healthy nodes is at most the one that counts: few nodes show little of it."""
@@ -74,7 +78,7 @@ class OwnRate:
     ratio: float  # its rate over that of the others
     low: float  # the 95 % interval of the ratio
     high: float
-    slow: bool  # whether it is slower than others for certain; never of fewer than FEWEST_NODES_TO_FIT nodes
+    slow: bool  # whether it is slower than others for certain; never of fewer than FEWEST_NODES nodes
 
 
 def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
@@ -96,11 +100,11 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
             if math.isnan(effect):  # it has not answered
                 continue
             fault = test.fault(Component("node", (node,)), effect, error)
-            is_slow = nodes >= FEWEST_NODES_TO_FIT and effect > threshold
+            is_slow = nodes >= FEWEST_NODES and effect > threshold
             yield OwnRate(name, node, 1 / fault.effect, 1 / fault.high, 1 / fault.low, is_slow)
 
 
-def findings_of_nodes(recorded: RecordedDiagnosis) -> list[Finding]:
+def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
     """Return what stands beside the verdict; launches that failed, whose nodes it may not judge, are critical."""
     found = [*_failed_launches(recorded), *_differing_devices(recorded.provenance)]
     if recorded.provenance.get(HOSTS_SHARE_A_MACHINE):
@@ -108,7 +112,7 @@ def findings_of_nodes(recorded: RecordedDiagnosis) -> list[Finding]:
         return [*found, info("own_rates_unknown", text)]
     hosts, where = recorded.question.hosts, " on its GPU" if recorded.load.memory == "GPU" else ""
     by_name = defaultdict[str, list[OwnRate]](list)
-    judged = len(hosts) >= FEWEST_NODES_TO_FIT
+    judged = len(hosts) >= FEWEST_NODES
     for rate in compare_rates(recorded.rates):
         if rate.slow or not judged:
             by_name[rate.name].append(rate)
@@ -126,7 +130,7 @@ def findings_of_nodes(recorded: RecordedDiagnosis) -> list[Finding]:
     return found
 
 
-def _failed_launches(recorded: RecordedDiagnosis) -> Iterator[Finding]:
+def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     """Yield launches that failed, by the hosts that most of them have in common; and that there are no directions."""
     program = recorded.load.program
     if FAILED_PAIRS in recorded.provenance:
