@@ -18,6 +18,7 @@ from hpccoll.common.files import read_text
 from hpccoll.common.interruption import interruptible
 from hpccoll.common.limits import SECONDS, SEED, TABLE_BYTES
 from hpccoll.common.terminal import show_status
+from hpccoll.common.text import join_words
 from hpccoll.common.units import parse_rate
 from hpccoll.measure import mpi_startup
 
@@ -49,6 +50,9 @@ DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
 INCOMPLETE = 3
 """The exit code if something is slow or does not answer, or the diagnosis was interrupted."""
 
+PAGES = ".html", ".svg", ".png"
+"""The suffixes of the page of a diagnosis, and of its map alone."""
+
 WITH_REPORT = "report", "out", "json"
 """The options that may stand beside --report, and itself."""
 
@@ -79,8 +83,8 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
                shown_default="srun --overlap -N2 ..."),
     ),
     "Output": (
-        Option(("--out",), "file of all measurements, and beside it a page; with --report only the page",
-               kind="path", metavar="F.h5|F.html"),
+        Option(("--out",), "file of all measurements, beside it a page; with --report its page or map",
+               kind="path", metavar="F.h5|html|svg|png"),
         Option(("--json",), "JSON output", kind="flag"),
     ),
     "Without measuring": (
@@ -127,9 +131,9 @@ class DiagnosisProgram:
             raise UnusableError("--links", "not with --no-links")
         if given.directions not in (None, *DIRECTIONS):
             raise BadInputError("--directions", given.directions, DIRECTIONS)
-        suffix = ".html" if given.report else ".h5"
-        if given.out and given.out.suffix != suffix:
-            raise BadInputError("--out", str(given.out), f"a file name that ends with {suffix}")
+        suffixes = PAGES if given.report else (".h5",)
+        if given.out and given.out.suffix not in suffixes:
+            raise BadInputError("--out", str(given.out), f"a file name that ends with {join_words(suffixes, 'or')}")
         from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions  # it imports NumPy, which --help does not need
 
         self._options = DiagnosisOptions(

@@ -3,12 +3,13 @@
     python tests/benchmarks/diagnose_simulated.py --runs 1000 --processes 2 --out diagnose.jsonl > diagnose.md
     python tests/benchmarks/diagnose_simulated.py --runs 20       # a first look, in minutes
 
-What is measured is appended to ``--out``, a line for every 100 runs of a cell; a call that is killed continues there.
-It ends with 1 where what is asked is missed.
+What is measured is appended to ``--out``, a line for every 100 runs of a cell, the first ones of all cells before the
+next; a call that is killed, or ends after ``--minutes``, continues there. It ends with 1 where what is asked is missed.
 """
 
 import argparse
 import json
+import math
 import os
 import resource
 import sys
@@ -277,12 +278,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=20, help="runs of a cell; those that take long have fewer [20]")
     parser.add_argument("--processes", type=int, default=1, help="processes at once [1]")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which it prints what it has [no limit]")
     parser.add_argument("--out", type=Path, default=Path("diagnose_simulated.jsonl"), help="where records are added")
     asked = parser.parse_args()
+    end = time.monotonic() + 60 * asked.minutes
     asked.out.touch()
     whole, newline, _ = asked.out.read_text().rpartition("\n")  # a killed call may have left a part of a line
     asked.out.write_text(whole + newline)
-    wanted = [*parts(asked.runs)]
+    wanted = sorted(parts(asked.runs), key=lambda part: part.first)
     names = [*Cell._fields, "first", "runs"]
     by_part = {tuple(json.loads(line)[name] for name in names): line for line in whole.splitlines()}
     missing = [part for part in wanted if (*part.cell, part.first, part.runs) not in by_part]
@@ -292,8 +295,11 @@ def main() -> int:
             print(line, file=file, flush=True)
             by_part[tuple(record[name] for name in names)] = line
             print(f"{len(missing)} parts: {line}", file=sys.stderr, flush=True)
-    found = totals([by_part[(*part.cell, part.first, part.runs)] for part in wanted])
-    seconds = sum(found[cell]["cpu_s"] / found[cell]["runs"] * max(1, 1000 * share) for cell, share in cells())
+            if time.monotonic() > end:
+                break
+    found = totals([by_part[key] for part in wanted if (key := (*part.cell, part.first, part.runs)) in by_part])
+    measured = ((found[cell], share) for cell, share in cells() if cell in found)
+    seconds = sum(total["cpu_s"] / total["runs"] * max(1, 1000 * share) for total, share in measured)
     print(f"1000 runs of a cell would take {seconds / 3600:.1f} h of one core", file=sys.stderr)
     print_tables(found)
     return 0 if print_verdicts(found) else 1
