@@ -69,6 +69,7 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         yield "whether both directions are slow is unknown; do: --rate RATE, the usual one, or add a node"
     if verdict.complete and not verdict.links:
         yield "single links were not judged; do: --links"
+    yield from (finding.with_remedy for finding in verdict.findings)
     yield _basis(verdict)
 
 
