@@ -3,8 +3,9 @@
     python tests/benchmarks/diagnose_simulated.py --runs 1000 --processes 2 --out diagnose.jsonl > diagnose.md
     python tests/benchmarks/diagnose_simulated.py --runs 20       # a first look, in minutes
 
-What is measured is appended to ``--out``, a line for every 100 runs of a cell, the first ones of all cells before the
-next; a call that is killed, or ends after ``--minutes``, continues there. It ends with 1 where what is asked is missed.
+What is measured is appended to ``--out``, a line for every 100 runs of a cell: the first of all cells, then
+the others, few nodes first. A call that is killed, or ends after ``--minutes``, continues there. It ends with 1 where
+what is asked is missed.
 """
 
 import argparse
@@ -285,7 +286,7 @@ def main() -> int:
     asked.out.touch()
     whole, newline, _ = asked.out.read_text().rpartition("\n")  # a killed call may have left a part of a line
     asked.out.write_text(whole + newline)
-    wanted = sorted(parts(asked.runs), key=lambda part: part.first)
+    wanted = sorted(parts(asked.runs), key=lambda part: (part.first > 0, part.cell.nodes, part.first))
     names = [*Cell._fields, "first", "runs"]
     by_part = {tuple(json.loads(line)[name] for name in names): line for line in whole.splitlines()}
     missing = [part for part in wanted if (*part.cell, part.first, part.runs) not in by_part]
