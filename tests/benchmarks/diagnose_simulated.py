@@ -3,9 +3,9 @@
     python tests/benchmarks/diagnose_simulated.py --runs 1000 --processes 2 --out diagnose.jsonl > diagnose.md
     python tests/benchmarks/diagnose_simulated.py --runs 20       # a first look, in minutes
 
-What is measured is appended to ``--out``, a line for every 100 runs of a cell: the first of all cells, then
-the others, few nodes first. A call that is killed, or ends after ``--minutes``, continues there. It ends with 1 where
-what is asked is missed.
+What is measured is appended to ``--out``, a line for every 100 runs of a cell: the first of all cells, then the others,
+few nodes first. A call that was killed, or ended after ``--minutes``, is continued. It ends with 1 where what is asked
+is missed.
 """
 
 import argparse
