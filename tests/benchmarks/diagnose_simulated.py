@@ -30,7 +30,7 @@ from pair_rules import ALL_PAIRS, RULES, Found
 from simulated_machine import Environment, SimulatedMachine, components
 from tables import print_table, verdict
 
-from hpccoll.analysis.diagnosis.procedure import complete, diagnose
+from hpccoll.analysis.diagnosis.procedure import MOST_NODES_OF_ALL_PAIRS, complete, diagnose
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Integers, Kind
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
 
@@ -86,10 +86,10 @@ LEAST_EXACT = {
 }
 """The share of runs with the exact culprit that is asked, by fault and nodes."""
 
-MOST_SLOTS = {(4096, HEALTHY): 60, (4096, "node by 10 %"): 60, (64, HEALTHY): 110, (64, "node by 10 %"): 110}
-"""The mean number of slots that is asked, by nodes and fault; up to 64 nodes with links."""
+MOST_SLOTS = {64: 110, 4096: 60}
+"""The mean number of slots that is asked, by nodes; up to 64 nodes with links."""
 
-SHOWN_SLOTS = HEALTHY, "node by 10 %", "link by 20 %"
+SHOWN_SLOTS = HEALTHY, "node by 5 %", "node by 10 %", "link by 20 %", "rack by 20 %"
 
 
 class Cell(NamedTuple):
@@ -269,7 +269,8 @@ def print_verdicts(found: dict[Cell, Record]) -> bool:
         if (least := LEAST_EXACT.get(cell.fault, {}).get(cell.nodes)) is not None:
             got = total["exact"] / runs
             reached.append(verdict(f"{name}: exact at least {least:.0%}", f"{got:.1%}", got >= least))
-        if cell.environment == DEFAULT and (most := MOST_SLOTS.get((cell.nodes, cell.fault))):
+        searches_links = cell.fault.startswith("link") and cell.nodes > MOST_NODES_OF_ALL_PAIRS
+        if cell.environment == DEFAULT and not searches_links and (most := MOST_SLOTS.get(cell.nodes)):
             got = total["slots"] / runs
             reached.append(verdict(f"{name}: slots at most {most}", f"{got:.0f}", got <= most))
     return all(reached)
