@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from hpccoll.analysis.diagnosis.nodes_alone import DOES, OwnRate, compare_rates
 from hpccoll.analysis.diagnosis.ranked_effects import MOST_RANKED, RankedEffect, Subject, rank_effects
 from hpccoll.analysis.diagnosis.recorded import Question, RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, JudgedEffect, Purpose
@@ -109,14 +110,13 @@ def diagnosis_page(recorded: RecordedDiagnosis) -> str:
     """Return the HTML of the page."""
     ratios = MeasuredRatios(recorded)
     maps, effects = [*_maps(recorded, ratios)], [*_effects(recorded)]
-    sections = {"map": "map", "effects": effects and "effects and thresholds", "slots": "what was measured"}
     context = {
         "title": f"Diagnosis of {recorded.machine}", "summary": _summary(recorded),
         "verdict": [*diagnosis_lines(verdict_of(recorded))],
-        "sections": [(name, text) for name, text in sections.items() if text],
-        "map_lines": [*_map_lines(ratios)], "maps": maps, "effects": effects,
-        "slots": table_of(SLOT_COLUMNS, ratios.slots),
-        "facts": {"seed": recorded.question.seed} | provenance_facts(recorded.provenance), "vega": vega_script(),
+        "distance": format_factor(ratios.distance) if ratios.has_distance else "",
+        "maps": maps, "effects": effects, "alone": _rates(recorded), "slots": table_of(SLOT_COLUMNS, ratios.slots),
+        "facts": {"seed": recorded.question.seed} | provenance_facts(recorded.provenance),
+        "vega": vega_script() if maps else "",
     }  # fmt: skip
     return render("diagnosis.html", context)
 
@@ -126,14 +126,6 @@ def _summary(recorded: RecordedDiagnosis) -> str:
     counts = {"node": len(question.hosts), "rack": len(question.rack_names), "rail": question.rails}
     shape = [format_count(f"{count:,}", noun) for noun, count in counts.items() if count > 1]
     return f"{', '.join([recorded.machine, *shape, recorded.kind, str(recorded.provenance['begun'])])}."
-
-
-def _map_lines(ratios: MeasuredRatios) -> Iterator[str]:
-    if not ratios.ended:
-        yield "No transfer has ended."
-    elif ratios.has_distance:
-        factor = format_factor(ratios.distance)
-        yield f"Transfers across racks take {factor} as long as those within; this is taken out, too."
 
 
 def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageFigure]:
@@ -178,6 +170,19 @@ def _effects(recorded: RecordedDiagnosis) -> Iterator[PageFigure]:
         caption = EFFECTS_CAPTION if is_fitted else FEW_NODES_CAPTION
         figure = _figure(f"{subject}-effects", TITLES[subject], effect_ranks(shown, names), caption, legend)
         yield figure | {"others": _others(subject, others), "table": _table(subject, shown, names)}
+
+
+def _rates(recorded: RecordedDiagnosis) -> tuple[list[str], list[list[str]]] | None:
+    """Return the lowest rates of nodes alone beside those of the others; None if they were not measured."""
+    lowest = sorted(compare_rates(recorded.rates), key=lambda rate: rate.ratio)[:MOST_RANKED]
+    columns: Columns[OwnRate] = (
+        ("node", lambda rate: recorded.question.hosts[rate.node]),
+        ("what it does alone", lambda rate: DOES[rate.name]),
+        ("rate beside the usual one", lambda rate: format_factor(rate.ratio)),
+        ("95 % interval", lambda rate: f"{format_factor(rate.low)} to {format_factor(rate.high)}"),
+        ("slow", lambda rate: "slow" if rate.slow else ""),
+    )
+    return filled_columns(*table_of(columns, lowest)) if lowest else None
 
 
 def _name(subject: Subject, effect: RankedEffect, question: Question) -> str:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from chart_outline import values
 from page_elements import elements
@@ -140,6 +141,21 @@ def test_without_a_transfer_there_is_a_page_and_no_picture(nothing, tmp_path):
     assert charts(diagnosis_page(nothing())) == {}
     with pytest.raises(UnusableError, match="no map"):
         write_diagnosis_page(nothing(), tmp_path / "map.png")
+
+
+def test_what_nodes_do_alone_is_listed_with_the_slowest_first():
+    seconds = np.full((5, 16), 0.01) * np.linspace(1, 1.01, 5)[:, None]
+    seconds[:, 7] *= 1.5
+    page = diagnosis_page(replace(recorded(16), rates={"memory": seconds, "product": seconds[:, ::-1]}))
+    (table,) = (each for each in tables(page) if len(each[0]) == 5 and "slow" in each[0])
+    assert [row[0] for row in table][:2] == ["n7", "n8"]
+    assert [row[-1] for row in table] == ["slow"] * 2 + [""] * (MOST_RANKED - 2)
+
+
+def test_the_cost_of_distance_is_said_if_there_is_one():
+    far = diagnosis_page(recorded(64, environment=Environment(rack=8, far=0.08)))
+    assert "across racks" in elements(far).words
+    assert "across racks" not in elements(diagnosis_page(recorded(16, environment=ONE_RACK))).words
 
 
 def test_names_of_hosts_are_escaped():
