@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -176,13 +177,17 @@ class _Member:
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
         self._transfer: PairTransfer | None = None
-        self._sends: list[MPI.Request] = []  # a rank that has stopped does not receive them
+        self._sends = defaultdict[int, list[MPI.Request]](list)  # by rank; one that has stopped does not receive them
         self.left: list[PairTransfer] = []  # with buffers in which a late partner may still write
 
     def send(self, content: object, to: int, tag: int) -> None:
         """Send a message without waiting for it."""
-        self._sends = [send for send in self._sends if not send.Test()]
-        self._sends.append(self.control.isend(content, to, tag))
+        self._sends[to].append(self.control.issend(content, to, tag))
+
+    def has_received(self, rank: int) -> bool:
+        """Return whether a rank has received all that was sent; MPI stores few messages for one that has stopped."""
+        self._sends[rank] = [send for send in self._sends[rank] if not send.Test()]
+        return not self._sends[rank]
 
     def take(self, order: _Order) -> None:
         """Leave the current transfer, and begin that of an order."""
@@ -233,7 +238,7 @@ class _Member:
 
     def close(self) -> None:
         """Free the communicators, when all ranks have answered; all of them call this."""
-        MPI.Request.Waitall(self._sends)
+        MPI.Request.Waitall([*chain.from_iterable(self._sends.values())])
         self.control.Free()
         self._data.Free()
 
@@ -335,7 +340,7 @@ class _Leader:
         member, asked = self._member, [rank for rank, order in orders.items() if order and rank]
         answers = [member.control.irecv(source=rank, tag=tag) for rank in asked]
         for rank, order in orders.items():
-            if rank:
+            if rank and (order or member.has_received(rank)):
                 member.send(order, rank, ORDERS)
         member.take(orders[0])
         found: dict[int, Any] = {}

@@ -5,14 +5,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from hpccoll.analysis.diagnosis.nodes_alone import DOES, OwnRate, compare_rates
 from hpccoll.analysis.diagnosis.ranked_effects import MOST_RANKED, RankedEffect, Subject, rank_effects
 from hpccoll.analysis.diagnosis.recorded import Question, RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, JudgedEffect, Purpose
 from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
 from hpccoll.analysis.diagnosis.transfer_ratios import MeasuredRatios, SlotSummary
+from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import Columns, filled_columns, join_words, table_of
-from hpccoll.common.units import format_count, format_factor, format_per_cent, format_seconds, format_size
+from hpccoll.common.units import format_count, format_factor, format_per_cent, format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart
 from hpccoll.render.diagnosis_charts import (
@@ -25,6 +27,7 @@ from hpccoll.render.diagnosis_charts import (
     pair_map,
     rack_strip,
 )
+from hpccoll.render.diagnosis_text import diagnosis_lines
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.provenance_text import provenance_facts
 from hpccoll.store.durable_files import replacing_file
@@ -107,13 +110,13 @@ def diagnosis_page(recorded: RecordedDiagnosis) -> str:
     """Return the HTML of the page."""
     ratios = MeasuredRatios(recorded)
     maps, effects = [*_maps(recorded, ratios)], [*_effects(recorded)]
-    sections = {"map": "map", "effects": effects and "effects and thresholds", "slots": "what was measured"}
     context = {
-        "title": f"Diagnosis of {recorded.machine}", "summary": _summary(recorded), "verdict": _verdict(recorded),
-        "sections": [(name, text) for name, text in sections.items() if text],
-        "map_lines": [*_map_lines(ratios)], "maps": maps, "effects": effects,
-        "slots": table_of(SLOT_COLUMNS, ratios.slots), "facts": dict(_facts(recorded)),
-        "provenance": provenance_facts(recorded.provenance), "vega": vega_script(),
+        "title": f"Diagnosis of {recorded.machine}", "summary": _summary(recorded),
+        "verdict": [*diagnosis_lines(verdict_of(recorded))],
+        "distance": format_factor(ratios.distance) if ratios.has_distance else "",
+        "maps": maps, "effects": effects, "alone": _rates(recorded), "slots": table_of(SLOT_COLUMNS, ratios.slots),
+        "facts": {"seed": recorded.question.seed} | provenance_facts(recorded.provenance),
+        "vega": vega_script() if maps else "",
     }  # fmt: skip
     return render("diagnosis.html", context)
 
@@ -123,21 +126,6 @@ def _summary(recorded: RecordedDiagnosis) -> str:
     counts = {"node": len(question.hosts), "rack": len(question.rack_names), "rail": question.rails}
     shape = [format_count(f"{count:,}", noun) for noun, count in counts.items() if count > 1]
     return f"{', '.join([recorded.machine, *shape, recorded.kind, str(recorded.provenance['begun'])])}."
-
-
-def _verdict(recorded: RecordedDiagnosis) -> list[str]:
-    if recorded.diagnosis is None:
-        return ["The diagnosis was interrupted: there is no verdict."]
-    faults = recorded.diagnosis.faults
-    return [f"{each.component.kind} {each.component.where}: {format_factor(each.effect)}" for each in faults] or ["ok"]
-
-
-def _map_lines(ratios: MeasuredRatios) -> Iterator[str]:
-    if not ratios.ended:
-        yield "No transfer has ended."
-    elif ratios.has_distance:
-        factor = format_factor(ratios.distance)
-        yield f"Transfers across racks take {factor} as long as those within; this is taken out, too."
 
 
 def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageFigure]:
@@ -184,6 +172,19 @@ def _effects(recorded: RecordedDiagnosis) -> Iterator[PageFigure]:
         yield figure | {"others": _others(subject, others), "table": _table(subject, shown, names)}
 
 
+def _rates(recorded: RecordedDiagnosis) -> tuple[list[str], list[list[str]]] | None:
+    """Return the lowest rates of nodes alone beside those of the others; None if they were not measured."""
+    lowest = sorted(compare_rates(recorded.rates), key=lambda rate: rate.ratio)[:MOST_RANKED]
+    columns: Columns[OwnRate] = (
+        ("node", lambda rate: recorded.question.hosts[rate.node]),
+        ("what it does alone", lambda rate: DOES[rate.name]),
+        ("rate beside the usual one", lambda rate: format_factor(rate.ratio)),
+        ("95 % interval", lambda rate: f"{format_factor(rate.low)} to {format_factor(rate.high)}"),
+        ("slow", lambda rate: "slow" if rate.slow else ""),
+    )
+    return filled_columns(*table_of(columns, lowest)) if lowest else None
+
+
 def _name(subject: Subject, effect: RankedEffect, question: Question) -> str:
     names = question.rack_names if subject == "rack" else question.hosts
     rail = f", rail {effect.rail}" if effect.rail is not None else ""
@@ -220,21 +221,3 @@ def _effect_cells(effect: JudgedEffect | None) -> tuple[str, str]:
         return "", ""
     value, low, high, threshold = map(format_factor, (effect.effect, effect.low, effect.high, effect.threshold))
     return f"{value} ({low} to {high})", threshold
-
-
-def _facts(recorded: RecordedDiagnosis) -> Iterator[tuple[str, str]]:
-    load, question, found = recorded.load, recorded.question, recorded.diagnosis
-    together = "both directions at once" if load.together else "one direction after the other"
-    yield "transferred", f"{format_size(load.bytes)} from and to {load.memory} memory by {load.program}, {together}"
-    if found is not None:
-        if math.isfinite(found.smallest_effect):
-            yield (
-                "smallest effect",
-                f"{format_factor(found.smallest_effect)}: a node this slow is found in 90 % of cases",
-            )
-        if math.isfinite(found.noise):
-            yield "noise of a pair", format_per_cent(found.noise)
-        yield "links", "judged" if found.links else "not judged: 'hpccoll diagnose --links' measures all pairs"
-    if question.expected_s:
-        yield "expected time", format_seconds(question.expected_s)
-    yield "seed", str(question.seed)

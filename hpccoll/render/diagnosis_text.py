@@ -2,12 +2,13 @@
 
 import math
 import shlex
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from hpccoll.analysis.diagnosis.history import DAYS, MachineHistory, PastState, State
 from hpccoll.analysis.diagnosis.records import Kind, Purpose
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place
-from hpccoll.common.text import join_words, tables_within
+from hpccoll.common.text import join_ends, join_words, tables_within
 from hpccoll.common.units import format_count, format_factor, format_per_cent, format_size
 from hpccoll.store.host_names import host_ranges
 
@@ -68,6 +69,7 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         yield "whether both directions are slow is unknown; do: --rate RATE, the usual one, or add a node"
     if verdict.complete and not verdict.links:
         yield "single links were not judged; do: --links"
+    yield from (finding.with_remedy for finding in verdict.findings)
     yield _basis(verdict)
 
 
@@ -111,15 +113,17 @@ def _evidence(fault: NamedFault) -> str:
 
 
 def _drain_commands(verdict: MachineVerdict) -> Iterator[str]:
-    """Yield a command for the administrator for each excluded node; nothing executes it."""
-    reasons = {
-        each.place.hosts[0]: each for each in verdict.verdicts if not each.candidates and each.place.kind in REASONS
-    }
-    for host in verdict.exclude:
-        fault = reasons[host]
-        factor = f" {format_factor(fault.effect)} as long" if math.isfinite(fault.effect) else ""
-        reason = f"hpccoll: {REASONS[fault.place.kind]}{factor}"
-        yield f'scontrol update NodeName={shlex.quote(host)} State=DRAIN Reason="{reason}"'
+    """Yield a command for the administrator for the excluded nodes of each kind of fault; nothing executes it."""
+    effects = defaultdict[Kind, dict[str, float]](dict)
+    for fault in verdict.verdicts:
+        host, *_ = fault.hosts
+        if host in verdict.exclude and fault.place.kind in REASONS:
+            effects[fault.place.kind][host] = fault.effect
+    for kind, of_hosts in effects.items():
+        factors = join_ends(format_factor(effect) for effect in sorted(of_hosts.values()) if math.isfinite(effect))
+        names = shlex.quote(",".join(host for host in verdict.exclude if host in of_hosts))
+        reason = f"hpccoll: {REASONS[kind]}{f' {factors} as long' if factors else ''}"
+        yield f'scontrol update NodeName={names} State=DRAIN Reason="{reason}"'
 
 
 def _basis(verdict: MachineVerdict) -> str:

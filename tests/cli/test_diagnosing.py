@@ -1,17 +1,24 @@
 """``hpccoll diagnose``: what it reads and refuses, what it prints of recorded diagnoses, and how it ends."""
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
-from cli_runner import invoke
+from cli_runner import ENVIRONMENT, invoke
+from nccl_tests_stand_in import installed
 from recorded_diagnoses import interrupted, recorded
 
 from hpccoll.analysis.diagnosis.records import Component
-from hpccoll.analysis.diagnosis_file import write_diagnosis
+from hpccoll.analysis.diagnosis_file import read_diagnosis, write_diagnosis
 from hpccoll.cli.diagnosing import check_new, read_racks
 from hpccoll.common.errors import BadInputError
 
 NODE = Component("node", (2,)), 25
+RANKS = Path(__file__).with_name("diagnosing_ranks.py")
+QUICK = "--seconds", "0.02"
 
 
 @pytest.fixture
@@ -82,3 +89,110 @@ def test_only_an_interrupted_diagnosis_is_replaced(tmp_path):
     out.write_text("my notes")
     with pytest.raises(BadInputError, match="a new file: it exists"):
         check_new(out)
+
+
+@pytest.mark.mpi
+def test_rank_0_prints_what_is_in_the_file_that_it_writes_with_its_page(mpiexec, tmp_path):
+    out = tmp_path / "new" / "F.h5"
+    result = mpiexec(2, RANKS, *QUICK, "--rate", "100gbit", "--json", "--out", out)
+    printed = json.loads(result.stdout)
+    assert result.returncode == (3 if printed["verdicts"] else 0)  # memory is slower than 100 Gbit/s, or not
+    assert [line.partition(": ")[0] for line in result.stderr.splitlines()][-2:] == ["measurements", "page"]
+    assert json.loads(invoke("diagnose", "--report", out, "--json").out) == printed
+    diagnosis = read_diagnosis(out)
+    assert (diagnosis.question.hosts, diagnosis.question.expected_s is None) == (("n0", "n1"), False)
+    assert sum(len(each.seconds) for each in diagnosis.measured) == printed["slots"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["F.h5", "F.html"]
+    again = mpiexec(2, RANKS, *QUICK, "--out", out)
+    assert (again.returncode, again.stdout, again.stderr.count("\n")) == (2, "", 1)
+    assert "a new file" in again.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--uplink"], "--uplink: uplinks are judged among at least 4 racks"),
+        (["--racks", "racks"], "--racks: no rack is given for n1"),
+        (["--racks", "nowhere"], "--racks: 'nowhere' cannot be read"),
+    ],
+)
+def test_what_does_not_fit_the_nodes_is_said_once(mpiexec, tmp_path, monkeypatch, words, reason):
+    monkeypatch.chdir(tmp_path)
+    Path("racks").write_text("n0 a\n")
+    result = mpiexec(2, RANKS, *QUICK, *words, "--out", "F.h5")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert reason in result.stderr
+    assert not Path("F.h5").exists()
+
+
+@pytest.mark.mpi
+def test_ranks_of_one_node_are_bad_input(mpiexec):
+    result = mpiexec(2, "-m", "hpccoll", "diagnose")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert "launch: a diagnosis takes two nodes at least" in result.stderr
+
+
+@pytest.mark.mpi
+def test_a_signal_ends_the_diagnosis_and_what_was_measured_is_kept_until_the_next_one(mpiexec, tmp_path):  # noqa: ARG001
+    out = tmp_path / "F.h5"
+    command = ["mpiexec", "-n", "2", sys.executable, RANKS, "--seconds", "1", "--out", out]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        assert run.stderr
+        first = run.stderr.readline()  # a line of progress: slots are measured
+        run.send_signal(signal.SIGUSR1)
+        printed, complaints = run.communicate(timeout=240)
+    assert run.returncode == 3, first + printed + complaints
+    assert "Traceback" not in printed + complaints
+    assert printed.startswith("the diagnosis was interrupted")
+    diagnosis = read_diagnosis(out)
+    assert diagnosis.diagnosis is None
+    assert 0 < sum(len(each.seconds) for each in diagnosis.measured) < 24
+    check_new(out)
+
+
+@pytest.fixture
+def with_program(tmp_path, monkeypatch):
+    """Return the options of a diagnosis of 8 hosts by a program of nccl-tests, on a machine with faults."""
+
+    def with_program(**faults):
+        monkeypatch.setenv("FAULTS", json.dumps(faults))
+        hosts = ",".join(f"n{number}" for number in range(8))
+        return "--with", f"{installed(tmp_path)} -b 2M", "--hosts", hosts, "--launch", "env PAIR={hosts}"
+
+    return with_program
+
+
+def test_a_diagnosis_by_a_program_of_others_has_the_same_verdict_file_page_and_exit_code(with_program, tmp_path):
+    result = invoke("diagnose", *with_program(slow={"n2": 1.3}), "--out", tmp_path / "F.h5")
+    assert (result.code, result.out.splitlines()[0].partition(":")[0]) == (3, "n2 is slow")
+    assert "--exclude=n2" in result.out.splitlines()
+    assert "sendrecv_perf prints one time" in result.out
+    assert (tmp_path / "F.html").exists()
+    again = invoke("diagnose", "--report", tmp_path / "F.h5")
+    assert (again.code, again.out.splitlines()[:2]) == (3, result.out.splitlines()[:2])
+
+
+def test_a_program_that_fails_on_a_host_is_named_and_ends_the_command_with_1(with_program):
+    result = invoke("diagnose", *with_program(broken=["n5"]), "--json")
+    verdict = json.loads(result.out)
+    assert (result.code, verdict["verdicts"]) == (1, [])
+    (failed,) = (each for each in verdict["findings"] if each["kind"] == "launches_failed")
+    assert (failed["host"], failed["severity"]) == ("n5", "critical")
+
+
+def test_a_program_that_fails_everywhere_is_one_line(with_program):
+    hosts = [f"n{number}" for number in range(8)]
+    assert invoke("diagnose", *with_program(broken=hosts)).is_bad_input("--with: sendrecv_perf failed on 4 pairs")
+
+
+@pytest.mark.parametrize("option", [("--rate", "1gbit"), ("--directions", "together"), ("--seconds", "1")])
+def test_options_of_our_own_transfers_are_refused_beside_a_program(with_program, option):
+    assert invoke("diagnose", *with_program(), *option).is_bad_input(f"{option[0]}: not with --with")
+
+
+@pytest.mark.parametrize("option", [("--hosts", "n1,n2"), ("--launch", "env {hosts}")])
+def test_options_of_a_program_need_one(option):
+    assert invoke("diagnose", *option).is_bad_input(f"{option[0]}: only with --with")

@@ -1,21 +1,80 @@
 """A diagnosis by ranks: diagnosis_ranks.py OUT [OPTIONS], a JSON file and object.
 
-The object has fields of DiagnosisOptions, and ``nodes``: the node of each rank, by default its host. They are said to
-be on one machine unless ``machines`` is true.
+The object has fields of DiagnosisOptions, and
+
+    nodes: the name of the node of each rank, by default that of its host;
+    machines: whether these nodes are said to be machines of their own;
+    fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS.
 """
 
 import json
+import os
+import signal
 import sys
 import time
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
+from hpccoll.common.errors import BadInputError
 from hpccoll.measure import mpi_startup
 
 comm = mpi_startup.start_mpi("cpu")
 
-from hpccoll.measure import diagnosis_runner, provenance, ranks  # noqa: E402 they start MPI
+from hpccoll.measure import diagnosis_runner, pair_transfers, provenance, ranks  # noqa: E402 they start MPI
+
+LATE = pair_transfers.Timing(1e6, 0.0)
+"""The answer that comes after its slot has ended."""
+
+
+def slot_file(number):
+    return Path(f"{sys.argv[1]}-{number}")
+
+
+def answer_late(member, order):
+    send = member.send
+
+    def send_late(_timing, to, tag):
+        member.send = send
+        while not slot_file(order.tag).exists():  # the tag is the number of the next slot
+            time.sleep(0.01)
+        send((LATE, 0), to, tag)
+
+    member.send = send_late
+
+
+def send_slowly(_member, _order):
+    send = pair_transfers._Sender._send
+
+    def send_later(self, message):
+        time.sleep(0.01)
+        return send(self, message)
+
+    pair_transfers._Sender._send = send_later
+
+
+FAULTS = {
+    "stops": lambda *_: os.kill(os.getpid(), signal.SIGSTOP),
+    "is interrupted": lambda *_: os.kill(os.getpid(), signal.SIGUSR1),
+    "answers late": answer_late,
+    "sends slowly": send_slowly,
+}
+
+
+def fail(who, when, kind):
+    """Have a rank fail when it begins its transfer of a number; rank 0 leaves a file for each slot that it begins."""
+    take, slots, transfers = diagnosis_runner._Member.take, count(1), count()
+
+    def take_with_fault(self, order):
+        take(self, order)
+        if self.rank == 0:
+            slot_file(next(slots)).touch()
+        if self.rank == who and order is not None and next(transfers) == when:
+            FAULTS[kind](self, order)
+
+    diagnosis_runner._Member.take = take_with_fault
+
 
 options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
 nodes = options.pop("nodes", None)
@@ -23,23 +82,28 @@ if options.pop("machines", False):
     provenance.boot_id = ranks.boot_id = lambda: nodes[comm.rank]
 if nodes:
     provenance.node_name = ranks.node_name = lambda: nodes[comm.rank]
-began = time.monotonic()
+if fault := options.pop("fault", None):
+    fail(*fault)
+pids = comm.gather(os.getpid())
 stop = mpi_startup.StopSignal()
-recorded = diagnosis_runner.run_diagnosis(
-    ranks.Ranks(comm), DiagnosisOptions(**{"seed": 1, **options}), stop=lambda: stop.signal,
-    progress=lambda *done: print(*done, flush=True),
-)  # fmt: skip
+try:
+    recorded = diagnosis_runner.run_diagnosis(
+        ranks.Ranks(comm), DiagnosisOptions(**{"seed": 1, **options}), stop=lambda: stop.signal,
+        progress=lambda *done: print(*done, flush=True),
+    )  # fmt: skip
+except BadInputError as error:
+    print(f"rank {comm.rank}: {error}\n", end="", flush=True)
+    sys.exit(0)
 if recorded:
     found = recorded.diagnosis
     result = {
-        "took": time.monotonic() - began, "load": asdict(recorded.load), "hosts": recorded.question.hosts,
-        "faults": found and [asdict(each) for each in found.faults], "slots": found and found.slots,
-        "noise": found and found.noise, "smallest": found and found.smallest_effect,
+        "question": asdict(recorded.question), "load": asdict(recorded.load), "diagnosis": found and asdict(found),
         "rates": {name: seconds.tolist() for name, seconds in recorded.rates.items()},
         "kind": recorded.kind, "machine": recorded.machine, "provenance": recorded.provenance,
+        "pids": pids,
         "measured": [
-            (each.slots.purpose, each.slots.partners.tolist(), each.seconds.tolist()) for each in recorded.measured
+            [each.slots.purpose, each.slots.partners.tolist(), each.seconds.tolist()] for each in recorded.measured
         ],
     }  # fmt: skip
-    Path(sys.argv[1]).write_text(json.dumps(result, default=str))
+    Path(sys.argv[1]).write_text(json.dumps(result))
     diagnosis_runner.end_launch(recorded, 3)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from chart_outline import values
 from page_elements import elements
@@ -12,9 +13,11 @@ from simulated_machine import Environment
 from hpccoll.analysis.diagnosis.ranked_effects import MOST_RANKED
 from hpccoll.analysis.diagnosis.records import Component
 from hpccoll.analysis.diagnosis.transfer_ratios import MeasuredRatios
+from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_factor
 from hpccoll.render.diagnosis_page import diagnosis_page, write_diagnosis_page
+from hpccoll.render.diagnosis_text import diagnosis_lines
 
 NODE = Component("node", (5,)), 20
 ONE_RACK = Environment()
@@ -117,11 +120,14 @@ def test_slots_are_listed_by_their_purpose(of_64):
         pytest.param(lambda: recorded(128, NODE), id="many nodes"),
     ],
 )
-@pytest.mark.parametrize("suffix", [".html", ".svg"])
-def test_every_kind_of_record_is_written(record, suffix, tmp_path):
-    out = tmp_path / f"page{suffix}"
-    write_diagnosis_page(record(), out)
-    assert out.read_bytes().startswith({".html": b"<!DOCTYPE html>", ".svg": b"<svg"}[suffix])
+def test_every_kind_of_record_is_written_with_its_verdict_and_as_a_picture(record, tmp_path):
+    diagnosis = record()
+    page, picture = tmp_path / "page.html", tmp_path / "map.svg"
+    write_diagnosis_page(diagnosis, page)
+    write_diagnosis_page(diagnosis, picture)
+    answer = [each.words for each in elements(page.read_text()).one(class_="answers").all("p")]
+    assert answer == [line.strip() for line in diagnosis_lines(verdict_of(diagnosis))]
+    assert picture.read_bytes().startswith(b"<svg")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +141,21 @@ def test_without_a_transfer_there_is_a_page_and_no_picture(nothing, tmp_path):
     assert charts(diagnosis_page(nothing())) == {}
     with pytest.raises(UnusableError, match="no map"):
         write_diagnosis_page(nothing(), tmp_path / "map.png")
+
+
+def test_what_nodes_do_alone_is_listed_with_the_slowest_first():
+    seconds = np.full((5, 16), 0.01) * np.linspace(1, 1.01, 5)[:, None]
+    seconds[:, 7] *= 1.5
+    page = diagnosis_page(replace(recorded(16), rates={"memory": seconds, "product": seconds[:, ::-1]}))
+    (table,) = (each for each in tables(page) if len(each[0]) == 5 and "slow" in each[0])
+    assert [row[0] for row in table][:2] == ["n7", "n8"]
+    assert [row[-1] for row in table] == ["slow"] * 2 + [""] * (MOST_RANKED - 2)
+
+
+def test_the_cost_of_distance_is_said_if_there_is_one():
+    far = diagnosis_page(recorded(64, environment=Environment(rack=8, far=0.08)))
+    assert "across racks" in elements(far).words
+    assert "across racks" not in elements(diagnosis_page(recorded(16, environment=ONE_RACK))).words
 
 
 def test_names_of_hosts_are_escaped():

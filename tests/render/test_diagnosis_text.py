@@ -56,6 +56,9 @@ SITUATIONS = {
         fault("hung", "n1", effect=math.inf, candidates=((Place("hung", ("n1",)),), (Place("hung", ("n2",)),))),
         nodes=2, noise=math.nan, smallest_effect=math.inf,
     ),
+    "several slow nodes": verdict(
+        *(fault("node", f"n{node}", effect=1 + node / 50) for node in (5, 6, 7)), exclude=("n5", "n6", "n7")
+    ),
     "more than a quarter": verdict(*(fault("node", f"n{node}") for node in range(4)), too_many=True),
     "a node that is slow under load only": verdict(fault("node", "n5", under_load_only=True)),
     "an interrupted diagnosis": verdict(complete=False, noise=math.nan, smallest_effect=math.inf, links=False),

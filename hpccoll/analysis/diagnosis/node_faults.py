@@ -88,11 +88,13 @@ def find_node_faults(
     suspects, scale = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)], float(scales[0])
     pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
     count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min() if suspects.size else 0.0)
-    of_scale = SCALE_ERROR / math.sqrt(cluster.nodes)
-    screened = smallest_found(SUSPECTED * scale * smallest_found(1, of_scale), scale)
+    highest = smallest_found(1, SCALE_ERROR / math.sqrt(cluster.nodes))  # an estimated scale over the true one
+    screened = smallest_found(SUSPECTED * scale * highest, scale)
     if not suspects.size:
-        error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * (cluster.nodes < MANY_CONTROLS))
-        return NodeFaults((), max(screened, test.smallest_effect(error)), False, judged, None)
+        few = cluster.nodes < MANY_CONTROLS
+        error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * few)
+        threshold = test.threshold(error if few else error * highest)  # by the scatter of controls
+        return NodeFaults((), max(screened, smallest_found(threshold, error)), False, judged, None)
     healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
         healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls

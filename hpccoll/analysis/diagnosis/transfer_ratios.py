@@ -15,10 +15,11 @@ from hpccoll.analysis.diagnosis.records import OF_A_RACK, Booleans, Fault, Float
 from hpccoll.analysis.diagnosis.robust_statistics import median, robust_deviation
 
 MAPPED: tuple[Purpose, ...] = "screen", "racks", "retest", "accused", "links"
-"""The slots whose transfers are on maps: all but those in which the machine is silent, or too busy."""
+"""The slots whose transfers are on maps, from the last screen on: one before it was given up, because pairs slowed one
+another, or a node did not answer. In others most of the machine rests."""
 
 FEWEST_PAIRS = 4
-"""The pairs of a slot from which on it has a usual time of its own; otherwise all slots of a step have one."""
+"""The pairs of a slot from which on it has a usual time of its own; other slots of a request share one."""
 
 LEAST_DISTANCE = 0.02
 """The least cost of distance between racks, a share of the usual time, that differs from noise on a map."""
@@ -75,13 +76,16 @@ class MeasuredRatios:
         self._rail = np.tile(np.arange(self._rails), len(partners))
         counts = [len(each.seconds) * self._rails for each in measured]
         self._purposes = np.repeat([each.slots.purpose for each in measured], counts)
-        steps = np.repeat(np.arange(len(measured)), counts) * self._rails + self._rail
+        requests = np.repeat(np.arange(len(measured)), counts)
+        screens = [number for number, each in enumerate(measured) if each.slots.purpose == "screen"]
+        self._mapped = np.isin(self._purposes, MAPPED) & (requests >= max(screens, default=0))
         pairs = np.isfinite(self._seconds).sum(1) / 2
-        groups = np.where(pairs >= FEWEST_PAIRS, len(measured) * self._rails + np.arange(len(steps)), steps)
+        shared = requests * self._rails + self._rail
+        groups = np.where(pairs >= FEWEST_PAIRS, len(measured) * self._rails + np.arange(len(pairs)), shared)
         self._is_far, logs = racks[self._partners] != racks, np.log(self._seconds)
         left = logs - self._expected(recorded.diagnosis.faults if recorded.diagnosis else ())
         across, within = (_medians(np.where(part, left, np.nan), groups) for part in (self._is_far, ~self._is_far))
-        far = float(np.nan_to_num(median(across - within)))
+        far = float(np.nan_to_num(median((across - within)[self._mapped])))
         self.distance = math.exp(far)  # how many times as long transfers across racks take as those within
         left = left - far * self._is_far
         usual = _medians(left, groups)
@@ -110,7 +114,7 @@ class MeasuredRatios:
     @property
     def ended(self) -> bool:
         """Whether any transfer of the maps has ended."""
-        return bool(np.isfinite(self._before[np.isin(self._purposes, MAPPED)]).any())
+        return bool(np.isfinite(self._before[self._mapped]).any())
 
     @property
     def of_pairs(self) -> Ratios:
@@ -144,7 +148,7 @@ class MeasuredRatios:
 
     def _ratios(self, places: Sequence[Integers], shape: tuple[int, int]) -> Ratios:
         """Return the ratios of places, numbers below the size of a shape; -1: the transfer [rows, nodes] is of none."""
-        size, mapped = math.prod(shape), np.isin(self._purposes, MAPPED)[:, None] & np.isfinite(self._before)
+        size, mapped = math.prod(shape), self._mapped[:, None] & np.isfinite(self._before)
         counted = [mapped & (place >= 0) for place in places]
         of_rail = self._rail[:, None] * size
         codes = np.concatenate([(of_rail + place)[valid] for place, valid in zip(places, counted, strict=True)])

@@ -91,17 +91,25 @@ def test_the_cost_of_distance_is_known_and_taken_out():
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 4])
-def test_few_pairs_of_a_slot_do_not_hide_the_effect(nodes):
+def test_few_nodes_have_the_effect_that_is_named(nodes):
     fault = Component("send", (1,))
     pairs = MeasuredRatios(recorded(nodes, (fault, 20), environment=replace(QUIET, rack=0))).of_pairs
     assert (pairs.before[1, 0], pairs.before[0, 1], ends(pairs.after)) == (SLOW, USUAL, around(1, 1))
 
 
+@pytest.mark.parametrize("nodes", [3, 4, 7])
+def test_few_pairs_of_a_slot_do_not_hide_an_effect_that_is_not_named(nodes):
+    fault = Component("send", (1,))
+    diagnosis = recorded(nodes, (fault, 20), environment=replace(QUIET, rack=0))
+    pairs = MeasuredRatios(replace(diagnosis, diagnosis=None)).of_pairs
+    assert (pairs.before[1, 0], pairs.before[0, 1], pairs.before[2, 0]) == (SLOW, USUAL, USUAL)
+
+
 def test_pairs_measured_in_parts_of_slots_keep_their_effect():
     contended = Environment(noise=0.005, spikes=0.0, rack=8, uplinks=8, racks_known=False)
     diagnosis = recorded(64, (Component("node", (5,)), 30), environment=contended)
-    assert len(diagnosis.measured[-1].slots.partners) > 16
-    sends, _ = MeasuredRatios(diagnosis).of_nodes.before
+    assert [each.slots.purpose for each in diagnosis.measured][:3] == ["screen", "contention", "screen"]
+    sends, _ = MeasuredRatios(replace(diagnosis, diagnosis=None)).of_nodes.before
     assert (sends[5], float(np.median(sends))) == (pytest.approx(1 / 0.7, abs=0.05), USUAL)
 
 

@@ -1,0 +1,10 @@
+"""``hpccoll diagnose`` of ranks on one machine, each of which is a node."""
+
+import sys
+
+from hpccoll.cli.diagnosing import main
+from hpccoll.host import process_facts
+from hpccoll.measure.mpi_startup import launcher_rank
+
+process_facts.node_name = lambda: f"n{launcher_rank()}"
+sys.exit(main(sys.argv[1:]))
