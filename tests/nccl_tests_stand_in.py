@@ -15,6 +15,14 @@ from pathlib import Path
 RECORDED = Path(__file__).parent / "inputs" / "nccl-plain-for-comparison.txt"
 
 
+def installed(directory):
+    """Return the path of the program ``sendrecv_perf`` in a directory."""
+    program = directory / "sendrecv_perf"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -S {__file__}\n")
+    program.chmod(0o755)
+    return program
+
+
 def hosts_of_step():
     names = os.environ["SLURM_STEP_NODELIST"]  # n[1,3], n[1-2] or n1,n12
     if not (ranges := re.fullmatch(r"(\w+)\[(.*)\]", names)):

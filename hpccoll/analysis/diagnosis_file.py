@@ -149,8 +149,9 @@ def _check_numbers(recorded: RecordedDiagnosis, values: Mapping[str, Any]) -> No
     """Raise IntegrityError if a number of a node, a rack or an endpoint is out of range."""
     question = recorded.question
     endpoints = len(question.hosts) * question.rails
-    faults = recorded.diagnosis.faults if recorded.diagnosis else ()
-    components = [part for fault in faults for some in ((fault.component,), *fault.candidates) for part in some]
+    found = recorded.diagnosis
+    faults, components = (found.faults, [each.component for each in found.effects]) if found else ((), [])
+    components += [part for fault in faults for some in ((fault.component,), *fault.candidates) for part in some]
     limits = [(len(question.rack_names if each.kind in OF_A_RACK else question.hosts), each) for each in components]
     if (
         len(question.racks or question.hosts) != len(question.hosts)

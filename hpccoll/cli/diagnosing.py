@@ -2,11 +2,12 @@
 
 import json
 import shutil
+import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hpccoll.cases.keys import SWEEP, Option
 from hpccoll.cli.option_parser import OptionParser
@@ -14,6 +15,7 @@ from hpccoll.cli.progress_counter import ProgressDisplay
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.files import read_text
+from hpccoll.common.interruption import interruptible
 from hpccoll.common.limits import SECONDS, SEED, TABLE_BYTES
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_words
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
     from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
 
+Answer = TypeVar("Answer")
+
 DIAGNOSE_SUMMARY = "Find the slow nodes, links and racks of a cluster."
 DIAGNOSE_END = """\
 Examples:
   srun -N 16 --ntasks-per-node=1 hpccoll diagnose --out monday.h5
   mpiexec -n 4 -ppn 1 hpccoll diagnose --rate 100gbit --json
+  hpccoll diagnose --with 'sendrecv_perf -b 256M -e 256M' --out nccl.h5
   hpccoll diagnose --report monday.h5 tuesday.h5 wednesday.h5
 
 The nodes transfer in pairs, which are drawn anew for each slot of time. Who is
@@ -51,6 +56,9 @@ PAGES = ".html", ".svg", ".png"
 WITH_REPORT = "report", "out", "json"
 """The options that may stand beside --report, and itself."""
 
+ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = ("hosts", "launch"), ("rate", "directions", "seconds")
+"""The options that need --with, and those that may not stand beside it: the program decides what is transferred."""
+
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "What to find": (
         Option(("--links",), "single links, too; takes as many slots as there are nodes", kind="flag",
@@ -68,6 +76,13 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
                shown_default="together over RDMA, else in-turn"),
         Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),
         Option(("--seed",), "seed of the pairs", "1", key=SWEEP["seed"], metavar="N"),
+    ),
+    "Transfers by another program": (
+        Option(("--with",), "sendrecv_perf or all_reduce_perf of nccl-tests, with options; a single process starts "
+               "it on each pair", metavar="PROGRAM"),
+        Option(("--hosts",), "hosts, or a file of them", shown_default="the allocation's", metavar="A,B,..|FILE"),
+        Option(("--launch",), "launcher of two ranks, one on each of {hosts}", metavar="COMMAND",
+               shown_default="srun --overlap -N2 ..."),
     ),
     "Output": (
         Option(("--out",), "file of all measurements, beside it a page; with --report its page or map",
@@ -103,11 +118,18 @@ class DiagnosisProgram:
         parser = OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END)
         self.arguments = given = parser.parse_args(argv)
         self._recorded: RecordedDiagnosis | None = None
-        if given.report:
-            for name, value in vars(given).items():
-                if name not in WITH_REPORT and value != parser.get_default(name):
-                    raise UnusableError(f"--{name.replace('_', '-')}", "not with --report, which measures nothing")
-        elif given.links and given.no_links:
+        self._program: str | None = getattr(given, "with")
+        changed = [name for name, value in vars(given).items() if value != parser.get_default(name)]
+        refused = {
+            "not with --report, which measures nothing": {*changed} - {*WITH_REPORT} if given.report else (),
+            "not with --with, whose program transfers": NOT_WITH_PROGRAM if self._program else (),
+            "only with --with": () if self._program else ONLY_WITH_PROGRAM,
+        }
+        for why, names in refused.items():
+            for name in changed:
+                if name in names:
+                    raise UnusableError(f"--{name.replace('_', '-')}", why)
+        if given.links and given.no_links:
             raise UnusableError("--links", "not with --no-links")
         if given.directions not in (None, *DIRECTIONS):
             raise BadInputError("--directions", given.directions, DIRECTIONS)
@@ -130,25 +152,31 @@ class DiagnosisProgram:
         )
 
     def run_before_mpi(self, *, first: bool) -> int | None:
-        """Print what was recorded."""
-        if not self.arguments.report:
+        """Print what was recorded, or diagnose by another program, which takes one process only."""
+        if not (self.arguments.report or self._program):
             return None
-        return print_recorded(self.arguments.report, self.arguments.out, as_json=self.arguments.json) if first else 0
+        if not first:
+            return 0
+        if self.arguments.report:
+            return print_recorded(self.arguments.report, self.arguments.out, as_json=self.arguments.json)
+        from hpccoll.sweep.pair_launches import SRUN, diagnose_with, hosts_to_diagnose
+
+        hosts, launch = hosts_to_diagnose(self.arguments.hosts), self.arguments.launch or SRUN
+        options, program = self._prepare(), str(self._program)
+        with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            return self._conclude(
+                _displayed(lambda show: diagnose_with(program, options, hosts, launch=launch, progress=show))
+            )
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
         """Diagnose the nodes, and print the verdict before it is written to a file."""
         from hpccoll.measure.diagnosis_runner import run_diagnosis
 
-        display = ProgressDisplay("slots")
-
-        def show(done: int, of: int, purpose: "Purpose") -> None:
-            display(done, of, purpose)
-            display.draw()
-
         options = ranks.run_at_root(self._prepare)  # only rank 0 reads files: they may exist on one node only
         with stop.measuring():
-            self._recorded = run_diagnosis(ranks, options, progress=show, stop=lambda: stop.signal)
-        show_status(display.stream, "")
+            self._recorded = _displayed(
+                lambda show: run_diagnosis(ranks, options, progress=show, stop=lambda: stop.signal)
+            )
         return self._conclude(self._recorded) if self._recorded else 0
 
     def end(self, code: int) -> None:
@@ -181,6 +209,19 @@ class DiagnosisProgram:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
             code = error.exit_code
         return code
+
+
+def _displayed(measure: "Callable[[Callable[[int, int, Purpose], None]], Answer]") -> "Answer":
+    """Return what ``measure`` returns, given a function that shows its progress."""
+    display = ProgressDisplay("slots")
+
+    def show(done: int, of: int, purpose: "Purpose") -> None:
+        display(done, of, purpose)
+        display.draw()
+
+    found = measure(show)
+    show_status(display.stream, "")
+    return found
 
 
 def read_racks(path: Path) -> dict[str, str]:
@@ -253,7 +294,8 @@ def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
 
     verdict = verdict_of(recorded)
     _print(verdict.to_json(), diagnosis_lines(verdict), as_json=as_json)
-    return 0 if verdict.is_healthy else INCOMPLETE
+    failed = any(finding.severity == "critical" for finding in verdict.findings)  # then nodes may not be judged
+    return int(failed) if verdict.is_healthy else INCOMPLETE
 
 
 def _print(record: object, lines: Iterable[str], *, as_json: bool) -> None:

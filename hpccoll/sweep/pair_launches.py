@@ -18,15 +18,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 
+from hpccoll.analysis.diagnosis.nodes_alone import FAILED_PAIRS, FailedPair
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder
 from hpccoll.analysis.diagnosis.records import Floats, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import median
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.files import read_text
+from hpccoll.common.limits import TABLE_BYTES
 from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
 from hpccoll.host.cpu_and_memory import testbed_facts
@@ -34,7 +37,8 @@ from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.interop.nccl_tests import PairResult, read_pair
 from hpccoll.store.schema import ON_TESTBED
 from hpccoll.sweep.child_process import GRACE_S, exit_text, root_cause
-from hpccoll.sweep.slurm.squeue import allocated_hosts
+from hpccoll.sweep.launch import JOB_ID
+from hpccoll.sweep.slurm.squeue import allocated_hosts, host_names
 
 SRUN = "srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --nodelist={hosts}"
 """The launch on two nodes of an allocation. Steps wait for resources that other steps have, such as the one that runs
@@ -45,17 +49,6 @@ FIRST_DEADLINE_S, LEAST_DEADLINE_S, DEADLINE = 300.0, 60.0, 10
 
 POLL_S = 0.05
 """Seconds between two looks whether launches have ended, few compared with those of a launch."""
-
-
-class _InterruptedError(Exception):
-    pass
-
-
-class FailedPair(TypedDict):
-    """A launch without a time."""
-
-    hosts: list[str]  # both of the pair
-    why: str
 
 
 class _Launch(NamedTuple):
@@ -73,7 +66,6 @@ class PairLaunches:
     launch: str  # the command line of the launcher, with {hosts} for the two of a pair
     hosts: Sequence[str]
     progress: Callable[[int, int, Purpose], None]
-    stop: Callable[[], int]
     failures: list[FailedPair] = field(default_factory=list)
     found: PairResult | None = None  # the first one
     _slots: int = 0  # measured so far
@@ -132,8 +124,6 @@ class PairLaunches:
             usual = max(LEAST_DEADLINE_S, DEADLINE * median(np.array(self._durations)))
             if passed > (usual if self._durations else FIRST_DEADLINE_S):
                 break
-            if self.stop():
-                raise _InterruptedError
             time.sleep(POLL_S)
 
     def _seconds(self, launch: _Launch) -> float:
@@ -177,9 +167,9 @@ def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
 
 def diagnose_with(
     program: str, options: DiagnosisOptions, hosts: Sequence[str], *, launch: str = SRUN,
-    progress: Callable[[int, int, Purpose], None] = lambda *_: None, stop: Callable[[], int] = lambda: 0,
+    progress: Callable[[int, int, Purpose], None] = lambda *_: None,
 ) -> RecordedDiagnosis:  # fmt: skip
-    """Run a diagnosis whose transfers a program of nccl-tests makes.
+    """Run a diagnosis whose transfers a program of nccl-tests makes; after KeyboardInterrupt it has no answer.
 
     Args:
         program: its command line, such as ``sendrecv_perf -b 256M -e 256M``; the largest size counts.
@@ -188,14 +178,13 @@ def diagnose_with(
         launch: the command line that starts a program on two hosts, which stand in place of ``{hosts}``, with a comma.
         progress: shows how far the diagnosis is: the slots that are measured, how many that will be as far as is known,
             and why they are.
-        stop: returns the signal on which it is to end, 0 if none has come; the diagnosis is None then.
 
     Raises:
         BadInputError: if a command line is none, a host has no rack, or the program fails on all pairs of a slot before
             it has succeeded on any.
     """
     question = options.question(hosts)
-    pairs = PairLaunches(_words("--with", program), launch, hosts, progress, stop)
+    pairs = PairLaunches(_words("--with", program), launch, hosts, progress)
     if "{hosts}" not in launch:
         raise BadInputError("--launch", launch, "a command line with {hosts}, in place of which the hosts stand")
     launcher, *_ = _words("--launch", launch)
@@ -204,7 +193,7 @@ def diagnose_with(
     recorder, begun, testbed = Recorder(pairs.measure), datetime.now(UTC), testbed_facts()
     try:
         diagnosis = ask(question, recorder)
-    except _InterruptedError:
+    except KeyboardInterrupt:
         diagnosis = None
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
     return RecordedDiagnosis(
@@ -219,7 +208,7 @@ def diagnose_with(
             "run_id": str(uuid.uuid4()), "begun": begun.isoformat(timespec="seconds"), "hosts": [*hosts],
             "hpccoll": __version__, "library": pairs.found.library if pairs.found else None,
             "launcher": [f"{launch} {program}"], "testbed": testbed, "variables": allowed_variables(),
-            "failed_pairs": pairs.failures,
+            FAILED_PAIRS: pairs.failures,
         },
     )  # fmt: skip
 
@@ -234,16 +223,26 @@ def _words(key: str, text: str) -> list[str]:
     return words
 
 
-def hosts_to_diagnose(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the hosts that are named, or those of the allocation.
+def hosts_to_diagnose(text: str | None) -> tuple[str, ...]:
+    """Return the hosts that ``text`` names, or those of the allocation.
+
+    Args:
+        text: names with commas, also with Slurm's brackets; or a file with a name in each line.
 
     Raises:
-        BadInputError: if there is no allocation, if Slurm does not answer, or for fewer than two hosts or one twice.
+        BadInputError: if there is no allocation, if Slurm does not answer, for fewer than three hosts, whose pairs can
+            be compared, or one twice.
     """
-    job = os.environ.get("SLURM_JOB_ID")
-    if not names and job is None:
-        raise BadInputError("--hosts", None, "there is no allocation (SLURM_JOB_ID): name the hosts, with commas")
-    hosts = (*names,) or allocated_hosts(str(job))
-    if len(hosts) < 2 or len({*hosts}) < len(hosts):
-        raise BadInputError("--hosts", ",".join(hosts), "two hosts or more, each once")
+    job = os.environ.get(JOB_ID)
+    if text is None and job is None:
+        raise BadInputError("--hosts", None, f"there is no allocation ({JOB_ID}): name the hosts, with commas")
+    hosts = allocated_hosts(str(job)) if text is None else _named_hosts(text)
+    if len(hosts) < 3 or len({*hosts}) < len(hosts):
+        raise BadInputError("--hosts", ",".join(hosts), "three hosts or more, each once: their pairs are compared")
     return hosts
+
+
+def _named_hosts(text: str) -> tuple[str, ...]:
+    if Path(text).is_file():
+        return tuple(read_text(Path(text), "--hosts", TABLE_BYTES).split())
+    return host_names(text) if "[" in text else tuple(filter(None, text.split(",")))

@@ -148,12 +148,19 @@ def changed(path, change):
     seal(path)
 
 
+def judge_a_node_that_is_not_there(opened):
+    found = json.loads(opened["diagnosis_json"].asstr()[()])
+    found["effects"][0]["component"]["where"] = [99]
+    opened["diagnosis_json"][()] = json.dumps(found)
+
+
 @pytest.mark.parametrize(
     "change",
     [
         lambda opened: opened["partner"].__setitem__((0, 0), 99),
         lambda opened: opened["question_json"].__setitem__((), "{}"),
         lambda opened: opened["purpose"].__setitem__(0, "fun"),
+        judge_a_node_that_is_not_there,
         lambda opened: opened.pop("seconds"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import ENVIRONMENT, invoke
+from nccl_tests_stand_in import installed
 from recorded_diagnoses import interrupted, recorded
 
 from hpccoll.analysis.diagnosis.records import Component
@@ -150,3 +151,48 @@ def test_a_signal_ends_the_diagnosis_and_what_was_measured_is_kept_until_the_nex
     assert diagnosis.diagnosis is None
     assert 0 < sum(len(each.seconds) for each in diagnosis.measured) < 24
     check_new(out)
+
+
+@pytest.fixture
+def with_program(tmp_path, monkeypatch):
+    """Return the options of a diagnosis of 8 hosts by a program of nccl-tests, on a machine with faults."""
+
+    def with_program(**faults):
+        monkeypatch.setenv("FAULTS", json.dumps(faults))
+        hosts = ",".join(f"n{number}" for number in range(8))
+        return "--with", f"{installed(tmp_path)} -b 2M", "--hosts", hosts, "--launch", "env PAIR={hosts}"
+
+    return with_program
+
+
+def test_a_diagnosis_by_a_program_of_others_has_the_same_verdict_file_page_and_exit_code(with_program, tmp_path):
+    result = invoke("diagnose", *with_program(slow={"n2": 1.3}), "--out", tmp_path / "F.h5")
+    assert (result.code, result.out.splitlines()[0].partition(":")[0]) == (3, "n2 is slow")
+    assert "--exclude=n2" in result.out.splitlines()
+    assert "sendrecv_perf prints one time" in result.out
+    assert (tmp_path / "F.html").exists()
+    again = invoke("diagnose", "--report", tmp_path / "F.h5")
+    assert (again.code, again.out.splitlines()[:2]) == (3, result.out.splitlines()[:2])
+
+
+def test_a_program_that_fails_on_a_host_is_named_and_ends_the_command_with_1(with_program):
+    result = invoke("diagnose", *with_program(broken=["n5"]), "--json")
+    verdict = json.loads(result.out)
+    assert (result.code, verdict["verdicts"]) == (1, [])
+    (failed,) = (each for each in verdict["findings"] if each["kind"] == "launches_failed")
+    assert (failed["host"], failed["severity"]) == ("n5", "critical")
+
+
+def test_a_program_that_fails_everywhere_is_one_line(with_program):
+    hosts = [f"n{number}" for number in range(8)]
+    assert invoke("diagnose", *with_program(broken=hosts)).is_bad_input("--with: sendrecv_perf failed on 4 pairs")
+
+
+@pytest.mark.parametrize("option", [("--rate", "1gbit"), ("--directions", "together"), ("--seconds", "1")])
+def test_options_of_our_own_transfers_are_refused_beside_a_program(with_program, option):
+    assert invoke("diagnose", *with_program(), *option).is_bad_input(f"{option[0]}: not with --with")
+
+
+@pytest.mark.parametrize("option", [("--hosts", "n1,n2"), ("--launch", "env {hosts}")])
+def test_options_of_a_program_need_one(option):
+    assert invoke("diagnose", *option).is_bad_input(f"{option[0]}: only with --with")

@@ -3,30 +3,28 @@
 import json
 import os
 import re
-import sys
-import time
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
+from nccl_tests_stand_in import installed
 
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.interruption import interruptible
 from hpccoll.sweep import pair_launches
 from hpccoll.sweep.pair_launches import diagnose_with, hosts_to_diagnose
 
-STAND_IN = Path(__file__).parents[1] / "nccl_tests_stand_in.py"
 HOSTS = tuple(f"n{number}" for number in range(1, 9))
 
 
 @pytest.fixture
 def diagnose(tmp_path, monkeypatch):
     """Run a diagnosis by ``sendrecv_perf`` of some hosts with faults; ``diagnose.progress`` is what it showed."""
-    program = tmp_path / "sendrecv_perf"
-    program.write_text(f"#!/bin/sh\nexec {sys.executable} -S {STAND_IN}\n")
-    program.chmod(0o755)
+    program = installed(tmp_path)
 
-    def diagnose(hosts=HOSTS, stop=lambda: 0, **faults):
+    def diagnose(hosts=HOSTS, **faults):
         monkeypatch.setenv("FAULTS", json.dumps(faults))
         diagnose.progress = []
         return diagnose_with(
@@ -35,7 +33,6 @@ def diagnose(tmp_path, monkeypatch):
             hosts,
             launch="env PAIR={hosts}",
             progress=lambda *shown: diagnose.progress.append(shown),
-            stop=stop,
         )
 
     return diagnose
@@ -115,10 +112,11 @@ def test_launches_past_their_deadline_are_ended_and_name_the_host_that_hangs(dia
     assert alive(tmp_path) == []
 
 
-def test_a_stopped_diagnosis_ends_its_launches_and_keeps_its_slots(diagnose, monkeypatch, tmp_path):
+def test_an_interrupted_diagnosis_ends_its_launches_and_has_no_answer(diagnose, monkeypatch, tmp_path):
     monkeypatch.setenv("STARTED", str(tmp_path))
-    begun = time.monotonic()
-    recorded = diagnose(silent=["n4"], stop=lambda: 15 * (time.monotonic() > begun + 1))
+    with interruptible(signal.SIGALRM):
+        signal.setitimer(signal.ITIMER_REAL, 1)
+        recorded = diagnose(silent=["n4"])
     assert recorded.diagnosis is None
     assert alive(tmp_path) == []
 
@@ -137,8 +135,8 @@ def test_command_lines_that_are_none_are_refused_before_anything_starts(program,
         diagnose_with(program, DiagnosisOptions(seed=1), HOSTS, launch=launch)
 
 
-@pytest.mark.parametrize("names", [["n1"], ["n1", "n2", "n1"]])
-def test_hosts_are_two_or_more_each_once(names):
+@pytest.mark.parametrize("names", ["n1", "n1,n2", "n1,n2,n3,n1", ","])
+def test_hosts_are_three_or_more_each_once(names):
     with pytest.raises(BadInputError, match="--hosts"):
         hosts_to_diagnose(names)
 
@@ -146,5 +144,10 @@ def test_hosts_are_two_or_more_each_once(names):
 def test_without_hosts_and_without_an_allocation_the_option_is_named(monkeypatch):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     with pytest.raises(BadInputError, match="--hosts is missing"):
-        hosts_to_diagnose([])
-    assert hosts_to_diagnose(["n1", "n2"]) == ("n1", "n2")
+        hosts_to_diagnose(None)
+
+
+def test_hosts_are_names_with_commas_or_lines_of_a_file(tmp_path):
+    (tmp_path / "hosts").write_text("n1\nn3\nn5\n")
+    assert hosts_to_diagnose("n1,n2,n3") == ("n1", "n2", "n3")
+    assert hosts_to_diagnose(str(tmp_path / "hosts")) == ("n1", "n3", "n5")

@@ -49,9 +49,9 @@ class AnsweringNodes:
         while len(self._living) > 1:
             found = yield from self._attempt(start(self._living))
             if found is not None:
-                faults = (*self._faults, *map(self._renumbered, found.faults))
-                effects = (replace(each, component=self._component(each.component)) for each in found.effects)
-                return replace(found, faults=faults, slots=self._slots, effects=tuple(effects))
+                if len(self._living) < self._nodes:
+                    found = self._renumbered(found)
+                return replace(found, faults=(*self._faults, *found.faults), slots=self._slots)
         return Diagnosis(tuple(self._faults), self._slots, math.nan, math.inf)
 
     def _attempt(self, procedure: Procedure[Diagnosis]) -> Procedure[Diagnosis | None]:
@@ -145,10 +145,17 @@ class AnsweringNodes:
         times = yield from self._measure(Slots(partners[None], "hung"))
         return times[0, mine]
 
-    def _renumbered(self, fault: Fault) -> Fault:
-        """Return a fault with the numbers that nodes have on the whole machine."""
-        candidates = tuple(tuple(map(self._component, each)) for each in fault.candidates)
-        return replace(fault, component=self._component(fault.component), candidates=candidates)
+    def _renumbered(self, found: Diagnosis) -> Diagnosis:
+        """Return a diagnosis with the numbers that nodes have on the whole machine."""
+        named = self._component
+        effects = tuple(replace(each, component=named(each.component)) for each in found.effects)
+        faults = (
+            replace(
+                each, component=named(each.component), candidates=tuple(tuple(map(named, c)) for c in each.candidates)
+            )
+            for each in found.faults
+        )
+        return replace(found, faults=tuple(faults), effects=effects)
 
     def _component(self, component: Component) -> Component:
         if component.kind in OF_A_RACK:

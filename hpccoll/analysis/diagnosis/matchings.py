@@ -91,11 +91,11 @@ def beside_healthy(
     The other healthy nodes are pairs, too, so that the load of the machine is that of the screen: in one of the slots
     those that are asked for, if their nodes are free.
     """
-    slots = []
+    slots, rack_of = [], racks.tolist()
     for group in [*packed(asked, len(racks)), *[[]] * count][:count]:
         free: dict[int, list[int]] = {}
         for node in rng.permutation(healthy).tolist():
-            free.setdefault(int(racks[node]), []).append(node)
+            free.setdefault(rack_of[node], []).append(node)
         mates = [(free.get(rack) or max(free.values(), key=len)).pop() for rack in racks[suspects].tolist()]
         rest = dict.fromkeys(node for nodes in free.values() for node in nodes)
         pairs = [pair for pair in group if rest.keys() >= {*pair}]

@@ -1,4 +1,4 @@
-"""Nodes that are slow without any other, or whose hardware differs from that of the others: findings, and no verdicts.
+"""What stands beside a verdict: nodes that are slow alone, devices that differ from others, launches that failed.
 
 Each node repeats what needs no partner, all of them at once. That of a node is the lower quartile of the logarithms of
 its times, compared with the median of the nodes, by the standard deviation of all of these: healthy nodes differ, too.
@@ -9,17 +9,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import Component, Floats
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, SCALE_ERROR, median, quantile, robust_deviation
 from hpccoll.analysis.diagnosis.significance import NODES, NORMAL, USUAL_SPREAD, SlownessTest, effect_error
-from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
-from hpccoll.common.text import Finding, first_few, info, warning
+from hpccoll.common.text import Finding, critical, first_few, info, join_words, warning
+from hpccoll.common.units import format_count
 from hpccoll.store.host_names import host_ranges
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
 
 MEMORY, REDUCTION, PRODUCT = "memory", "reduction", "product"
 DOES = {MEMORY: "copies memory", REDUCTION: "adds numbers", PRODUCT: "multiplies matrices"}
@@ -29,8 +31,14 @@ LEAST_SLOWER = math.log(1.07)
 """The least logarithm of a factor that is a finding. Of machines whose nodes differ by 1 to 3 %, 1.1 % have one at
 most; a node that is slower by 20 % is found in 97 to 100 % of 8 to 256 nodes, one by 10 % in 50 to 98 % (simulated)."""
 
+FEWEST_NODES = 8
+"""The nodes from which on they show how much healthy ones differ."""
+
 CERTAIN = 0.99
 """How surely the standard deviation of healthy nodes is at most the one that counts: few nodes show little of it."""
+
+FAILED_PAIRS = "failed_pairs"
+"""The key of the provenance of a diagnosis by another program, with the launches of it that failed: FailedPair."""
 
 HOSTS_SHARE_A_MACHINE = "hosts_share_a_machine"
 """The key of the provenance of a diagnosis whose hosts have CPUs in common: a rate is not that of one of them then."""
@@ -54,6 +62,13 @@ MOST_NAMED = 8
 """The most nodes that a sentence names with a rate."""
 
 
+class FailedPair(TypedDict):
+    """A launch without a time."""
+
+    hosts: list[str]  # both of the pair
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class OwnRate:
     """What a node does alone, compared with the others."""
@@ -63,7 +78,7 @@ class OwnRate:
     ratio: float  # its rate over that of the others
     low: float  # the 95 % interval of the ratio
     high: float
-    slow: bool  # whether it is slower than others for certain; never of fewer than FEWEST_NODES_TO_FIT nodes
+    slow: bool  # whether it is slower than others for certain; never of fewer than FEWEST_NODES nodes
 
 
 def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
@@ -85,19 +100,19 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
             if math.isnan(effect):  # it has not answered
                 continue
             fault = test.fault(Component("node", (node,)), effect, error)
-            is_slow = nodes >= FEWEST_NODES_TO_FIT and effect > threshold
+            is_slow = nodes >= FEWEST_NODES and effect > threshold
             yield OwnRate(name, node, 1 / fault.effect, 1 / fault.high, 1 / fault.low, is_slow)
 
 
-def findings_of_nodes(recorded: RecordedDiagnosis) -> list[Finding]:
-    """Return what is slow on nodes alone, and which devices differ from those of other nodes."""
-    found = [*_differing_devices(recorded.provenance)]
+def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
+    """Return what stands beside the verdict; launches that failed, whose nodes it may not judge, are critical."""
+    found = [*_failed_launches(recorded), *_differing_devices(recorded.provenance)]
     if recorded.provenance.get(HOSTS_SHARE_A_MACHINE):
         text = "The hosts share the CPUs of one machine: what each of them does alone was not measured."
         return [*found, info("own_rates_unknown", text)]
     hosts, where = recorded.question.hosts, " on its GPU" if recorded.load.memory == "GPU" else ""
     by_name = defaultdict[str, list[OwnRate]](list)
-    judged = len(hosts) >= FEWEST_NODES_TO_FIT
+    judged = len(hosts) >= FEWEST_NODES
     for rate in compare_rates(recorded.rates):
         if rate.slow or not judged:
             by_name[rate.name].append(rate)
@@ -113,6 +128,25 @@ def findings_of_nodes(recorded: RecordedDiagnosis) -> list[Finding]:
         text = f"{'; '.join(first_few(named, MOST_NAMED, 'node'))}."
         found.append(severity(kind, text, rate=name, nodes=values))
     return found
+
+
+def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
+    """Yield launches that failed, by the hosts that most of them have in common; and that there are no directions."""
+    program = recorded.load.program
+    if FAILED_PAIRS in recorded.provenance:
+        text = f"{program} prints one time of a pair: a slow direction is not told from a slow node."
+        yield info("directions_unknown", text, program=program)
+    ended = [node for each in recorded.measured for node in np.flatnonzero(np.isfinite(each.seconds).any(0)).tolist()]
+    timed = {recorded.question.hosts[node] for node in ended}
+    left = cast("list[FailedPair]", recorded.provenance.get(FAILED_PAIRS) or [])
+    while left:
+        ((host, count),) = Counter(host for each in left for host in each["hosts"]).most_common(1)
+        last = [each for each in left if host in each["hosts"]][-1]
+        left = [each for each in left if host not in each["hosts"]]
+        where = f"{format_count(count, 'launch')} on {host}, the last of them on" if count > 1 else "a launch on"
+        text = f"{program} failed in {where} {join_words(last['hosts'])}: {last['why']}"
+        text += "." if host in timed else f"; {host} was not judged."
+        yield critical("launches_failed", text, host=host, launches=count, **last)
 
 
 def _differing_devices(provenance: Mapping[str, Any]) -> Iterator[Finding]:

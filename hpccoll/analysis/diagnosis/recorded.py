@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hpccoll.analysis.diagnosis.cluster import LEAST_RACK, judged_racks
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
 from hpccoll.common.errors import UnusableError
-from hpccoll.store.host_names import host_ranges
+from hpccoll.store.host_names import canonical_hosts, host_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class DiagnosisOptions:
 
     seed: int
     links: bool | None = None  # as in ``procedure.diagnose``
-    racks: Mapping[str, str] | None = None  # the rack of each host; None: from Slurm's topology, if it has one
+    racks: Mapping[str, str] | None = None  # by host, with or without domain; None: Slurm's, if it has a topology
     uplinks: bool = False  # whether racks must be known, and enough to be judged
     expected_bytes_per_s: float | None = None  # the usual rate of a transfer; None if it is unknown
     together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports
@@ -68,9 +68,11 @@ class DiagnosisOptions:
             UnusableError: if the user gives racks, but none for a host, or wants uplinks, and racks are no help.
         """
         if self.racks is not None:
-            if missing := [host for host in hosts if host not in self.racks]:
+            names = canonical_hosts([*self.racks, *hosts])
+            rack_of = {names[host]: rack for host, rack in self.racks.items()}
+            if missing := [host for host in hosts if names[host] not in rack_of]:
                 raise UnusableError("--racks", f"no rack is given for {host_ranges(missing)}")
-            racks = [self.racks[host] for host in hosts]
+            racks = [rack_of[names[host]] for host in hosts]
         asked = Question((*hosts,), self.seed, None if racks is None else (*racks,), rails, self.links, expected_s)
         if self.uplinks and not judged_racks(asked.rack_numbers or ()).size:
             found = f"there are {len(asked.rack_names)}, of {len(hosts)} nodes" if racks else "they are unknown"

@@ -24,6 +24,8 @@ FOUND = 0.9
 """The share of diagnoses that find the smallest effect that is named."""
 
 NORMAL = NormalDist()
+REACH = NORMAL.inv_cdf(0.975)
+"""The standard errors from an effect to the ends of its 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,7 @@ def judged_effect(
 
 def _with_interval(effect: float, error: float) -> tuple[float, float, float]:
     """Return the factor of an effect, and the ends of its 95 % interval."""
-    reach = NORMAL.inv_cdf(0.975) * error
-    return math.exp(effect), math.exp(effect - reach), math.exp(effect + reach)
+    return math.exp(effect), math.exp(effect - REACH * error), math.exp(effect + REACH * error)
 
 
 def effect_error(noise: float, slots: int, controls: float) -> float:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from hpccoll.analysis.diagnosis.cluster import judged_racks
+from hpccoll.analysis.diagnosis.nodes_alone import findings_of_nodes
 from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
+from hpccoll.common.text import Finding
 
 DECIDING: Mapping[Kind, Purpose] = {
     "node": "retest", "send": "retest", "receive": "retest", "rail": "retest", "link": "links",
@@ -88,6 +90,7 @@ class MachineVerdict:
     kind: str  # what a result is: measured, measured on a testbed, ...
     machine: str
     begun: str  # ISO 8601, UTC
+    findings: tuple[Finding, ...] = ()  # what stands beside it: what nodes do alone, differing devices, failed launches
 
     @property
     def is_healthy(self) -> bool:
@@ -98,7 +101,11 @@ class MachineVerdict:
         """Return the verdict as JSON has it: what is absent, or not finite, is null."""
         values = {name: getattr(self, name) for name in self.__slots__}
         numbers = {name: _finite(values[name]) for name in ("noise", "smallest_effect")}
-        return {**values, **numbers, "verdicts": [each.to_json() for each in self.verdicts], "load": asdict(self.load)}
+        parts = {"verdicts": [each.to_json() for each in self.verdicts], "load": asdict(self.load)}
+        findings = [
+            {"kind": each.kind, "severity": each.severity, "text": each.text, **each.values} for each in self.findings
+        ]
+        return {**values, **numbers, **parts, "findings": findings}
 
 
 def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
@@ -112,9 +119,10 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         exclude=tuple(question.hosts[node] for node in known.exclude),
         complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
         too_many=known.too_many, nodes=len(question.hosts),
-        only_directions=len(question.hosts) - hung == 2 and question.expected_s is None,
+        only_directions=found is not None and len(question.hosts) - hung == 2 and question.expected_s is None,
         racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,
         load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
+        findings=(*findings_of_nodes(recorded),),
     )  # fmt: skip
 
 

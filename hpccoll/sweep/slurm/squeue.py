@@ -100,7 +100,7 @@ def cpus_of_node(number: str) -> int:
     text = slurm_output("scontrol", "-d", "-o", "show", "job", number)
     fields = next(parse_records(text))
     groups = re.findall(r" Nodes=(\S+) CPU_IDs=(\S+)", text)
-    threads = [len(parse_cpu_list(cpus)) for nodes, cpus in groups for _ in _hostnames(nodes)]
+    threads = [len(parse_cpu_list(cpus)) for nodes, cpus in groups for _ in host_names(nodes)]
     threads = threads or [1] * int(fields["NumNodes"])
     return int(fields["NumCPUs"]) * min(threads) // sum(threads)
 
@@ -111,7 +111,7 @@ def allocated_hosts(number: str) -> tuple[str, ...]:
     Raises:
         BadInputError: if Slurm does not answer or does not know the job.
     """
-    return _hostnames(next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"])
+    return host_names(next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"])
 
 
 def host_aliases(nodes: Sequence[str]) -> dict[str, list[str]]:
@@ -134,5 +134,10 @@ ADDRESS = re.compile(r"(\d+\.){3}\d+|.*:.*")
 """Numerical addresses of IPv4 and IPv6; no host name has a colon."""
 
 
-def _hostnames(nodes: str) -> tuple[str, ...]:
+def host_names(nodes: str) -> tuple[str, ...]:
+    """Return the hosts of a list with Slurm's brackets, such as n[1-3],m7.
+
+    Raises:
+        BadInputError: if Slurm does not answer, or the list is none.
+    """
     return tuple(slurm_output("scontrol", "show", "hostnames", nodes).split())

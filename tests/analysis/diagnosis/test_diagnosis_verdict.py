@@ -119,3 +119,10 @@ def test_uplinks_that_cannot_be_judged_are_bad_input_if_they_are_asked_for(racks
     with pytest.raises(BadInputError, match=f"--uplink: .*{reason}.*--racks"):
         DiagnosisOptions(seed=1, uplinks=True).question(hosts, racks)
     DiagnosisOptions(seed=1, uplinks=True).question(hosts, ["a", "b", "c", "d"] * 4)
+
+
+def test_racks_are_given_for_hosts_with_or_without_their_domain():
+    racks = {"n1": "a", "n2.cluster": "b", "n3": "a"}
+    assert DiagnosisOptions(seed=1, racks=racks).question(["n1.cluster", "n2"]).racks == ("a", "b")
+    with pytest.raises(BadInputError, match=r"--racks: no rack is given for n\[4-5\]"):
+        DiagnosisOptions(seed=1, racks=racks).question(["n1", "n4", "n5"])

@@ -1,19 +1,24 @@
 """Nodes that are slow alone, and devices that differ: who is named, and that healthy machines are not accused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hpccoll.analysis.diagnosis.nodes_alone import (
     DOES,
+    FAILED_PAIRS,
     HOSTS_SHARE_A_MACHINE,
     MEMORY,
     PRODUCT,
     compare_rates,
     findings_of_nodes,
 )
-from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
+from hpccoll.analysis.diagnosis.recorded import Load, MeasuredSlots, Question, RecordedDiagnosis
+from hpccoll.analysis.diagnosis.records import Slots
 
 REPETITIONS = 16
+HOSTS = tuple(f"n{number}" for number in range(1, 7))
 
 
 def simulated(nodes, seed, *, spread=0.01, noise=0.03, spikes=0.05, slow=()):
@@ -86,6 +91,22 @@ def test_a_node_that_has_not_answered_has_no_rate():
 def test_hosts_of_one_machine_are_not_judged_and_a_finding_says_so():
     (found,) = findings_of_nodes(recorded({}, ("n1", "n2"), **{HOSTS_SHARE_A_MACHINE: True}))
     assert (found.kind, found.severity) == ("own_rates_unknown", "info")
+
+
+def test_failed_launches_are_of_the_host_that_most_of_them_have_in_common():
+    failed = [("n1", "n6"), ("n6", "n2"), ("n3", "n6"), ("n4", "n5")]
+    pairs = [{"hosts": [*hosts], "why": f"error {number}"} for number, hosts in enumerate(failed)]
+    slots = Slots(np.array([[3, 2, 1, 0, 4, 5]]), "screen")
+    measured = (MeasuredSlots(slots, np.array([[1.0, 1, 1, 1, np.nan, np.nan]])),)
+    directions, most, other = findings_of_nodes(
+        replace(recorded({}, HOSTS, **{FAILED_PAIRS: pairs}), measured=measured)
+    )
+    assert (directions.kind, directions.severity) == ("directions_unknown", "info")
+    assert (most.kind, most.severity, most.values["host"], most.values["launches"]) == (
+        "launches_failed", "critical", "n6", 3
+    )  # fmt: skip
+    assert most.text == "MPI failed in 3 launches on n6, the last of them on n3 and n6: error 2; n6 was not judged."
+    assert other.text == "MPI failed in a launch on n4 and n5: error 3."
 
 
 def port(name="mlx5_0/1", rate="400 Gb/sec (4X NDR)"):
