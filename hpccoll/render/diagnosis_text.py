@@ -48,7 +48,11 @@ LEAST_CHANCE = 1e-6
 
 
 def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
-    """Yield the answer, then what to exclude, then what the answer is based on."""
+    """Yield the answer, then what to exclude, then what stands beside it, and what it is based on."""
+    critical, others = (
+        [each.with_remedy.removesuffix(".") for each in verdict.findings if (each.severity == "critical") is first]
+        for first in (True, False)
+    )
     if not verdict.complete:
         yield "the diagnosis was interrupted, and says nothing about the nodes"
     if verdict.is_healthy:
@@ -60,6 +64,7 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
         yield fault_sentence(fault)
         yield f"  {_evidence(fault)}"
+    yield from critical
     if verdict.exclude:
         yield f"--exclude={shlex.quote(','.join(verdict.exclude))}"
         yield from _drain_commands(verdict)
@@ -70,7 +75,7 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         yield "whether both directions are slow is unknown; do: add a node, or --rate RATE, the usual one"
     if verdict.complete and not verdict.links:
         yield "single links were not judged; do: --links"
-    yield from (finding.with_remedy for finding in verdict.findings)
+    yield from others
     yield _basis(verdict)
 
 
