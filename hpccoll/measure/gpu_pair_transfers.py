@@ -29,7 +29,7 @@ from hpccoll.measure.pair_transfers import (
 )
 from hpccoll.measure.ranks import print_of_rank
 from hpccoll.transports.gpu import gpu_errors
-from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, NcclFailedError, nccl_error_text
+from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, NcclFailedError, cupys_nccl, nccl_error_text
 from hpccoll.transports.nccl.cupy_device import NCCL_UINT8, CupyDevice
 
 if TYPE_CHECKING:
@@ -83,10 +83,8 @@ class GpuPairTransfer:
     """
 
     def __init__(self, gpu: "Gpu", comm: MPI.Intracomm, transfer: Transfer) -> None:
-        from cupy.cuda import nccl
-
         self.timing = FAILED
-        self._gpu, self._transfer, self._rank, self._nccl = gpu, transfer, comm.rank, nccl
+        self._gpu, self._transfer, self._rank, self._nccl = gpu, transfer, comm.rank, cupys_nccl()
         self._left, self._thread = False, Thread(target=self._run, daemon=True)
         self._unique_id: Any = None
         self._exchange: MPI.Request | None = None  # of the unique id
@@ -94,7 +92,7 @@ class GpuPairTransfer:
             self._exchange = comm.irecv(source=transfer.partner, tag=transfer.tag)
             return
         with self._reported_errors():
-            self._unique_id = nccl.get_unique_id()
+            self._unique_id = self._nccl.get_unique_id()
         if self._unique_id:
             self._exchange = comm.isend(self._unique_id, transfer.partner, transfer.tag)
 
