@@ -30,7 +30,7 @@ from hpccoll.analysis.diagnosis.recorded import (
     Recorder,
 )
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Purpose, Slots
-from hpccoll.analysis.diagnosis.robust_statistics import median, robust_deviation
+from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
 from hpccoll.host.network_ports import find_ports
@@ -271,12 +271,12 @@ class _Leader:
         self.interrupted: list[MeasuredSlots] = []  # the slots after which a signal has ended the diagnosis
 
     def choose_stream(self, slot_s: float | None) -> None:
-        """Choose what pairs send by the rate of some of them; for ``slot_s`` seconds, if that is not None."""
+        """Choose what pairs send by the rate of the faster ones; for ``slot_s`` seconds, if that is not None."""
         endpoints, nodes = len(self._endpoints), len(self._hosts)
         pairs = consecutive_pairs(np.arange(nodes)) + np.arange(0, endpoints, nodes)[:, None, None]
         for _ in BY_RATE:
             seconds = self._measure_slot(pair_up(endpoints, pairs))
-            rate = self.stream.bytes / median(np.where(np.isinf(seconds), np.nan, seconds))
+            rate = self.stream.bytes / float(quantile(np.where(np.isinf(seconds), np.nan, seconds), QUARTILE))
             before, self.stream = self.stream, stream_at(rate)
             if self.stream == before or np.isinf(seconds).any():
                 break

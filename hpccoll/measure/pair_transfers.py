@@ -7,6 +7,7 @@ which match them. Nothing has to be cancelled, and no clocks are compared.
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -37,7 +38,7 @@ BY_RATE = (
     (20e9, MessageStream(4 << 20, 8, 0.02)),
     (4e9, MessageStream(1 << 20, 16, 0.02)),
     (400e6, MessageStream(1 << 20, 4, 0.1)),
-    (50e6, MessageStream(1 << 20, 4, 0.2)),
+    (25e6, MessageStream(1 << 20, 4, 0.2)),
     (0.0, MessageStream(16 << 10, 32, 0.2)),
 )
 """From which rate on, in bytes per second, a pair sends what.
@@ -76,22 +77,30 @@ class Timing:
     change: float  # half of the logarithm of its time in the second half of the stream over that in the first
 
 
+_FREE_BUFFERS = defaultdict[tuple[int, ...], list[Buffer]](list)
+"""Buffers of transfers that have ended, by their shapes: networks register memory when they first use it."""
+
+
 class PairTransfer:
     """A transfer that has begun on this rank, and advances whenever it is asked to."""
 
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer) -> None:
         stream = transfer.stream
-        data = np.zeros((stream.in_flight + 1, stream.bytes), np.uint8)
+        shape = stream.in_flight + 1, stream.bytes
+        self._data = _FREE_BUFFERS[shape].pop() if _FREE_BUFFERS[shape] else np.ones(shape, np.uint8)
         seconds = stream.seconds if transfer.together else stream.seconds / 2
-        self._received = _Receiver(comm, transfer, data[1:])
-        self._sent = _Sender(comm, transfer, data[0], seconds)
+        self._received = _Receiver(comm, transfer, self._data[1:])
+        self._sent = _Sender(comm, transfer, self._data[0], seconds)
         self._sends = transfer.together or transfer.first
 
     def advance(self) -> bool:
         """Do what can be done without waiting; return whether the transfer has ended."""
         received = self._received.advance()
         self._sends |= received
-        return self._sends and self._sent.advance() and received
+        ended = self._sends and self._sent.advance() and received
+        if ended:
+            _FREE_BUFFERS[self._data.shape].append(self._data)
+        return ended
 
     @property
     def timing(self) -> Timing:

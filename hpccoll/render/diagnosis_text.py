@@ -48,17 +48,23 @@ LEAST_CHANCE = 1e-6
 
 
 def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
-    """Yield the answer, then what to exclude, then what the answer is based on."""
+    """Yield the answer, then what to exclude, then what stands beside it, and what it is based on."""
+    critical, others = (
+        [each.with_remedy.removesuffix(".") for each in verdict.findings if (each.severity == "critical") is first]
+        for first in (True, False)
+    )
     if not verdict.complete:
         yield "the diagnosis was interrupted, and says nothing about the nodes"
     if verdict.is_healthy:
         judged = ["node", *(["link"] if verdict.links else []), *(["rack"] if verdict.racks else [])]
-        yield f"no {join_words(judged, 'or')} is slow"
+        of_two = "neither direction between the two nodes is slower than the other"
+        yield of_two if verdict.only_directions else f"no {join_words(judged, 'or')} is slow"
     if verdict.too_many:
         yield "more than a quarter of the nodes seems slow: the effects are lower bounds, and no node is excluded"
     for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
         yield fault_sentence(fault)
         yield f"  {_evidence(fault)}"
+    yield from critical
     if verdict.exclude:
         yield f"--exclude={shlex.quote(','.join(verdict.exclude))}"
         yield from _drain_commands(verdict)
@@ -66,10 +72,10 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         what = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
         yield f"{what} {format_factor(verdict.smallest_effect)} as long would have been found in 90 % of diagnoses"
     if verdict.only_directions:
-        yield "whether both directions are slow is unknown; do: --rate RATE, the usual one, or add a node"
+        yield "whether both directions are slow is unknown; do: add a node, or --rate RATE, the usual one"
     if verdict.complete and not verdict.links:
         yield "single links were not judged; do: --links"
-    yield from (finding.with_remedy for finding in verdict.findings)
+    yield from others
     yield _basis(verdict)
 
 

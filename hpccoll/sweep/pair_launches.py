@@ -230,14 +230,15 @@ def hosts_to_diagnose(text: str | None) -> tuple[str, ...]:
         text: names with commas, also with Slurm's brackets; or a file with a name in each line.
 
     Raises:
-        BadInputError: if there is no allocation, if Slurm does not answer, for fewer than two hosts, or one twice.
+        BadInputError: if there is no allocation, if Slurm does not answer, for fewer than three hosts, whose pairs can
+            be compared, or one twice.
     """
     job = os.environ.get(JOB_ID)
     if text is None and job is None:
         raise BadInputError("--hosts", None, f"there is no allocation ({JOB_ID}): name the hosts, with commas")
     hosts = allocated_hosts(str(job)) if text is None else _named_hosts(text)
-    if len(hosts) < 2 or len({*hosts}) < len(hosts):
-        raise BadInputError("--hosts", ",".join(hosts), "two hosts or more, each once")
+    if len(hosts) < 3 or len({*hosts}) < len(hosts):
+        raise BadInputError("--hosts", ",".join(hosts), "three hosts or more, each once: their pairs are compared")
     return hosts
 
 

@@ -5,8 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from patience import wait
 from slurm_testbed import on_host
 
+from hpccoll.analysis.diagnosis_file import read_diagnosis
 from hpccoll.cases.variants import named_variants
 from hpccoll.store.journal import interrupted_marker_path
 from hpccoll.store.load_results import read_results
@@ -16,6 +18,7 @@ pytestmark = pytest.mark.slurm
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 SMALL = ("-a", "ring,native", "-b", "1K", "-e", "2K", "-n", 5, "-w", 1)  # 8 cases
+REPORTED = "hpccoll diagnose --report d.h5\n"
 UNTESTED = ("apptainer", "gpu-mpi", "nccl", "pyxis", "sharp")
 """Scripts that did not run on a cluster of the kind that they are for."""
 
@@ -123,6 +126,43 @@ def test_an_mpi_that_speaks_another_pmi_fails(submit, end, tmp_path):
 
 
 @pytest.fixture
+def fault(testbed):
+    """Have the testbed do worse until the end of the test."""
+
+    def fault(*words):
+        result = testbed.command("fault", *words)
+        assert result.code == 0, result.err
+
+    yield fault
+    testbed.command("clear")
+
+
+def test_a_node_that_sends_slowly_is_named_and_the_job_ends_with_3(submit, end, fault, tmp_path):
+    fault("n3", "--send", "--rate", "100mbit")
+    number = submit("diagnose", "--seconds", "0.05", "--seed", 7, options=["-N", 4])
+    code, log = end(number)
+    assert code == 3, log
+    assert "\nn3 sends slowly: " in log
+    assert "\n--exclude=n3\n" in log
+    assert log.endswith(f"\nhpccoll diagnose --report results/diagnose/{number}.h5\n")
+    recorded = read_diagnosis(tmp_path / "results" / "diagnose" / f"{number}.h5")
+    assert (recorded.question.hosts, recorded.question.seed) == (("n1", "n2", "n3", "n4"), 7)
+
+
+def test_a_rank_that_hangs_costs_no_verdict(submit, end, fault, tmp_path):
+    number = submit("diagnose", "--seconds", "0.1", options=["-N", 4], HPCCOLL_OUT="mine.h5")
+    log = tmp_path / f"{number}.log"
+    wait(lambda: log.exists() and "; screen" in log.read_text(), "no slot is measured")
+    fault("n2", "--stop")
+    code, text = end(number)
+    assert code == 3, text
+    verdict = text.rpartition("srun: error")[2]
+    assert "\nn2 does not answer\n" in verdict
+    assert "\n--exclude=n2\n" in verdict
+    assert verdict.endswith("\nhpccoll diagnose --report mine.h5\n")
+
+
+@pytest.fixture
 def stand_in(tmp_path):
     """Put a program of this name first on PATH, and return that PATH."""
 
@@ -134,6 +174,24 @@ def stand_in(tmp_path):
         return place
 
     return stand_in
+
+
+@pytest.mark.parametrize(("ended", "code", "asked"), [(0, 0, ""), (3, 3, ""), (2, 2, ""), (137, 3, REPORTED)])
+def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stand_in, tmp_path, ended, code, asked):
+    measures = "" if ended == 2 else "touch d.h5\n"
+    stand_in("srun", f"printf '%s ' \"$@\" > asked\n{measures}exit {ended}")
+    place = stand_in("hpccoll", 'echo "hpccoll $*"; exit 3')
+    variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_OUT": "d.h5", "HPCCOLL_MPI": "pmix", "SLURM_JOB_ID": "5"}
+    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "2"}
+    command = ["bash", ROOT / "slurm" / "diagnose.sbatch", "--links"]
+    result = subprocess.run(
+        command, env=variables | job, cwd=tmp_path, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert (result.returncode, result.stdout) == (code, asked + REPORTED * (ended != 2))
+    assert (tmp_path / "asked").read_text() == (
+        "-N 4 -n 8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=0 --wait=30 --mpi=pmix "
+        "hpccoll diagnose --out d.h5 --links "
+    )
 
 
 def test_ranks_run_inside_of_apptainer(submit, end, stand_in, tmp_path):

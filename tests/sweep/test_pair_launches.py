@@ -135,8 +135,8 @@ def test_command_lines_that_are_none_are_refused_before_anything_starts(program,
         diagnose_with(program, DiagnosisOptions(seed=1), HOSTS, launch=launch)
 
 
-@pytest.mark.parametrize("names", ["n1", "n1,n2,n1", ","])
-def test_hosts_are_two_or_more_each_once(names):
+@pytest.mark.parametrize("names", ["n1", "n1,n2", "n1,n2,n3,n1", ","])
+def test_hosts_are_three_or_more_each_once(names):
     with pytest.raises(BadInputError, match="--hosts"):
         hosts_to_diagnose(names)
 
@@ -148,6 +148,6 @@ def test_without_hosts_and_without_an_allocation_the_option_is_named(monkeypatch
 
 
 def test_hosts_are_names_with_commas_or_lines_of_a_file(tmp_path):
-    (tmp_path / "hosts").write_text("n1\nn3\n")
-    assert hosts_to_diagnose("n1,n2") == ("n1", "n2")
-    assert hosts_to_diagnose(str(tmp_path / "hosts")) == ("n1", "n3")
+    (tmp_path / "hosts").write_text("n1\nn3\nn5\n")
+    assert hosts_to_diagnose("n1,n2,n3") == ("n1", "n2", "n3")
+    assert hosts_to_diagnose(str(tmp_path / "hosts")) == ("n1", "n3", "n5")

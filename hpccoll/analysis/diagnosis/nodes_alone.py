@@ -136,13 +136,16 @@ def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     if FAILED_PAIRS in recorded.provenance:
         text = f"{program} prints one time of a pair: a slow direction is not told from a slow node."
         yield info("directions_unknown", text, program=program)
+    ended = [node for each in recorded.measured for node in np.flatnonzero(np.isfinite(each.seconds).any(0)).tolist()]
+    timed = {recorded.question.hosts[node] for node in ended}
     left = cast("list[FailedPair]", recorded.provenance.get(FAILED_PAIRS) or [])
     while left:
         ((host, count),) = Counter(host for each in left for host in each["hosts"]).most_common(1)
         last = [each for each in left if host in each["hosts"]][-1]
         left = [each for each in left if host not in each["hosts"]]
         where = f"{format_count(count, 'launch')} on {host}, the last of them on" if count > 1 else "a launch on"
-        text = f"{program} failed in {where} {join_words(last['hosts'])}: {last['why']}."
+        text = f"{program} failed in {where} {join_words(last['hosts'])}: {last['why']}"
+        text += "." if host in timed else f"; {host} was not judged."
         yield critical("launches_failed", text, host=host, launches=count, **last)
 
 

@@ -46,9 +46,7 @@ class DiagnosisOptions:
 
     seed: int
     links: bool | None = None  # as in ``procedure.diagnose``
-    racks: Mapping[str, str] | None = (
-        None  # the rack of each host, with or without its domain; None: from Slurm's topology, if it has one
-    )
+    racks: Mapping[str, str] | None = None  # by host, with or without domain; None: Slurm's, if it has a topology
     uplinks: bool = False  # whether racks must be known, and enough to be judged
     expected_bytes_per_s: float | None = None  # the usual rate of a transfer; None if it is unknown
     together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports

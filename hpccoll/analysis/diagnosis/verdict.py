@@ -119,7 +119,7 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         exclude=tuple(question.hosts[node] for node in known.exclude),
         complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
         too_many=known.too_many, nodes=len(question.hosts),
-        only_directions=len(question.hosts) - hung == 2 and question.expected_s is None,
+        only_directions=found is not None and len(question.hosts) - hung == 2 and question.expected_s is None,
         racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,
         load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
         findings=(*findings_of_nodes(recorded),),
