@@ -229,13 +229,16 @@ def measure(setting: Setting, runs: Sequence[Run], keep: Path, file: Path) -> No
         setting.call("down", check=False)
 
 
-def count_alarms(recorded: Sequence[RecordedDiagnosis], replays: int, seed: int) -> int:
-    """Return in how many replays of healthy runs something is accused."""
+def print_alarms(recorded: Sequence[RecordedDiagnosis], replays: int, seed: int) -> bool:
+    """Print in how many replays of healthy runs something is accused, and return whether these are few."""
     times, alarms = RecordedTimes(run.measured for run in recorded), 0
+    what = f"{replays} replays of {len(recorded)} healthy runs: alarms at most {MOST_ALARMS:.1%}"
+    if not times.is_enough:
+        return verdict(what, "too few healthy runs", reached=False)
     for number, rng in enumerate(np.random.default_rng(seed).spawn(replays)):
         found = ask(replace(recorded[0].question, seed=number), ResampledTimes(times, rng).measure)
         alarms += bool(found.faults)
-    return alarms
+    return verdict(what, str(alarms), alarms <= MOST_ALARMS * replays)
 
 
 def sort_of(record: dict[str, Any]) -> str:
@@ -315,9 +318,7 @@ def main() -> int:
     reached = [print_verdicts(setting, [*records.values()])]
     healthy = [keep / f"{run.name}.h5" for run in records if run.sort == HEALTHY]
     if healthy and asked.bootstrap:
-        alarms = count_alarms([*map(read_diagnosis, healthy)], asked.bootstrap, asked.seed)
-        what = f"{asked.bootstrap} replays of {len(healthy)} healthy runs: alarms at most {MOST_ALARMS:.1%}"
-        reached.append(verdict(what, str(alarms), alarms <= MOST_ALARMS * asked.bootstrap))
+        reached.append(print_alarms([*map(read_diagnosis, healthy)], asked.bootstrap, asked.seed))
     return 0 if all(reached) else 1
 
 

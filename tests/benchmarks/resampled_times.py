@@ -21,6 +21,9 @@ from hpccoll.analysis.diagnosis.records import Floats, Integers, Slots
 BLOCK = 16
 """Slots of a block: in about as many, all pairs of 16 nodes transfer once."""
 
+LEAST_TRANSFERS = 48
+"""As many transfers as a procedure asks for of one pair, at most: all pairs, links again, and the longest retest."""
+
 FAR = 1_000_000
 """How far in time the first slots of two runs are apart, in slots: transfers of the same run come first."""
 
@@ -70,6 +73,11 @@ class RecordedTimes:
         }
         same_run = self.times[BLOCK - 1 :] // FAR == self.times[: len(self.times) - BLOCK + 1] // FAR
         self.starts = np.flatnonzero(same_run)  # of blocks
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether there are as many transfers of each pair as a procedure may ask for."""
+        return min(len(pair.times) for pair in self.pairs.values()) >= LEAST_TRANSFERS
 
     def blocks(self, rng: np.random.Generator) -> Iterator[int]:
         """Yield indices of recorded slots, block after block, without end."""

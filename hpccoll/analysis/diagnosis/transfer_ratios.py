@@ -101,9 +101,8 @@ class MeasuredRatios:
             slowed = SLOWED[component.kind](np.broadcast_to(of_fault, expected.shape), of_fault[self._partners])
             if component.rail is not None:
                 slowed = slowed & (self._rail == component.rail)[:, None]
-            expected = np.where(
-                slowed & np.isfinite(fault.effect), np.maximum(expected, np.log(fault.effect)), expected
-            )
+            if math.isfinite(fault.effect):  # what does not end has no time
+                expected = np.maximum(expected, slowed * math.log(fault.effect))
         return expected
 
     @property
