@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from recorded_diagnoses import LOAD, comparable, interrupted, recorded
 
+from hpccoll.analysis.diagnosis.nodes_alone import DOES
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import MeasuredSlots, Question, RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import Component, Diagnosis, Fault, Slots
@@ -71,7 +72,8 @@ def diagnoses(draw):
         partners = rng.integers(nodes * rails, size=(slots, nodes * rails))
         seconds = rng.choice([np.nan, np.inf, 0.5, 1e-9], (draw(some.integers(0, slots)), nodes * rails))
         measured.append(MeasuredSlots(Slots(partners, draw(some.sampled_from(["screen", "retest"]))), seconds))
-    rates = {name: rng.random((draw(some.integers(0, 3)), nodes)) for name in draw(some.sets(names, max_size=2))}
+    alone = draw(some.sets(some.sampled_from(sorted(DOES)), max_size=2))
+    rates = {name: rng.random((draw(some.integers(1, 3)), nodes)) for name in alone}
     return RecordedDiagnosis(
         question, replace(LOAD, program=draw(names)), tuple(measured), draw(some.none() | found), rates,
         draw(names), draw(names), {"run_id": draw(names), "begun": "2026-11-26T08:00:00+00:00"},
