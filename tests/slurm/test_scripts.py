@@ -194,6 +194,17 @@ def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stan
     )
 
 
+@pytest.mark.parametrize("words", [["--with", "sendrecv_perf -b 1M"], ["--with=all_reduce_perf"]])
+def test_a_program_of_nccl_tests_is_started_by_one_process(stand_in, tmp_path, words):
+    stand_in("srun", "echo srun")
+    place = stand_in("hpccoll", 'printf "%s|" "$@"; touch d.h5')
+    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "1", "SLURM_JOB_ID": "5", "HPCCOLL_OUT": "d.h5"}
+    command = ["bash", ROOT / "slurm" / "diagnose.sbatch", *words]
+    variables = {"PATH": f"{place}:/usr/bin:/bin", **job}
+    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert result.stdout.startswith(f"diagnose|--out|d.h5|{'|'.join(words)}|")
+
+
 def test_ranks_run_inside_of_apptainer(submit, end, stand_in, tmp_path):
     place = stand_in(
         "apptainer", 'echo "$*" > asked.$SLURM_PROCID\nwhile [ "$1" != my.sif ]; do shift; done\nexec "${@:2}"'
