@@ -194,17 +194,24 @@ class DiagnosisProgram:
         return replace(self._options, racks=read_racks(racks) if racks else None)
 
     def _conclude(self, recorded: "RecordedDiagnosis") -> int:
-        """Print the verdict and write the files; an error of these is printed, because other ranks go on to the end."""
+        """Keep the measurements, and print the verdict; an error of files is printed, because other ranks go on."""
         from hpccoll.analysis.diagnosis_file import write_diagnosis
 
-        code = print_verdict(recorded, as_json=self.arguments.json)
-        out = self.arguments.out
+        out, as_json = self.arguments.out, self.arguments.json
+        problem: BadInputError | None = None
         try:
             if out:
                 with writing(out):
-                    write_diagnosis(recorded, out)
-                print(f"measurements: {out}", file=sys.stderr if self.arguments.json else sys.stdout, flush=True)
-                write_page(recorded, out.with_suffix(".html"), as_json=self.arguments.json)
+                    write_diagnosis(recorded, out)  # first: the reader of stdout may have gone
+        except BadInputError as error:
+            problem = error
+        code = print_verdict(recorded, as_json=as_json)
+        try:
+            if problem:
+                raise problem
+            if out:
+                print(f"measurements: {out}", file=sys.stderr if as_json else sys.stdout, flush=True)
+                write_page(recorded, out.with_suffix(".html"), as_json=as_json)
         except BadInputError as error:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
             code = error.exit_code
