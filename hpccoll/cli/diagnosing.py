@@ -70,6 +70,8 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--rate",), "usual rate of a transfer, which tells more about 2 or 3 nodes", metavar="100gbit"),
     ),
     "How": (
+        Option(("--device",), "memory of transfers: cpu, over MPI; cuda, over NCCL", metavar="NAME",
+               shown_default="cuda if each rank has a GPU of its own"),
         Option(("--directions",), "both directions of a pair: together, in-turn", metavar="NAME",
                shown_default="together over RDMA, else in-turn"),
         Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),
@@ -110,7 +112,7 @@ class DiagnosisProgram:
     """
 
     runner: "JobRunner | None" = None
-    device = "cpu"
+    device = "cpu"  # MPI sends nothing from GPUs: transfers between them are over NCCL
 
     def __init__(self, argv: Sequence[str]) -> None:
         parser = OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END)
@@ -135,13 +137,17 @@ class DiagnosisProgram:
         if given.out and given.out.suffix not in suffixes:
             raise BadInputError("--out", str(given.out), f"a file name that ends with {join_words(suffixes, 'or')}")
         from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions  # it imports NumPy, which --help does not need
+        from hpccoll.cases.transport_table import DEVICES
 
+        if given.device not in (None, *DEVICES):
+            raise BadInputError("--device", given.device, DEVICES)
         self._options = DiagnosisOptions(
             seed=SEED.read("--seed", given.seed),
             links=given.links or (False if given.no_links else None),
             uplinks=given.uplink,
             expected_bytes_per_s=parse_rate(given.rate, "--rate") / 8 if given.rate else None,
             together=DIRECTIONS.get(given.directions),
+            device=given.device,
             slot_s=SECONDS.read("--seconds", given.seconds) if given.seconds else None,
         )
 
@@ -188,17 +194,24 @@ class DiagnosisProgram:
         return replace(self._options, racks=read_racks(racks) if racks else None)
 
     def _conclude(self, recorded: "RecordedDiagnosis") -> int:
-        """Print the verdict and write the files; an error of these is printed, because other ranks go on to the end."""
+        """Keep the measurements, and print the verdict; an error of files is printed, because other ranks go on."""
         from hpccoll.analysis.diagnosis_file import write_diagnosis
 
-        code = print_verdict(recorded, as_json=self.arguments.json)
-        out = self.arguments.out
+        out, as_json = self.arguments.out, self.arguments.json
+        problem: BadInputError | None = None
         try:
             if out:
                 with writing(out):
-                    write_diagnosis(recorded, out)
-                print(f"measurements: {out}", file=sys.stderr if self.arguments.json else sys.stdout, flush=True)
-                write_page(recorded, out.with_suffix(".html"), as_json=self.arguments.json)
+                    write_diagnosis(recorded, out)  # first: the reader of stdout may have gone
+        except BadInputError as error:
+            problem = error
+        code = print_verdict(recorded, as_json=as_json)
+        try:
+            if problem:
+                raise problem
+            if out:
+                print(f"measurements: {out}", file=sys.stderr if as_json else sys.stdout, flush=True)
+                write_page(recorded, out.with_suffix(".html"), as_json=as_json)
         except BadInputError as error:
             print(f"hpccoll: {error}", file=sys.stderr, flush=True)
             code = error.exit_code

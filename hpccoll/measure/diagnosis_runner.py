@@ -34,9 +34,20 @@ from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quant
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
 from hpccoll.host.network_ports import find_ports
+from hpccoll.measure.gpu_assignment import RankGpus
+from hpccoll.measure.gpu_pair_transfers import choose_transfers
 from hpccoll.measure.mpi_startup import deadline
 from hpccoll.measure.own_rates import own_rates, share_a_machine
-from hpccoll.measure.pair_transfers import BY_RATE, UNKNOWN_RATE, PairTransfer, Timing, Transfer, stream_at
+from hpccoll.measure.pair_transfers import (
+    FAILED,
+    OVER_MPI,
+    UNKNOWN_RATE,
+    BegunTransfer,
+    Timing,
+    Transfer,
+    TransferKind,
+    stream_at,
+)
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
 from hpccoll.store.host_load import KEY as LOAD
@@ -45,11 +56,12 @@ ShowSlots: TypeAlias = Callable[[int, int, Purpose], None]
 """Called at rank 0 about each second, with the slots that are measured, how many that will be as far as is known, and
 why they are."""
 
-LIMIT_SLOTS, LEAST_LIMIT_S, FIRST_LIMIT_S = 10, 2.0, 10.0
-"""The deadline of a slot: so many times what slots take, and at least so many seconds; and that of the first one."""
+LIMIT_SLOTS = 10
+"""The deadline of a slot: so many times what slots take, and at least that of the kind of transfers."""
 
 LEADER_LIMIT_S = 30.0
-"""The seconds without an order after which rank 1 ends the launch; further ranks wait a second longer each."""
+"""The seconds without an order after which rank 1 ends the launch; further ranks wait a second longer each. No first
+slot takes as long."""
 
 SLOTS_OF_NOISE, MOST_NOISE, LONGEST_SLOT_S = 4, 0.02, 0.4
 """After how many slots, for which noise within a transfer, and up to which duration a slot is made twice as long."""
@@ -101,22 +113,25 @@ def run_diagnosis(
 
     Raises:
         BadInputError: on all ranks, if there is only one node, nodes have different numbers of ranks, or the options
-            do not fit the nodes.
+            do not fit the nodes or their GPUs.
     """
     endpoints = _ranks_of_endpoints(ranks)
     hosts = tuple(host for host, _ in ranks.ranks_by_node)
     of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
     question = options.question(hosts, of_slurm if all(of_slurm) else None, len(endpoints) // len(hosts))
     with deadline():  # these calls wait for all ranks
-        attempt = gather_attempt(ranks, 1, {})
-        rates = own_rates(ranks, attempt)
+        gpus = RankGpus(ranks)
+        kind = choose_transfers(gpus, options)
+        on_gpus = kind is not OVER_MPI
+        attempt = gather_attempt(ranks, 1, gpus.provenance(["nccl"] if on_gpus else ()))
+        rates = own_rates(ranks, attempt, gpus.gpu_of_rank if on_gpus else None)
         load = LoadRecorder(ranks.comm, attempt)
         rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
-        member = _Member(ranks, stop, oversubscribed=attempt.oversubscribed)
+        member = _Member(ranks, kind, stop, oversubscribed=attempt.oversubscribed)
     if ranks.comm.rank:
         member.follow(load)
         return None
-    together = rdma if options.together is None else options.together
+    together = not on_gpus and (rdma if options.together is None else options.together)
     leader = _Leader(member, endpoints, question, progress, together=together)
     leader.choose_stream(options.slot_s)
     size = leader.stream.bytes
@@ -137,8 +152,8 @@ def run_diagnosis(
         UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
     }  # fmt: skip
     return RecordedDiagnosis(
-        question, Load("MPI", "host", size, together), tuple(recorder.measured), diagnosis, rates, attempt.kind,
-        attempt.machine, provenance,
+        question, Load(kind.program, kind.memory, size, together), tuple(recorder.measured), diagnosis, rates,
+        attempt.kind, attempt.machine, provenance,
     )  # fmt: skip
 
 
@@ -172,13 +187,14 @@ def _ranks_of_endpoints(ranks: Ranks) -> list[int]:
 class _Member:
     """A rank of a diagnosis: it has a transfer at a time. Created on all ranks together."""
 
-    def __init__(self, ranks: Ranks, stop: Callable[[], int], *, oversubscribed: bool) -> None:
+    def __init__(self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], *, oversubscribed: bool) -> None:
+        self.kind = kind
         self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
-        self._transfer: PairTransfer | None = None
+        self._transfer: BegunTransfer | None = None
         self._sends = defaultdict[int, list[MPI.Request]](list)  # by rank; one that has stopped does not receive them
-        self.left: list[PairTransfer] = []  # with buffers in which a late partner may still write
+        self.left: list[BegunTransfer] = []  # with buffers in which a late partner may still write
 
     def send(self, content: object, to: int, tag: int) -> None:
         """Send a message without waiting for it."""
@@ -192,8 +208,9 @@ class _Member:
     def take(self, order: _Order) -> None:
         """Leave the current transfer, and begin that of an order."""
         if self._transfer:
+            self._transfer.leave()
             self.left.append(self._transfer)
-        self._transfer = PairTransfer(self._data, order) if isinstance(order, Transfer) else None
+        self._transfer = self.kind.begin(self._data, order) if isinstance(order, Transfer) else None
 
     def advance(self) -> Timing | None:
         """Continue the transfer; return its timing if it ends."""
@@ -267,7 +284,7 @@ class _Leader:
         self._progress, self._together = progress, together
         self._rng = np.random.default_rng(question.seed)
         self._shown = time.monotonic()
-        self.stream, self._longest_s = UNKNOWN_RATE, LONGEST_SLOT_S
+        self.stream, self._rate, self._longest_s = UNKNOWN_RATE, math.nan, LONGEST_SLOT_S
         self._begun, self._measured = 0, 0  # slots: all, and those of the procedure
         self._largest_tag = cast("int", member.control.Get_attr(MPI.TAG_UB))
         self._durations: list[float] = []  # of slots, in seconds
@@ -280,10 +297,12 @@ class _Leader:
         """Choose what pairs send by the rate of the faster ones; for ``slot_s`` seconds, if that is not None."""
         endpoints, nodes = len(self._endpoints), len(self._hosts)
         pairs = consecutive_pairs(np.arange(nodes)) + np.arange(0, endpoints, nodes)[:, None, None]
-        for _ in BY_RATE:
+        by_rate = self._member.kind.by_rate
+        for _ in by_rate:
             seconds = self._measure_slot(pair_up(endpoints, pairs))
-            rate = self.stream.bytes / float(quantile(np.where(np.isinf(seconds), np.nan, seconds), QUARTILE))
-            before, self.stream = self.stream, stream_at(rate)
+            usual_s = float(quantile(np.where(np.isinf(seconds), np.nan, seconds), QUARTILE))
+            self._rate = self.stream.bytes / usual_s
+            before, self.stream = self.stream, stream_at(self._rate, by_rate)
             if self.stream == before or np.isinf(seconds).any():
                 break
         if slot_s is not None:
@@ -319,15 +338,18 @@ class _Leader:
         pairs = [(one, other) for one, other in enumerate(partners.tolist()) if one != other]
         # The second direction may be slower: by 3 % where the cores are too slow.
         lower_first = self._rng.random(len(partners)) < 0.5
+        messages = self.stream.messages_at(self._rate)
         for one, other in pairs:
-            first = (one < other) == lower_first[min(one, other)]
-            orders[self._endpoints[one]] = Transfer(self._endpoints[other], tag, self.stream, self._together, first)
+            orders[self._endpoints[one]] = Transfer(
+                self._endpoints[other], tag, self.stream, self._together,
+                first=(one < other) == lower_first[min(one, other)], messages=messages,
+            )  # fmt: skip
         began = time.monotonic()
         answers = self._ask(tag, orders)
         seconds = np.full(len(partners), np.nan)
         for one, other in pairs:  # the receiver has the time
-            sender, receiver = (answers.get(self._endpoints[end]) for end in (one, other))
-            seconds[one] = receiver[0].seconds if sender and receiver else math.inf
+            sent, received = (answers.get(self._endpoints[end], (FAILED, 0))[0] for end in (one, other))
+            seconds[one] = math.inf if math.isinf(sent.seconds) else received.seconds
         took = time.monotonic() - began
         if missed := [pair for pair in pairs if pair[0] < pair[1] and math.isinf(seconds[pair[0]])]:
             nodes = len(self._hosts)
@@ -369,8 +391,8 @@ class _Leader:
     @property
     def _limit_s(self) -> float:
         if not self._durations:
-            return FIRST_LIMIT_S
-        return max(LEAST_LIMIT_S, LIMIT_SLOTS * median(np.array(self._durations)))
+            return self._member.kind.first_limit_s
+        return max(self._member.kind.least_limit_s, LIMIT_SLOTS * median(np.array(self._durations)))
 
     def _lengthen_slots(self) -> None:
         """Make slots twice as long if transfers vary too much within themselves; messages stay the same."""

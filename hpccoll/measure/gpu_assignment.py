@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -96,6 +96,11 @@ def assign_gpu_before_mpi() -> None:
         select_gpu(int(local_rank) % gpu.device_count())
 
 
+def transports_of_gpus(cases: Iterable[Case]) -> set[str]:
+    """Return the transports between GPUs that cases use."""
+    return {case.transport for case in cases if case.device == "cuda"}
+
+
 class RankGpus:
     """The GPUs of the ranks as launched: local rank modulo the number of GPUs on the node.
 
@@ -164,9 +169,8 @@ class RankGpus:
         by_node = dict(zip(reversed(self.ranks.node_ids), reversed(verdicts), strict=True))  # the first rank's wins
         return cast("CudaAwareVerdict", by_node[self.ranks.node_id])
 
-    def provenance(self, cases: Iterable[Case]) -> Mapping[str, Any]:
-        """Return the record of the GPU of this rank if cases use it, and of MPI and NCCL if they use these on it."""
-        transports = {case.transport for case in cases if case.device == "cuda"}
+    def provenance(self, transports: Collection[str]) -> Mapping[str, Any]:
+        """Return the record of the GPU of this rank if transports use it, and of MPI and NCCL if these do."""
         if not transports or self.missing_for(BASE_TRANSPORT):
             return {}
         # The verdict comes first, because its child process uses the GPU.

@@ -12,7 +12,7 @@ from hpccoll.executor.choice import agree_on_executor
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.copy_rates import copy_rates
-from hpccoll.measure.gpu_assignment import RankGpus
+from hpccoll.measure.gpu_assignment import RankGpus, transports_of_gpus
 from hpccoll.measure.job_results import JobResults
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, print_of_rank
@@ -133,7 +133,8 @@ class JobRunner:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         self.attempt_number += 1
         group, ranks = self.group, self.group.ranks
-        attempt = gather_attempt(ranks, self.attempt_number, group.gpus.provenance(self.job.cases), group.aggregators)
+        record = group.gpus.provenance(transports_of_gpus(self.job.cases))
+        attempt = gather_attempt(ranks, self.attempt_number, record, group.aggregators)
         requested, options = ranks.run_at_root(self.results.requested_executor), None
         if requested != PYTHON:
             required = requested == COMPILED

@@ -18,7 +18,7 @@ from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.evidence.log_settings import PROBE_REMEDY, copy_nccl_settings, nccl_logging
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
-from hpccoll.measure.gpu_assignment import RankGpus
+from hpccoll.measure.gpu_assignment import RankGpus, transports_of_gpus
 from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.ranks import Ranks, first_reason, print_of_rank
 from hpccoll.measure.timing_loop import RankProgress
@@ -42,7 +42,8 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
     """
     progress = RankProgress()
     with watchdog(progress, job.effort.timeout, partial(print_of_rank, ranks.comm.rank)):
-        factory = CaseFactory(ranks, job, gather_attempt(ranks, 0, gpus.provenance(job.cases), job.aggregators), gpus)
+        record = gpus.provenance(transports_of_gpus(job.cases))
+        factory = CaseFactory(ranks, job, gather_attempt(ranks, 0, record, job.aggregators), gpus)
         shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
         for case in probe_cases(job, shape):
             if ranks.max_over_ranks(pending_signal()):

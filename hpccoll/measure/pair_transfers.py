@@ -8,9 +8,9 @@ which match them. Nothing has to be cancelled, and no clocks are compared.
 import math
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from mpi4py import MPI
@@ -33,6 +33,13 @@ class MessageStream:
     in_flight: int  # messages, in each direction
     seconds: float  # of a slot: of a stream if both directions send at once, else of both
 
+    def messages_at(self, rate: float) -> int:
+        """Return how many messages a direction has, in turn, at a rate in bytes per second; NaN if it is not known."""
+        share = self.seconds / 2 * rate / self.bytes
+        return LEAST_MESSAGES if math.isnan(share) else max(LEAST_MESSAGES, round(share))
+
+
+StreamTable: TypeAlias = Sequence[tuple[float, MessageStream]]
 
 BY_RATE = (
     (20e9, MessageStream(4 << 20, 8, 0.02)),
@@ -53,9 +60,9 @@ UNKNOWN_RATE = MessageStream(256 << 10, 4, 0.1)
 """What pairs send whose rate is not known yet."""
 
 
-def stream_at(rate: float) -> MessageStream:
+def stream_at(rate: float, by_rate: StreamTable = BY_RATE) -> MessageStream:
     """Return what pairs send whose usual rate is known, in bytes per second; NaN if it is not."""
-    return next((stream for least, stream in BY_RATE if rate >= least), UNKNOWN_RATE)
+    return next((stream for least, stream in by_rate if rate >= least), UNKNOWN_RATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,7 @@ class Transfer:
     stream: MessageStream
     together: bool  # whether both directions send at once
     first: bool  # whether this rank sends first otherwise
+    messages: int  # in each direction, at the usual rate; over NCCL, which cannot end a stream early, in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +85,42 @@ class Timing:
     change: float  # half of the logarithm of its time in the second half of the stream over that in the first
 
 
+FAILED = Timing(math.inf, math.nan)
+"""The timing of a transfer that failed on this rank."""
+
+
+class BegunTransfer(Protocol):
+    """A transfer that has begun on this rank, and advances whenever it is asked to."""
+
+    def advance(self) -> bool:
+        """Do what can be done without waiting; return whether the transfer has ended."""
+
+    def leave(self) -> None:
+        """End what can be ended of a transfer that the partner does not answer; it does not advance any more."""
+
+    @property
+    def timing(self) -> Timing:
+        """What was measured of the stream from the partner; the seconds are infinite if the transfer failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferKind:
+    """How pairs transfer, on all ranks alike."""
+
+    program: str  # as in ``recorded.Load``
+    memory: str
+    begin: Callable[[MPI.Intracomm, Transfer], BegunTransfer]
+    by_rate: StreamTable  # from which rate on, in bytes per second, a pair sends what
+    first_limit_s: float  # the deadline of the first slot
+    least_limit_s: float  # and of any later one at least
+
+
 _FREE_BUFFERS = defaultdict[tuple[int, ...], list[Buffer]](list)
 """Buffers of transfers that have ended, by their shapes: networks register memory when they first use it."""
 
 
 class PairTransfer:
-    """A transfer that has begun on this rank, and advances whenever it is asked to."""
+    """A transfer in host memory over MPI."""
 
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer) -> None:
         stream = transfer.stream
@@ -102,10 +140,16 @@ class PairTransfer:
             _FREE_BUFFERS[self._data.shape].append(self._data)
         return ended
 
+    def leave(self) -> None:
+        """Do nothing: MPI cannot cancel what has been sent."""
+
     @property
     def timing(self) -> Timing:
         """What was measured of the stream from the partner."""
         return timing_of(self._received.arrivals)
+
+
+OVER_MPI = TransferKind("MPI", "host", PairTransfer, BY_RATE, first_limit_s=10.0, least_limit_s=2.0)
 
 
 class _Sender:

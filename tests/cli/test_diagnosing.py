@@ -196,3 +196,12 @@ def test_options_of_our_own_transfers_are_refused_beside_a_program(with_program,
 @pytest.mark.parametrize("option", [("--hosts", "n1,n2"), ("--launch", "env {hosts}")])
 def test_options_of_a_program_need_one(option):
     assert invoke("diagnose", *option).is_bad_input(f"{option[0]}: only with --with")
+
+
+@pytest.mark.mpi
+def test_a_reader_of_stdout_that_has_gone_costs_no_measurement(mpiexec, tmp_path):
+    out = tmp_path / "F.h5"
+    program = f"import os, sys; os.close(1); sys.argv = ['x', *sys.argv[1:]]; exec(open({str(RANKS)!r}).read())"
+    result = mpiexec(2, "-c", program, *QUICK, "--out", out)
+    assert result.returncode
+    assert read_diagnosis(out).diagnosis is not None

@@ -50,6 +50,7 @@ class DiagnosisOptions:
     uplinks: bool = False  # whether racks must be known, and enough to be judged
     expected_bytes_per_s: float | None = None  # the usual rate of a transfer; None if it is unknown
     together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports
+    device: str | None = None  # that of the memory, cpu or cuda; None: GPUs over NCCL if all ranks have one each
     slot_s: float | None = None  # how long a slot transfers, in seconds; None: as the rate and the noise ask for
 
     def question(

@@ -22,6 +22,14 @@ class NcclLibrary(Protocol):
     def NcclCommunicator(self, ndev: int, commId: Any, rank: int) -> Any: ...  # noqa: N802, N803  CuPy's names
 
 
+def cupys_nccl() -> NcclLibrary:
+    """Return CuPy's binding of NCCL."""
+    from cupy.cuda import nccl
+
+    library: NcclLibrary = nccl
+    return library
+
+
 class NcclFailedError(RuntimeError):
     """NCCL failed; the message names a rank and has NCCL's error. It is raised on all ranks."""
 
@@ -128,12 +136,8 @@ def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> Ncc
         NcclFailedError: on all ranks, if NCCL fails on any of them.
     """
     if comm.handle not in _WORLDS:
-        if library is None:
-            from cupy.cuda import nccl
-
-            library = nccl
         try:
-            _WORLDS[comm.handle] = NcclWorld(comm, library)
+            _WORLDS[comm.handle] = NcclWorld(comm, library or cupys_nccl())
         except NcclFailedError as error:
             _WORLDS[comm.handle] = error
     world = _WORLDS[comm.handle]
