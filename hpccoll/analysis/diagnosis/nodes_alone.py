@@ -132,13 +132,14 @@ def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
 
 def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     """Yield launches that failed, by the hosts that most of them have in common; and that there are no directions."""
-    program = recorded.load.program
-    if FAILED_PAIRS in recorded.provenance:
-        text = f"{program} prints one time of a pair: a slow direction is not told from a slow node."
-        yield info("directions_unknown", text, program=program)
-    ended = [node for each in recorded.measured for node in np.flatnonzero(np.isfinite(each.seconds).any(0)).tolist()]
-    timed = {recorded.question.hosts[node] for node in ended}
-    left = cast("list[FailedPair]", recorded.provenance.get(FAILED_PAIRS) or [])
+    program, hosts = recorded.load.program, recorded.question.hosts
+    if FAILED_PAIRS not in recorded.provenance:
+        return
+    text = f"{program} prints one time of a pair: a slow direction is not told from a slow node."
+    yield info("directions_unknown", text, program=program)
+    ended = [end for each in recorded.measured for end in np.flatnonzero(np.isfinite(each.seconds).any(0)).tolist()]
+    timed = {hosts[endpoint % len(hosts)] for endpoint in ended}
+    left = cast("list[FailedPair]", recorded.provenance[FAILED_PAIRS])
     while left:
         ((host, count),) = Counter(host for each in left for host in each["hosts"]).most_common(1)
         last = [each for each in left if host in each["hosts"]][-1]

@@ -55,6 +55,12 @@ def test_an_uplink_is_named_with_its_rack_and_the_hosts_of_the_rack():
     assert verdict["racks"] == [f"rack{number}" for number in range(8)]
 
 
+def test_a_slow_rail_is_named_with_its_node_and_excludes_nothing():
+    verdict = found(Component("rail", (5,), 1), nodes=8, rails=2)
+    (fault,) = verdict["verdicts"]
+    assert (fault["kind"], fault["where"], fault["rail"], verdict["exclude"]) == ("rail", ["n5"], 1, [])
+
+
 def test_of_a_hung_node_what_is_not_finite_is_null():
     verdict = found(nodes=2, hung=[1])
     assert {fault["kind"] for fault in verdict["verdicts"]} == {"hung"}
