@@ -56,7 +56,7 @@ PAGES = ".html", ".svg", ".png"
 WITH_REPORT = "report", "out", "json"
 """The options that may stand beside --report, and itself."""
 
-ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = ("hosts", "launch"), ("rate", "directions", "seconds")
+ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = ("hosts", "launch"), ("rate", "device", "directions", "seconds")
 """The options that need --with, and those that may not stand beside it: the program decides what is transferred."""
 
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
