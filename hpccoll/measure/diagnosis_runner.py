@@ -238,7 +238,7 @@ class _Member:
         while not isinstance(order, _End):
             arrived, received = orders.test()
             if arrived:  # maybe one of several, of which the last one counts
-                order, silent_s = received
+                order, silent_s = cast("tuple[_Order, float]", received)
                 until = time.monotonic() + silent_s + self.rank
                 self.take(None)
                 orders = self.control.irecv(source=0, tag=ORDERS)
