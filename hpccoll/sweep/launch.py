@@ -214,6 +214,7 @@ class JobLaunch:
             return
         file = out.with_name(f"{self.job.name}.diagnosis-{os.environ.get(JOB_ID, 'local')}.h5")
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
+        command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=30")  # the others are judged
         line = f"{command} diagnose {shlex.join([*options, '--out', str(file)])}"
         print(f"$ {line}", flush=True)
         failure = child_process.run_child(self._command(line), self.launcher.launch_timeout_s + DIAGNOSIS_TIMEOUT_S)

@@ -85,6 +85,16 @@ def test_the_nodes_of_a_job_are_diagnosed_before_its_first_launch_and_not_if_not
     assert len(calls(here)) == 2
 
 
+def test_a_rank_that_dies_in_a_diagnosis_does_not_end_the_others(here):
+    plan = Plan.load(here / "plan.json")
+    killing = replace(plan.launcher, command=f"{plan.launcher.command} --kill-on-bad-exit=1")
+    (here / "plan.json").write_text(replace(plan, launcher=killing, diagnose=()).to_json())
+    start(here)
+    first, second, *_ = (here / "calls").read_text().splitlines()
+    assert "--kill-on-bad-exit=0" in first.split(" hpccoll diagnose ")[0]
+    assert "--kill-on-bad-exit=1" in second.split(" hpccoll run ")[0]
+
+
 def test_a_diagnosis_that_fails_costs_no_measurement(here, capfd):
     (here / "does.py").write_text("import sys\nsys.exit(4 if 'diagnose' in sys.argv else 0)\n")
     diagnosed(here)
