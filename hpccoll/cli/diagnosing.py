@@ -48,7 +48,7 @@ exclude and how small an effect would have been found.
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
 INCOMPLETE = 3
-"""The exit code if something is slow or does not answer, or the diagnosis was interrupted."""
+"""The exit code if something is slow, does not answer or was not judged, or the diagnosis was interrupted."""
 
 PAGES = ".html", ".svg", ".png"
 """The suffixes of the page of a diagnosis, and of its map alone."""
@@ -301,8 +301,7 @@ def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
 
     verdict = verdict_of(recorded)
     _print(verdict.to_json(), diagnosis_lines(verdict), as_json=as_json)
-    failed = any(finding.severity == "critical" for finding in verdict.findings)  # then nodes may not be judged
-    return int(failed) if verdict.is_healthy else INCOMPLETE
+    return 0 if verdict.is_healthy else INCOMPLETE
 
 
 def _print(record: object, lines: Iterable[str], *, as_json: bool) -> None:

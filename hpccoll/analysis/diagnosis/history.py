@@ -16,7 +16,7 @@ DAYS = 3
 
 State: TypeAlias = Literal["slow", "hung", "candidate", "healthy", "absent", "undecided"]
 """What a diagnosis says of a place: a candidate is one of several that cannot be distinguished; a place is absent if a
-host of it is; an interrupted diagnosis is undecided."""
+host of it is; undecided are an interrupted diagnosis, and hosts that were not judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +113,7 @@ def _state(
         state = "absent"
     elif fault:
         state = "candidate" if fault.candidates else "slow" if math.isfinite(fault.effect) else "hung"
+    elif not {*place.hosts}.isdisjoint(verdict.unjudged):
+        state = "undecided"
     effect = fault.effect if fault and math.isfinite(fault.effect) else None
     return PastState(verdict.begun, state, effect)
