@@ -97,12 +97,13 @@ def test_parts_over_nccl_without_ranks_run_on_the_test_library(nccl_library, tmp
 @pytest.mark.mpi
 @pytest.mark.long
 def test_parts_with_ranks_run_on_the_test_library(mpiexec, nccl_library, tmp_path):  # noqa: ARG001  there is an MPI
-    ran = on_host(nccl_library, tmp_path, "train,ranks,run")
+    ran = on_host(nccl_library, tmp_path, "train,ranks,run,diagnosis")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     statuses = by_status(tmp_path)
     assert WRONG not in statuses, statuses
     assert all("of pauses, by the device" in line for line in statuses.get(MISSED, [])), statuses
     assert sum("ranks on 1 GPU" in line for line in statuses["reached"]) == 6
+    assert sum("times between GPUs" in line or "communicators" in line for line in statuses["reached"]) == 2
     assert len(statuses[NOT_RUN]) == 2  # the rate of products, and what only NCCL's log shows
 
 

@@ -56,7 +56,7 @@ PAGES = ".html", ".svg", ".png"
 WITH_REPORT = "report", "out", "json"
 """The options that may stand beside --report, and itself."""
 
-ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = ("hosts", "launch"), ("rate", "directions", "seconds")
+ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = ("hosts", "launch"), ("rate", "device", "directions", "seconds")
 """The options that need --with, and those that may not stand beside it: the program decides what is transferred."""
 
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
@@ -70,8 +70,8 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--rate",), "usual rate of a transfer, which tells more about 2 or 3 nodes", metavar="100gbit"),
     ),
     "How": (
-        Option(("--device",), "memory of transfers: cpu, over MPI; cuda, over NCCL", metavar="NAME",
-               shown_default="cuda if each rank has a GPU of its own"),
+        Option(("--device",), "cpu: MPI; cuda: NCCL", metavar="NAME",
+               shown_default="cuda if each rank has a GPU"),
         Option(("--directions",), "both directions of a pair: together, in-turn", metavar="NAME",
                shown_default="together over RDMA, else in-turn"),
         Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),

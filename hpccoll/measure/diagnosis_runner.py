@@ -57,11 +57,12 @@ ShowSlots: TypeAlias = Callable[[int, int, Purpose], None]
 why they are."""
 
 LIMIT_SLOTS = 10
-"""The deadline of a slot: so many times what slots take, and at least that of the kind of transfers."""
+"""The deadline of a slot: so many times what slots take or last, and at least that of the kind of transfers."""
 
-LEADER_LIMIT_S = 30.0
-"""The seconds without an order after which rank 1 ends the launch; further ranks wait a second longer each. No first
-slot takes as long."""
+LEADER_LIMIT_S, SECONDS_PER_LINK = 30.0, 1e-5
+"""After the deadline of a slot, the seconds without an order after which rank 1 ends the launch, and so many more for
+each pair of nodes, whose effects rank 0 fits (a twentieth of that on one core); further ranks wait a second longer
+each."""
 
 SLOTS_OF_NOISE, MOST_NOISE, LONGEST_SLOT_S = 4, 0.02, 0.4
 """After how many slots, for which noise within a transfer, and up to which duration a slot is made twice as long."""
@@ -231,12 +232,14 @@ class _Member:
 
     def follow(self, load: LoadRecorder) -> None:
         """Do what rank 0 asks for, until it ends the diagnosis; return if the launch can end by MPI_Finalize."""
-        orders, heard, tag = self.control.irecv(source=0, tag=ORDERS), time.monotonic(), 0
+        orders, tag = self.control.irecv(source=0, tag=ORDERS), 0
+        until = time.monotonic() + LEADER_LIMIT_S + self.rank
         order: _Order = None
         while not isinstance(order, _End):
             arrived, received = orders.test()
             if arrived:  # maybe one of several, of which the last one counts
-                order, heard = received, time.monotonic()
+                order, silent_s = cast("tuple[_Order, float]", received)
+                until = time.monotonic() + silent_s + self.rank
                 self.take(None)
                 orders = self.control.irecv(source=0, tag=ORDERS)
             elif isinstance(order, Transfer):
@@ -244,7 +247,7 @@ class _Member:
                 tag, order = order.tag, None
             elif timing := self.advance():
                 self.send((timing, self.stop()), 0, tag)
-            elif time.monotonic() - heard > LEADER_LIMIT_S + self.rank:
+            elif time.monotonic() > until:
                 what = f"{self._leader}, which leads the diagnosis, does not answer; the launch ends by MPI_Abort"
                 print_of_rank(self.rank, what)
                 abort_job(MPI.COMM_WORLD)
@@ -369,12 +372,14 @@ class _Leader:
         """Send orders to ranks, and return the answers by rank that come before the deadline."""
         member, asked = self._member, [rank for rank, order in orders.items() if order and rank]
         answers = [member.control.irecv(source=rank, tag=tag) for rank in asked]
+        limit_s = self._limit_s
+        silent_s = limit_s + LEADER_LIMIT_S + SECONDS_PER_LINK * len(self._hosts) ** 2
         for rank, order in orders.items():
             if rank and (order or member.has_received(rank)):
-                member.send(order, rank, ORDERS)
+                member.send((order, silent_s), rank, ORDERS)
         member.take(orders[0])
         found: dict[int, Any] = {}
-        until = time.monotonic() + self._limit_s
+        until = time.monotonic() + limit_s
         expected = len(asked) + isinstance(orders[0], Transfer)
         in_time = True
         while len(found) < expected and in_time:
@@ -390,9 +395,10 @@ class _Leader:
 
     @property
     def _limit_s(self) -> float:
+        kind, usual_s = self._member.kind, self.stream.seconds
         if not self._durations:
-            return self._member.kind.first_limit_s
-        return max(self._member.kind.least_limit_s, LIMIT_SLOTS * median(np.array(self._durations)))
+            return max(kind.first_limit_s, LIMIT_SLOTS * usual_s)
+        return max(kind.least_limit_s, LIMIT_SLOTS * max(usual_s, median(np.array(self._durations))))
 
     def _lengthen_slots(self) -> None:
         """Make slots twice as long if transfers vary too much within themselves; messages stay the same."""

@@ -1,12 +1,15 @@
 """``hpccoll run`` on ranks: right results and evidence; and the bandwidth of all-reduce on several GPUs."""
 
+import json
+import math
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from here import Here, last_words, launched
-from verdicts import Verdict, bound, not_run, recorded
+from verdicts import MISSED, Verdict, bound, not_run, recorded
 
 if TYPE_CHECKING:
     from hpccoll.store.rows import Row
@@ -16,6 +19,9 @@ CASES: Sequence[str] = (
     *("--device", "cuda", "-a", "native,ring,recursive_doubling"),
     *("-b", "1K", "-e", "16M", "-f", "16", "--seconds", "0.3", "--rounds", "1"),
 )
+NODES = 2
+COMMUNICATORS = re.compile(r"(\d+) communicators made, (\d+) ended")
+"""What each rank of a diagnosis prints in the end."""
 LARGEST = 1 << 30
 ALL_REDUCE = ("--device", "cuda", "-t", "nccl", "-a", "native", "-b", "1K", "-e", "1G", "-f", "1024", "--seconds", "1")
 NVLS = "nccl-nvls", "nccl-nvls-off"
@@ -67,6 +73,30 @@ def run(here: Here) -> Iterator[Verdict]:
     named = ", ".join(sorted({row.executed for row in native}))
     got = f"unknown at {', '.join(unknown)}" if unknown else named
     yield bound("what ran in native rows over nccl, by NCCL's log", got, "a name in all", native and not unknown)
+
+
+def diagnosis(here: Here) -> Iterator[Verdict]:
+    """A diagnosis over NCCL: each slot has all of its times. Who is slow is no result: ranks may share a GPU."""
+    out = here.out / "diagnosis.json"
+    command = here.rank_program(NODES, "measure/gpu_diagnosis_ranks.py", str(out), json.dumps({"slot_s": 0.02}))
+    code, output = launched(command, here.limit_left)
+    what = f"a diagnosis of {NODES} ranks: times between GPUs"
+    if code or not out.exists():
+        yield Verdict(what, MISSED, "it does not come to its end" if code is None else last_words(output), "all")
+        return
+    result = json.loads(out.read_text())
+    out.unlink()
+    rows = [row for _, _, seconds in result["measured"] for row in seconds]
+    found = sum(0 < seconds < math.inf for row in rows for seconds in row)
+    asked = sum(one != partner for _, partners, seconds in result["measured"]
+                for row, _ in zip(partners, seconds, strict=False) for one, partner in enumerate(row))  # fmt: skip
+    all_found = found == asked > 0 and result["load"]["memory"] == "GPU"
+    yield bound(what, found, f"{asked}, in GPU memory", all_found)
+    counts = COMMUNICATORS.findall(output)
+    all_ended = len(counts) == NODES and all(made == ended for made, ended in counts)
+    got = "; ".join(f"{made} and {ended}" for made, ended in counts)
+    yield bound("communicators that each rank made and ended", got, "as many", all_ended)
+    yield recorded("noise of the time of a pair", result["diagnosis"]["noise"])
 
 
 def busbw(here: Here) -> Iterator[Verdict]:

@@ -4,6 +4,7 @@ The object has fields of DiagnosisOptions, and
 
     nodes: the name of the node of each rank, by default that of its host;
     machines: whether these nodes are said to be machines of their own;
+    leader_limit_s: the LEADER_LIMIT_S of the module;
     fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS.
 """
 
@@ -78,6 +79,7 @@ def fail(who, when, kind):
 
 options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
 nodes = options.pop("nodes", None)
+diagnosis_runner.LEADER_LIMIT_S = options.pop("leader_limit_s", diagnosis_runner.LEADER_LIMIT_S)
 if options.pop("machines", False):
     provenance.boot_id = ranks.boot_id = lambda: nodes[comm.rank]
 if nodes:

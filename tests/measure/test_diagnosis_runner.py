@@ -100,6 +100,15 @@ def test_a_rank_that_stops_is_named_and_nothing_is_left_of_the_launch(diagnose):
 
 
 @pytest.mark.mpi
+def test_slots_that_last_longer_than_a_deadline_of_short_ones_are_waited_for(diagnose):
+    ended, result = diagnose([*"ab"], slot_s=3.0, leader_limit_s=1.0, fault=[1, 6, "is interrupted"])
+    assert ended.returncode == 0, ended.stderr
+    seconds = np.array([seconds for *_, seconds in rows(result)])
+    assert seconds.size
+    assert np.isfinite(seconds).all()
+
+
+@pytest.mark.mpi
 def test_an_answer_after_its_slot_is_not_taken_for_one_of_another_slot(diagnose):
     ended, result = diagnose([*"abcd"], fault=[2, 5, "answers late"])
     assert ended.returncode == 0, ended.stderr
