@@ -15,7 +15,7 @@ from hpccoll.cli.progress_counter import ProgressDisplay
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.files import read_text
-from hpccoll.common.interruption import interruptible
+from hpccoll.common.interruption import stop_requests
 from hpccoll.common.limits import SECONDS, SEED, TABLE_BYTES
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_words
@@ -163,9 +163,9 @@ class DiagnosisProgram:
 
         hosts, launch = hosts_to_diagnose(self.arguments.hosts), self.arguments.launch or SRUN
         options, program = self._prepare(), str(self._program)
-        with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        with stop_requests(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1) as stop:
             return self._conclude(
-                _displayed(lambda show: diagnose_with(program, options, hosts, launch=launch, progress=show))
+                _displayed(lambda show: diagnose_with(program, options, hosts, launch=launch, progress=show, stop=stop))
             )
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
