@@ -12,7 +12,9 @@ IN_RACKS = Environment(rack=8)
 LOAD = Load(program="MPI", memory="host", bytes=4 << 20, together=True)
 
 
-def recorded(nodes, *faults, environment=IN_RACKS, hung=(), failing=(), begun="2026-11-26T08:00:00+00:00", seed=0, **asked):
+def recorded(
+    nodes, *faults, environment=IN_RACKS, hung=(), failing=(), begun="2026-11-26T08:00:00+00:00", seed=0, **asked
+):
     """Return the diagnosis of nodes n0, n1, ... with faults of some per cent; pairs with a failing node have no time."""
     rails = [
         SimulatedMachine(
