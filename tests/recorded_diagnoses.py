@@ -15,7 +15,7 @@ LOAD = Load(program="MPI", memory="host", bytes=4 << 20, together=True)
 def recorded(
     nodes, *faults, environment=IN_RACKS, hung=(), failing=(), begun="2026-11-26T08:00:00+00:00", seed=0, **asked
 ):
-    """Return the diagnosis of nodes n0, n1, ... with faults of some per cent; pairs with a failing node have no time."""
+    """Return the diagnosis of nodes n0, n1, ... with faults of some per cent; a failing node has no times."""
     rails = [
         SimulatedMachine(
             nodes, environment, [(each, percent) for each, percent in faults if each.rail in (None, rail)],

@@ -14,8 +14,8 @@ from hpccoll.render.diagnosis_text import diagnosis_lines, history_lines
 RACK = tuple(f"n{node}" for node in range(24, 32))
 HEALTHY = MachineVerdict(
     verdicts=(), exclude=(), complete=True, slots=33, noise=0.031, smallest_effect=1.0712, too_many=False, nodes=16,
-    unjudged=(), only_directions=False, racks=(), links=True, load=LOAD, kind="measured on a testbed", machine="a machine",
-    begun="2026-11-26T08:00:00+00:00",
+    unjudged=(), only_directions=False, racks=(), links=True, load=LOAD, kind="measured on a testbed",
+    machine="a machine", begun="2026-11-26T08:00:00+00:00",
 )  # fmt: skip
 
 
