@@ -15,7 +15,7 @@ from hpccoll.cli.option_parser import OptionParser
 from hpccoll.cli.progress_counter import ProgressDisplay
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError, UnusableError, writing
-from hpccoll.common.interruption import interruptible
+from hpccoll.common.interruption import stop_requests
 from hpccoll.common.limits import SECONDS, SEED
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_words
@@ -48,7 +48,7 @@ exclude and how small an effect would have been found.
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
 INCOMPLETE = 3
-"""The exit code if something is slow or does not answer, or the diagnosis was interrupted."""
+"""The exit code if something is slow, does not answer or was not judged, or the diagnosis was interrupted."""
 
 PAGES = ".html", ".svg", ".png"
 """The suffixes of the page of a diagnosis, and of its map alone."""
@@ -164,9 +164,9 @@ class DiagnosisProgram:
 
         hosts, launch = hosts_to_diagnose(self.arguments.hosts), self.arguments.launch or SRUN
         options, program = self._prepare(), str(self._program)
-        with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        with stop_requests(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1) as stop:
             code = self._conclude(
-                _displayed(lambda show: diagnose_with(program, options, hosts, launch=launch, progress=show))
+                _displayed(lambda show: diagnose_with(program, options, hosts, launch=launch, progress=show, stop=stop))
             )
         self._write_page()
         return code
@@ -300,8 +300,7 @@ def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
 
     verdict = verdict_of(recorded)
     _print(verdict.to_json(), diagnosis_lines(verdict), as_json=as_json)
-    failed = any(finding.severity == "critical" for finding in verdict.findings)  # then nodes may not be judged
-    return int(failed) if verdict.is_healthy else INCOMPLETE
+    return 0 if verdict.is_healthy else INCOMPLETE
 
 
 def _print(record: object, lines: Iterable[str], *, as_json: bool) -> None:

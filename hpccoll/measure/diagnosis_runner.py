@@ -11,6 +11,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias, cast
@@ -24,10 +25,10 @@ from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
     DiagnosisOptions,
     Load,
-    MeasuredSlots,
     Question,
     RecordedDiagnosis,
     Recorder,
+    StoppedError,
 )
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
@@ -92,10 +93,6 @@ class _Report:
 _Order: TypeAlias = Transfer | _End | None  # None: the rank rests
 
 
-class _InterruptedError(Exception):
-    """A signal ends the diagnosis."""
-
-
 def run_diagnosis(
     ranks: Ranks, options: DiagnosisOptions, *, progress: ShowSlots, stop: Callable[[], int]
 ) -> RecordedDiagnosis | None:
@@ -140,10 +137,8 @@ def run_diagnosis(
         question = replace(question, expected_s=size / options.expected_bytes_per_s)
     recorder = Recorder(leader)
     diagnosis: Diagnosis | None = None
-    try:
+    with suppress(StoppedError):
         diagnosis = ask(question, recorder)
-    except _InterruptedError:
-        recorder.measured += leader.interrupted
     reports = leader.end(load)
     unended = (rank not in reports or reports[rank].unfinished for rank in range(ranks.comm.size))
     unfinished = [host for (host, _), found in zip(ranks.node_ids, unended, strict=True) if found]
@@ -294,7 +289,6 @@ class _Leader:
         self._changes: list[float] = []  # within transfers, since the slot was made longer
         self._late: list[MPI.Request] = []  # of answers that have not come
         self._signal = 0
-        self.interrupted: list[MeasuredSlots] = []  # the slots after which a signal has ended the diagnosis
 
     def choose_stream(self, slot_s: float | None) -> None:
         """Choose what pairs send by the rate of the faster ones; for ``slot_s`` seconds, if that is not None."""
@@ -316,14 +310,12 @@ class _Leader:
         """Measure slots, up to the first with a pair that does not answer.
 
         Raises:
-            _InterruptedError: if a signal has come; what is measured is in ``interrupted``.
+            StoppedError: if a signal has come.
         """
         rows: list[Floats] = []
         for partners in slots.partners:
             if self._signal or self._member.stop():
-                if rows:
-                    self.interrupted = [MeasuredSlots(slots, np.array(rows))]
-                raise _InterruptedError
+                raise StoppedError(rows)
             rows.append(self._measure_slot(partners))
             self._measured += 1
             if time.monotonic() > self._shown + SHOW_INTERVAL_S:

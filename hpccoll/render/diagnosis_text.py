@@ -55,10 +55,14 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     )
     if not verdict.complete:
         yield "the diagnosis was interrupted, and says nothing about the nodes"
-    if verdict.is_healthy:
+    if verdict.unjudged:
+        were = "were" if len(verdict.unjudged) > 1 else "was"
+        yield f"{host_ranges(verdict.unjudged)} {were} not judged: too few of the transfers have a valid time"
+    if verdict.accuses_none:
+        other = "other " if verdict.unjudged else ""
         judged = ["node", *(["link"] if verdict.links else []), *(["rack"] if verdict.racks else [])]
         of_two = "neither direction between the two nodes is slower than the other"
-        yield of_two if verdict.only_directions else f"no {join_words(judged, 'or')} is slow"
+        yield of_two if verdict.only_directions else f"no {other}{join_words(judged, 'or')} is slow"
     if verdict.too_many:
         yield "more than a quarter of the nodes seems slow: the effects are lower bounds, and no node is excluded"
     for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
@@ -148,8 +152,8 @@ LEGEND: Mapping[State, str] = {
     "hung": "hung: it did not answer",
     "candidate": "1.10x?: it, or another one",
     "healthy": ".: not accused",
-    "absent": "-: not judged",
-    "undecided": "?: interrupted",
+    "absent": "-: not in the diagnosis",
+    "undecided": "?: interrupted, or not judged",
 }
 """What a diagnosis said of a place, in the table of all diagnoses."""
 

@@ -181,10 +181,10 @@ def test_a_diagnosis_by_a_program_of_others_has_the_same_verdict_file_page_and_e
     assert (again.code, again.out.splitlines()[:2]) == (3, result.out.splitlines()[:2])
 
 
-def test_a_program_that_fails_on_a_host_is_named_and_ends_the_command_with_1(with_program):
+def test_a_program_that_fails_on_a_host_is_named_and_ends_the_command_with_3(with_program):
     result = invoke("diagnose", *with_program(broken=["n5"]), "--json")
     verdict = json.loads(result.out)
-    assert (result.code, verdict["verdicts"]) == (1, [])
+    assert (result.code, verdict["verdicts"], verdict["unjudged"]) == (3, [], ["n5"])
     (failed,) = (each for each in verdict["findings"] if each["kind"] == "launches_failed")
     assert (failed["host"], failed["severity"]) == ("n5", "critical")
 

@@ -16,8 +16,8 @@ DAYS = 3
 """The days on which a place must have been slow to be called so, and then healthy not to be any more."""
 
 State: TypeAlias = Literal["slow", "hung", "candidate", "healthy", "absent", "undecided"]
-"""What a diagnosis says of a place: a candidate is one of several that cannot be distinguished; a place is absent if it
-was not judged; an interrupted diagnosis is undecided."""
+"""What a diagnosis says of a place: a candidate is one of several that cannot be distinguished; a place is absent if a
+host of it is, or all hosts of a rack; undecided are an interrupted diagnosis, and what was not judged."""
 
 CERTAIN: tuple[State, ...] = "slow", "hung"
 ACCUSED: tuple[State, ...] = *CERTAIN, "candidate"
@@ -131,13 +131,15 @@ def _state(
     accused: Mapping[Key, tuple[Place, NamedFault]],
 ) -> PastState:  # fmt: skip
     _, fault = accused.get(key, (place, None))
-    is_judged = place.rack in verdict.racks if place.rack else hosts.issuperset(place.hosts)
+    is_there = not hosts.isdisjoint(place.hosts) if place.rack else hosts.issuperset(place.hosts)
+    has_times = place.rack in verdict.racks if place.rack else {*place.hosts}.isdisjoint(verdict.unjudged)
+    is_judged = has_times and (verdict.links or place.kind != "link")
     state: State = "healthy"
     if fault:
         state = "candidate" if fault.candidates else "slow" if math.isfinite(fault.effect) else "hung"
-    elif _cluster(verdict) != key[0] or not is_judged or (place.kind == "link" and not verdict.links):
+    elif _cluster(verdict) != key[0] or not is_there:
         state = "absent"
-    elif not verdict.complete:
+    elif not (verdict.complete and is_judged):
         state = "undecided"
     effect = fault.effect if fault and math.isfinite(fault.effect) else None
     return PastState(verdict.begun, state, effect)

@@ -1,6 +1,7 @@
 """Slow links: pairs that are slower than both of their nodes explain."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,20 +57,27 @@ def find_link_faults(
     free, left_out = np.setdiff1d(np.arange(cluster.nodes), slow), set(slow.tolist())
     pairs = sorted(pair for pair in slow_pairs - fast if left_out.isdisjoint(pair))
     test = SlownessTest(LINKS / cluster.rails, cluster.nodes * (cluster.nodes - 1) / 2)
-    effects: dict[Pair, float] = {}
+    tested: dict[Pair, _Tested] = {}
     for each in (*[1] * TIMES_SCREENED, SLOTS):
-        effects = yield from _measure_again(cluster, fit, pairs, free, each)
-        pairs = [pair for pair, effect in effects.items() if effect > cut]
+        tested = yield from _measure_again(cluster, fit, pairs, free, each)
+        pairs = [pair for pair, found in tested.items() if found.effect > cut]
     controls = max(1, min(CONTROLS, len(free) // 2 - 1))
     of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(fit.residuals) / 2)
-    error = math.hypot(effect_error(fit.noise, SLOTS, controls), of_nodes)
-    threshold = test.threshold(error)
-    found = (pair for pair in pairs if effects[pair] > threshold)
-    faults = tuple(test.fault(Component("link", pair), effects[pair], error) for pair in found)
-    judged = (
-        judged_effect(Component("link", pair), "links", effect, error, threshold) for pair, effect in effects.items()
-    )
-    return faults, tuple(judged)
+    faults, judged = list[Fault](), list[JudgedEffect]()
+    for pair, (effect, noise) in tested.items():
+        component, error = Component("link", pair), math.hypot(effect_error(noise, SLOTS, controls), of_nodes)
+        threshold = test.threshold(error)
+        judged.append(judged_effect(component, "links", effect, error, threshold))
+        if effect > max(cut, threshold):
+            faults.append(test.fault(component, effect, error))
+    return tuple(faults), tuple(judged)
+
+
+class _Tested(NamedTuple):
+    """What a pair takes beyond its nodes and the control pairs beside it."""
+
+    effect: float
+    noise: float  # of a pair, in the screen or among its controls, whichever is larger: a machine may become busy
 
 
 def _least(fit: FittedEffects) -> float:
@@ -83,9 +91,9 @@ def _pairs(partners: Integers, chosen: Booleans) -> set[Pair]:
 
 def _measure_again(
     cluster: Cluster, fit: FittedEffects, pairs: list[Pair], free: Integers, times: int
-) -> Procedure[dict[Pair, float]]:
-    """Return the effects of pairs beyond their nodes and control pairs, each measured some times."""
-    effects: dict[Pair, float] = {}
+) -> Procedure[dict[Pair, _Tested]]:
+    """Measure each pair some times beside control pairs."""
+    tested: dict[Pair, _Tested] = {}
     most = min(cluster.nodes // MOST_LINKS, cluster.nodes // 2 - LEAST_CONTROLS)
     for group in packed(pairs, max(1, most)):
         ends = np.array(group).ravel()
@@ -95,6 +103,7 @@ def _measure_again(
         partners = np.array([pair_up(cluster.nodes, group, order) for order in orders])
         measured = yield from measure_transfers(partners, "links")
         measured = measured.less(fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners))
-        found = Controls(measured, ends).effects[0, ends[::2]]
-        effects |= dict(zip(group, found.tolist(), strict=True))
-    return effects
+        beside = Controls(measured, ends)
+        noise = max(fit.noise, beside.noise)
+        tested |= {pair: _Tested(float(beside.effects[0, pair[0]]), noise) for pair in group}
+    return tested

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from hpccoll.analysis.diagnosis.cluster import LEAST_RACK, judged_racks
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
 from hpccoll.common.errors import UnusableError
@@ -81,15 +83,32 @@ class DiagnosisOptions:
         return asked
 
 
+class StoppedError(Exception):
+    """A signal ends the diagnosis.
+
+    Args:
+        rows: the times of the slots of the request that were measured before, each [endpoints].
+    """
+
+    def __init__(self, rows: Sequence[Floats]) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
 @dataclass(slots=True)
 class Recorder:
-    """Keeps the slots that a function measures."""
+    """Keeps the slots that a function measures, also those before a StoppedError."""
 
     measure: Callable[[Slots], Floats]
     measured: list[MeasuredSlots] = field(default_factory=list)
 
     def __call__(self, slots: Slots) -> Floats:
-        seconds = self.measure(slots)
+        try:
+            seconds = self.measure(slots)
+        except StoppedError as stopped:
+            if stopped.rows:
+                self.measured.append(MeasuredSlots(slots, np.array(stopped.rows)))
+            raise
         self.measured.append(MeasuredSlots(slots, seconds))
         return seconds
 

@@ -150,6 +150,17 @@ def test_more_than_a_quarter_of_slow_nodes_is_said_and_none_is_excluded():
     assert components(found) < {component for component, _ in slow}
 
 
+def test_no_healthy_link_is_accused_if_the_machine_becomes_busy_after_the_screen():
+    for seed in range(40):
+        simulated = machine(16, environment=Environment(noise=0.02), seed=seed)
+
+        def measure(slots, simulated=simulated):
+            simulated.environment = Environment(noise=0.2 if slots.purpose == "links" else 0.02)
+            return simulated.measure(slots)
+
+        assert complete(diagnose(16, seed=seed), measure).faults == ()
+
+
 def test_a_node_that_is_slow_only_beside_others_is_not_excluded():
     simulated = machine(64, (Component("node", (5,)), 40))
     healthy = machine(64, seed=1)

@@ -91,6 +91,27 @@ def test_a_healthy_machine_has_no_verdicts_and_an_interrupted_diagnosis_is_not_h
     strict_json(verdict.to_json())
 
 
+@pytest.mark.parametrize("nodes", [4, 16])
+def test_a_node_without_times_was_not_judged_and_the_machine_is_not_healthy(nodes):
+    verdict = verdict_of(recorded(nodes, failing=[3]))
+    assert (verdict.unjudged, verdict.verdicts) == (("n3",), ())
+    assert (verdict.accuses_none, verdict.is_healthy) == (True, False)
+    assert 1 < verdict.smallest_effect < 1.25
+    assert found(nodes=nodes, failing=[3])["unjudged"] == ["n3"]
+
+
+def test_if_no_node_has_times_nothing_is_said_of_any_and_nothing_would_have_been_found():
+    verdict = found(failing=range(16))
+    assert len(verdict["unjudged"]) == 16
+    assert (verdict["noise"], verdict["smallest_effect"]) == (None, None)
+    assert not verdict_of(recorded(16, failing=range(16))).accuses_none
+
+
+def test_a_node_that_does_not_answer_is_judged_and_so_is_one_with_a_few_transfers_without_a_time():
+    assert verdict_of(recorded(16, hung=[3])).unjudged == ()
+    assert verdict_of(recorded(16, failing=[3], hung=[4])).unjudged == ("n3",)
+
+
 def test_what_is_slow_under_load_only_or_of_too_many_is_told_and_not_excluded():
     diagnosis = recorded(16, (NODE, 30))
     (fault,) = diagnosis.diagnosis.faults

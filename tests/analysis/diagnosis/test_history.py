@@ -31,6 +31,10 @@ def test_a_node_has_a_state_in_each_diagnosis_whichever_of_its_directions_was_sl
     assert json.loads(json.dumps(history.to_json(), allow_nan=False))["places"][0]["lasting"]
 
 
+def test_a_node_that_was_not_judged_is_not_healthy_on_that_day():
+    assert states(MachineHistory.of([day(1, NODE), day(2, failing=[2])]), "n2") == ["slow", "undecided"]
+
+
 def test_three_diagnoses_of_one_day_are_one_day():
     history = MachineHistory.of([day(1, NODE, hour=hour) for hour in (8, 9, 10)])
     assert [(row.days, row.is_lasting) for row in history.places] == [(1, False)]
