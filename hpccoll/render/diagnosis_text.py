@@ -161,15 +161,19 @@ LEGEND: Mapping[State, str] = {
 def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
     """Yield what is slow again and again, and a table of all places that were ever accused, ``width`` columns wide."""
     begun, rows = history.begun, history.places
-    lasting = [row for row in rows if row.is_lasting]
-    yield from (f"{place_name(row.place)} was slow on {row.days} days" for row in lasting)
-    if not lasting:
+    names = [place_name(row.place) + (f" of {row.cluster}" if row.cluster else "") for row in rows]
+    for name, row in zip(names, rows, strict=True):
+        if row.is_lasting:
+            yield f"{name} was slow on {row.days} days"
+        elif row.is_accused:
+            yield f"{name} was accused in its last diagnosis"
+    if not any(row.is_lasting or row.is_accused for row in rows):
         yield f"nothing was slow on {DAYS} days or more"
     if rows:
         days = [each[5:10] for each in begun]
         heads = days if len({*days}) == len(days) else [f"{each[5:10]} {each[11:16]}" for each in begun]
         cells = [[_symbol(row.states[number]) for row in rows] for number in range(len(begun))]
-        labels = "accused", [place_name(row.place) for row in rows]
+        labels = "accused", names
         yield from tables_within(width, labels, [*zip(heads, cells, strict=True)])
         used = {each.state for row in rows for each in row.states}
         yield from (f"  {meaning}" for state, meaning in LEGEND.items() if state in used)

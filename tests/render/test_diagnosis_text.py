@@ -102,7 +102,7 @@ def history(*rows):
 
 
 def test_the_history_is_the_golden_page_in_as_many_tables_as_the_terminal_needs():
-    node = Place("node", ("n2",)), [1.2, 1.25, "healthy", 1.2, "hung", *["healthy"] * 5, "absent"]
+    node = Place("node", ("n2",)), [1.2, 1.25, "healthy", 1.2, "hung", *["absent"] * 4, "healthy", "absent"]
     link = Place("link", ("n1", "n7")), ["healthy", "undecided", *["healthy"] * 8, 1.5]
     page = [*history_lines(history(node, link), 60), "", *history_lines(MachineHistory(("2026",), (), HEALTHY), 60)]
     assert max(map(len, page)) <= 60
