@@ -12,8 +12,10 @@ IN_RACKS = Environment(rack=8)
 LOAD = Load(program="MPI", memory="host", bytes=4 << 20, together=True)
 
 
-def recorded(nodes, *faults, environment=IN_RACKS, hung=(), begun="2026-11-26T08:00:00+00:00", seed=0, **asked):
-    """Return the diagnosis of nodes n0, n1, ... with faults of some per cent."""
+def recorded(
+    nodes, *faults, environment=IN_RACKS, hung=(), failing=(), begun="2026-11-26T08:00:00+00:00", seed=0, **asked
+):
+    """Return the diagnosis of nodes n0, n1, ... with faults of some per cent; a failing node has no times."""
     rails = [
         SimulatedMachine(
             nodes, environment, [(each, percent) for each, percent in faults if each.rail in (None, rail)],
@@ -24,7 +26,13 @@ def recorded(nodes, *faults, environment=IN_RACKS, hung=(), begun="2026-11-26T08
     machine, known = MachineWithRails(rails) if len(rails) > 1 else rails[0], rails[0].known_racks
     racks = known and tuple(f"rack{number}" for number in known)
     question = Question(tuple(f"n{node}" for node in range(nodes)), seed, racks, **asked)
-    recorder = Recorder(machine.measure)
+
+    def measure(slots):
+        fails = np.isin(np.arange(slots.partners.shape[1]) % nodes, failing)
+        seconds = machine.measure(slots)
+        return np.where((fails | fails[slots.partners])[: len(seconds)], np.nan, seconds)
+
+    recorder = Recorder(measure)
     found = ask(question, recorder)
     return RecordedDiagnosis(
         question, LOAD, tuple(recorder.measured), found, {}, "simulated", "a simulated machine",

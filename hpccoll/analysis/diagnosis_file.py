@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from hpccoll.analysis.diagnosis.nodes_alone import DOES
 from hpccoll.analysis.diagnosis.recorded import Load, MeasuredSlots, Question, RecordedDiagnosis
-from hpccoll.analysis.diagnosis.records import OF_A_RACK, Diagnosis, Purpose, Slots
+from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Diagnosis, Purpose, Slots
 from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import from_builtins, to_builtins
@@ -48,13 +49,16 @@ TEXTS: Mapping[str, str] = {
 """What each text in JSON is; the names of their datasets end with ``_json``."""
 
 
-def write_diagnosis(recorded: RecordedDiagnosis, path: Path) -> None:
-    """Write a diagnosis, whole or not at all.
+def write_diagnosis(recorded: RecordedDiagnosis, path: Path) -> Path:
+    """Write a diagnosis, whole or not at all, and return where: beside a finished one that has come to ``path``.
 
     Raises:
         OSError: if the file cannot be written.
     """
+    if is_taken(path):
+        path = path.with_name(f"{path.stem}-{recorded.provenance['run_id']}{path.suffix}")
     write_sealed(path, DIAGNOSIS, lambda file: _write_content(file, recorded))
+    return path
 
 
 def _write_content(file: Any, recorded: RecordedDiagnosis) -> None:
@@ -137,16 +141,21 @@ def read_diagnosis(path: Path) -> RecordedDiagnosis:
 
 def _requests(values: Mapping[str, Any]) -> Iterator[MeasuredSlots]:
     """Yield the requests with their times; all but a few slots at the ends of requests were measured."""
+    request = values["request"]
+    if not np.isin(np.diff(request, prepend=0), (0, 1)).all() or values["seconds"].shape != values["partner"].shape:
+        raise IntegrityError("its slots have no times, or no order")
     purposes = from_builtins(values["purpose"].tolist(), list[Purpose])
-    for request in range(int(values["request"][-1]) + 1 if len(values["request"]) else 0):
-        rows = values["request"] == request
+    for number in np.unique(request):
+        rows = request == number
         partners, is_measured = values["partner"][rows], values["measured"][rows].astype(bool)
+        if (is_measured[1:] > is_measured[:-1]).any():
+            raise IntegrityError("slots were measured after one without an answer")
         slots = Slots(partners, purposes[int(rows.argmax())])
         yield MeasuredSlots(slots, values["seconds"][rows][is_measured])
 
 
 def _check_numbers(recorded: RecordedDiagnosis, values: Mapping[str, Any]) -> None:
-    """Raise IntegrityError if a number of a node, a rack or an endpoint is out of range."""
+    """Raise IntegrityError if a number of a node, a rack or an endpoint is out of range, or a name is unknown."""
     question = recorded.question
     endpoints = len(question.hosts) * question.rails
     found = recorded.diagnosis
@@ -155,12 +164,24 @@ def _check_numbers(recorded: RecordedDiagnosis, values: Mapping[str, Any]) -> No
     limits = [(len(question.rack_names if each.kind in OF_A_RACK else question.hosts), each) for each in components]
     if (
         len(question.racks or question.hosts) != len(question.hosts)
+        or (*values["host"],) != question.hosts
         or values["partner"].shape[1:] != (endpoints,)
         or not ((values["partner"] >= 0) & (values["partner"] < endpoints)).all()
         or any(not 0 <= number < limit for limit, each in limits for number in each.where)
+        or any(not _is_number_of_parts(each) for each in components)
         or any(not 0 <= (each.rail or 0) < question.rails for each in components)
     ):
         raise IntegrityError("its slots or its faults name nodes that it has not")
+    if values["alone_s"].shape[2:] != (len(question.hosts),) or not recorded.rates.keys() <= DOES.keys():
+        raise IntegrityError("what its nodes did alone is unknown, or not that of its nodes")
+    if not all(isinstance(recorded.provenance.get(name), str) for name in ("run_id", "begun")):
+        raise IntegrityError("its provenance does not say which diagnosis it is, and when it began")
+
+
+def _is_number_of_parts(component: Component) -> bool:
+    """Return whether a component has as many nodes or racks as its kind has."""
+    several = {"link": len(component.where) == 2, "shared_link": len(component.where) > 1}
+    return several.get(component.kind, len(component.where) == 1)
 
 
 NOT_FINITE = "NaN", "Infinity", "-Infinity"
@@ -183,24 +204,33 @@ def is_interrupted(path: Path) -> bool:
         return False
 
 
+def is_taken(path: Path) -> bool:
+    """Return whether a diagnosis may not be written to ``path``: only an interrupted one is replaced."""
+    return path.exists() and not is_interrupted(path)
+
+
 def find_diagnoses(paths: Iterable[Path]) -> tuple[list[RecordedDiagnosis], list[BadInputError]]:
-    """Return the diagnoses at and below the paths, each once, and the errors of damaged files in directories.
+    """Return the diagnoses at and below the paths, of copies one, and the errors of damaged files in directories.
 
     Raises:
         BadInputError: if a path does not exist, a named file cannot be read, or a directory holds no diagnosis.
     """
-    found: dict[Path, RecordedDiagnosis] = {}
+    found: dict[object, RecordedDiagnosis] = {}
     damaged: list[BadInputError] = []
     for path in paths:
-        files = sorted(path.rglob("*.h5")) if path.is_dir() else [path]
-        for file in files:
+        runs = set()
+        for file in sorted(path.rglob("*.h5")) if path.is_dir() else [path]:
             try:
-                found.setdefault(file.resolve(), read_diagnosis(file))
+                recorded = read_diagnosis(file)
             except BadInputError as error:
                 if file == path:
                     raise
                 if not isinstance(error, OtherContentError):
                     damaged.append(error)
-        if not {file.resolve() for file in files} & found.keys():
+            else:
+                run = recorded.provenance["run_id"]
+                runs.add(run)
+                found.setdefault(run, recorded)
+        if not runs:
             raise BadInputError("--report", str(path), DIAGNOSIS.elsewhere)
     return list(found.values()), damaged

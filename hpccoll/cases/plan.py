@@ -17,6 +17,9 @@ from hpccoll.common.records import json_text, load_record
 PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 """The execution profiles."""
 
+DIAGNOSIS_S, DIAGNOSIS_OF_A_NODE_S = 60.0, 0.4
+"""Estimated seconds of a diagnosis, and those for each node if single links are asked for: of a long slot."""
+
 PLAN_FILE = "plan.json"
 """The file of the plan below the directory of a sweep."""
 
@@ -94,6 +97,13 @@ def sbatch_options(resources: Mapping[str, int | str]) -> list[str]:
         if resources.get(name) not in UNSET_VALUES
     ]
     return [*arguments, *shlex.split(str(resources["slurm_extra"]))]
+
+
+def diagnosis_seconds(job: Job, options: Sequence[str] | None) -> float:
+    """Return the estimated seconds of the diagnosis that precedes a job; 0 if none is asked, or there is one node."""
+    if options is None or job.nodes == 1:
+        return 0.0
+    return DIAGNOSIS_S + DIAGNOSIS_OF_A_NODE_S * job.nodes * ("--links" in options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

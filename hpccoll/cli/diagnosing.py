@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,9 +16,8 @@ from hpccoll.cli.option_parser import OptionParser
 from hpccoll.cli.progress_counter import ProgressDisplay
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError, UnusableError, writing
-from hpccoll.common.files import read_text
-from hpccoll.common.interruption import interruptible
-from hpccoll.common.limits import SECONDS, SEED, TABLE_BYTES
+from hpccoll.common.interruption import stop_requests
+from hpccoll.common.limits import SECONDS, SEED
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_words
 from hpccoll.common.units import parse_rate
@@ -41,15 +41,16 @@ Examples:
 
 The nodes transfer in pairs, which are drawn anew for each slot of time. Who is
 slow with every partner is measured again beside healthy nodes, and that alone
-decides: of 1,000 healthy machines at most 10 are accused. With several ranks
-on a node, the k-th of each is its rail k. The exit code is 3 if something is
-slow or does not answer; lines begin with the answer, and end with what to
-exclude and how small an effect would have been found.
+decides: of 1,000 healthy machines in simulations at most 10 are accused. With
+several ranks on a node, the k-th of each is its rail k. The exit code is 3 if
+something is slow, does not answer or was not judged; lines begin with the
+answer, and end with what to exclude and how small an effect would have been
+found.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
 INCOMPLETE = 3
-"""The exit code if something is slow or does not answer, or the diagnosis was interrupted."""
+"""The exit code if something is slow, does not answer or was not judged, or the diagnosis was interrupted."""
 
 PAGES = ".html", ".svg", ".png"
 """The suffixes of the page of a diagnosis, and of its map alone."""
@@ -119,6 +120,7 @@ class DiagnosisProgram:
         parser = OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END)
         self.arguments = given = parser.parse_args(argv)
         self._recorded: RecordedDiagnosis | None = None
+        self._file: Path | None = None  # where the diagnosis was written
         self._program: str | None = getattr(given, "with")
         changed = [name for name, value in vars(given).items() if value != parser.get_default(name)]
         refused = {
@@ -164,13 +166,15 @@ class DiagnosisProgram:
 
         hosts, launch = hosts_to_diagnose(self.arguments.hosts), self.arguments.launch or SRUN
         options, program = self._prepare(), str(self._program)
-        with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            return self._conclude(
-                _displayed(lambda show: diagnose_with(program, options, hosts, launch=launch, progress=show))
+        with stop_requests(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1) as stop:
+            code = self._conclude(
+                _displayed(lambda show: diagnose_with(program, options, hosts, launch=launch, progress=show, stop=stop))
             )
+        self._write_page()
+        return code
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
-        """Diagnose the nodes, and print the verdict before it is written to a file."""
+        """Diagnose the nodes, write the measurements to a file, and print the verdict."""
         from hpccoll.measure.diagnosis_runner import run_diagnosis
 
         options = ranks.run_at_root(self._prepare)  # only rank 0 reads files: they may exist on one node only
@@ -189,9 +193,13 @@ class DiagnosisProgram:
                 write_diagnosis(recorded, self.arguments.out)
 
     def end(self, code: int) -> None:
-        """End a launch in which a rank no longer answers."""
-        from hpccoll.measure.diagnosis_runner import end_launch
+        """End MPI, or a launch in which a rank no longer answers; then others need not wait for the page."""
+        from hpccoll.measure.diagnosis_runner import UNFINISHED, end_launch
 
+        if self._recorded and not self._recorded.provenance[UNFINISHED]:
+            mpi_startup.finalize_mpi(code)
+        mpi_startup.cancel_deadline()
+        self._write_page()
         end_launch(self._recorded, code)
 
     def _prepare(self) -> "DiagnosisOptions":
@@ -200,31 +208,36 @@ class DiagnosisProgram:
             check_new(out)
             with writing(out):
                 out.parent.mkdir(parents=True, exist_ok=True)
-        return replace(self._options, racks=read_racks(racks) if racks else None)
+        from hpccoll.store.host_names import read_racks
+
+        return replace(self._options, racks=read_racks(racks, "--racks") if racks else None)
 
     def _conclude(self, recorded: "RecordedDiagnosis") -> int:
         """Keep the measurements, and print the verdict; an error of files is printed, because other ranks go on."""
         from hpccoll.analysis.diagnosis_file import write_diagnosis
 
-        out, as_json = self.arguments.out, self.arguments.json
+        out = self.arguments.out
         problem: BadInputError | None = None
         try:
             if out:
                 with writing(out):
-                    write_diagnosis(recorded, out)  # first: the reader of stdout may have gone
+                    self._file = write_diagnosis(recorded, out)  # first: the reader of stdout may have gone
         except BadInputError as error:
             problem = error
-        code = print_verdict(recorded, as_json=as_json)
-        try:
-            if problem:
-                raise problem
-            if out:
-                print(f"measurements: {out}", file=sys.stderr if as_json else sys.stdout, flush=True)
-                write_page(recorded, out.with_suffix(".html"), as_json=as_json)
-        except BadInputError as error:
-            print(f"hpccoll: {error}", file=sys.stderr, flush=True)
-            code = error.exit_code
+        code = print_verdict(recorded, as_json=self.arguments.json)
+        if problem:
+            print(f"hpccoll: {problem}", file=sys.stderr, flush=True)
+            return problem.exit_code
+        if self._file:
+            print(f"measurements: {self._file}", file=sys.stderr, flush=True)
         return code
+
+    def _write_page(self) -> None:
+        """Have another process write the page beside the file: a rank imports nothing that draws, nor dies of it."""
+        if self._file:
+            options = ["--report", str(self._file), "--out", str(self._file.with_suffix(".html")), "--json"]
+            command = [sys.executable, "-m", "hpccoll", "diagnose", *options]
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
 
 
 def _displayed(measure: "Callable[[Callable[[int, int, Purpose], None]], Answer]") -> "Answer":
@@ -240,32 +253,19 @@ def _displayed(measure: "Callable[[Callable[[int, int, Purpose], None]], Answer]
     return found
 
 
-def read_racks(path: Path) -> dict[str, str]:
-    """Return the rack of each host in a file of lines ``HOST RACK``; text after # is a comment.
-
-    Raises:
-        BadInputError: if the file cannot be read, or a line is no host with its rack.
-    """
-    racks: dict[str, str] = {}
-    for number, line in enumerate(read_text(path, "--racks", TABLE_BYTES).splitlines(), start=1):
-        words = line.partition("#")[0].split()
-        if len(words) not in (0, 2) or (words and racks.get(words[0], words[1]) != words[1]):
-            raise BadInputError(f"--racks: {path}, line {number}", line, "a host and its one rack, such as: n1 rack1")
-        if words:
-            racks[words[0]] = words[1]
-    return racks
-
-
 def check_new(out: Path) -> None:
-    """Check that a diagnosis may be written to a file: one that has ended is never replaced.
+    """Check that a diagnosis may be written to a file: one that has ended is never replaced, nor the page of others.
 
     Raises:
-        BadInputError: if the file exists, and holds anything else than an interrupted diagnosis.
+        BadInputError: if the file exists, and holds anything else than an interrupted diagnosis, or only its page does.
     """
-    from hpccoll.analysis.diagnosis_file import is_interrupted
+    from hpccoll.analysis.diagnosis_file import is_taken
 
-    if out.exists() and not is_interrupted(out):
+    page = out.with_suffix(".html")
+    if is_taken(out):
         raise BadInputError("--out", str(out), "a new file: it exists, and each diagnosis has a file of its own")
+    if page.exists() and not out.exists():
+        raise BadInputError("--out", str(out), f"another name: {page} exists, and would be replaced by its page")
 
 
 def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
@@ -280,7 +280,7 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
     if len(found) == 1:
         code = print_verdict(found[0], as_json=as_json)
         if out:
-            write_page(found[0], out, as_json=as_json)
+            write_page(found[0], out)
     else:
         if out:
             raise BadInputError("--out", str(out), f"left out: a page is of one diagnosis, and there are {len(found)}")
@@ -290,7 +290,7 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
     return INCOMPLETE if damaged else code
 
 
-def write_page(recorded: "RecordedDiagnosis", out: Path, *, as_json: bool) -> None:
+def write_page(recorded: "RecordedDiagnosis", out: Path) -> None:
     """Write the page of a diagnosis, and print where it is.
 
     Raises:
@@ -300,7 +300,7 @@ def write_page(recorded: "RecordedDiagnosis", out: Path, *, as_json: bool) -> No
 
     with writing(out):
         write_diagnosis_page(recorded, out)
-    print(f"page: {out}", file=sys.stderr if as_json else sys.stdout, flush=True)
+    print(f"page: {out}", file=sys.stderr, flush=True)
 
 
 def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
@@ -310,8 +310,7 @@ def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
 
     verdict = verdict_of(recorded)
     _print(verdict.to_json(), diagnosis_lines(verdict), as_json=as_json)
-    failed = any(finding.severity == "critical" for finding in verdict.findings)  # then nodes may not be judged
-    return int(failed) if verdict.is_healthy else INCOMPLETE
+    return 0 if verdict.is_healthy else INCOMPLETE
 
 
 def _print(record: object, lines: Iterable[str], *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,9 @@ from hpccoll.cli.results import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY, TRAIN_SUMMARY
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.interruption import INTERRUPTED
+
+if TYPE_CHECKING:
+    from hpccoll.cases.plan import Plan
 
 family = typer.Typer()
 
@@ -69,7 +72,7 @@ def sweep(
             show(counter.count())
         if code not in (0, INTERRUPTED):
             typer.echo(f"snakemake ended with {code}: see {out}/logs/snakemake.log", err=True)
-        slow = plan.diagnose is not None and print_diagnoses(out)
+        slow = plan.diagnose is not None and print_diagnoses(plan, out)
         typer.echo("writing the report", err=True)
         try:
             return write_report([out], out / "report") or (INCOMPLETE if code or slow else 0)
@@ -78,15 +81,24 @@ def sweep(
             return INCOMPLETE
 
 
-def print_diagnoses(out: Path) -> int:
-    """Print what the diagnoses of a sweep have found, and return the exit code of ``hpccoll diagnose``."""
+def print_diagnoses(plan: "Plan", out: Path) -> int:
+    """Print the verdict of the newest diagnosis of each job, and return the worst exit code of ``hpccoll diagnose``."""
+    from hpccoll.cases.plan import diagnosis_seconds
     from hpccoll.cli.diagnosing import print_recorded
+    from hpccoll.sweep.launch import diagnosis_file
 
-    try:
-        return print_recorded([out], None, as_json=False)
-    except BadInputError:
-        typer.echo(f"no job has a diagnosis: {out}/logs has their output", err=True)
-        return INCOMPLETE
+    codes = []
+    for job in (each for each in plan.jobs if diagnosis_seconds(each, plan.diagnose)):
+        pattern = diagnosis_file(out / "raw", job.name, "*")
+        typer.echo(f"diagnosis of {job.name}:")
+        try:
+            newest = max(pattern.parent.glob(pattern.name), key=lambda path: path.stat().st_mtime)
+            codes.append(print_recorded([newest], None, as_json=False))
+        except ValueError as error:  # there is none, or it cannot be read
+            reason = f"hpccoll: {error}" if isinstance(error, BadInputError) else f"none: {out}/logs has its output"
+            typer.echo(reason, err=True)
+            codes.append(INCOMPLETE)
+    return max(codes, default=0)
 
 
 @family.command(epilog="Example: hpccoll plan workflows/config/default.yaml")

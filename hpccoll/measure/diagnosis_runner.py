@@ -29,6 +29,7 @@ from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
 from hpccoll.analysis.diagnosis.nodes_alone import HOSTS_SHARE_A_MACHINE
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
+    KEPT,
     DiagnosisOptions,
     Load,
     MeasuredSlots,
@@ -183,6 +184,7 @@ def run_diagnosis(
             "in_flight": leader.stream.in_flight, "slot_s": leader.stream.seconds,
             LOAD: [each.load for each in reports.values() if each.load],
             UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
+            **({} if reports else {KEPT: True}),
         }  # fmt: skip
         return RecordedDiagnosis(
             question, Load(kind.program, kind.memory, size, together), (*measured,), diagnosis, rates, attempt.kind,

@@ -244,6 +244,6 @@ def finalize_mpi(code: int) -> int:
 
 
 def is_connected() -> bool:
-    """Return whether MPI is initialised with more than one rank."""
+    """Return whether MPI is initialised with more than one rank, and not ended."""
     mpi = sys.modules.get("mpi4py.MPI")
-    return mpi is not None and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1
+    return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.size > 1

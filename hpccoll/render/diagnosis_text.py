@@ -55,10 +55,14 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     )
     if not verdict.complete:
         yield "the diagnosis was interrupted, and says nothing about the nodes"
-    if verdict.is_healthy:
+    if verdict.unjudged:
+        were = "were" if len(verdict.unjudged) > 1 else "was"
+        yield f"{host_ranges(verdict.unjudged)} {were} not judged: too few of the transfers have a valid time"
+    if verdict.accuses_none:
+        other = "other " if verdict.unjudged else ""
         judged = ["node", *(["link"] if verdict.links else []), *(["rack"] if verdict.racks else [])]
         of_two = "neither direction between the two nodes is slower than the other"
-        yield of_two if verdict.only_directions else f"no {join_words(judged, 'or')} is slow"
+        yield of_two if verdict.only_directions else f"no {other}{join_words(judged, 'or')} is slow"
     if verdict.too_many:
         yield "more than a quarter of the nodes seems slow: the effects are lower bounds, and no node is excluded"
     for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
@@ -149,7 +153,7 @@ LEGEND: Mapping[State, str] = {
     "candidate": "1.10x?: it, or another one",
     "healthy": ".: not accused",
     "absent": "-: not in the diagnosis",
-    "undecided": "?: interrupted",
+    "undecided": "?: interrupted, or not judged",
 }
 """What a diagnosis said of a place, in the table of all diagnoses."""
 
@@ -157,15 +161,19 @@ LEGEND: Mapping[State, str] = {
 def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
     """Yield what is slow again and again, and a table of all places that were ever accused, ``width`` columns wide."""
     begun, rows = history.begun, history.places
-    lasting = [row for row in rows if row.is_lasting]
-    yield from (f"{place_name(row.place)} was slow on {row.days} days" for row in lasting)
-    if not lasting:
+    names = [place_name(row.place) + (f" of {row.cluster}" if row.cluster else "") for row in rows]
+    for name, row in zip(names, rows, strict=True):
+        if row.is_lasting:
+            yield f"{name} was slow on {row.days} days"
+        elif row.is_accused:
+            yield f"{name} was accused in its last diagnosis"
+    if not any(row.is_lasting or row.is_accused for row in rows):
         yield f"nothing was slow on {DAYS} days or more"
     if rows:
         days = [each[5:10] for each in begun]
         heads = days if len({*days}) == len(days) else [f"{each[5:10]} {each[11:16]}" for each in begun]
         cells = [[_symbol(row.states[number]) for row in rows] for number in range(len(begun))]
-        labels = "accused", [place_name(row.place) for row in rows]
+        labels = "accused", names
         yield from tables_within(width, labels, [*zip(heads, cells, strict=True)])
         used = {each.state for row in rows for each in row.states}
         yield from (f"  {meaning}" for state, meaning in LEGEND.items() if state in used)

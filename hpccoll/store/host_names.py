@@ -3,6 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from pathlib import Path
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.files import read_text
+from hpccoll.common.limits import TABLE_BYTES
 
 Labels = tuple[str, ...]
 
@@ -31,6 +36,22 @@ def canonical_hosts(names: Iterable[str]) -> dict[str, str]:
 
     first: dict[Labels, str] = {}
     return {name: first.setdefault(full(parts), name) for name, parts in labels.items()}
+
+
+def read_racks(path: Path, key: str) -> dict[str, str]:
+    """Return the rack of each host in a file of lines ``HOST RACK``; text after # is a comment.
+
+    Raises:
+        BadInputError: if the file cannot be read, or a line is no host with its rack; it names ``key``.
+    """
+    racks: dict[str, str] = {}
+    for number, line in enumerate(read_text(path, key, TABLE_BYTES).splitlines(), start=1):
+        words = line.partition("#")[0].split()
+        if len(words) not in (0, 2) or (words and racks.get(words[0], words[1]) != words[1]):
+            raise BadInputError(f"{key}: {path}, line {number}", line, "a host and its one rack, such as: n1 rack1")
+        if words:
+            racks[words[0]] = words[1]
+    return racks
 
 
 def jobs_and_hosts(launches: Iterable[tuple[str, frozenset[str]]]) -> str:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
+from hpccoll.analysis.diagnosis.recorded import KEPT
+from hpccoll.analysis.diagnosis_file import is_interrupted, read_diagnosis
 from hpccoll.cases.case import Job, Shape
-from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.cases.plan import Launcher, Plan, diagnosis_seconds
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.evidence.log_settings import INTERRUPTED_FILE
@@ -29,8 +31,6 @@ from hpccoll.sweep.site_file import CPUS_ON_NODE
 from hpccoll.sweep.slurm import partitions, query, squeue
 from hpccoll.sweep.slurm.controller_health import wait_for_controller
 
-DIAGNOSIS_TIMEOUT_S = 900.0
-"""The time limit of a diagnosis, besides that of its start."""
 MAX_LAUNCHES = 3
 """Number of times to try a launch if srun cannot reach Slurm's controller."""
 OUTAGE_S = 1800.0
@@ -69,8 +69,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         job_launch = JobLaunch(plan.launcher, job, workers, aggregators, aliases)
         if left and plan.launcher.slurm and job.ranks > 1:
             job_launch.check_connection()
-        job_launch.diagnose(plan.diagnose if left else None, out)
-        for shape in left:
+        interrupted = job_launch.diagnose(plan.diagnose if left else None, out)
+        for shape in () if interrupted else left:  # Slurm sends the signal once
             attempts = _count_attempts(_read_output(out))
             evidence = job_launch.probe(shape, job_file, out)
             if (log_directory(out, job, shape) / INTERRUPTED_FILE).exists():
@@ -85,6 +85,11 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         _record_failure(out, str(error))
         raise
     return _finalize(job, out)
+
+
+def diagnosis_file(directory: Path, job: str, allocation: str) -> Path:
+    """Return the file of the diagnosis of a job in an allocation, in the directory of its raw file."""
+    return directory / f"{job}.diagnosis-{allocation}.h5"
 
 
 def log_directory(out: Path, job: Job, shape: Shape) -> Path:
@@ -205,21 +210,30 @@ class JobLaunch:
         in_container = self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
         return () if self.launcher.setup or in_container else MachineFacts().pmi_types
 
-    def diagnose(self, options: Sequence[str] | None, out: Path) -> None:
+    def diagnose(self, options: Sequence[str] | None, out: Path) -> bool:
         """Diagnose the nodes, if there are several, with options of ``hpccoll diagnose``, into a file next to ``out``.
 
         If the diagnosis fails, no measurement is lost; the log of the job has the reason. None: no diagnosis is asked.
+
+        Returns:
+            Whether a signal interrupted it.
         """
-        if options is None or self.job.nodes == 1:
-            return
-        file = out.with_name(f"{self.job.name}.diagnosis-{os.environ.get(JOB_ID, 'local')}.h5")
+        seconds = diagnosis_seconds(self.job, options)
+        if not seconds:
+            return False
+        file = diagnosis_file(out.parent, self.job.name, os.environ.get(JOB_ID, "local"))
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
         command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=30")  # the others are judged
-        line = f"{command} diagnose {shlex.join([*options, '--out', str(file)])}"
+        line = f"{command} diagnose {shlex.join([*(options or ()), '--out', str(file)])}"
         print(f"$ {line}", flush=True)
-        failure = child_process.run_child(self._command(line), self.launcher.launch_timeout_s + DIAGNOSIS_TIMEOUT_S)
+        failure = child_process.run_child(self._command(line), self.launcher.launch_timeout_s + 2 * seconds)
         if not file.exists():  # it also exits with an error if it has found something
             print(f"# no diagnosis: the launch {failure}", flush=True)
+        if has_not_ended := is_interrupted(file) and KEPT in read_diagnosis(file).provenance:
+            print(f"# only a part of the diagnosis: the launch {failure}", flush=True)
+        if interrupted := is_interrupted(file) and not has_not_ended:
+            _record_failure(out, "the diagnosis was interrupted by a signal")
+        return interrupted
 
     def probe(self, shape: Shape, job_file: Path, out: Path) -> Path | None:
         """Launch the probe of ``shape`` unless its evidence exists: the same ranks, untimed, with library logs.

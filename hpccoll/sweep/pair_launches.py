@@ -12,20 +12,20 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from hpccoll.analysis.diagnosis.nodes_alone import FAILED_PAIRS, FailedPair
 from hpccoll.analysis.diagnosis.procedure import ask
-from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder
-from hpccoll.analysis.diagnosis.records import Floats, Purpose, Slots
+from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder, StoppedError
+from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import median
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import read_text
@@ -45,7 +45,11 @@ SRUN = "srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-ex
 this process, unless they overlap; without --exact they have all CPUs and GPUs of their nodes (man srun, 20.11 on)."""
 
 FIRST_DEADLINE_S, LEAST_DEADLINE_S, DEADLINE = 300.0, 60.0, 10
-"""The seconds of a launch while none has ended; afterwards the least seconds, and the median launches."""
+"""The seconds of a launch while none has succeeded; afterwards the least seconds, and the median launches."""
+
+MOST_HOSTS = 256
+"""The most hosts. Each pair of a slot is a step: with single links so many hosts take 39,000, and Slurm allows a job
+40,000 by default (MaxStepCount in man slurm.conf)."""
 
 POLL_S = 0.05
 """Seconds between two looks whether launches have ended, few compared with those of a launch."""
@@ -66,30 +70,39 @@ class PairLaunches:
     launch: str  # the command line of the launcher, with {hosts} for the two of a pair
     hosts: Sequence[str]
     progress: Callable[[int, int, Purpose], None]
+    stop: Callable[[], bool]
     failures: list[FailedPair] = field(default_factory=list)
     found: PairResult | None = None  # the first one
     _slots: int = 0  # measured so far
     _durations: list[float] = field(default_factory=list)
 
     def measure(self, slots: Slots) -> Floats:
-        """Return the times of slots, up to the first in which a launch missed its deadline."""
-        times = np.full(slots.partners.shape, np.nan)
-        known = self._slots + len(times)
-        for number, (row, partners) in enumerate(zip(times, slots.partners, strict=True), 1):
+        """Return the times of slots, up to the first in which a launch missed its deadline.
+
+        Raises:
+            StoppedError: if ``stop`` says so.
+            UnusableError: if the program fails on all pairs before it has succeeded on any.
+        """
+        rows: list[Floats] = []
+        known = self._slots + len(slots.partners)
+        for partners in slots.partners:
             self.progress(self._slots, known, slots.purpose)
+            row = np.full(len(partners), np.nan)
             with self._launched(partners) as launches:
-                self._await(launches)
-                for each in launches:
-                    row[[*each.pair]] = self._seconds(each)
+                running = self._await(launches, row)
+            if running and self.stop():
+                raise StoppedError(rows)
+            rows.append(row)
             self._slots += 1
-            if np.isinf(row).any():
-                return times[:number]
+            if running:
+                row[[end for each in running for end in each.pair]] = np.inf
+                break
             if self.found is None and self.failures:
                 pairs, (first, *_) = format_count(len(self.failures), "pair"), self.failures
                 raise UnusableError(
                     "--with", f"{Path(self.program[0]).name} failed on {pairs}, which are all; {_named(first)}"
                 )
-        return times
+        return np.array(rows)
 
     @contextmanager
     def _launched(self, partners: Sequence[int]) -> Iterator[list[_Launch]]:
@@ -99,10 +112,13 @@ class PairLaunches:
             try:
                 for a, b in enumerate(map(int, partners)):
                     if a < b:
-                        launches.append(self._start((a, b), Path(directory)))
+                        try:
+                            launches.append(self._start((a, b), Path(directory)))
+                        except OSError as error:  # this host has as many processes as it may
+                            self._failed((a, b), str(error))
                 yield launches
             finally:
-                _end(each.process for each in launches)
+                _end([each.process for each in launches])
 
     def _start(self, pair: tuple[int, int], directory: Path) -> _Launch:
         command = shlex.split(self.launch.replace("{hosts}", ",".join(self.hosts[each] for each in pair)))
@@ -114,23 +130,31 @@ class PairLaunches:
             )  # fmt: skip
         return _Launch(pair, process, output, errors)
 
-    def _await(self, launches: Sequence[_Launch]) -> None:
-        """Wait until all launches have ended, or the deadline."""
-        begun, running = time.monotonic(), len(launches)
-        while left := sum(each.process.poll() is None for each in launches):
+    @property
+    def _deadline_s(self) -> float:
+        if not self._durations:
+            return FIRST_DEADLINE_S
+        return max(LEAST_DEADLINE_S, DEADLINE * median(np.array(self._durations)))
+
+    def _await(self, launches: Sequence[_Launch], row: Floats) -> Sequence[_Launch]:
+        """Fill in the times [hosts] of launches, and return those that had not ended by the deadline, or a stop."""
+        begun, running = time.monotonic(), launches
+        while True:
             passed = time.monotonic() - begun
-            self._durations += [passed] * (running - left)
-            running = left
-            usual = max(LEAST_DEADLINE_S, DEADLINE * median(np.array(self._durations)))
-            if passed > (usual if self._durations else FIRST_DEADLINE_S):
-                break
+            ended = [each for each in running if each.process.poll() is not None]
+            running = [each for each in running if each not in ended]
+            for each in ended:
+                _signal_group(each.process, signal.SIGKILL)  # what the launcher has left
+                row[[*each.pair]] = seconds = self._seconds(each)
+                if math.isfinite(seconds):
+                    self._durations.append(passed)
+            if not running or self.stop() or passed > self._deadline_s:
+                return running
             time.sleep(POLL_S)
 
     def _seconds(self, launch: _Launch) -> float:
-        """Return the time of a launch; NaN if it failed, infinity if it has not ended."""
-        code = launch.process.returncode
-        if code is None:
-            return math.inf
+        """Return the time of a launch that has ended; NaN if it failed."""
+        code = cast("int", launch.process.returncode)
         text, errors = (file.read_text(errors="replace") for file in (launch.output, launch.errors))
         try:
             found, why = read_pair(Path("output"), text), ""
@@ -144,32 +168,38 @@ class PairLaunches:
         if found and not why:
             self.found = self.found or found
             return found.seconds
-        failure: FailedPair = {"hosts": [self.hosts[each] for each in launch.pair], "why": why}
-        self.failures.append(failure)
+        self._failed(launch.pair, why)
         return math.nan
+
+    def _failed(self, pair: tuple[int, int], why: str) -> None:
+        self.failures.append({"hosts": [self.hosts[each] for each in pair], "why": why})
 
 
 def _named(failure: FailedPair) -> str:
     return f"{' and '.join(failure['hosts'])}: {failure['why']}"
 
 
-def _end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    """End launches and their process groups: a launcher ends its ranks on SIGTERM."""
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End launches that have not ended, and their process groups: a launcher ends its ranks on SIGTERM."""
     running = [each for each in processes if each.poll() is None]
-    for number, seconds in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         for each in running:
-            with suppress(ProcessLookupError):
-                os.killpg(each.pid, number)
-        until = time.monotonic() + seconds
+            _signal_group(each, number)
+        until = time.monotonic() + GRACE_S
         while any(each.poll() is None for each in running) and time.monotonic() < until:
             time.sleep(POLL_S)
 
 
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
 def diagnose_with(
     program: str, options: DiagnosisOptions, hosts: Sequence[str], *, launch: str = SRUN,
-    progress: Callable[[int, int, Purpose], None] = lambda *_: None,
+    progress: Callable[[int, int, Purpose], None] = lambda *_: None, stop: Callable[[], bool] = lambda: False,
 ) -> RecordedDiagnosis:  # fmt: skip
-    """Run a diagnosis whose transfers a program of nccl-tests makes; after KeyboardInterrupt it has no answer.
+    """Run a diagnosis whose transfers a program of nccl-tests makes.
 
     Args:
         program: its command line, such as ``sendrecv_perf -b 256M -e 256M``; the largest size counts.
@@ -178,23 +208,23 @@ def diagnose_with(
         launch: the command line that starts a program on two hosts, which stand in place of ``{hosts}``, with a comma.
         progress: shows how far the diagnosis is: the slots that are measured, how many that will be as far as is known,
             and why they are.
+        stop: says whether to end without an answer, with the slots that were measured.
 
     Raises:
         BadInputError: if a command line is none, a host has no rack, or the program fails on all pairs of a slot before
             it has succeeded on any.
     """
     question = options.question(hosts)
-    pairs = PairLaunches(_words("--with", program), launch, hosts, progress)
+    pairs = PairLaunches(_words("--with", program), launch, hosts, progress, stop)
     if "{hosts}" not in launch:
         raise BadInputError("--launch", launch, "a command line with {hosts}, in place of which the hosts stand")
     launcher, *_ = _words("--launch", launch)
     if shutil.which(launcher) is None:
         raise BadInputError("--launch", launch, f"a command on PATH: there is no {launcher}")
     recorder, begun, testbed = Recorder(pairs.measure), datetime.now(UTC), testbed_facts()
-    try:
+    diagnosis: Diagnosis | None = None
+    with suppress(StoppedError):
         diagnosis = ask(question, recorder)
-    except KeyboardInterrupt:
-        diagnosis = None
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
     return RecordedDiagnosis(
         question=question,
@@ -227,22 +257,35 @@ def hosts_to_diagnose(text: str | None) -> tuple[str, ...]:
     """Return the hosts that ``text`` names, or those of the allocation.
 
     Args:
-        text: names with commas, also with Slurm's brackets; or a file with a name in each line.
+        text: names with commas, also with Slurm's brackets; or a file with a name in each line, and comments after #.
 
     Raises:
-        BadInputError: if there is no allocation, if Slurm does not answer, for fewer than three hosts, whose pairs can
-            be compared, or one twice.
+        BadInputError: if there is no allocation, if Slurm does not answer, a line is no name, for fewer than three
+            hosts, whose pairs can be compared, more than MOST_HOSTS, or one twice.
     """
     job = os.environ.get(JOB_ID)
     if text is None and job is None:
         raise BadInputError("--hosts", None, f"there is no allocation ({JOB_ID}): name the hosts, with commas")
     hosts = allocated_hosts(str(job)) if text is None else _named_hosts(text)
+    if len(hosts) > MOST_HOSTS:
+        why = f"the program is launched on each pair in each slot; do: --hosts, {MOST_HOSTS} of them"
+        raise UnusableError("--with", f"there are {len(hosts)} hosts, and it takes at most {MOST_HOSTS}: {why}")
     if len(hosts) < 3 or len({*hosts}) < len(hosts):
         raise BadInputError("--hosts", ",".join(hosts), "three hosts or more, each once: their pairs are compared")
     return hosts
 
 
 def _named_hosts(text: str) -> tuple[str, ...]:
-    if Path(text).is_file():
-        return tuple(read_text(Path(text), "--hosts", TABLE_BYTES).split())
-    return host_names(text) if "[" in text else tuple(filter(None, text.split(",")))
+    if os.path.isfile(text):  # noqa: PTH113  Path.is_file raises OSError for many names: a file name has 255 bytes
+        return tuple(_hosts_of_file(Path(text)))
+    names = "".join(text.split())
+    return host_names(names) if "[" in names else tuple(filter(None, names.split(",")))
+
+
+def _hosts_of_file(path: Path) -> Iterator[str]:
+    for number, line in enumerate(read_text(path, "--hosts", TABLE_BYTES).splitlines(), start=1):
+        host = line.partition("#")[0].strip()
+        if len(host.replace(",", " ").split()) > 1:
+            raise BadInputError(f"--hosts: {path}, line {number}", line, "one host, without anything else")
+        if host:
+            yield host

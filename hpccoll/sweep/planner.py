@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
 from hpccoll.cases.catalogue import load_job
-from hpccoll.cases.plan import PLAN_FILE, PROFILES, Plan, Skip
+from hpccoll.cases.plan import PLAN_FILE, PROFILES, Plan, Skip, diagnosis_seconds
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
@@ -32,8 +32,6 @@ LAUNCH_S = 1.5
 """Estimated seconds to start the ranks of one launch."""
 ROUND_S = 0.01
 """Estimated seconds of one round of a case outside its iterations: compile, fill buffers, check the result."""
-DIAGNOSIS_S = 60.0
-"""Estimated seconds of a diagnosis."""
 SLURM_S = 20.0
 """Estimated seconds of a Slurm job outside its launches: Snakemake starts twice in it."""
 
@@ -72,8 +70,8 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         raise error.with_key(f"{config}: {plural}") from None
     if not jobs:
         raise _nothing_to_measure(config, sweep, execution_site, skips)
-    diagnosed = [job for job in jobs if sweep.diagnose and job.nodes > 1]
-    seconds = {job.name: estimate_seconds(job) + DIAGNOSIS_S * (job in diagnosed) for job in jobs}
+    diagnose = sweep.diagnose.options if sweep.diagnose else None
+    seconds = {job.name: estimate_seconds(job) + diagnosis_seconds(job, diagnose) for job in jobs}
     requests = {job.name: execution_site.resource_request(job, seconds[job.name]) for job in jobs}
     with naming_site_file(site):
         for job in jobs:
@@ -90,7 +88,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         estimated_s=sum(seconds.values()) + len(jobs) * SLURM_S * launcher.slurm,
         offline=execution_site.is_offline,
         notes=(*sweep.notes(), *notes, *execution_site.notes(jobs)),
-        diagnose=sweep.diagnose.options if sweep.diagnose else None,
+        diagnose=diagnose,
     )
 
 

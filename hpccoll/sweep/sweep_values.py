@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
@@ -19,6 +20,7 @@ from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, OneOfWords
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
+from hpccoll.store.host_names import read_racks
 from hpccoll.training.model_file import model_file
 from hpccoll.training.models import check_model
 from hpccoll.training.step_keys import WORKLOAD
@@ -153,11 +155,17 @@ def _check_model(name: str) -> str:
     return name
 
 
+def _check_racks(name: str) -> str:
+    """Check a file of racks when the sweep is planned; a job may start in another directory."""
+    read_racks(Path(name), "racks")
+    return str(Path(name).absolute())
+
+
 class DiagnoseSection(YamlSection):
     """A diagnosis of the nodes of a job."""
 
     links: bool | None = yaml_model.field(DIAGNOSE["links"])
-    racks: Text | None = yaml_model.field(DIAGNOSE["racks"])
+    racks: Annotated[Text, AfterValidator(_check_racks)] | None = yaml_model.field(DIAGNOSE["racks"])
 
     @property
     def options(self) -> tuple[str, ...]:

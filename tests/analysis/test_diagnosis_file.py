@@ -52,7 +52,7 @@ def diagnoses(draw):
     )  # fmt: skip
     node = some.integers(0, nodes - 1)
     components = some.builds(
-        Component,
+        lambda kind, where, rail: Component(kind, where if kind == "link" else where[:1], rail),
         some.sampled_from(["node", "link", "hung", "rail"]),
         some.tuples(node, node),
         some.none() | some.integers(0, rails - 1),
@@ -150,10 +150,16 @@ def changed(path, change):
     seal(path)
 
 
-def judge_a_node_that_is_not_there(opened):
-    found = json.loads(opened["diagnosis_json"].asstr()[()])
-    found["effects"][0]["component"]["where"] = [99]
-    opened["diagnosis_json"][()] = json.dumps(found)
+def skip_a_slot(opened):
+    request = opened["request"][:]
+    several = np.flatnonzero(np.diff(request) == 0)[0]  # of the first request with several slots
+    opened["measured"][several : several + 2] = 0, 1
+
+
+def change_text(opened, name, change):
+    record = json.loads(opened[f"{name}_json"].asstr()[()])
+    change(record)
+    opened[f"{name}_json"][()] = json.dumps(record)
 
 
 @pytest.mark.parametrize(
@@ -162,8 +168,15 @@ def judge_a_node_that_is_not_there(opened):
         lambda opened: opened["partner"].__setitem__((0, 0), 99),
         lambda opened: opened["question_json"].__setitem__((), "{}"),
         lambda opened: opened["purpose"].__setitem__(0, "fun"),
-        judge_a_node_that_is_not_there,
+        lambda opened: change_text(
+            opened, "diagnosis", lambda found: found["effects"][0]["component"].update(where=[99])
+        ),
         lambda opened: opened.pop("seconds"),
+        lambda opened: opened["request"].__setitem__(-1, 2**60),
+        skip_a_slot,
+        lambda opened: opened["host"].__setitem__(0, "other"),
+        lambda opened: change_text(opened, "diagnosis", lambda found: found["faults"][0]["component"].update(where=[])),
+        lambda opened: change_text(opened, "provenance", lambda known: known.pop("begun")),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused_and_others_of_its_directory_are_read(file, tmp_path, change):
@@ -181,3 +194,17 @@ def test_an_interrupted_diagnosis_keeps_what_was_measured(tmp_path):
     diagnosis = interrupted(recorded(8))
     write_diagnosis(diagnosis, tmp_path / "F.h5")
     assert comparable(read_diagnosis(tmp_path / "F.h5")) == comparable(diagnosis)
+
+
+def test_a_diagnosis_that_has_ended_is_never_replaced_and_the_later_one_stands_beside_it(tmp_path):
+    first, second = recorded(8, seed=1), recorded(8, seed=2)
+    assert write_diagnosis(interrupted(first), tmp_path / "F.h5") == tmp_path / "F.h5"
+    assert write_diagnosis(first, tmp_path / "F.h5") == tmp_path / "F.h5"
+    beside = write_diagnosis(second, tmp_path / "F.h5")
+    assert comparable(read_diagnosis(tmp_path / "F.h5")) == comparable(first)
+    assert comparable(read_diagnosis(beside)) == comparable(second)
+
+
+def test_a_copy_is_no_diagnosis_of_its_own(file, tmp_path):
+    shutil.copy(file, tmp_path / "copy.h5")
+    assert len(find_diagnoses([file, tmp_path])[0]) == 1

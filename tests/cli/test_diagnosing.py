@@ -13,7 +13,7 @@ from recorded_diagnoses import interrupted, recorded
 
 from hpccoll.analysis.diagnosis.records import Component
 from hpccoll.analysis.diagnosis_file import read_diagnosis, write_diagnosis
-from hpccoll.cli.diagnosing import check_new, read_racks
+from hpccoll.cli.diagnosing import check_new
 from hpccoll.common.errors import BadInputError
 
 NODE = Component("node", (2,)), 25
@@ -60,22 +60,8 @@ def test_a_damaged_file_of_a_directory_is_named_and_the_others_are_read(days):
 def test_a_healthy_machine_ends_with_0_and_an_interrupted_diagnosis_with_3(tmp_path):
     write_diagnosis(recorded(8), tmp_path / "F.h5")
     assert invoke("diagnose", "--report", tmp_path / "F.h5").code == 0
-    write_diagnosis(interrupted(recorded(8)), tmp_path / "F.h5")
-    assert invoke("diagnose", "--report", tmp_path / "F.h5").code == 3
-
-
-def test_racks_are_read_from_lines_of_a_host_and_its_rack(tmp_path):
-    file = tmp_path / "racks"
-    file.write_text("# the hall\nn1 a\n\n n2\tb  # moved\nn1 a\n")
-    assert read_racks(file) == {"n1": "a", "n2": "b"}
-
-
-@pytest.mark.parametrize("line", ["n1", "n1 a b", "n0 b"])
-def test_a_line_that_is_no_host_with_one_rack_is_refused_with_its_number(tmp_path, line):
-    file = tmp_path / "racks"
-    file.write_text(f"n0 a\n{line}\n")
-    with pytest.raises(BadInputError, match=f"--racks: .*line 2: '{line}' is not valid: a host and its one rack"):
-        read_racks(file)
+    write_diagnosis(interrupted(recorded(8)), tmp_path / "G.h5")
+    assert invoke("diagnose", "--report", tmp_path / "G.h5").code == 3
 
 
 def test_only_an_interrupted_diagnosis_is_replaced(tmp_path):
@@ -89,6 +75,26 @@ def test_only_an_interrupted_diagnosis_is_replaced(tmp_path):
     out.write_text("my notes")
     with pytest.raises(BadInputError, match="a new file: it exists"):
         check_new(out)
+
+
+def test_a_page_of_something_else_is_not_replaced(tmp_path):
+    (tmp_path / "report.html").write_text("a report")
+    with pytest.raises(BadInputError, match=r"report.html exists, and would be replaced"):
+        check_new(tmp_path / "report.h5")
+
+
+@pytest.mark.mpi
+def test_a_rank_imports_nothing_that_draws(mpiexec, tmp_path):
+    words = ["x", *QUICK, "--out", str(tmp_path / "F.h5")]
+    program = f"""
+import atexit, sys
+atexit.register(lambda: print("drawing:", {{"altair", "jinja2", "scipy", "pandas"}} & sys.modules.keys()))
+sys.argv = {words}
+exec(open({str(RANKS)!r}).read())
+"""
+    result = mpiexec(2, "-c", program)
+    assert result.stdout.count("drawing: set()") == 2
+    assert (tmp_path / "F.html").exists()
 
 
 @pytest.mark.mpi
@@ -175,10 +181,10 @@ def test_a_diagnosis_by_a_program_of_others_has_the_same_verdict_file_page_and_e
     assert (again.code, again.out.splitlines()[:2]) == (3, result.out.splitlines()[:2])
 
 
-def test_a_program_that_fails_on_a_host_is_named_and_ends_the_command_with_1(with_program):
+def test_a_program_that_fails_on_a_host_is_named_and_ends_the_command_with_3(with_program):
     result = invoke("diagnose", *with_program(broken=["n5"]), "--json")
     verdict = json.loads(result.out)
-    assert (result.code, verdict["verdicts"]) == (1, [])
+    assert (result.code, verdict["verdicts"], verdict["unjudged"]) == (3, [], ["n5"])
     (failed,) = (each for each in verdict["findings"] if each["kind"] == "launches_failed")
     assert (failed["host"], failed["severity"]) == ("n5", "critical")
 

@@ -14,8 +14,8 @@ from hpccoll.render.diagnosis_text import diagnosis_lines, history_lines
 RACK = tuple(f"n{node}" for node in range(24, 32))
 HEALTHY = MachineVerdict(
     verdicts=(), exclude=(), complete=True, slots=33, noise=0.031, smallest_effect=1.0712, too_many=False, nodes=16,
-    only_directions=False, racks=(), links=True, load=LOAD, kind="measured on a testbed", machine="a machine",
-    begun="2026-11-26T08:00:00+00:00",
+    unjudged=(), only_directions=False, racks=(), links=True, load=LOAD, kind="measured on a testbed",
+    machine="a machine", begun="2026-11-26T08:00:00+00:00",
 )  # fmt: skip
 
 
@@ -61,6 +61,10 @@ SITUATIONS = {
     ),
     "more than a quarter": verdict(*(fault("node", f"n{node}") for node in range(4)), too_many=True),
     "a node that is slow under load only": verdict(fault("node", "n5", under_load_only=True)),
+    "a node that was not judged": verdict(unjudged=("n3",)),
+    "more than half of the nodes, which were not judged": verdict(
+        unjudged=tuple(f"n{node}" for node in range(9)), noise=math.nan, smallest_effect=math.inf
+    ),
     "an interrupted diagnosis": verdict(complete=False, noise=math.nan, smallest_effect=math.inf, links=False),
 }  # fmt: skip
 
@@ -98,7 +102,7 @@ def history(*rows):
 
 
 def test_the_history_is_the_golden_page_in_as_many_tables_as_the_terminal_needs():
-    node = Place("node", ("n2",)), [1.2, 1.25, "healthy", 1.2, "hung", *["healthy"] * 5, "absent"]
+    node = Place("node", ("n2",)), [1.2, 1.25, "healthy", 1.2, "hung", *["absent"] * 4, "healthy", "absent"]
     link = Place("link", ("n1", "n7")), ["healthy", "undecided", *["healthy"] * 8, 1.5]
     page = [*history_lines(history(node, link), 60), "", *history_lines(MachineHistory(("2026",), (), HEALTHY), 60)]
     assert max(map(len, page)) <= 60

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 import raw_examples
 import slurm_outputs
+from recorded_diagnoses import interrupted, recorded
 
+from hpccoll.analysis.diagnosis.recorded import KEPT
+from hpccoll.analysis.diagnosis_file import write_diagnosis
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.common.errors import BadInputError
@@ -102,6 +105,28 @@ def test_a_diagnosis_that_fails_costs_no_measurement(here, capfd):
     assert len(calls(here)) == 4
     assert "# no diagnosis: the launch ended with exit code 4" in capfd.readouterr().out
     assert not list(read_failure_notes(here / "raw" / "F.h5"))
+
+
+def test_a_diagnosis_that_a_signal_interrupted_ends_the_job(here):
+    diagnosed(here)
+    file = here / "raw" / "mpi.n4x1.diagnosis-local.h5"
+    file.parent.mkdir()
+    write_diagnosis(interrupted(recorded(4)), file)
+    assert not start(here)
+    assert [line.split()[5] for line in calls(here)] == ["diagnose"]
+    (note,) = read_failure_notes(here / "raw" / "F.h5")
+    assert "interrupted by a signal" in note.message
+
+
+def test_what_was_kept_of_a_diagnosis_whose_ranks_died_costs_no_measurement(here, capfd):
+    diagnosed(here)
+    file = here / "raw" / "mpi.n4x1.diagnosis-local.h5"
+    file.parent.mkdir()
+    kept = interrupted(recorded(4))
+    write_diagnosis(replace(kept, provenance={**kept.provenance, KEPT: True}), file)
+    start(here)
+    assert len(calls(here)) == 4
+    assert "# only a part of the diagnosis" in capfd.readouterr().out
 
 
 def test_what_is_measured_is_not_launched_again(here):

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from nccl_tests_stand_in import installed
 
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.interruption import interruptible
 from hpccoll.sweep import pair_launches
 from hpccoll.sweep.pair_launches import diagnose_with, hosts_to_diagnose
 
@@ -24,7 +22,7 @@ def diagnose(tmp_path, monkeypatch):
     """Run a diagnosis by ``sendrecv_perf`` of some hosts with faults; ``diagnose.progress`` is what it showed."""
     program = installed(tmp_path)
 
-    def diagnose(hosts=HOSTS, **faults):
+    def diagnose(hosts=HOSTS, stop=lambda: False, **faults):
         monkeypatch.setenv("FAULTS", json.dumps(faults))
         diagnose.progress = []
         return diagnose_with(
@@ -33,6 +31,7 @@ def diagnose(tmp_path, monkeypatch):
             hosts,
             launch="env PAIR={hosts}",
             progress=lambda *shown: diagnose.progress.append(shown),
+            stop=stop,
         )
 
     return diagnose
@@ -112,13 +111,46 @@ def test_launches_past_their_deadline_are_ended_and_name_the_host_that_hangs(dia
     assert alive(tmp_path) == []
 
 
-def test_an_interrupted_diagnosis_ends_its_launches_and_has_no_answer(diagnose, monkeypatch, tmp_path):
+def test_a_launch_that_fails_at_once_leaves_the_others_the_deadline_of_the_first(diagnose, monkeypatch):
+    monkeypatch.setattr(pair_launches, "LEAST_DEADLINE_S", 0.0)
+    monkeypatch.setattr(pair_launches, "DEADLINE", 3)
+    monkeypatch.setenv("LASTS", "1")  # of launches that do not fail
+    recorded = diagnose(("n1", "n2", "n3", "n4"), stop=lambda: len(diagnose.progress) == 3, broken=["n2"])
+    (first,) = recorded.measured
+    assert [np.isfinite(row).sum() for row in first.seconds] == [2, 2]
+    assert recorded.provenance["failed_pairs"]
+
+
+def test_an_interrupted_diagnosis_ends_its_launches_keeps_its_slots_and_has_no_answer(diagnose, monkeypatch, tmp_path):
     monkeypatch.setenv("STARTED", str(tmp_path))
-    with interruptible(signal.SIGALRM):
-        signal.setitimer(signal.ITIMER_REAL, 1)
-        recorded = diagnose(silent=["n4"])
+    recorded = diagnose(stop=lambda: len(diagnose.progress) == 4)  # within the fourth slot
+    (first,) = recorded.measured
     assert recorded.diagnosis is None
+    assert (first.slots.purpose, first.seconds.shape) == ("screen", (3, 8))
+    assert len(first.slots.partners) > 3
     assert alive(tmp_path) == []
+
+
+def test_what_a_launcher_leaves_behind_is_ended(diagnose, monkeypatch, tmp_path):
+    monkeypatch.setenv("STARTED", str(tmp_path))
+    monkeypatch.setenv("LEAVES", "1")
+    assert diagnose(stop=lambda: len(diagnose.progress) == 3).measured
+    assert alive(tmp_path) == []
+
+
+def test_launches_that_cannot_be_started_are_failures_of_their_pairs(diagnose, monkeypatch):
+    start = pair_launches.PairLaunches._start
+
+    def start_some(self, pair, directory):
+        if self._slots == 0 and pair[0] == 0:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return start(self, pair, directory)
+
+    monkeypatch.setattr(pair_launches.PairLaunches, "_start", start_some)
+    recorded = diagnose(stop=lambda: len(diagnose.progress) == 2)
+    assert recorded.measured
+    (failure,) = recorded.provenance["failed_pairs"]
+    assert ("n1" in failure["hosts"], "temporarily unavailable" in failure["why"]) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +180,20 @@ def test_without_hosts_and_without_an_allocation_the_option_is_named(monkeypatch
 
 
 def test_hosts_are_names_with_commas_or_lines_of_a_file(tmp_path):
-    (tmp_path / "hosts").write_text("n1\nn3\nn5\n")
-    assert hosts_to_diagnose("n1,n2,n3") == ("n1", "n2", "n3")
+    (tmp_path / "hosts").write_text("# of rack 1\nn1\nn3  # slow\n\nn5\n")
+    assert hosts_to_diagnose("n1, n2,n3") == ("n1", "n2", "n3")
     assert hosts_to_diagnose(str(tmp_path / "hosts")) == ("n1", "n3", "n5")
+
+
+@pytest.mark.parametrize("line", ["n2 slots=8", "n2, n3"])
+def test_a_line_of_a_file_of_hosts_is_one_name(tmp_path, line):
+    (tmp_path / "hosts").write_text(f"n1\n{line}\nn5\n")
+    with pytest.raises(BadInputError, match=r"--hosts: .*, line 2"):
+        hosts_to_diagnose(str(tmp_path / "hosts"))
+
+
+def test_more_hosts_than_the_steps_of_a_job_allow_are_refused_in_one_line():
+    hosts = [f"n{number}" for number in range(4096)]
+    assert len(hosts_to_diagnose(",".join(hosts[:256]))) == 256
+    with pytest.raises(BadInputError, match=r"^--with: there are 4096 hosts.{,200}$"):
+        hosts_to_diagnose(",".join(hosts))

@@ -87,6 +87,7 @@ WHOLE = {
     f"{LEAST}diagnose: {{}}": "a.yaml: diagnose|'nodes' has no two",
     "algorithms: ring\nbytes: 8\nnodes: 1\ndiagnose: {links: false}": "a.yaml: diagnose|'nodes' has no two",
     "algorithms: ring\nbytes: 8\nnodes: 2\ndiagnose: {lniks: true}": "a.yaml: diagnose.lniks|did you mean links?",
+    "algorithms: ring\nbytes: 8\nnodes: 2\ndiagnose: {racks: nowhere}": "diagnose.racks|'nowhere' cannot be read",
     "": "a.yaml: it is no YAML of keys and values: |algorithms",
     f"{LEAST}'ranks': 4": "'ranks' appears twice, on line 3 and on line 4",
     "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"

@@ -1,6 +1,7 @@
-"""Diagnoses of one machine over days: what was accused in each, and what is slow again and again."""
+"""Diagnoses over days: what was accused in each, what is slow again and again, and what was in its last one."""
 
 import math
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,11 +13,17 @@ from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
 
 DAYS = 3
-"""The days on which a place must have been slow to be called so."""
+"""The days on which a place must have been slow to be called so, and then healthy not to be any more."""
 
 State: TypeAlias = Literal["slow", "hung", "candidate", "healthy", "absent", "undecided"]
 """What a diagnosis says of a place: a candidate is one of several that cannot be distinguished; a place is absent if a
-host of it is; an interrupted diagnosis is undecided."""
+host of it is, or all hosts of a rack; undecided are an interrupted diagnosis, and what was not judged."""
+
+CERTAIN: tuple[State, ...] = "slow", "hung"
+ACCUSED: tuple[State, ...] = *CERTAIN, "candidate"
+
+Key: TypeAlias = tuple[str, str, tuple[str, ...], int | None]
+"""What identifies a place from day to day: cluster, kind, rack or sorted hosts, rail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +50,36 @@ class PlaceHistory:
 
     place: Place
     states: tuple[PastState, ...]  # of each diagnosis, the oldest first
+    cluster: str = ""  # "cluster NAME"; empty if all diagnoses are of one, or it is unknown
 
     @property
     def days(self) -> int:
         """On how many days it was slow, or did not answer."""
-        return len({each.day for each in self.states if each.state in ("slow", "hung")})
+        return len({each.day for each in self.states if each.state in CERTAIN})
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it was so on enough days."""
-        return self.days >= DAYS
+        """Whether it was so on enough days, and not healthy on as many since."""
+        last = max((number for number, each in enumerate(self.states) if each.state in CERTAIN), default=-1)
+        since = {each.day for each in self.states[last + 1 :] if each.state == "healthy"}
+        return self.days >= DAYS > len(since)
+
+    @property
+    def is_accused(self) -> bool:
+        """Whether the last diagnosis that judged it accused it."""
+        judged = [each.state for each in self.states if each.state not in ("absent", "undecided")]
+        return bool(judged) and judged[-1] in ACCUSED
 
     def to_json(self) -> dict[str, Any]:
         """Return it as an element of ``places``."""
         states = [each.to_json() for each in self.states]
-        return {**self.place.to_json(), "days": self.days, "lasting": self.is_lasting, "diagnoses": states}
+        values = {"cluster": self.cluster or None, "days": self.days, "lasting": self.is_lasting}
+        return {**self.place.to_json(), **values, "accused": self.is_accused, "diagnoses": states}
 
 
 @dataclass(frozen=True, slots=True)
 class MachineHistory:
-    """Several diagnoses of one machine."""
+    """Several diagnoses, of one machine or of several clusters."""
 
     begun: tuple[str, ...]  # of each diagnosis, the oldest first
     places: tuple[PlaceHistory, ...]  # those that were ever accused, those that were on most days first
@@ -75,43 +92,54 @@ class MachineHistory:
         verdicts = [verdict_of(each) for each in ordered]
         accused = [_accused(verdict) for verdict in verdicts]
         hosts = [frozenset(each.question.hosts) for each in ordered]
+        several = len({_cluster(verdict) for verdict in verdicts}) > 1
         rows = (
-            PlaceHistory(place, tuple(map(partial(_state, place), hosts, verdicts, accused)))
-            for place in dict.fromkeys(chain.from_iterable(accused))
+            PlaceHistory(place, tuple(map(partial(_state, key, place), hosts, verdicts, accused)), key[0] * several)
+            for key, (place, _) in ChainMap(*reversed(accused)).items()  # as the newest of them has it
         )
         begun = tuple(verdict.begun for verdict in verdicts)
         return cls(begun, tuple(sorted(rows, key=lambda row: -row.days)), verdicts[-1])
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nothing is slow in the newest diagnosis, nor was on several days."""
-        return self.last.is_healthy and not any(row.is_lasting for row in self.places)
+        """Whether nothing was slow in its last diagnosis, nor on several days, and the newest diagnosis is complete."""
+        return self.last.is_healthy and not any(row.is_accused or row.is_lasting for row in self.places)
 
     def to_json(self) -> dict[str, Any]:
         """Return the history as JSON has it."""
         return {"begun": self.begun, "places": [row.to_json() for row in self.places], "last": self.last.to_json()}
 
 
-def _accused(verdict: MachineVerdict) -> Mapping[Place, NamedFault]:
-    """Return the faults of a diagnosis by their places, those that are certain in favour of candidates."""
-    found: dict[Place, NamedFault] = {}
+def _cluster(verdict: MachineVerdict) -> str:
+    name = verdict.machine.partition(",")[0]
+    return name if name.startswith("cluster ") else ""
+
+
+def _accused(verdict: MachineVerdict) -> dict[Key, tuple[Place, NamedFault]]:
+    """Return the places that a diagnosis accused with their faults, those that are certain in favour of candidates."""
+    found: dict[Key, tuple[Place, NamedFault]] = {}
     for fault in sorted(verdict.verdicts, key=lambda fault: not fault.candidates):
-        for place in chain.from_iterable(fault.candidates or ((fault.place,),)):
-            whole = (*DIRECTIONS, "hung")
-            found[replace(place, kind="node") if place.kind in whole else place] = fault
+        for each in chain.from_iterable(fault.candidates or ((fault.place,),)):
+            place = replace(each, kind="node") if each.kind in (*DIRECTIONS, "hung") else each
+            where = (place.rack,) if place.rack else tuple(sorted(place.hosts))
+            found[_cluster(verdict), place.kind, where, place.rail] = place, fault
     return found
 
 
 def _state(
-    place: Place, hosts: frozenset[str], verdict: MachineVerdict, accused: Mapping[Place, NamedFault]
-) -> PastState:
-    fault = accused.get(place)
+    key: Key, place: Place, hosts: frozenset[str], verdict: MachineVerdict,
+    accused: Mapping[Key, tuple[Place, NamedFault]],
+) -> PastState:  # fmt: skip
+    _, fault = accused.get(key, (place, None))
+    is_there = not hosts.isdisjoint(place.hosts) if place.rack else hosts.issuperset(place.hosts)
+    has_times = place.rack in verdict.racks if place.rack else {*place.hosts}.isdisjoint(verdict.unjudged)
+    is_judged = has_times and (verdict.links or place.kind != "link")
     state: State = "healthy"
-    if not verdict.complete:
-        state = "undecided"
-    elif not hosts.issuperset(place.hosts):
-        state = "absent"
-    elif fault:
+    if fault:
         state = "candidate" if fault.candidates else "slow" if math.isfinite(fault.effect) else "hung"
+    elif _cluster(verdict) != key[0] or not is_there:
+        state = "absent"
+    elif not (verdict.complete and is_judged):
+        state = "undecided"
     effect = fault.effect if fault and math.isfinite(fault.effect) else None
     return PastState(verdict.begun, state, effect)

@@ -105,7 +105,7 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
 
 
 def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
-    """Return what stands beside the verdict; launches that failed, whose nodes it may not judge, are critical."""
+    """Return what stands beside the verdict; launches that failed are critical."""
     found = [*_failed_launches(recorded), *_differing_devices(recorded.provenance)]
     if recorded.provenance.get(HOSTS_SHARE_A_MACHINE):
         text = "The hosts share the CPUs of one machine: what each of them does alone was not measured."
@@ -132,21 +132,18 @@ def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
 
 def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     """Yield launches that failed, by the hosts that most of them have in common; and that there are no directions."""
-    program, hosts = recorded.load.program, recorded.question.hosts
+    program = recorded.load.program
     if FAILED_PAIRS not in recorded.provenance:
         return
     text = f"{program} prints one time of a pair: a slow direction is not told from a slow node."
     yield info("directions_unknown", text, program=program)
-    ended = [end for each in recorded.measured for end in np.flatnonzero(np.isfinite(each.seconds).any(0)).tolist()]
-    timed = {hosts[endpoint % len(hosts)] for endpoint in ended}
     left = cast("list[FailedPair]", recorded.provenance[FAILED_PAIRS])
     while left:
         ((host, count),) = Counter(host for each in left for host in each["hosts"]).most_common(1)
         last = [each for each in left if host in each["hosts"]][-1]
         left = [each for each in left if host not in each["hosts"]]
         where = f"{format_count(count, 'launch')} on {host}, the last of them on" if count > 1 else "a launch on"
-        text = f"{program} failed in {where} {join_words(last['hosts'])}: {last['why']}"
-        text += "." if host in timed else f"; {host} was not judged."
+        text = f"{program} failed in {where} {join_words(last['hosts'])}: {last['why']}."
         yield critical("launches_failed", text, host=host, launches=count, **last)
 
 

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,12 +62,13 @@ class NamedFault:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as an element of ``verdicts``."""
+        ends = math.isfinite(self.effect)  # without an answer it was measured once or twice
         return {
             **self.place.to_json(), "where": self.hosts,
             "candidates": [[place.to_json() for place in explanation] for explanation in self.candidates],
             "effect": _finite(self.effect), "low": _finite(self.low), "high": _finite(self.high),
-            "confidence": 1 - self.chance, "chance": self.chance, "under_load_only": self.under_load_only,
-            "slots": dict(self.slots),
+            "confidence": 1 - self.chance if ends else None, "chance": self.chance if ends else None,
+            "under_load_only": self.under_load_only, "slots": dict(self.slots),
         }  # fmt: skip
 
 
@@ -83,6 +84,7 @@ class MachineVerdict:
     smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses; infinite if none would
     too_many: bool  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
     nodes: int
+    unjudged: tuple[str, ...]  # the hosts with valid times in fewer than half of their slots
     only_directions: bool  # whether a slow direction only would have been found: of two nodes without an expected time
     racks: tuple[str, ...]  # those that were judged: few, or small ones, are not
     links: bool  # whether single links were judged
@@ -93,9 +95,16 @@ class MachineVerdict:
     findings: tuple[Finding, ...] = ()  # what stands beside it: what nodes do alone, differing devices, failed launches
 
     @property
+    def accuses_none(self) -> bool:
+        """Whether at least half of the nodes were judged, and nothing of what was is slow."""
+        most = 2 * len(self.unjudged) <= self.nodes
+        return self.complete and most and not self.verdicts and not self.too_many
+
+    @property
     def is_healthy(self) -> bool:
-        """Whether the diagnosis is complete, and nothing is slow."""
-        return self.complete and not self.verdicts and not self.too_many
+        """Whether all nodes were judged, nothing is slow, and nothing beside it is critical."""
+        failed = any(finding.severity == "critical" for finding in self.findings)
+        return self.accuses_none and not self.unjudged and not failed
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it: what is absent, or not finite, is null."""
@@ -113,12 +122,16 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     question, found = recorded.question, recorded.diagnosis
     slots = sum(len(each.seconds) for each in recorded.measured)
     known = found or Diagnosis((), slots, math.nan, math.inf, links=False)
-    hung = len({fault.component.where for fault in known.faults if fault.component.kind == "hung"})
+    unjudged = _unjudged(recorded)
+    if 2 * len(unjudged) > len(question.hosts):  # noise and thresholds are those of nodes without times
+        known = replace(known, noise=math.nan, smallest_effect=math.inf)
+    parts = [part for each in known.faults for some in (*each.candidates, (each.component,)) for part in some]
+    hung = len({part.where for part in parts if part.kind == "hung"})
     return MachineVerdict(
         verdicts=tuple(_named(fault, recorded) for fault in known.faults),
         exclude=tuple(question.hosts[node] for node in known.exclude),
         complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
-        too_many=known.too_many, nodes=len(question.hosts),
+        too_many=known.too_many, nodes=len(question.hosts), unjudged=unjudged,
         only_directions=found is not None and len(question.hosts) - hung == 2 and question.expected_s is None,
         racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,
         load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
@@ -133,6 +146,17 @@ def place_of(component: Component, question: Question) -> Place:
     rack = question.rack_names[component.where[0]]
     members = zip(question.hosts, question.racks or (), strict=True)
     return Place(component.kind, tuple(host for host, name in members if name == rack), rack, component.rail)
+
+
+def _unjudged(recorded: RecordedDiagnosis) -> tuple[str, ...]:
+    """Return the hosts whose transfers mostly have no valid time, on a rail at least; none if it was interrupted."""
+    hosts = recorded.question.hosts
+    asked, valid = np.zeros((2, recorded.question.rails * len(hosts)), np.int64)
+    for each in recorded.measured if recorded.diagnosis else ():
+        is_asked = each.slots.partners[: len(each.seconds)] != np.arange(len(asked))
+        asked += is_asked.sum(0)
+        valid += (is_asked & ~np.isnan(each.seconds)).sum(0)
+    return tuple(hosts[node] for node in np.unique(np.flatnonzero(2 * valid < asked) % len(hosts)))
 
 
 def _named(fault: Fault, recorded: RecordedDiagnosis) -> NamedFault:

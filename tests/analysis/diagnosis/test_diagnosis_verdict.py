@@ -61,10 +61,21 @@ def test_a_slow_rail_is_named_with_its_node_and_excludes_nothing():
     assert (fault["kind"], fault["where"], fault["rail"], verdict["exclude"]) == ("rail", ["n5"], 1, [])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_slots_have_the_purpose_of_the_rails_that_they_measure(seed):
+    diagnosis = recorded(16, (Component("rail", (3,), 1), 30), rails=2, seed=seed)
+    (fault,) = verdict_of(diagnosis).verdicts
+    assert (fault.place.rail, fault.deciding) == (1, "retest")
+    assert fault.slots["retest"] >= 12
+    for each in diagnosis.measured:
+        if each.slots.purpose in ("retest", "accused", "alone"):
+            assert (each.slots.partners == np.arange(32))[:, :16].all()  # of the healthy rail none is measured again
+
+
 def test_of_a_hung_node_what_is_not_finite_is_null():
     verdict = found(nodes=2, hung=[1])
     assert {fault["kind"] for fault in verdict["verdicts"]} == {"hung"}
-    assert {verdict["verdicts"][0][name] for name in ("effect", "low", "high")} == {None}
+    assert {verdict["verdicts"][0][name] for name in ("effect", "low", "high", "confidence", "chance")} == {None}
     assert (verdict["noise"], verdict["smallest_effect"]) == (None, None)
 
 
@@ -81,6 +92,15 @@ def test_that_both_directions_of_two_nodes_are_slow_takes_an_expected_time(expec
     assert (verdict.is_healthy, verdict.only_directions) == (unseen, unseen)
 
 
+def test_of_three_nodes_that_never_answer_no_two_are_compared():
+    diagnosis = recorded(3, hung=[2])
+    assert verdict_of(diagnosis).only_directions
+    (hung,) = diagnosis.diagnosis.faults
+    any_of_them = replace(hung, candidates=tuple((Component("hung", (node,)),) for node in range(3)))
+    unclear = replace(diagnosis.diagnosis, faults=(any_of_them,))
+    assert not verdict_of(replace(diagnosis, diagnosis=unclear)).only_directions
+
+
 def test_a_healthy_machine_has_no_verdicts_and_an_interrupted_diagnosis_is_not_healthy():
     healthy = recorded(16)
     assert verdict_of(healthy).is_healthy
@@ -89,6 +109,27 @@ def test_a_healthy_machine_has_no_verdicts_and_an_interrupted_diagnosis_is_not_h
     assert (verdict.is_healthy, verdict.complete, verdict.links) == (False, False, False)
     assert verdict.slots == len(healthy.measured[0].seconds)
     strict_json(verdict.to_json())
+
+
+@pytest.mark.parametrize("nodes", [4, 16])
+def test_a_node_without_times_was_not_judged_and_the_machine_is_not_healthy(nodes):
+    verdict = verdict_of(recorded(nodes, failing=[3]))
+    assert (verdict.unjudged, verdict.verdicts) == (("n3",), ())
+    assert (verdict.accuses_none, verdict.is_healthy) == (True, False)
+    assert 1 < verdict.smallest_effect < 1.25
+    assert found(nodes=nodes, failing=[3])["unjudged"] == ["n3"]
+
+
+def test_if_no_node_has_times_nothing_is_said_of_any_and_nothing_would_have_been_found():
+    verdict = found(failing=range(16))
+    assert len(verdict["unjudged"]) == 16
+    assert (verdict["noise"], verdict["smallest_effect"]) == (None, None)
+    assert not verdict_of(recorded(16, failing=range(16))).accuses_none
+
+
+def test_a_node_that_does_not_answer_is_judged_and_so_is_one_with_a_few_transfers_without_a_time():
+    assert verdict_of(recorded(16, hung=[3])).unjudged == ()
+    assert verdict_of(recorded(16, failing=[3], hung=[4])).unjudged == ("n3",)
 
 
 def test_what_is_slow_under_load_only_or_of_too_many_is_told_and_not_excluded():

@@ -1,7 +1,5 @@
 """Nodes that are slow alone, and devices that differ: who is named, and that healthy machines are not accused."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,8 +12,7 @@ from hpccoll.analysis.diagnosis.nodes_alone import (
     compare_rates,
     findings_of_nodes,
 )
-from hpccoll.analysis.diagnosis.recorded import Load, MeasuredSlots, Question, RecordedDiagnosis
-from hpccoll.analysis.diagnosis.records import Slots
+from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
 
 REPETITIONS = 16
 HOSTS = tuple(f"n{number}" for number in range(1, 7))
@@ -96,16 +93,12 @@ def test_hosts_of_one_machine_are_not_judged_and_a_finding_says_so():
 def test_failed_launches_are_of_the_host_that_most_of_them_have_in_common():
     failed = [("n1", "n6"), ("n6", "n2"), ("n3", "n6"), ("n4", "n5")]
     pairs = [{"hosts": [*hosts], "why": f"error {number}"} for number, hosts in enumerate(failed)]
-    slots = Slots(np.array([[3, 2, 1, 0, 4, 5]]), "screen")
-    measured = (MeasuredSlots(slots, np.array([[1.0, 1, 1, 1, np.nan, np.nan]])),)
-    directions, most, other = findings_of_nodes(
-        replace(recorded({}, HOSTS, **{FAILED_PAIRS: pairs}), measured=measured)
-    )
+    directions, most, other = findings_of_nodes(recorded({}, HOSTS, **{FAILED_PAIRS: pairs}))
     assert (directions.kind, directions.severity) == ("directions_unknown", "info")
     assert (most.kind, most.severity, most.values["host"], most.values["launches"]) == (
         "launches_failed", "critical", "n6", 3
     )  # fmt: skip
-    assert most.text == "MPI failed in 3 launches on n6, the last of them on n3 and n6: error 2; n6 was not judged."
+    assert most.text == "MPI failed in 3 launches on n6, the last of them on n3 and n6: error 2."
     assert other.text == "MPI failed in a launch on n4 and n5: error 3."
 
 
