@@ -114,13 +114,13 @@ def within_groups(groups: Collection[Integers], nodes: int, count: int, rng: np.
 def packed(pairs: Collection[Pair], most: int) -> list[list[Pair]]:
     """Return pairs in groups of disjoint ones, at most ``most`` in each.
 
-    Each is in the first group that it fits, those of the nodes with most pairs first: the groups are then hardly more
-    than the pairs of one node.
+    Each is in the first group that it fits, those of the nodes with most pairs first, and of equals the lowest: the
+    groups are then hardly more than the pairs of one node, and the same whatever order the pairs have.
     """
     count = Counter(node for pair in pairs for node in pair)
     groups: list[list[Pair]] = []
     full, busy = 0, defaultdict[int, int](int)  # groups as bits: those without room, and those of each node
-    for pair in sorted(pairs, key=lambda pair: -count[pair[0]] - count[pair[1]]):
+    for pair in sorted(pairs, key=lambda pair: (-count[pair[0]] - count[pair[1]], pair)):
         taken = full | busy[pair[0]] | busy[pair[1]]
         k = (~taken & (taken + 1)).bit_length() - 1  # the first bit that is not set
         if k == len(groups):

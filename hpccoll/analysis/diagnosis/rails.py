@@ -3,27 +3,30 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.records import Component, Diagnosis, Fault, Procedure, Slots
+from hpccoll.analysis.diagnosis.records import Component, Diagnosis, Fault, Procedure, Purpose, Slots
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
 
 
 def diagnose_rails(procedures: Sequence[Procedure[Diagnosis]], nodes: int) -> Procedure[Diagnosis]:
-    """Advance the procedures of all rails together: a slot of each at once, or less where one has no more.
+    """Advance the procedures of all rails together: slots of one purpose at once, the earliest; other rails rest.
 
     A node that is slow on several rails is a slow node; on one, a slow rail.
     """
     asked = {rail: next(procedure) for rail, procedure in enumerate(procedures)}
     found: dict[int, Diagnosis] = {}
     while asked:
-        count = max(len(slots.partners) for slots in asked.values())
+        purpose = min((slots.purpose for slots in asked.values()), key=get_args(Purpose).index)
+        now = {rail: slots for rail, slots in asked.items() if slots.purpose == purpose}
+        count = max(len(slots.partners) for slots in now.values())
         partners = np.tile(np.arange(nodes * len(procedures)), (count, 1))
-        for rail, slots in asked.items():
+        for rail, slots in now.items():
             partners[: len(slots.partners), rail * nodes : (rail + 1) * nodes] = slots.partners + rail * nodes
-        times = yield Slots(partners, next(iter(asked.values())).purpose)
-        for rail, slots in list(asked.items()):
+        times = yield Slots(partners, purpose)
+        for rail, slots in now.items():
             try:
                 mine = times[: len(slots.partners), rail * nodes : (rail + 1) * nodes]
                 asked[rail] = procedures[rail].send(mine)

@@ -62,12 +62,13 @@ class NamedFault:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as an element of ``verdicts``."""
+        ends = math.isfinite(self.effect)  # without an answer it was measured once or twice
         return {
             **self.place.to_json(), "where": self.hosts,
             "candidates": [[place.to_json() for place in explanation] for explanation in self.candidates],
             "effect": _finite(self.effect), "low": _finite(self.low), "high": _finite(self.high),
-            "confidence": 1 - self.chance, "chance": self.chance, "under_load_only": self.under_load_only,
-            "slots": dict(self.slots),
+            "confidence": 1 - self.chance if ends else None, "chance": self.chance if ends else None,
+            "under_load_only": self.under_load_only, "slots": dict(self.slots),
         }  # fmt: skip
 
 
@@ -124,7 +125,8 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     unjudged = _unjudged(recorded)
     if 2 * len(unjudged) > len(question.hosts):  # noise and thresholds are those of nodes without times
         known = replace(known, noise=math.nan, smallest_effect=math.inf)
-    hung = len({fault.component.where for fault in known.faults if fault.component.kind == "hung"})
+    parts = [part for each in known.faults for some in (*each.candidates, (each.component,)) for part in some]
+    hung = len({part.where for part in parts if part.kind == "hung"})
     return MachineVerdict(
         verdicts=tuple(_named(fault, recorded) for fault in known.faults),
         exclude=tuple(question.hosts[node] for node in known.exclude),

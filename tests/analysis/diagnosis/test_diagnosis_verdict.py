@@ -61,10 +61,21 @@ def test_a_slow_rail_is_named_with_its_node_and_excludes_nothing():
     assert (fault["kind"], fault["where"], fault["rail"], verdict["exclude"]) == ("rail", ["n5"], 1, [])
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_slots_have_the_purpose_of_the_rails_that_they_measure(seed):
+    diagnosis = recorded(16, (Component("rail", (3,), 1), 30), rails=2, seed=seed)
+    (fault,) = verdict_of(diagnosis).verdicts
+    assert (fault.place.rail, fault.deciding) == (1, "retest")
+    assert fault.slots["retest"] >= 12
+    for each in diagnosis.measured:
+        if each.slots.purpose in ("retest", "accused", "alone"):
+            assert (each.slots.partners == np.arange(32))[:, :16].all()  # of the healthy rail none is measured again
+
+
 def test_of_a_hung_node_what_is_not_finite_is_null():
     verdict = found(nodes=2, hung=[1])
     assert {fault["kind"] for fault in verdict["verdicts"]} == {"hung"}
-    assert {verdict["verdicts"][0][name] for name in ("effect", "low", "high")} == {None}
+    assert {verdict["verdicts"][0][name] for name in ("effect", "low", "high", "confidence", "chance")} == {None}
     assert (verdict["noise"], verdict["smallest_effect"]) == (None, None)
 
 
@@ -79,6 +90,15 @@ def test_two_nodes_are_both_named_if_a_direction_between_them_is_slow_and_none_i
 def test_that_both_directions_of_two_nodes_are_slow_takes_an_expected_time(expected, unseen):
     verdict = verdict_of(recorded(2, (Component("node", (1,)), 30), expected_s=expected))
     assert (verdict.is_healthy, verdict.only_directions) == (unseen, unseen)
+
+
+def test_of_three_nodes_that_never_answer_no_two_are_compared():
+    diagnosis = recorded(3, hung=[2])
+    assert verdict_of(diagnosis).only_directions
+    (hung,) = diagnosis.diagnosis.faults
+    any_of_them = replace(hung, candidates=tuple((Component("hung", (node,)),) for node in range(3)))
+    unclear = replace(diagnosis.diagnosis, faults=(any_of_them,))
+    assert not verdict_of(replace(diagnosis, diagnosis=unclear)).only_directions
 
 
 def test_a_healthy_machine_has_no_verdicts_and_an_interrupted_diagnosis_is_not_healthy():

@@ -99,8 +99,9 @@ def test_groups_transfer_within_groups():
 
 
 @given(ends=some.lists(some.tuples(some.integers(0, 20), some.integers(21, 40)), unique=True), most=some.integers(1, 9))
-def test_packed_pairs_are_disjoint_and_none_is_lost(ends, most):
+def test_packed_pairs_are_disjoint_none_is_lost_and_their_order_is_that_of_the_nodes(ends, most):
     groups = packed(ends, most)
+    assert packed(ends[::-1], most) == groups  # a set has any order
     assert sorted(pair for group in groups for pair in group) == sorted(ends)
     for group in groups:
         assert len({node for pair in group for node in pair}) == 2 * len(group) <= 2 * most
