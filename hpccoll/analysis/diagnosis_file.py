@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ TEXTS: Mapping[str, str] = {
     "load": "what was transferred",
     "provenance": "the machine, libraries and settings",
     "diagnosis": "what the procedure returned, with numbers of nodes and racks; null if it was interrupted",
-    "verdict": "the same with names, as 'hpccoll diagnose --json' prints it",
+    "verdict": "the same with names, as 'hpccoll diagnose --json' prints it; null if that failed",
 }
 """What each text in JSON is; the names of their datasets end with ``_json``."""
 
@@ -64,7 +65,9 @@ def write_diagnosis(recorded: RecordedDiagnosis, path: Path) -> Path:
 def _write_content(file: Any, recorded: RecordedDiagnosis) -> None:
     file.attrs.update(kind=recorded.kind, machine=recorded.machine)
     file.attrs["status"] = "complete" if recorded.diagnosis else "interrupted"
-    verdict = verdict_of(recorded).to_json()
+    verdict = None
+    with suppress(Exception):  # a fault of ours costs no measurement, from which the verdict follows
+        verdict = verdict_of(recorded).to_json()
     for name, meaning in TEXTS.items():
         text = _to_json(verdict if name == "verdict" else getattr(recorded, name))
         create_text(file, f"{name}_json", text, f"JSON: {meaning}")

@@ -208,3 +208,13 @@ def test_a_diagnosis_that_has_ended_is_never_replaced_and_the_later_one_stands_b
 def test_a_copy_is_no_diagnosis_of_its_own(file, tmp_path):
     shutil.copy(file, tmp_path / "copy.h5")
     assert len(find_diagnoses([file, tmp_path])[0]) == 1
+
+
+def test_a_verdict_that_fails_costs_no_measurement(tmp_path, monkeypatch):
+    def fail(_):
+        raise IndexError
+
+    diagnosis = recorded(8)
+    monkeypatch.setattr("hpccoll.analysis.diagnosis_file.verdict_of", fail)
+    write_diagnosis(diagnosis, tmp_path / "F.h5")
+    assert comparable(read_diagnosis(tmp_path / "F.h5")) == comparable(diagnosis)

@@ -66,6 +66,19 @@ def test_on_one_node_there_is_one_mapping_and_between_nodes_the_job_sees(planned
     assert [(case.nodes, case.mapping) for case in plan.jobs[0].cases] == [(1, "block"), (2, "block"), (2, "cyclic")]
 
 
+def test_the_time_for_a_diagnosis_grows_with_the_nodes_if_single_links_are_asked_for(on_cluster):
+    def added(nodes, section):
+        plain, diagnosed = (
+            on_cluster(CLUSTER.replace("[1, 2, 4, 6]", nodes) + more).estimated_s
+            for more in ("", f"diagnose: {section}")
+        )
+        return diagnosed - plain
+
+    assert 0 < added("2", "{}") == pytest.approx(added("4", "{links: false}"))
+    assert added("4", "{links: true}") > added("2", "{links: true}") > added("2", "{}")
+    assert added("[1, 2]", "{}") == pytest.approx(added("2", "{}"))
+
+
 def test_the_estimate_counts_the_pass_that_counts_bytes_between_nodes(on_cluster):
     one, two = (on_cluster(CLUSTER.replace("[1, 2, 4, 6]", nodes)).estimated_s for nodes in "12")
     assert two - one == pytest.approx(4 * (PASS_S + SETTLE_S))
