@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from mpi4py import MPI
@@ -25,8 +25,7 @@ MOST_ARRIVALS = 64
 """The most arrivals between which slopes are computed, evenly taken from all."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageStream:
+class MessageStream(NamedTuple):
     """What a pair sends."""
 
     bytes: int  # of a message
@@ -65,9 +64,8 @@ def stream_at(rate: float, by_rate: StreamTable = BY_RATE) -> MessageStream:
     return next((stream for least, stream in by_rate if rate >= least), UNKNOWN_RATE)
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """The part of one rank in a transfer."""
+class Transfer(NamedTuple):
+    """The part of one rank in a transfer: a tuple, which is pickled for each rank in each slot."""
 
     partner: int  # rank
     tag: int  # that of the slot: what is late is not taken for another slot's
