@@ -43,8 +43,7 @@ slow with every partner is measured again beside healthy nodes, and that alone
 decides: of 1,000 healthy machines in simulations at most 10 are accused. With
 several ranks on a node, the k-th of each is its rail k. The exit code is 3 if
 something is slow, does not answer or was not judged; lines begin with the
-answer, and end with what to exclude and how small an effect would have been
-found.
+answer, and end with what to exclude and the least effect that would be found.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
