@@ -1,6 +1,7 @@
 """The scripts for sbatch: two of them on a real cluster, those for containers with a stand-in for the container."""
 
 import shutil
+import os
 import subprocess
 from pathlib import Path
 
@@ -192,6 +193,18 @@ def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stan
         "-N 4 -n 8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=0 --wait=30 --mpi=pmix "
         "hpccoll diagnose --out d.h5 --links "
     )
+
+
+def test_the_file_of_an_earlier_job_is_no_verdict_of_this_one(stand_in, tmp_path):
+    (tmp_path / "d.h5").touch()
+    os.utime(tmp_path / "d.h5", (1, 1))
+    stand_in("srun", "exit 137")
+    place = stand_in("hpccoll", 'echo "hpccoll $*"')
+    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "1", "SLURM_JOB_ID": "5", "HPCCOLL_OUT": "d.h5"}
+    command = ["bash", ROOT / "slurm" / "diagnose.sbatch"]
+    variables = {"PATH": f"{place}:/usr/bin:/bin", **job}
+    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (137, "")
 
 
 @pytest.mark.parametrize("words", [["--with", "sendrecv_perf -b 1M"], ["--with=all_reduce_perf"]])
