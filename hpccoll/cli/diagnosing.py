@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -178,9 +179,17 @@ class DiagnosisProgram:
         options = ranks.run_at_root(self._prepare)  # only rank 0 reads files: they may exist on one node only
         with stop.measuring():
             self._recorded = _displayed(
-                lambda show: run_diagnosis(ranks, options, progress=show, stop=lambda: stop.signal)
+                lambda show: run_diagnosis(ranks, options, progress=show, stop=lambda: stop.signal, keep=self._keep)
             )
         return self._conclude(self._recorded) if self._recorded else 0
+
+    def _keep(self, recorded: "RecordedDiagnosis") -> None:
+        """Write what is measured so far; if that fails, the end reports it."""
+        from hpccoll.analysis.diagnosis_file import write_diagnosis
+
+        if self.arguments.out:
+            with suppress(OSError):
+                write_diagnosis(recorded, self.arguments.out)
 
     def end(self, code: int) -> None:
         """End MPI, or a launch in which a rank no longer answers; then others need not wait for the page."""

@@ -3,17 +3,23 @@
 Rank 0 sends each rank its part of each slot, and waits for what the ranks measured until the slot's deadline; it is an
 endpoint, too. After the start no call waits for a rank. A rank leaves its transfer when rank 0 sends it the next order,
 so that a rank that has stopped takes its partner out of one slot only. MPI cannot cancel what such a transfer has sent:
-its requests and buffers are kept, and the launch ends by MPI_Abort, because MPI_Finalize would wait.
+it goes on, so that it ends with a partner that is only late. With one that is lost it does not: then the launch ends by
+MPI_Abort, because MPI_Finalize would wait.
+
+Rank 0 sends each order by itself. Up to about 500 ranks that takes less than half of the shortest slots, of 20 ms; of
+several thousand the first pairs have ended when the last ones begin, so that not all transfer at the same time.
 """
 
 import math
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -23,8 +29,10 @@ from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
 from hpccoll.analysis.diagnosis.nodes_alone import HOSTS_SHARE_A_MACHINE
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
+    KEPT,
     DiagnosisOptions,
     Load,
+    MeasuredSlots,
     Question,
     RecordedDiagnosis,
     Recorder,
@@ -38,7 +46,7 @@ from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.gpu_pair_transfers import choose_transfers
 from hpccoll.measure.mpi_startup import deadline
-from hpccoll.measure.own_rates import own_rates, share_a_machine
+from hpccoll.measure.own_rates import own_seconds, seconds_of_nodes, share_a_machine
 from hpccoll.measure.pair_transfers import (
     FAILED,
     OVER_MPI,
@@ -68,7 +76,11 @@ each."""
 SLOTS_OF_NOISE, MOST_NOISE, LONGEST_SLOT_S = 4, 0.02, 0.4
 """After how many slots, for which noise within a transfer, and up to which duration a slot is made twice as long."""
 
-SHOW_INTERVAL_S = 1.0
+SHOW_INTERVAL_S, KEEP_INTERVAL_S = 1.0, 5.0
+"""How often rank 0 shows its progress, and keeps what is measured: a launcher may kill all ranks if one dies."""
+
+LEFT_LIMIT_S, END_LIMIT_S = 1.0, 300.0
+"""How long, in the end, a rank waits for transfers that it has left, and for rank 0 to write the results and abort."""
 
 UNFINISHED = "unfinished"
 """The key of the provenance with the hosts whose ranks do not answer at the end, or have transfers that did not end."""
@@ -78,10 +90,24 @@ ORDERS = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
-    """The order that nothing follows; the answer is a ``_Report``, and then rank 0 sends whether the launch aborts."""
+class _Alone:
+    """The order to measure what a rank does alone; the answer is that of ``own_seconds``."""
 
     tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The order to finish; the answer is a ``_Report``."""
+
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The last order."""
+
+    aborts: bool  # whether the launch ends by MPI_Abort
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +116,16 @@ class _Report:
     load: Mapping[str, object] | None  # what else used its host
 
 
-_Order: TypeAlias = Transfer | _End | None  # None: the rank rests
+_Order: TypeAlias = Transfer | _Alone | _End | _Verdict | None  # None: the rank rests
 
 
 def run_diagnosis(
-    ranks: Ranks, options: DiagnosisOptions, *, progress: ShowSlots, stop: Callable[[], int]
+    ranks: Ranks,
+    options: DiagnosisOptions,
+    *,
+    progress: ShowSlots,
+    stop: Callable[[], int],
+    keep: Callable[[RecordedDiagnosis], None],
 ) -> RecordedDiagnosis | None:
     """Diagnose the nodes of all ranks; all of them call this together.
 
@@ -105,13 +136,14 @@ def run_diagnosis(
         options: what is asked.
         progress: shows how far the diagnosis is.
         stop: returns the signal on which it is to end, 0 if none has come.
+        keep: stores, at rank 0, what is measured so far: now and then, and before an exception ends the diagnosis.
 
     Returns:
         the diagnosis with all of its measurements at rank 0, None at others.
 
     Raises:
-        BadInputError: on all ranks, if there is only one node, nodes have different numbers of ranks, or the options
-            do not fit the nodes or their GPUs.
+        BadInputError: on all ranks, if there is only one node, nodes have the same name or different numbers of ranks,
+            or the options do not fit the nodes or their GPUs.
     """
     endpoints = _ranks_of_endpoints(ranks)
     hosts = tuple(host for host, _ in ranks.ranks_by_node)
@@ -122,53 +154,70 @@ def run_diagnosis(
         kind = choose_transfers(gpus, options)
         on_gpus = kind is not OVER_MPI
         attempt = gather_attempt(ranks, 1, gpus.provenance(["nccl"] if on_gpus else ()))
-        rates = own_rates(ranks, attempt, gpus.gpu_of_rank if on_gpus else None)
         load = LoadRecorder(ranks.comm, attempt)
         rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
         member = _Member(ranks, kind, stop, oversubscribed=attempt.oversubscribed)
+    alone = partial(own_seconds, ranks.ranks_by_node[ranks.node_id], gpus.gpu_of_rank if on_gpus else None)
     if ranks.comm.rank:
-        member.follow(load)
+        member.follow(alone, load)
         return None
     together = not on_gpus and (rdma if options.together is None else options.together)
     leader = _Leader(member, endpoints, question, progress, together=together)
+    rates: Mapping[str, Floats] = {}
+    if not share_a_machine(attempt):
+        rates = seconds_of_nodes(leader.measure_alone(alone), [place.node for place in attempt.places])
     leader.choose_stream(options.slot_s)
     size = leader.stream.bytes
     if options.expected_bytes_per_s:
         question = replace(question, expected_s=size / options.expected_bytes_per_s)
     recorder = Recorder(leader)
+
+    def recorded(
+        measured: Sequence[MeasuredSlots],
+        diagnosis: Diagnosis | None = None,
+        reports: Mapping[int, _Report] = MappingProxyType({}),
+    ) -> RecordedDiagnosis:
+        unended = (bool(reports) and (rank not in reports or reports[rank].unfinished) for rank in range(member.size))
+        unfinished = [host for (host, _), found in zip(ranks.node_ids, unended, strict=True) if found]
+        provenance = {
+            **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created,
+            "in_flight": leader.stream.in_flight, "slot_s": leader.stream.seconds,
+            LOAD: [each.load for each in reports.values() if each.load],
+            UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
+            **({} if reports else {KEPT: True}),
+        }  # fmt: skip
+        return RecordedDiagnosis(
+            question, Load(kind.program, kind.memory, size, together), (*measured,), diagnosis, rates, attempt.kind,
+            attempt.machine, provenance,
+        )  # fmt: skip
+
+    leader.keep = lambda under_way: keep(recorded([*recorder.measured, *under_way]))
     diagnosis: Diagnosis | None = None
     with suppress(StoppedError):
         diagnosis = ask(question, recorder)
-    reports = leader.end(load)
-    unended = (rank not in reports or reports[rank].unfinished for rank in range(ranks.comm.size))
-    unfinished = [host for (host, _), found in zip(ranks.node_ids, unended, strict=True) if found]
-    provenance = {
-        **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created, "in_flight": leader.stream.in_flight,
-        "slot_s": leader.stream.seconds, LOAD: [each.load for each in reports.values() if each.load],
-        UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
-    }  # fmt: skip
-    return RecordedDiagnosis(
-        question, Load(kind.program, kind.memory, size, together), tuple(recorder.measured), diagnosis, rates,
-        attempt.kind, attempt.machine, provenance,
-    )  # fmt: skip
+    return recorded(recorder.measured, diagnosis, leader.end(load))
 
 
 def end_launch(recorded: RecordedDiagnosis | None, code: int) -> None:
     """End a launch in which a rank no longer answers, with an exit code; called last, at rank 0 with the results.
 
-    MPI_Finalize would wait for that rank. It returns if all ranks answer.
+    MPI_Finalize would wait for that rank. It returns only if all ranks answer.
     """
     if recorded and (hosts := cast("list[str]", recorded.provenance[UNFINISHED])):
         print_of_rank(0, f"transfers of {join_words(hosts)} have not ended; the launch ends by MPI_Abort")
         abort_job(MPI.COMM_WORLD, code=code)
+        os._exit(code)  # under srun MPI_Abort may return
 
 
 def _ranks_of_endpoints(ranks: Ranks) -> list[int]:
     """Return the rank of each endpoint.
 
     Raises:
-        UnusableError: if there is only one node, or nodes have different numbers of ranks.
+        UnusableError: if there is only one node, or nodes have different numbers of ranks, or the same name.
     """
+    names = Counter(host for host, _ in ranks.ranks_by_node)
+    if same := [host for host, number in names.items() if number > 1]:
+        raise UnusableError("launch", f"several nodes are called {join_words(same)}; a diagnosis names nodes")
     counts = ", ".join(f"{count} on {host}" for (host, _), count in ranks.ranks_by_node.items())
     if len(ranks.ranks_by_node) < 2:
         raise UnusableError("launch", f"a diagnosis takes two nodes at least; the ranks: {counts}")
@@ -189,8 +238,9 @@ class _Member:
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
         self._transfer: BegunTransfer | None = None
+        self._failed: list[BegunTransfer] = []
         self._sends = defaultdict[int, list[MPI.Request]](list)  # by rank; one that has stopped does not receive them
-        self.left: list[BegunTransfer] = []  # with buffers in which a late partner may still write
+        self._left: list[BegunTransfer] = []  # that have not ended: a late partner may still write in their buffers
 
     def send(self, content: object, to: int, tag: int) -> None:
         """Send a message without waiting for it."""
@@ -205,15 +255,33 @@ class _Member:
         """Leave the current transfer, and begin that of an order."""
         if self._transfer:
             self._transfer.leave()
-            self.left.append(self._transfer)
+            self._left.append(self._transfer)
         self._transfer = self.kind.begin(self._data, order) if isinstance(order, Transfer) else None
 
     def advance(self) -> Timing | None:
-        """Continue the transfer; return its timing if it ends."""
-        if self._transfer is None or not self._transfer.advance():
+        """Continue the transfer, and those that were left; return the timing of the former if it ends."""
+        self._left = [each for each in self._left if not self._has_ended(each)]
+        if self._transfer is None or not self._has_ended(self._transfer):
             return None
-        timing, self._transfer = self._transfer.timing, None
+        timing, self._transfer = FAILED if self._transfer in self._failed else self._transfer.timing, None
         return timing
+
+    def _has_ended(self, transfer: BegunTransfer) -> bool:
+        try:
+            return transfer.advance()
+        except MPI.Exception as error:  # such as of a network port, or a partner that has died
+            print_of_rank(self.rank, f"a transfer failed: {error}")
+            self._failed.append(transfer)
+            return True
+
+    def report(self, load: LoadRecorder) -> _Report:
+        """Leave the current transfer, let those that were left end if they do soon, and return what is left."""
+        self.take(None)
+        until = time.monotonic() + LEFT_LIMIT_S
+        while self._left and time.monotonic() < until:
+            self.advance()
+            self.pause()
+        return _Report(bool(self._left or self._failed), load.end())
 
     @property
     def rests(self) -> bool:
@@ -225,21 +293,22 @@ class _Member:
         seconds = PAUSES_S[self._oversubscribed, self.rests]
         time.sleep(seconds) if seconds else os.sched_yield()
 
-    def follow(self, load: LoadRecorder) -> None:
+    def follow(self, alone: Callable[[], object], load: LoadRecorder) -> None:
         """Do what rank 0 asks for, until it ends the diagnosis; return if the launch can end by MPI_Finalize."""
         orders, tag = self.control.irecv(source=0, tag=ORDERS), 0
         until = time.monotonic() + LEADER_LIMIT_S + self.rank
-        order: _Order = None
-        while not isinstance(order, _End):
+        while True:
             arrived, received = orders.test()
-            if arrived:  # maybe one of several, of which the last one counts
+            if arrived:  # maybe one of several: the partners of earlier ones wait for their transfers, too
                 order, silent_s = cast("tuple[_Order, float]", received)
-                until = time.monotonic() + silent_s + self.rank
-                self.take(None)
-                orders = self.control.irecv(source=0, tag=ORDERS)
-            elif isinstance(order, Transfer):
+                if isinstance(order, _Verdict):
+                    break
+                orders, until = self.control.irecv(source=0, tag=ORDERS), time.monotonic() + silent_s + self.rank
                 self.take(order)
-                tag, order = order.tag, None
+                if isinstance(order, Transfer):
+                    tag = order.tag
+                elif order:
+                    self.send(alone() if isinstance(order, _Alone) else self.report(load), 0, order.tag)
             elif timing := self.advance():
                 self.send((timing, self.stop()), 0, tag)
             elif time.monotonic() > until:
@@ -249,18 +318,17 @@ class _Member:
                 os._exit(1)  # under srun MPI_Abort may return
             else:
                 self.pause()
-        self.send(_Report(bool(self.left), load.end()), 0, order.tag)
-        while not (verdict := orders.test())[0]:
-            self.pause()
-        while verdict[1]:  # rank 0 ends the launch
-            time.sleep(1)
+        if order.aborts:
+            time.sleep(END_LIMIT_S)
+            os._exit(1)
         self.close()
 
     def close(self) -> None:
         """Free the communicators, when all ranks have answered; all of them call this."""
-        MPI.Request.Waitall([*chain.from_iterable(self._sends.values())])
-        self.control.Free()
-        self._data.Free()
+        with deadline():
+            MPI.Request.Waitall([*chain.from_iterable(self._sends.values())])
+            self.control.Free()
+            self._data.Free()
 
 
 PAUSES_S = {
@@ -281,7 +349,8 @@ class _Leader:
         self._member, self._endpoints, self._hosts = member, endpoints, question.hosts
         self._progress, self._together = progress, together
         self._rng = np.random.default_rng(question.seed)
-        self._shown = time.monotonic()
+        self._shown = self._kept = time.monotonic()
+        self.keep: Callable[[Sequence[MeasuredSlots]], None] = lambda _: None  # is given those of a request under way
         self.stream, self._rate, self._longest_s = UNKNOWN_RATE, math.nan, LONGEST_SLOT_S
         self._begun, self._measured = 0, 0  # slots: all, and those of the procedure
         self._largest_tag = cast("int", member.control.Get_attr(MPI.TAG_UB))
@@ -289,6 +358,14 @@ class _Leader:
         self._changes: list[float] = []  # within transfers, since the slot was made longer
         self._late: list[MPI.Request] = []  # of answers that have not come
         self._signal = 0
+
+    def measure_alone(self, alone: Callable[[], Mapping[str, Floats]]) -> list[Mapping[str, Floats]]:
+        """Return what each rank does alone, as ``own_seconds``; NaN of a rank that does not answer."""
+        tag, own = self._next_tag(), dict[str, Floats]()
+        orders = dict.fromkeys(range(1, self._member.size), _Alone(tag))
+        answers = self._ask(tag, {0: None, **orders}, lambda: own.update(alone()))
+        unknown = {name: np.full_like(seconds, np.nan) for name, seconds in own.items()}
+        return [own, *(answers.get(rank, unknown) for rank in orders)]
 
     def choose_stream(self, slot_s: float | None) -> None:
         """Choose what pairs send by the rate of the faster ones; for ``slot_s`` seconds, if that is not None."""
@@ -313,6 +390,20 @@ class _Leader:
             StoppedError: if a signal has come.
         """
         rows: list[Floats] = []
+        try:
+            self._measure_slots(slots, rows)
+        except StoppedError:
+            raise
+        except BaseException:
+            self._keep(slots, rows)
+            raise
+        return np.array(rows)
+
+    def _keep(self, slots: Slots, rows: Sequence[Floats]) -> None:
+        self.keep([MeasuredSlots(slots, np.array(rows))] if rows else [])
+        self._kept = time.monotonic()
+
+    def _measure_slots(self, slots: Slots, rows: list[Floats]) -> None:
         for partners in slots.partners:
             if self._signal or self._member.stop():
                 raise StoppedError(rows)
@@ -321,11 +412,12 @@ class _Leader:
             if time.monotonic() > self._shown + SHOW_INTERVAL_S:
                 self._shown = time.monotonic()
                 self._progress(self._measured, self._measured + len(slots.partners) - len(rows), slots.purpose)
+            if time.monotonic() > self._kept + KEEP_INTERVAL_S:
+                self._keep(slots, rows)
             if np.isinf(rows[-1]).any():
                 break
             if not self._measured % SLOTS_OF_NOISE:
                 self._lengthen_slots()
-        return np.array(rows)
 
     def _measure_slot(self, partners: Integers) -> Floats:
         tag = self._next_tag()
@@ -360,8 +452,10 @@ class _Leader:
         self._begun += 1
         return 1 + self._begun % (self._largest_tag - 1)
 
-    def _ask(self, tag: int, orders: Mapping[int, _Order]) -> dict[int, Any]:
-        """Send orders to ranks, and return the answers by rank that come before the deadline."""
+    def _ask(
+        self, tag: int, orders: Mapping[int, _Order], meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[int, Any]:
+        """Send orders to ranks, do something, and return the answers by rank that come before the deadline."""
         member, asked = self._member, [rank for rank, order in orders.items() if order and rank]
         answers = [member.control.irecv(source=rank, tag=tag) for rank in asked]
         limit_s = self._limit_s
@@ -370,6 +464,7 @@ class _Leader:
             if rank and (order or member.has_received(rank)):
                 member.send((order, silent_s), rank, ORDERS)
         member.take(orders[0])
+        meanwhile()
         found: dict[int, Any] = {}
         until = time.monotonic() + limit_s
         expected = len(asked) + isinstance(orders[0], Transfer)
@@ -403,10 +498,10 @@ class _Leader:
         member, tag = self._member, self._next_tag()
         others = range(1, member.size)
         reports: dict[int, _Report] = self._ask(tag, {0: None, **dict.fromkeys(others, _End(tag))})
-        reports[0] = _Report(bool(member.left), load.end())
+        reports[0] = member.report(load)
         aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
         for rank in others:
-            member.send(aborts, rank, ORDERS)
+            member.send((_Verdict(aborts), 0.0), rank, ORDERS)
         if not aborts:
             member.close()
         return reports

@@ -16,7 +16,6 @@ from hpccoll.analysis.diagnosis.nodes_alone import MEMORY, PRODUCT, REDUCTION
 from hpccoll.analysis.diagnosis.records import Floats
 from hpccoll.analysis.memory_bandwidth import BEYOND_CACHES
 from hpccoll.host.cpu_and_memory import available_memory
-from hpccoll.measure.ranks import Ranks
 from hpccoll.store.raw_results import Attempt
 from hpccoll.store.schema import ON_TESTBED
 
@@ -36,18 +35,6 @@ ON_GPU_BYTES, ON_GPU_TIMES = 256 << 20, 32
 an H100: much longer than the start of a kernel."""
 
 Work = Mapping[str, Callable[[], object]]
-
-
-def own_rates(ranks: Ranks, attempt: Attempt, gpu: "Gpu | None" = None) -> Mapping[str, Floats]:
-    """Return, at rank 0, the seconds [repetitions, nodes] of all nodes by name; empty elsewhere.
-
-    They are empty also where hosts share the CPUs of one machine. All ranks call this together; ``gpu`` is as in
-    ``own_seconds``.
-    """
-    if share_a_machine(attempt):
-        return {}
-    of_ranks = ranks.comm.gather(own_seconds(ranks.ranks_by_node[ranks.node_id], gpu))
-    return seconds_of_nodes(of_ranks, [place.node for place in attempt.places]) if of_ranks else {}
 
 
 def share_a_machine(attempt: Attempt) -> bool:

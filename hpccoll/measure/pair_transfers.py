@@ -96,7 +96,7 @@ class BegunTransfer(Protocol):
         """Do what can be done without waiting; return whether the transfer has ended."""
 
     def leave(self) -> None:
-        """End what can be ended of a transfer that the partner does not answer; it does not advance any more."""
+        """Have a transfer that the partner has not answered end as soon as it may; it still advances."""
 
     @property
     def timing(self) -> Timing:
@@ -141,7 +141,8 @@ class PairTransfer:
         return ended
 
     def leave(self) -> None:
-        """Do nothing: MPI cannot cancel what has been sent."""
+        """Send no more than is needed to end: MPI cannot cancel what has been sent."""
+        self._sent.shorten()
 
     @property
     def timing(self) -> Timing:
@@ -173,6 +174,10 @@ class _Sender:
                 self._requests[k] = self._send(self._message[:0])
                 self._ends += 1
         return all(request == MPI.REQUEST_NULL for request in self._requests)
+
+    def shorten(self) -> None:
+        """End the stream as soon as it may."""
+        self._seconds, self._until = 0.0, 0.0
 
     def _send(self, message: Buffer) -> MPI.Request:
         # Synchronous: it ends when the receiver has its message, and not when a library has stored it.

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
-from hpccoll.analysis.diagnosis_file import is_interrupted
+from hpccoll.analysis.diagnosis.recorded import KEPT
+from hpccoll.analysis.diagnosis_file import is_interrupted, read_diagnosis
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Launcher, Plan, diagnosis_seconds
 from hpccoll.cases.probe_cases import probe_cases
@@ -222,12 +223,15 @@ class JobLaunch:
             return False
         file = diagnosis_file(out.parent, self.job.name, os.environ.get(JOB_ID, "local"))
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
+        command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=30")  # the others are judged
         line = f"{command} diagnose {shlex.join([*(options or ()), '--out', str(file)])}"
         print(f"$ {line}", flush=True)
         failure = child_process.run_child(self._command(line), self.launcher.launch_timeout_s + 2 * seconds)
         if not file.exists():  # it also exits with an error if it has found something
             print(f"# no diagnosis: the launch {failure}", flush=True)
-        if interrupted := is_interrupted(file):
+        if has_not_ended := is_interrupted(file) and KEPT in read_diagnosis(file).provenance:
+            print(f"# only a part of the diagnosis: the launch {failure}", flush=True)
+        if interrupted := is_interrupted(file) and not has_not_ended:
             _record_failure(out, "the diagnosis was interrupted by a signal")
         return interrupted
 

@@ -3,7 +3,10 @@
 The object has fields of DiagnosisOptions, and
 
     nodes: the name of the node of each rank, by default that of its host;
+    boots: whether each rank is on a node of its own, whatever the names;
     machines: whether these nodes are said to be machines of their own;
+    stops_alone: the rank that stops while it measures what it does alone;
+    leader_stops: whether rank 0 stops when the others have reported;
     leader_limit_s: the LEADER_LIMIT_S of the module;
     fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS.
 """
@@ -22,6 +25,8 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.measure import mpi_startup
 
 comm = mpi_startup.start_mpi("cpu")
+
+from mpi4py import MPI  # noqa: E402
 
 from hpccoll.measure import diagnosis_runner, pair_transfers, provenance, ranks  # noqa: E402 they start MPI
 
@@ -45,6 +50,11 @@ def answer_late(member, order):
     member.send = send_late
 
 
+def pause(_member, order):
+    while not slot_file(order.tag).exists():
+        time.sleep(0.01)
+
+
 def send_slowly(_member, _order):
     send = pair_transfers._Sender._send
 
@@ -55,8 +65,18 @@ def send_slowly(_member, _order):
     pair_transfers._Sender._send = send_later
 
 
+def fail_in_mpi(member, _order):
+    def advance():
+        raise MPI.Exception(MPI.ERR_OTHER)
+
+    member._transfer.advance = advance
+
+
 FAULTS = {
     "stops": lambda *_: os.kill(os.getpid(), signal.SIGSTOP),
+    "dies": lambda *_: os.kill(os.getpid(), signal.SIGKILL),
+    "pauses": pause,
+    "fails": fail_in_mpi,
     "is interrupted": lambda *_: os.kill(os.getpid(), signal.SIGUSR1),
     "answers late": answer_late,
     "sends slowly": send_slowly,
@@ -71,7 +91,7 @@ def fail(who, when, kind):
         take(self, order)
         if self.rank == 0:
             slot_file(next(slots)).touch()
-        if self.rank == who and order is not None and next(transfers) == when:
+        if self.rank == who and isinstance(order, pair_transfers.Transfer) and next(transfers) == when:
             FAULTS[kind](self, order)
 
     diagnosis_runner._Member.take = take_with_fault
@@ -82,21 +102,21 @@ nodes = options.pop("nodes", None)
 diagnosis_runner.LEADER_LIMIT_S = options.pop("leader_limit_s", diagnosis_runner.LEADER_LIMIT_S)
 if options.pop("machines", False):
     provenance.boot_id = ranks.boot_id = lambda: nodes[comm.rank]
+if options.pop("boots", False):
+    ranks.boot_id = lambda: str(comm.rank)
 if nodes:
     provenance.node_name = ranks.node_name = lambda: nodes[comm.rank]
 if fault := options.pop("fault", None):
     fail(*fault)
+if comm.rank == options.pop("stops_alone", None):
+    diagnosis_runner.own_seconds = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
+if options.pop("leader_stops", False) and comm.rank == 0:
+    diagnosis_runner._Member.report = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 pids = comm.gather(os.getpid())
-stop = mpi_startup.StopSignal()
-try:
-    recorded = diagnosis_runner.run_diagnosis(
-        ranks.Ranks(comm), DiagnosisOptions(**{"seed": 1, **options}), stop=lambda: stop.signal,
-        progress=lambda *done: print(*done, flush=True),
-    )  # fmt: skip
-except BadInputError as error:
-    print(f"rank {comm.rank}: {error}\n", end="", flush=True)
-    sys.exit(0)
-if recorded:
+diagnosis_runner.KEEP_INTERVAL_S = 0.0
+
+
+def write(recorded):
     found = recorded.diagnosis
     result = {
         "question": asdict(recorded.question), "load": asdict(recorded.load), "diagnosis": found and asdict(found),
@@ -107,5 +127,20 @@ if recorded:
             [each.slots.purpose, each.slots.partners.tolist(), each.seconds.tolist()] for each in recorded.measured
         ],
     }  # fmt: skip
-    Path(sys.argv[1]).write_text(json.dumps(result))
+    out = Path(sys.argv[1])
+    out.with_suffix(".part").write_text(json.dumps(result))
+    out.with_suffix(".part").replace(out)
+
+
+stop = mpi_startup.StopSignal()
+try:
+    recorded = diagnosis_runner.run_diagnosis(
+        ranks.Ranks(comm), DiagnosisOptions(**{"seed": 1, **options}), stop=lambda: stop.signal,
+        progress=lambda *done: print(*done, flush=True), keep=write,
+    )  # fmt: skip
+except BadInputError as error:
+    print(f"rank {comm.rank}: {error}\n", end="", flush=True)
+    sys.exit(0)
+if recorded:
+    write(recorded)
     diagnosis_runner.end_launch(recorded, 3)

@@ -120,6 +120,51 @@ def test_an_answer_after_its_slot_is_not_taken_for_one_of_another_slot(diagnose)
 
 
 @pytest.mark.mpi
+def test_a_rank_that_is_only_late_ends_its_transfer_and_the_launch_ends_as_others(diagnose):
+    ended, result = diagnose([*"abcd"], fault=[2, 5, "pauses"])
+    assert ended.returncode == 0, ended.stderr
+    assert np.isinf([seconds for *_, seconds in rows(result)]).sum() == 2
+    assert result["provenance"]["unfinished"] == []
+    assert "hung" not in [fault["component"]["kind"] for fault in result["diagnosis"]["faults"]]
+
+
+@pytest.mark.mpi
+def test_rank_0_that_stops_at_the_end_is_waited_for_no_longer_than_in_a_slot(diagnose):
+    ended, result = diagnose([*"abc"], leader_stops=True, leader_limit_s=5.0, fault=[1, 5, "is interrupted"])
+    assert ended.returncode
+    assert "rank 0 on a, which leads the diagnosis, does not answer" in ended.stderr
+    assert result["measured"]  # it was kept
+
+
+@pytest.mark.mpi
+def test_a_rank_that_dies_costs_none_of_the_slots_that_were_measured(diagnose):
+    ended, result = diagnose([*"abcd"], fault=[2, 12, "dies"])
+    assert ended.returncode
+    assert result["diagnosis"] is None
+    assert sum(1 for _ in rows(result)) >= 5  # without those that choose the stream
+
+
+@pytest.mark.mpi
+def test_a_transfer_that_fails_in_mpi_is_one_that_is_not_answered(diagnose):
+    ended, result = diagnose([*"abcd"], fault=[2, 5, "fails"])
+    assert ended.returncode == 3, ended.stderr
+    assert np.isinf([seconds for *_, seconds in rows(result)]).sum() == 2
+    assert "c" in result["provenance"]["unfinished"]
+    assert "a transfer failed" in ended.stderr
+
+
+@pytest.mark.mpi
+def test_a_rank_that_stops_while_it_measures_alone_is_named_and_the_others_have_their_rates(diagnose):
+    ended, result = diagnose([*"abcd"], machines=True, stops_alone=2)
+    assert ended.returncode == 3, ended.stderr
+    found = [fault["component"] for fault in result["diagnosis"]["faults"]]
+    assert [each["where"] for each in found if each["kind"] == "hung"] == [[2]]
+    assert result["rates"]
+    for seconds in result["rates"].values():
+        assert np.isnan(seconds).all(axis=0).tolist() == [False, False, True, False]
+
+
+@pytest.mark.mpi
 def test_a_signal_to_any_rank_ends_a_diagnosis_with_the_slots_that_it_has(diagnose):
     ended, result = diagnose([*"abcd"], fault=[2, 5, "is interrupted"])
     assert ended.returncode == 0, ended.stderr
@@ -130,14 +175,15 @@ def test_a_signal_to_any_rank_ends_a_diagnosis_with_the_slots_that_it_has(diagno
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    ("nodes", "line"),
+    ("nodes", "boots", "line"),
     [
-        ("aaa", "launch: a diagnosis takes two nodes at least; the ranks: 3 on a"),
-        ("aab", "launch: a diagnosis takes as many ranks on each node; the ranks: 2 on a, 1 on b"),
+        ("aaa", False, "launch: a diagnosis takes two nodes at least; the ranks: 3 on a"),
+        ("aab", False, "launch: a diagnosis takes as many ranks on each node; the ranks: 2 on a, 1 on b"),
+        ("aba", True, "launch: several nodes are called a; a diagnosis names nodes"),
     ],
 )
-def test_ranks_that_cannot_be_diagnosed_are_refused_on_all_of_them_in_one_line(diagnose, nodes, line):
-    ended, result = diagnose([*nodes])
+def test_ranks_that_cannot_be_diagnosed_are_refused_on_all_of_them_in_one_line(diagnose, nodes, boots, line):
+    ended, result = diagnose([*nodes], boots=boots)
     assert result is None
     assert sorted(ended.stdout.splitlines()) == [f"rank {k}: {line}" for k in range(3)]
 

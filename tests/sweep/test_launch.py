@@ -14,6 +14,7 @@ import raw_examples
 import slurm_outputs
 from recorded_diagnoses import interrupted, recorded
 
+from hpccoll.analysis.diagnosis.recorded import KEPT
 from hpccoll.analysis.diagnosis_file import write_diagnosis
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Launcher, Plan
@@ -87,6 +88,16 @@ def test_the_nodes_of_a_job_are_diagnosed_before_its_first_launch_and_not_if_not
     assert len(calls(here)) == 2
 
 
+def test_a_rank_that_dies_in_a_diagnosis_does_not_end_the_others(here):
+    plan = Plan.load(here / "plan.json")
+    killing = replace(plan.launcher, command=f"{plan.launcher.command} --kill-on-bad-exit=1")
+    (here / "plan.json").write_text(replace(plan, launcher=killing, diagnose=()).to_json())
+    start(here)
+    first, second, *_ = (here / "calls").read_text().splitlines()
+    assert "--kill-on-bad-exit=0" in first.split(" hpccoll diagnose ")[0]
+    assert "--kill-on-bad-exit=1" in second.split(" hpccoll run ")[0]
+
+
 def test_a_diagnosis_that_fails_costs_no_measurement(here, capfd):
     (here / "does.py").write_text("import sys\nsys.exit(4 if 'diagnose' in sys.argv else 0)\n")
     diagnosed(here)
@@ -105,6 +116,17 @@ def test_a_diagnosis_that_a_signal_interrupted_ends_the_job(here):
     assert [line.split()[5] for line in calls(here)] == ["diagnose"]
     (note,) = read_failure_notes(here / "raw" / "F.h5")
     assert "interrupted by a signal" in note.message
+
+
+def test_what_was_kept_of_a_diagnosis_whose_ranks_died_costs_no_measurement(here, capfd):
+    diagnosed(here)
+    file = here / "raw" / "mpi.n4x1.diagnosis-local.h5"
+    file.parent.mkdir()
+    kept = interrupted(recorded(4))
+    write_diagnosis(replace(kept, provenance={**kept.provenance, KEPT: True}), file)
+    start(here)
+    assert len(calls(here)) == 4
+    assert "# only a part of the diagnosis" in capfd.readouterr().out
 
 
 def test_what_is_measured_is_not_launched_again(here):

@@ -10,6 +10,9 @@ from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
 from hpccoll.common.errors import UnusableError
 from hpccoll.store.host_names import canonical_hosts, host_ranges
 
+KEPT = "kept"
+"""The key of the provenance of what was kept of a diagnosis before its end, to which it may not have come."""
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSlots:
