@@ -1,7 +1,7 @@
 """The scripts for sbatch: two of them on a real cluster, those for containers with a stand-in for the container."""
 
-import shutil
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
