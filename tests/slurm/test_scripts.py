@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 SMALL = ("-a", "ring,native", "-b", "1K", "-e", "2K", "-n", 5, "-w", 1)  # 8 cases
 REPORTED = "hpccoll diagnose --report d.h5\n"
+WITH_PAGE = "hpccoll diagnose --report d.h5 --out d.html\n"
 UNTESTED = ("apptainer", "gpu-mpi", "nccl", "pyxis", "sharp")
 """Scripts that did not run on a cluster of the kind that they are for."""
 
@@ -177,7 +178,7 @@ def stand_in(tmp_path):
     return stand_in
 
 
-@pytest.mark.parametrize(("ended", "code", "asked"), [(0, 0, ""), (3, 3, ""), (2, 2, ""), (137, 3, REPORTED)])
+@pytest.mark.parametrize(("ended", "code", "asked"), [(0, 0, ""), (3, 3, ""), (2, 2, ""), (137, 3, WITH_PAGE)])
 def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stand_in, tmp_path, ended, code, asked):
     measures = "" if ended == 2 else "touch d.h5\n"
     stand_in("srun", f"printf '%s ' \"$@\" > asked\n{measures}exit {ended}")
