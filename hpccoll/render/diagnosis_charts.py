@@ -220,8 +220,9 @@ def effect_ranks(ranked: Sequence[RankedEffect], names: Sequence[str]) -> Chart:
 
 
 def _effect_records(ranked: RankedEffect, name: str) -> Iterator[ChartRecord]:
-    outcome, shade = OUTCOMES[ranked.outcome]
     for kind, effect in ranked.decisive.items():
+        # The other directions of a slow node may be as fast as those of others.
+        outcome, shade = OUTCOMES[ranked.outcome if effect.effect > effect.threshold else "within"]
         if math.isfinite(effect.effect):
             yield {
                 "panel": KIND_PANELS[kind], "name": name, "outcome": outcome,

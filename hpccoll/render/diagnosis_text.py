@@ -64,7 +64,8 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         of_two = "neither direction between the two nodes is slower than the other"
         yield of_two if verdict.only_directions else f"no {other}{join_words(judged, 'or')} is slow"
     if verdict.too_many:
-        yield "more than a quarter of the nodes seems slow: the effects are lower bounds, and no node is excluded"
+        many = "more than a quarter of the nodes seem slow or do not answer"
+        yield f"{many}: effects are lower bounds, and no node is excluded"
     for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
         yield fault_sentence(fault)
         yield f"  {_evidence(fault)}"

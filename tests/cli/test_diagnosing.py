@@ -1,6 +1,7 @@
 """``hpccoll diagnose``: what it reads and refuses, what it prints of recorded diagnoses, and how it ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -147,9 +148,13 @@ def test_a_signal_ends_the_diagnosis_and_what_was_measured_is_kept_until_the_nex
         command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as run:
         assert run.stderr
-        first = run.stderr.readline()  # a line of progress: slots are measured
-        run.send_signal(signal.SIGUSR1)
-        printed, complaints = run.communicate(timeout=240)
+        try:
+            first = run.stderr.readline()  # a line of progress: slots are measured
+            run.send_signal(signal.SIGUSR1)
+            printed, complaints = run.communicate(timeout=120)
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
     assert run.returncode == 3, first + printed + complaints
     assert "Traceback" not in printed + complaints
     assert printed.startswith("the diagnosis was interrupted")

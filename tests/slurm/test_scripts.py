@@ -1,5 +1,6 @@
 """The scripts for sbatch: two of them on a real cluster, those for containers with a stand-in for the container."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 SMALL = ("-a", "ring,native", "-b", "1K", "-e", "2K", "-n", 5, "-w", 1)  # 8 cases
 REPORTED = "hpccoll diagnose --report d.h5\n"
+WITH_PAGE = "hpccoll diagnose --report d.h5 --out d.html\n"
 UNTESTED = ("apptainer", "gpu-mpi", "nccl", "pyxis", "sharp")
 """Scripts that did not run on a cluster of the kind that they are for."""
 
@@ -176,7 +178,7 @@ def stand_in(tmp_path):
     return stand_in
 
 
-@pytest.mark.parametrize(("ended", "code", "asked"), [(0, 0, ""), (3, 3, ""), (2, 2, ""), (137, 3, REPORTED)])
+@pytest.mark.parametrize(("ended", "code", "asked"), [(0, 0, ""), (3, 3, ""), (2, 2, ""), (137, 3, WITH_PAGE)])
 def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stand_in, tmp_path, ended, code, asked):
     measures = "" if ended == 2 else "touch d.h5\n"
     stand_in("srun", f"printf '%s ' \"$@\" > asked\n{measures}exit {ended}")
@@ -192,6 +194,18 @@ def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stan
         "-N 4 -n 8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=0 --wait=30 --mpi=pmix "
         "hpccoll diagnose --out d.h5 --links "
     )
+
+
+def test_the_file_of_an_earlier_job_is_no_verdict_of_this_one(stand_in, tmp_path):
+    (tmp_path / "d.h5").touch()
+    os.utime(tmp_path / "d.h5", (1, 1))
+    stand_in("srun", "exit 137")
+    place = stand_in("hpccoll", 'echo "hpccoll $*"')
+    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "1", "SLURM_JOB_ID": "5", "HPCCOLL_OUT": "d.h5"}
+    command = ["bash", ROOT / "slurm" / "diagnose.sbatch"]
+    variables = {"PATH": f"{place}:/usr/bin:/bin", **job}
+    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (137, "")
 
 
 @pytest.mark.parametrize("words", [["--with", "sendrecv_perf -b 1M"], ["--with=all_reduce_perf"]])

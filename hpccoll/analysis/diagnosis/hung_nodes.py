@@ -51,7 +51,9 @@ class AnsweringNodes:
             if found is not None:
                 if len(self._living) < self._nodes:
                     found = self._renumbered(found)
-                return replace(found, faults=(*self._faults, *found.faults), slots=self._slots)
+                hung = sum(fault.component.kind == "hung" for fault in self._faults)
+                too_many = found.too_many or hung > max(1, self._nodes // 4)
+                return replace(found, faults=(*self._faults, *found.faults), slots=self._slots, too_many=too_many)
         return Diagnosis(tuple(self._faults), self._slots, math.nan, math.inf)
 
     def _attempt(self, procedure: Procedure[Diagnosis]) -> Procedure[Diagnosis | None]:

@@ -91,7 +91,7 @@ class Diagnosis:
     slots: int  # how many were measured
     noise: float  # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
     smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses: its times over the usual ones
-    too_many: bool = False  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
+    too_many: bool = False  # whether more than a quarter of the nodes seems slow, or as many do not answer
     links: bool = True  # whether single links were judged, too
     effects: tuple[JudgedEffect, ...] = field(default=(), compare=False, repr=False)  # of all that was judged
 

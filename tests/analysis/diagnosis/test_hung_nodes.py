@@ -97,3 +97,11 @@ def test_a_node_that_stops_later_is_named():
         return (healthy if len(seen) < 4 else stopped).measure(slots)
 
     assert components(complete(diagnose(16, seed=1), measure)) == {Component("hung", (5,))}
+
+
+def test_if_more_than_a_quarter_of_the_nodes_does_not_answer_none_is_excluded():
+    for count in (4, 5):
+        machine = SimulatedMachine(16, Environment(), [], np.random.default_rng(1), hung=range(count))
+        diagnosis = complete(diagnose(16, seed=1), machine.measure)
+        assert len(diagnosis.exclude) == (count if count == 4 else 0)
+        assert diagnosis.too_many == (count == 5)
