@@ -104,10 +104,10 @@ class GpuPairTransfer:
         if self._exchange is None:
             return True
         arrived, received = self._exchange.test()
-        if arrived:
+        if arrived and not self._left:
             self._unique_id = self._unique_id or received
             self._thread.start()
-        return False
+        return arrived and self._left  # a communicator that is made with nobody would keep the next ones waiting
 
     def leave(self) -> None:
         """Have the thread abort the communicator, unless a call of NCCL waits there for the partner."""
