@@ -98,16 +98,18 @@ class GpuPairTransfer:
 
     def advance(self) -> bool:
         """Do what can be done without waiting for the partner; return whether the transfer has ended."""
+        if self._left:  # none is made any more: a communicator without a partner keeps others waiting
+            return self._thread.ident is not None and not self._thread.is_alive()
         if self._thread.ident is not None:
             self._thread.join(PAUSE_S)
             return not self._thread.is_alive()
         if self._exchange is None:
             return True
         arrived, received = self._exchange.test()
-        if arrived and not self._left:
+        if arrived:
             self._unique_id = self._unique_id or received
             self._thread.start()
-        return arrived and self._left  # a communicator that is made with nobody would keep the next ones waiting
+        return False
 
     def leave(self) -> None:
         """Have the thread abort the communicator, unless a call of NCCL waits there for the partner."""
