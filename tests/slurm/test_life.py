@@ -291,7 +291,7 @@ def test_an_account_of_the_database_is_planned_with(testbed, tmp_path, accounts,
 
 def test_lists_of_nodes_of_any_form_are_expanded_by_slurm(testbed):
     names = "node[001-003,010],gpu-[1-2]-[3-4],login"
-    program = f"from hpccoll.sweep.slurm.squeue import _hostnames; print(*_hostnames('{names}'))"
+    program = f"from hpccoll.sweep.slurm.squeue import host_names; print(*host_names('{names}'))"
     expanded = testbed.slurm(sys.executable, "-c", program).split()
     assert expanded == [
         "node001", "node002", "node003", "node010", "gpu-1-3", "gpu-1-4", "gpu-2-3", "gpu-2-4", "login",

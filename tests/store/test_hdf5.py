@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import LAST_OF_SCHEMA_1
-from hpccoll.store import hdf5
+from hpccoll.store import hdf5, sealed_file
 from hpccoll.store.hdf5_attempt import _chunks
 from hpccoll.store.schema import COLUMNS, VERSION
 from hpccoll.store.sealed_file import SEAL_DATASET, OpenElsewhereError, seal
@@ -117,7 +117,7 @@ def test_the_seal_is_the_sha256_of_all_other_bytes(file):
 
 def test_hdf5_opens_no_file_that_was_changed_or_cut(file, monkeypatch):
     opened = []
-    monkeypatch.setattr(hdf5.h5py, "File", lambda *words, **_: opened.append(words))
+    monkeypatch.setattr(sealed_file.h5py, "File", lambda *words, **_: opened.append(words))
     intact = file.read_bytes()
     for at in range(12, len(intact), len(intact) // 40):
         file.write_bytes(intact[:at] + bytes([intact[at] ^ 1]) + intact[at + 1 :])
