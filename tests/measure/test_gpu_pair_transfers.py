@@ -32,11 +32,12 @@ def diagnose(mpiexec, nccl_library, tmp_path):
 
 
 @pytest.mark.mpi
+@pytest.mark.long
 def test_a_node_whose_gpu_sends_late_is_named_and_no_communicator_is_left(diagnose):
     ended, result = diagnose(6, **LATE)
     assert ended.returncode == 0, ended.stderr
     assert result["load"] == {**result["load"], "program": "NCCL", "memory": "GPU", "together": False}
-    fault = max(result["diagnosis"]["faults"], key=lambda fault: fault["effect"])  # a busy machine may have more
+    (fault,) = result["diagnosis"]["faults"]
     assert fault["component"] == {"kind": "send", "where": [2], "rail": None}
     assert fault["low"] > 1.5
     provenance = result["provenance"]
@@ -49,21 +50,22 @@ def test_a_node_whose_gpu_sends_late_is_named_and_no_communicator_is_left(diagno
 
 
 @pytest.mark.mpi
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"fault": [2, 1, "stops"]}, id="before its communicator is made", marks=pytest.mark.long),
-        pytest.param({"sender": [2, 1, "stops"]}, id="with messages in its stream", marks=pytest.mark.long),
-        pytest.param({"sender": [2, 1, "its GPU fails"]}, id="by an error of CUDA", marks=pytest.mark.long),
+        pytest.param({"fault": [2, 1, "stops"]}, id="before its communicator is made"),
+        pytest.param({"sender": [2, 1, "stops"]}, id="with messages in its stream"),
+        pytest.param({"sender": [2, 1, "its GPU fails"]}, id="by an error of CUDA"),
     ],
 )
 def test_a_rank_that_fails_is_named_the_others_are_diagnosed_and_nothing_is_left(diagnose, options):
     ended, result = diagnose(4, **options)
-    assert ended.returncode in (0, 3)  # 3 if a transfer has not ended, which takes MPI_Abort
+    assert ended.returncode == (0 if "GPU" in str(options) else 3)  # 3: a transfer has not ended, so MPI_Abort ends it
     components = [fault["component"] for fault in result["diagnosis"]["faults"]]
-    assert [2] in [each["where"] for each in components if each["kind"] == "hung"]  # on a busy machine others, too
+    assert [each["where"] for each in components if each["kind"] == "hung"] == [[2]]
     rows = np.array([row for *_, seconds in result["measured"] for row in seconds])
-    assert np.isinf(rows[:, 2]).sum() == 2  # it misses twice, and is not asked again
+    assert np.isinf(rows).any(1).sum() == 2  # it misses twice, and is not asked again
     assert (np.isfinite(rows[:, 2]).sum() < np.isfinite(np.delete(rows, 2, 1)).sum(0)).all()
     assert ("cudaErrorECCUncorrectable" in ended.stderr) == ("GPU" in str(options))
     assert "Traceback" not in ended.stderr
