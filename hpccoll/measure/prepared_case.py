@@ -107,7 +107,8 @@ class PreparedCase:
         case, dtype, call = self.case, dtype_of(self.case.dtype), call_of(self.case, self.layout.workers)
         family = call.collective
         # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever was requested.
-        op = "max" if family.idempotent else case.op or "sum"
+        # A floor folds nothing, and so has no average to divide.
+        op = "max" if family.idempotent else "sum" if self.floor else case.op or "sum"
         in_place = case.in_place or self.floor  # an empty schedule leaves one buffer unchanged in either placement
         count = family.elements(case.bytes, dtype.itemsize, self.layout.workers)
         slices, channels, window = (planned.slices, planned.channels, planned.window) if planned else ((), 1, 1)
