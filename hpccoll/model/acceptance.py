@@ -70,7 +70,7 @@ class Judged:
         }  # fmt: skip
 
 
-def judge(files: ResultFiles, against: MachineFile | Reference, log: LogRecord | None = None) -> list[Judged]:
+def judge_rows(files: ResultFiles, against: MachineFile | Reference, log: LogRecord | None = None) -> list[Judged]:
     """Return the verdict on each usable row of results, by collective, place and size.
 
     Args:
