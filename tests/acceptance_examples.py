@@ -2,7 +2,7 @@
 
 from row_examples import make_row
 
-from hpccoll.model.acceptance import PUBLISHED, RATE, TIME, Expected, Judged, Acceptance
+from hpccoll.model.acceptance import PUBLISHED, RATE, TIME, Acceptance, Expected, Judged
 from hpccoll.model.acceptance_summary import AcceptanceSummary
 from hpccoll.model.causes import Cause
 

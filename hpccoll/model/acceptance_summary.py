@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from hpccoll.model.acceptance import RATE, Judged, Acceptance
+from hpccoll.model.acceptance import RATE, Acceptance, Judged
 from hpccoll.model.causes import Cause
 from hpccoll.store.call_key import CallKey
 
@@ -97,9 +97,7 @@ class AcceptanceSummary:
 
 
 def _margin(judged: Judged) -> float:
-    """Return the measured quantity over the end of its range at which it fails, above 1 if it is better; of times
-    the inverse.
-    """
+    """Return the measured rate over the lowest expected one, or the highest expected time over the measured one."""
     if judged.expected is None:
         return inf
     return judged.measured / judged.expected.low if judged.quantity == RATE else judged.expected.high / judged.measured

@@ -8,19 +8,19 @@ import altair as alt
 
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_rate, format_seconds, format_size
-from hpccoll.model.acceptance import TIME, Judged, Acceptance
+from hpccoll.model.acceptance import TIME, Acceptance, Judged
 from hpccoll.model.acceptance_summary import AcceptanceSummary
 from hpccoll.render import chart_base
 from hpccoll.render.acceptance_text import (
     VERDICT_WORDS,
     cause_rows,
+    curve_heading,
     first_line,
     labels_of,
     origin_lines,
-    part_heading,
     place_words,
     reason_lines,
-    rows_table,
+    verdict_table,
 )
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_panels import guide_lines
@@ -47,7 +47,7 @@ EXPECTED, WIRES = "expected", "bound of the wires"
 
 CAPTION = (
     "A mark is a measurement: a green circle passes, a red triangle fails, of a hollow diamond it cannot be told. The "
-    "dotted line is what is expected, the bars and the band around it reach from the low to the high end. A dashed grey "
+    "dotted line is what is expected; bars and the band around it reach from the low to the high end. A dashed grey "
     "line, if any, is the bound of the wires. The axis of sizes is logarithmic, that of times, too."
 )
 
@@ -66,10 +66,11 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
     """Return the HTML of the page."""
     parts = [
         {
-            "id": f"part-{number}", "heading": part_heading(part), "chart": acceptance_chart([part], part_heading(part)),
-            "verdict": first_line(part), "table": rows_table(part),
+            "id": f"part-{number}", "heading": heading, "verdict": first_line(part), "table": verdict_table(part),
+            "chart": acceptance_chart([part], heading),
         }
         for number, part in enumerate(acceptance.parts.values(), 1)
+        for heading in [curve_heading(part)]
     ]  # fmt: skip
     context = {
         "title": f"Held against {acceptance.against}", "first_line": first_line(acceptance), "parts_of_page": parts,
@@ -87,7 +88,8 @@ def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str
     colours = {name: MUTED for name in names if name not in colours} | colours
     shapes = {VERDICT_WORDS[verdict]: mark.shape for verdict, mark in MARKS.items()} | {EXPECTED: "stroke"}
     shapes = chart_base.present(shapes, data, "verdict")
-    legend = alt.Legend(symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=[name for name in shapes if name != EXPECTED])
+    shown = [name for name in shapes if name != EXPECTED]
+    legend = alt.Legend(symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown)
     of_time = parts[0].judged[0].quantity == TIME
     axis = chart_base.time_axis if of_time else chart_base.linear_rate_axis
     ends = [end for each in data for name in ("low", "high") if isinstance(end := each.get(name), float)]
@@ -105,8 +107,10 @@ def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str
 
 def _ranges(base: alt.Chart) -> alt.Chart:
     """Return a bar from the low to the high end of what is expected at each size, of which there may be one only."""
-    bars: alt.Chart = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=7, clip=True).encode(
-        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=alt.OpacityValue(0.35)
+    bars: alt.Chart = (
+        base.transform_filter("isValid(datum.low)")
+        .mark_rule(strokeWidth=7, clip=True)
+        .encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=alt.OpacityValue(0.35))
     )
     return bars
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_names import call_label
-from hpccoll.common.text import Columns, filled_columns, join_ends, join_words, table_lines, table_of
+from hpccoll.common.text import Columns, join_ends, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_seconds, format_size, rate_unit
-from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Judged, Acceptance
+from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance, Expected, Judged
 from hpccoll.model.acceptance_summary import AcceptanceSummary
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
@@ -42,8 +42,8 @@ def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     for part in acceptance.parts.values():
         if any(each.expected for each in part.judged):
             yield ""
-            yield f"{part_heading(part)}:"
-            yield from table_lines(*rows_table(part))
+            yield f"{curve_heading(part)}:"
+            yield from table_lines(*verdict_table(part))
     if acceptance.causes:
         yield ""
         yield "likely causes of the failed rows, the likeliest first:"
@@ -111,14 +111,14 @@ def place_words(row: Row) -> str:
     return f"on {nodes} x {format_count(each, noun)}" if each else f"on {nodes}, {format_count(row.ranks, noun)}"
 
 
-def part_heading(part: AcceptanceSummary) -> str:
+def curve_heading(part: AcceptanceSummary) -> str:
     """Return the collective and the shape of a part, with the unit of its figures."""
     row = part.judged[0].row
-    unit = "time" if part.judged[0].quantity == TIME else f"busbw in {part_unit(part)[1]}"
+    unit = "time" if part.judged[0].quantity == TIME else f"busbw in {curve_unit(part)[1]}"
     return f"{row.collective} {place_words(row)}, {unit}"
 
 
-def part_unit(part: AcceptanceSummary) -> tuple[float, str]:
+def curve_unit(part: AcceptanceSummary) -> tuple[float, str]:
     """Return scale and name of the unit of the rates of a part."""
     return rate_unit(max(each.measured for each in part.judged))
 
@@ -131,6 +131,13 @@ LABELS: Sequence[tuple[str, Callable[[Row], str]]] = (
 """What the rows of a part may differ in besides the size, with the heading of its column."""
 
 
+ENDS: Columns[Expected] = (
+    ("low", lambda expected: expected.low), ("expected", lambda expected: expected.value),
+    ("high", lambda expected: expected.high),
+)  # fmt: skip
+"""The figures of what is expected, with their headings."""
+
+
 def labels_of(part: AcceptanceSummary) -> list[tuple[str, Callable[[Judged], str]]]:
     """Return the headings and the texts of what differs between the rows of a part."""
     every: list[tuple[str, Callable[[Judged], str]]] = [
@@ -140,25 +147,21 @@ def labels_of(part: AcceptanceSummary) -> list[tuple[str, Callable[[Judged], str
     return [(heading, label) for heading, label in every if len({label(each) for each in part.judged}) > 1]
 
 
-def rows_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
+def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells of the rows of a part that have an expectation."""
-    scale, _ = part_unit(part)
+    scale, _ = curve_unit(part)
 
-    def figure(judged: Judged, value: float | None) -> str:
-        if value is None:
-            return ""
+    def figure(judged: Judged, value: float) -> str:
         return format_seconds(value) if judged.quantity == TIME else _number(value, scale)
 
     columns: Columns[Judged] = (
         ("size", lambda each: format_size(each.row.bytes)),
         *labels_of(part),
         ("measured", lambda each: figure(each, each.measured)),
-        ("low", lambda each: figure(each, each.expected and each.expected.low)),
-        ("expected", lambda each: figure(each, each.expected and each.expected.value)),
-        ("high", lambda each: figure(each, each.expected and each.expected.high)),
+        *((heading, lambda each, end=end: figure(each, end(each.expected))) for heading, end in ENDS),
         ("verdict", lambda each: VERDICT_WORDS[each.verdict]),
     )
-    return filled_columns(*table_of(columns, (each for each in part.judged if each.expected)))
+    return table_of(columns, (each for each in part.judged if each.expected))
 
 
 def cause_rows(acceptance: AcceptanceSummary) -> list[tuple[str, str, str]]:
