@@ -81,7 +81,7 @@ class Sweep(NamedTuple):
 
 
 def sweeps_of(asked: argparse.Namespace) -> list[Sweep]:
-    """Return all sweeps: those of the reference, then the others in a drawn order, so that whatever drifts meets all."""
+    """Return all sweeps: those of the reference, then the others as drawn, so that whatever drifts meets all."""
     rng = np.random.default_rng(asked.seed)
     others = [Sweep(HEALTHY, number, 0) for number in range(asked.healthy)]
     others += [Sweep(SLOW, number, int(rng.integers(asked.hosts)) + 1) for number in range(asked.slow)]
