@@ -64,7 +64,7 @@ def accept(
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     evidence = _read_log(log) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
-    with progress_counter("predictions") as progress:
+    with progress_counter("predictions"):
         judged = judge_rows(read.files, against, evidence)
     acceptance = AcceptanceSummary(judged, name, require, read.file_names)
     if not acceptance.judged:
