@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, writing
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ def accept(
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     evidence = _read_log(log) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
-    acceptance = AcceptanceSummary(judge_rows(read.files, against, evidence), name, require, read.file_names)
+    with progress_counter("predictions"):
+        judged = judge_rows(read.files, against, evidence)
+    acceptance = AcceptanceSummary(judged, name, require, read.file_names)
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
