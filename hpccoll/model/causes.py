@@ -1,0 +1,121 @@
+"""Why numbers are lower than expected: causes from symptoms and from what a log says. The table is ``causes.toml``."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from math import log
+from pathlib import Path
+from typing import Any
+
+from hpccoll.common.files import read_text
+from hpccoll.common.limits import XML_BYTES
+from hpccoll.evidence.log_record import LogRecord
+
+LIKELIEST = 3
+"""How many causes a fail names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What a set of verdicts has in common."""
+
+    name: str  # as the table of causes names it
+    words: str  # the symptom with its figures, as a sentence without its end
+    share: float  # how much of the expected bandwidth is left
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A cause of a fail."""
+
+    what: str  # what may be wrong
+    check: str  # the command, or the line of a log, that shows whether it is
+    because: str  # the symptom that it follows from
+    proof: str = ""  # the fact of the log that proves it; empty if none does
+
+    def to_json(self) -> dict[str, str]:
+        """Return the cause as JSON has it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownCause:
+    """A row of the table, whose keys are its fields."""
+
+    what: str
+    symptoms: tuple[str, ...]
+    check: str
+    source: str
+    share: tuple[float, float] = (0.0, 1.0)
+    needs: frozenset[str] = frozenset()
+    proven: re.Pattern[str] | None = None
+    excluded: re.Pattern[str] | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "_KnownCause":
+        """Return a row as TOML has it."""
+        kinds = {"symptoms": tuple, "share": tuple, "needs": frozenset, "proven": re.compile, "excluded": re.compile}
+        return cls(**{name: kinds.get(name, str)(value) for name, value in row.items()})
+
+    def distance(self, share: float) -> float:
+        """Return the logarithm of how far a share is from those that the cause leaves; 0 within them."""
+        low, high = self.share
+        return log(min(max(share, low), high) / share)
+
+
+@cache
+def _known_causes() -> tuple[_KnownCause, ...]:
+    import tomllib  # only a fail has causes
+
+    rows = tomllib.loads(read_text(Path(__file__).with_suffix(".toml"), "causes", XML_BYTES))["cause"]
+    return tuple(map(_KnownCause.of, rows))
+
+
+def likeliest_causes(
+    symptoms: Collection[Symptom], facts: Collection[str] = (), lacking: Collection[str] = ()
+) -> tuple[Cause, ...]:
+    """Return the likeliest causes of symptoms, at most ``LIKELIEST``.
+
+    Args:
+        symptoms: the symptoms, the most specific first.
+        facts: what is known of the run, as ``facts_of`` says it.
+        lacking: what the machine does not have, of that which causes need.
+    """
+    found = []
+    for known in _known_causes():
+        shown = [(rank, each) for rank, each in enumerate(symptoms) if each.name in known.symptoms]
+        if not shown or known.needs & {*lacking}:
+            continue
+        proof = next((fact for fact in facts if known.proven and known.proven.search(fact)), "")
+        if not proof and any(known.excluded and known.excluded.search(fact) for fact in facts):
+            continue
+        rank, symptom = shown[0]
+        order = not proof, rank, abs(known.distance(symptom.share))
+        found.append((order, Cause(known.what, known.check, symptom.words, proof)))
+    found.sort(key=lambda each: each[0])
+    return tuple(cause for _, cause in found[:LIKELIEST])
+
+
+def facts_of(record: LogRecord, rails: int | None = None) -> Iterator[str]:
+    """Yield what the log of a run says of it, in the words that the table of causes searches.
+
+    ``rails`` is the number of ports of a node, as the machine is described; None if it is not.
+    """
+    yield from (f"{name}={value}" for name, value in record.settings.items())
+    if record.settings:
+        yield "variables are logged"
+    if record.network_type:
+        yield f"network {record.network_type}: {', '.join(record.network) or 'Socket'}"
+    if record.gdr is not None:
+        yield "GPUDirect RDMA on every hop" if record.gdr else "not every hop with GPUDirect RDMA"
+    yield from (f"path {path}" for path in record.paths)
+    if record.paths and all(path.startswith(("P2P", "NET")) for path in record.paths):
+        yield "every path in a node is peer-to-peer"
+    if rails and record.devices:
+        few = len(record.devices) < rails
+        yield f"{'fewer' if few else 'as many'} ports {'than' if few else 'as'} described: {len(record.devices)} of {rails}"
+    if any("nvls" in one.algorithm for one in record.collectives):
+        yield "NVLS runs"
+    yield f"tuner plugin {record.plugins['tuner']}" if "tuner" in record.plugins else "no tuner plugin"
+    yield from (f"unavailable {each.feature}: {each.reason} ({each.line})" for each in record.unavailable)
