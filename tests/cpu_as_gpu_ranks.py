@@ -54,7 +54,10 @@ def cases():
                         collective=name, algorithm=algorithm, transport=transport, device="cuda", bytes=10_000,
                         dtype=dtypes[number % len(dtypes)], op=op, in_place=in_place, root=0 if family.rooted else None,
                     )  # fmt: skip
-    for transport in ("mpi", "nccl"):  # what sends nothing divides nothing: a third of the largest integer would show it
+    for transport in (
+        "mpi",
+        "nccl",
+    ):  # what sends nothing divides nothing: a third of the largest integer would show it
         yield Case(
             collective="reduce", algorithm="null", transport=transport, device="cuda", bytes=10_000, dtype="int32",
             op="avg", root=0,

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "evidence": "cases host common msgspec",
     "store": "cases schedule common numpy h5py msgspec",
     "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
-    "model": "analysis store cases training host schedule common numpy scipy pydantic",
+    "model": "analysis evidence store cases training host schedule common numpy scipy pydantic",
     "interop": "analysis store cases schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
     "render": (

@@ -1,0 +1,81 @@
+"""Whether measured numbers are as expected: a verdict on each call, and where the expectation comes from.
+
+Expectations are never mixed: each has one origin. A call of a class of machines with two published sources or more is
+held against these; a call of which a log or a setting names NCCL's ring or tree against NCCL's own model; a schedule of
+ours against its simulation; everything against a reference, if the user has one.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from hpccoll.analysis.reference import Reference
+from hpccoll.evidence.log_record import LogRecord
+from hpccoll.model.causes import Cause
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.store.result_files import ResultFiles
+from hpccoll.store.rows import Row
+
+PUBLISHED, REFERENCE, MACHINE, MODEL = "published", "reference", "machine", "model"
+"""Where an expectation comes from: published figures of a class of machines, the user's reference, the simulation on a
+machine file, NCCL's own model."""
+
+RATE, TIME = "busbw_Bps", "time_s"
+"""What is judged: bus bandwidth in bytes a second, or the time in seconds."""
+
+
+class Acceptance(StrEnum):
+    """The verdict on a call."""
+
+    PASS = "pass"  # noqa: S105  a verdict, and no password
+    FAIL = "fail"
+    CANNOT_TELL = "cannot_tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What is expected of a call; bytes a second of bus bandwidth, or seconds, as the quantity says."""
+
+    low: float  # the lower end of the range
+    value: float  # what is likely
+    high: float  # the upper end of the range
+    origin: str  # PUBLISHED, REFERENCE, MACHINE or MODEL
+    sources: tuple[str, ...] = ()  # the independent sources, as they are to be named
+    wire_Bps: float | None = None  # the bound of the wires as bus bandwidth; None if the machine does not say it
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A row of results, with its verdict."""
+
+    row: Row
+    quantity: str  # RATE or TIME
+    measured: float  # the measured quantity
+    expected: Expected | None  # None if nothing can be expected
+    verdict: Acceptance
+    reason: str = ""  # why it cannot be told, and what is missing; else empty
+    causes: tuple[Cause, ...] = ()  # of a fail, the likeliest first
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON has it, in SI units; absent values are None."""
+        row, expected = self.row, self.expected
+        return {
+            "collective": row.collective, "algorithm": row.algorithm, "bytes": row.bytes, "nodes": row.nodes,
+            "ranks": row.ranks, "ranks_per_node": row.ranks_per_node, "dtype": row.dtype, "in_place": row.in_place,
+            "quantity": self.quantity, "measured": self.measured, "low": expected and expected.low,
+            "expected": expected and expected.value, "high": expected and expected.high,
+            "wire_Bps": expected and expected.wire_Bps, "verdict": str(self.verdict), "reason": self.reason or None,
+            "expected_from": expected and expected.origin, "sources": list(expected.sources) if expected else [],
+            "causes": [each.to_json() for each in self.causes],
+        }  # fmt: skip
+
+
+def judge_rows(files: ResultFiles, against: MachineFile | Reference, log: LogRecord | None = None) -> list[Judged]:
+    """Return the verdict on each usable row of results, by collective, place and size.
+
+    Args:
+        files: the results: raw files, or outputs of other programs that were imported.
+        against: a described cluster or a fitted machine, or a reference of ``compare --make-reference``.
+        log: the content of the logs of the run, which name the algorithm of each size.
+    """
+    raise NotImplementedError
