@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -176,7 +177,9 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
     launches: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
     for results in by_case.values():
         case = results[-1].case
-        launches[case.ranks or first.ranks, case.nodes or first.nodes].append(_outcome(results, first.source, variables))
+        launches[case.ranks or first.ranks, case.nodes or first.nodes].append(
+            _outcome(results, first.source, variables)
+        )
     provenance: dict[str, object] = {
         "hpccoll": __version__, "program": ", ".join(dict.fromkeys(output.program for output in outputs.values())),
         "library": first.library or "unknown", "imported_from": [path.name for path in outputs],
@@ -204,7 +207,6 @@ def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenan
 
 def _outcome(results: Sequence[ForeignResult], source: str, variables: Mapping[str, str]) -> Outcome:
     case, algorithm = results[-1].case, results[-1].algorithm
-    ran = {"executed": algorithm, "evidence": f"the output names {algorithm}"} if algorithm else {}
     failures = Counter(failure for each in results if (failure := each.failure))
     counted = [each.wrong for each in results if each.wrong is not None]
     wrong = sum(counted) if counted else None
@@ -213,12 +215,13 @@ def _outcome(results: Sequence[ForeignResult], source: str, variables: Mapping[s
         CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=n) for n, each in enumerate(results, 1)
     )
     reported = [dict(each.reported) for each in results]
-    return Outcome(
+    outcome = Outcome(
         case=case, status="wrong" if failures or wrong else "ok", reason="; ".join(failures) or None, wrong=wrong,
         bytes=family.elements(case.bytes, size, ranks) * family.blocks(ranks) * size, params=case.params,
         times=reduce(CaseTimes.merge, times), source=source, reported=json.dumps(reported, ensure_ascii=False),
-        requested=requested_by_environment(variables, case.collective), **ran,
+        requested=requested_by_environment(variables, case.collective),
     )  # fmt: skip
+    return replace(outcome, executed=algorithm, evidence=f"{source} prints it") if algorithm else outcome
 
 
 def imported_lines(outputs: Mapping[Path, BenchmarkOutput]) -> Iterable[str]:

@@ -354,7 +354,9 @@ def _json_run(
     fields = {words: int(config[key]) for words, key in JSON_HEADER.items() if key in config}
     run.header = reliability(fields)
     output.variables = {
-        name: value for name, _, value in (str(each).partition("=") for each in content.get("env", ())) if is_allowed(name)
+        name: value
+        for name, _, value in (str(each).partition("=") for each in content.get("env", ()))
+        if is_allowed(name)
     }
     run.params = header_params(fields) | _options(" ".join(arguments[1:]))
     if str(config.get("blocking_collectives")).lower() == "true":

@@ -1,16 +1,16 @@
 """Why numbers are lower than expected: causes from symptoms and from what a log says. The table is ``causes.toml``."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import log
 from pathlib import Path
 from typing import Any
 
-from hpccoll.common.files import read_text
-from hpccoll.common.limits import XML_BYTES
 from hpccoll.evidence.log_record import LogRecord
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.store.rows import Row
 
 LIKELIEST = 3
 """How many causes a fail names."""
@@ -44,10 +44,10 @@ class _KnownCause:
     """A row of the table, whose keys are its fields."""
 
     what: str
-    symptoms: tuple[str, ...]
+    symptoms: frozenset[str]
     check: str
     source: str
-    share: tuple[float, float] = (0.0, 1.0)
+    share: Sequence[float] = (0.0, 1.0)
     needs: frozenset[str] = frozenset()
     proven: re.Pattern[str] | None = None
     excluded: re.Pattern[str] | None = None
@@ -55,46 +55,59 @@ class _KnownCause:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "_KnownCause":
         """Return a row as TOML has it."""
-        kinds = {"symptoms": tuple, "share": tuple, "needs": frozenset, "proven": re.compile, "excluded": re.compile}
-        return cls(**{name: kinds.get(name, str)(value) for name, value in row.items()})
+        sets = {name: frozenset(row.get(name, ())) for name in ("symptoms", "needs")}
+        patterns = {name: re.compile(row[name]) for name in ("proven", "excluded") if name in row}
+        return cls(**{**row, **sets, **patterns})
 
     def distance(self, share: float) -> float:
         """Return the logarithm of how far a share is from those that the cause leaves; 0 within them."""
         low, high = self.share
-        return log(min(max(share, low), high) / share)
+        return abs(log(min(max(share, low), high) / share))
 
 
 @cache
-def _known_causes() -> tuple[_KnownCause, ...]:
+def _table() -> tuple[Sequence[_KnownCause], Mapping[str, Sequence[str]]]:
+    """Return the causes, and what is lacking by traits."""
     import tomllib  # only a fail has causes
 
-    rows = tomllib.loads(read_text(Path(__file__).with_suffix(".toml"), "causes", XML_BYTES))["cause"]
-    return tuple(map(_KnownCause.of, rows))
+    table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+    return [_KnownCause.of(row) for row in table["cause"]], table["lacking"]
 
 
 def likeliest_causes(
-    symptoms: Collection[Symptom], facts: Collection[str] = (), lacking: Collection[str] = ()
+    symptoms: Sequence[Symptom], facts: Collection[str] = (), traits: Collection[str] = ()
 ) -> tuple[Cause, ...]:
     """Return the likeliest causes of symptoms, at most ``LIKELIEST``.
 
     Args:
         symptoms: the symptoms, the most specific first.
         facts: what is known of the run, as ``facts_of`` says it.
-        lacking: what the machine does not have, of that which causes need.
+        traits: those of the machine, as ``traits_of`` says them.
     """
+    causes, table = _table()
+    lacking = {each for trait in traits for each in table.get(trait, ())}
     found = []
-    for known in _known_causes():
+    for known in causes:
         shown = [(rank, each) for rank, each in enumerate(symptoms) if each.name in known.symptoms]
-        if not shown or known.needs & {*lacking}:
+        if not shown or known.needs & lacking:
             continue
         proof = next((fact for fact in facts if known.proven and known.proven.search(fact)), "")
         if not proof and any(known.excluded and known.excluded.search(fact) for fact in facts):
             continue
         rank, symptom = shown[0]
-        order = not proof, rank, abs(known.distance(symptom.share))
+        distance = known.distance(symptom.share)
+        order = not proof, distance > 0, rank, distance
         found.append((order, Cause(known.what, known.check, symptom.words, proof)))
     found.sort(key=lambda each: each[0])
     return tuple(cause for _, cause in found[:LIKELIEST])
+
+
+def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
+    """Return what is known of the machine that was measured, in the words of the table ``lacking``."""
+    traits = {f"transport {row.transport}" for row in rows}
+    if machine and machine.nccl:
+        traits.add(f"architecture {machine.nccl.architecture}")
+    return traits
 
 
 def facts_of(record: LogRecord, rails: int | None = None) -> Iterator[str]:
@@ -113,8 +126,8 @@ def facts_of(record: LogRecord, rails: int | None = None) -> Iterator[str]:
     if record.paths and all(path.startswith(("P2P", "NET")) for path in record.paths):
         yield "every path in a node is peer-to-peer"
     if rails and record.devices:
-        few = len(record.devices) < rails
-        yield f"{'fewer' if few else 'as many'} ports {'than' if few else 'as'} described: {len(record.devices)} of {rails}"
+        number = "fewer ports than" if len(record.devices) < rails else "as many ports as"
+        yield f"{number} described: {len(record.devices)} of {rails}"
     if any("nvls" in one.algorithm for one in record.collectives):
         yield "NVLS runs"
     yield f"tuner plugin {record.plugins['tuner']}" if "tuner" in record.plugins else "no tuner plugin"

@@ -11,7 +11,7 @@ from hpccoll.common.units import format_count, format_counts, format_per_cent, f
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.model.acceptance import RATE, Acceptance, Judged
-from hpccoll.model.causes import Symptom, facts_of, likeliest_causes
+from hpccoll.model.causes import Symptom, facts_of, likeliest_causes, traits_of
 from hpccoll.model.machine_file import MachineFile
 
 LARGE = 1 << 20
@@ -76,9 +76,7 @@ def _share(judged: Judged) -> float:
     return judged.measured / expected if judged.quantity == RATE else expected / judged.measured
 
 
-def explain(
-    judged: Sequence[Judged], machine: MachineFile | None = None, log: LogRecord | None = None
-) -> list[Judged]:
+def explain(judged: Sequence[Judged], machine: MachineFile | None = None, log: LogRecord | None = None) -> list[Judged]:
     """Return verdicts with the likeliest causes of each fail, from what all of them show together.
 
     Args:
@@ -87,18 +85,19 @@ def explain(
         log: the content of the logs of the run.
     """
     rails = machine.geometry.rails if machine and machine.geometry else None
-    facts, lacking = [*facts_of(log, rails)] if log else [], lacking_of(machine, judged)
+    facts, traits = [*facts_of(log, rails)] if log else [], traits_of((one.row for one in judged), machine)
     places: dict[object, list[Judged]] = defaultdict(list)
     for one in judged:
         if one.expected:
             places[_place(one)].append(one)
     every = {place: _Calls(calls, rails) for place, calls in places.items()}
     causes = {
-        place: likeliest_causes([*symptoms_of(calls, every.values())], facts, lacking)
+        place: likeliest_causes([*symptoms_of(calls, every.values())], facts, traits)
         for place, calls in every.items()
         if calls.failed
     }
-    return [replace(one, causes=causes.get(_place(one), ())) if one.verdict is Acceptance.FAIL else one for one in judged]
+    failed = Acceptance.FAIL
+    return [replace(one, causes=causes.get(_place(one), ())) if one.verdict is failed else one for one in judged]
 
 
 def _place(judged: Judged) -> object:
@@ -142,9 +141,7 @@ def _small(calls: _Calls, _every: Collection[_Calls]) -> str:
 
 
 def _all_to_all(calls: _Calls, every: Collection[_Calls]) -> str:
-    alone = calls.collective == "all_to_all" and not any(
-        other.failed for other in _other_collectives(calls, every)
-    )
+    alone = calls.collective == "all_to_all" and not any(other.failed for other in _other_collectives(calls, every))
     return f"no other collective fails; {_large(calls)}" if alone else ""
 
 
@@ -160,7 +157,7 @@ def _other_collectives(calls: _Calls, every: Collection[_Calls]) -> list[_Calls]
 def _with_nodes(calls: _Calls, every: Collection[_Calls]) -> str:
     of_nodes = {other.nodes: other.share for other in every if other.collective == calls.collective and other.nodes > 1}
     shares = [of_nodes[nodes] for nodes in sorted(of_nodes)]
-    falls = len(shares) > 2 and all(one > UNEQUAL * other for one, other in pairwise(shares))  # noqa: PLR2004  a trend
+    falls = len(shares) > 2 and all(one > UNEQUAL * other for one, other in pairwise(shares))
     if not falls:
         return ""
     parts = ", ".join(map(format_per_cent, shares))
@@ -183,7 +180,7 @@ def _rails(calls: _Calls, _every: Collection[_Calls]) -> str:
 def _ring_level(calls: _Calls, _every: Collection[_Calls]) -> str:
     low, high = RING_OF_NVLS
     known = any(one.row.requested or one.row.executed != UNKNOWN for one in calls.failed)
-    at_ring = calls.collective == "all_reduce" and calls.nodes <= 2 and not known and low <= calls.share <= high  # noqa: PLR2004
+    at_ring = calls.collective == "all_reduce" and calls.nodes <= 2 and not known and low <= calls.share <= high
     return f"{_large(calls)}, as a ring has where NVLS is normal" if at_ring and calls.failed_sizes[-1] >= LARGE else ""
 
 
