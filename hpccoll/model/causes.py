@@ -22,7 +22,7 @@ class Symptom:
 
     name: str  # as the table of causes names it
     words: str  # the symptom with its figures, as a sentence without its end
-    share: float  # how much of the expected bandwidth is left
+    share: float | None  # how much of the expected bandwidth is left; None if the symptom does not depend on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class _KnownCause:
         patterns = {name: re.compile(row[name]) for name in ("proven", "excluded") if name in row}
         return cls(**{**row, **sets, **patterns})
 
-    def distance(self, share: float) -> float:
+    def distance(self, share: float | None) -> float:
         """Return the logarithm of how far a share is from those that the cause leaves; 0 within them."""
         low, high = self.share
-        return abs(log(min(max(share, low), high) / share))
+        return abs(log(min(max(share, low), high) / share)) if share else 0.0
 
 
 @cache
@@ -105,8 +105,8 @@ def likeliest_causes(
 def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
     """Return what is known of the machine that was measured, in the words of the table ``lacking``."""
     traits = {f"transport {row.transport}" for row in rows}
-    if machine and machine.nccl:
-        traits.add(f"architecture {machine.nccl.architecture}")
+    if machine and (like := machine.machine_class):
+        traits |= {f"fabric {like.fabric}", f"network {(like.network or '').partition('-')[2]}"}
     return traits
 
 

@@ -10,7 +10,7 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count, format_counts, format_per_cent, format_size
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import UNKNOWN
-from hpccoll.model.acceptance import RATE, Acceptance, Judged
+from hpccoll.model.acceptance import MODEL, RATE, Acceptance, Judged
 from hpccoll.model.causes import Symptom, facts_of, likeliest_causes, traits_of
 from hpccoll.model.machine_file import MachineFile
 
@@ -22,7 +22,7 @@ MOST_OF_DIP = 2
 """The most neighbouring sizes that are a dip."""
 OF_RAILS = 0.02
 """How far a share may be from that of some rails of all."""
-RING_OF_NVLS = 0.65, 0.86
+RING_OF_NVLS = 0.7, 0.86
 """The bandwidth of a ring over that of NVLS: H200 367 of 480, B300 695 of 845, two nodes of H100 370 of 452."""
 UNEQUAL = 1.1
 """The ratio from which on two shares, or the times of two rounds, differ."""
@@ -76,6 +76,10 @@ def _share(judged: Judged) -> float:
     return judged.measured / expected if judged.quantity == RATE else expected / judged.measured
 
 
+def _origin(judged: Judged) -> str:
+    return judged.expected.origin if judged.expected else ""
+
+
 def explain(judged: Sequence[Judged], machine: MachineFile | None = None, log: LogRecord | None = None) -> list[Judged]:
     """Return verdicts with the likeliest causes of each fail, from what all of them show together.
 
@@ -107,9 +111,9 @@ def _place(judged: Judged) -> object:
 
 def symptoms_of(calls: _Calls, every: Collection[_Calls]) -> Iterator[Symptom]:
     """Yield the symptoms of calls that fail, the most specific first."""
-    for name, words in _SYMPTOMS.items():
+    for name, words in SYMPTOMS.items():
         if said := words(calls, every):
-            yield Symptom(name, said, calls.share)
+            yield Symptom(name, said, calls.share if name in _BY_SHARE else None)
 
 
 def _large(calls: _Calls) -> str:
@@ -179,7 +183,7 @@ def _rails(calls: _Calls, _every: Collection[_Calls]) -> str:
 
 def _ring_level(calls: _Calls, _every: Collection[_Calls]) -> str:
     low, high = RING_OF_NVLS
-    known = any(one.row.requested or one.row.executed != UNKNOWN for one in calls.failed)
+    known = any(one.row.requested or one.row.executed != UNKNOWN or _origin(one) == MODEL for one in calls.failed)
     at_ring = calls.collective == "all_reduce" and calls.nodes <= 2 and not known and low <= calls.share <= high
     return f"{_large(calls)}, as a ring has where NVLS is normal" if at_ring and calls.failed_sizes[-1] >= LARGE else ""
 
@@ -196,9 +200,11 @@ def _nodes(calls: _Calls, every: Collection[_Calls]) -> str:
     return f"{_large(calls)}{'; one node is normal' if any(other.is_normal for other in one_node) else ''}"
 
 
-_SYMPTOMS: dict[str, Callable[[_Calls, Collection[_Calls]], str]] = {
+SYMPTOMS: dict[str, Callable[[_Calls, Collection[_Calls]], str]] = {
     "dip": _dip, "placement": _placement, "small": _small, "with_nodes": _with_nodes, "all_to_all": _all_to_all,
     "collective": _collective, "unstable": _unstable, "rails": _rails, "ring_level": _ring_level, "node": _node,
     "nodes": _nodes,
 }  # fmt: skip
 """The symptoms that causes.toml names, the most specific first; each returns its words, empty if it is not shown."""
+_BY_SHARE = "all_to_all", "node", "nodes"
+"""The symptoms whose causes differ in how much bandwidth they leave."""
