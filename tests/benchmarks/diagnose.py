@@ -8,9 +8,10 @@ By hand, as root, on a machine where nothing else runs; a run of 16 hosts takes 
     python tests/benchmarks/diagnose.py --hosts 16 --rate 100mbit --keep DIR --read         # nothing is measured
 
 Each run is a line in ``DIR/SETTING/*.jsonl`` when it has ended, and a raw file beside it. A call that was killed
-continues there; the files of shards are put into one directory and read together. Places, kinds and sizes of faults
-follow from the seed: wires, links, uplinks and all wires of racks lose 10 to 20 % of their rate. Healthy runs are then
-resampled (``resampled_times``). It ends with 1 where what is asked is missed.
+continues there, and repeats launches that failed; the files of shards are put into one directory and read together.
+Places, kinds and sizes of faults follow from the seed: wires, links, uplinks and all wires of racks lose 10 to 20 % of
+their rate. Healthy runs are then resampled (``resampled_times``). It ends with 1 where what is asked is missed, or not
+all of it is recorded.
 """
 
 import argparse
@@ -19,7 +20,8 @@ import statistics
 import sys
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +30,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # simulated_machine.py
 
 import numpy as np
 from diagnose_simulated import also_right
-from resampled_times import RecordedTimes, ResampledTimes
+from resampled_times import RecordedRun, ResampledTimes, UsedUpError
 from tables import print_table, verdict
 from testbed_bench import run_testbed
 
@@ -38,6 +40,8 @@ from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Kind
 from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
 from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.analysis.diagnosis_file import read_diagnosis
+from hpccoll.cli.diagnosing import INCOMPLETE
+from hpccoll.common.errors import BadInputError
 
 ONE, TWO, HEALTHY = "one fault", "two faults", "healthy"
 PERCENT = 10, 20
@@ -50,6 +54,9 @@ LEAST_EXACT = {ONE: 36 / 40, TWO: 8 / 10}
 LEAST_NOTHING_ELSE = 39 / 40
 MOST_ALARMS = 1 / 300
 """The shares of runs that are asked; of replays, the alarms. No healthy run may alarm."""
+
+MOST_LAUNCHES = 3
+"""How often a run is launched at most, if its launch fails: then there is no verdict, and no code of a diagnosis."""
 
 MOST_SECONDS = {16: 45}
 """How long a run may take, by hosts."""
@@ -203,19 +210,28 @@ def runs_of(asked: argparse.Namespace) -> list[Run]:
     return [runs[index] for index in np.random.default_rng(asked.seed).permutation(len(runs))]
 
 
-def read_records(keep: Path, runs: Sequence[Run]) -> dict[Run, dict[str, Any]]:
-    """Return the records of runs; what a killed call has left of a line does not count."""
+def read_records(keep: Path, runs: Sequence[Run]) -> dict[Run, list[dict[str, Any]]]:
+    """Return the records of runs, of each launch one; what a killed call has left of a line does not count."""
     lines = [line for path in sorted(keep.glob("*.jsonl")) for line in path.read_text().splitlines(keepends=True)]
-    records = [json.loads(line) for line in lines if line.endswith("\n")]
-    found = {Run(*(record[name] for name in Run._fields)): record for record in records}
-    return {run: found[run] for run in runs if run in found}
+    found: dict[Run, list[dict[str, Any]]] = {run: [] for run in runs}
+    for record in (json.loads(line) for line in lines if line.endswith("\n")):
+        found.get(Run(*(record[name] for name in Run._fields)), []).append(record)
+    return {run: records for run, records in found.items() if records}
+
+
+def is_missing(records: Sequence[dict[str, Any]]) -> bool:
+    """Return whether a run has to be measured, of which there are these records."""
+    failed = all(record["verdict"] is None and record["code"] not in (0, INCOMPLETE) for record in records)
+    return failed and len(records) < MOST_LAUNCHES
 
 
 def measure(setting: Setting, runs: Sequence[Run], keep: Path, file: Path) -> None:
-    """Measure the runs that have no record yet."""
+    """Measure the runs that have no record yet, or whose launches failed."""
+    keep.mkdir(parents=True, exist_ok=True)
     if file.exists() and not file.read_text().endswith("\n"):
         file.write_text(file.read_text().rpartition("\n")[0] + "\n")
-    missing = [run for run in runs if run not in read_records(keep, runs)]
+    records = read_records(keep, runs)
+    missing = [run for run in runs if is_missing(records.get(run, []))]
     if not missing:
         return
     try:
@@ -229,16 +245,28 @@ def measure(setting: Setting, runs: Sequence[Run], keep: Path, file: Path) -> No
         setting.call("down", check=False)
 
 
-def print_alarms(recorded: Sequence[RecordedDiagnosis], replays: int, seed: int) -> bool:
-    """Print in how many replays of healthy runs something is accused, and return whether these are few."""
-    times, alarms = RecordedTimes(run.measured for run in recorded), 0
+def read_complete(files: Iterable[Path]) -> Iterator[RecordedDiagnosis]:
+    """Yield the diagnoses of raw files, without those that are lost, damaged or interrupted."""
+    for file in files:
+        with suppress(BadInputError):
+            if (recorded := read_diagnosis(file)).diagnosis:
+                yield recorded
+
+
+def print_alarms(files: Sequence[Path], replays: int) -> bool:
+    """Print in how many replays of healthy runs something is accused; return whether in few, and all files are read."""
+    recorded = [*read_complete(files)]
+    measured, alarms = [RecordedRun(each.measured) for each in recorded], 0
+    unused = 1 + max((each.question.seed for each in recorded), default=0)
+    are_read = verdict(f"{len(files)} healthy runs have files", f"{len(recorded)}", len(recorded) == len(files))
     what = f"{replays} replays of {len(recorded)} healthy runs: alarms at most {MOST_ALARMS:.1%}"
-    if not times.is_enough:
-        return verdict(what, "too few healthy runs", reached=False)
-    for number, rng in enumerate(np.random.default_rng(seed).spawn(replays)):
-        found = ask(replace(recorded[0].question, seed=number), ResampledTimes(times, rng).measure)
-        alarms += bool(found.faults)
-    return verdict(what, str(alarms), alarms <= MOST_ALARMS * replays)
+    try:
+        for number in range(replays):
+            times = ResampledTimes(measured, number)
+            alarms += bool(ask(replace(recorded[0].question, seed=unused + number), times.measure).faults)
+    except UsedUpError as error:
+        return verdict(what, str(error), reached=False)
+    return verdict(what, str(alarms), alarms <= MOST_ALARMS * replays) and are_read
 
 
 def sort_of(record: dict[str, Any]) -> str:
@@ -308,17 +336,17 @@ def main() -> int:
     unit = {"mbit": 1, "gbit": 1000}
     setting = Setting(asked.hosts, float(asked.rate[:-4]) * unit[asked.rate[-4:]], asked.racks, asked.name)
     keep = (asked.keep / setting.directory).resolve()
-    keep.mkdir(parents=True, exist_ok=True)
     runs, (shard, shards) = runs_of(asked), map(int, asked.shard.split("/"))
     if not asked.read:
         measure(setting, runs[shard - 1 :: shards], keep, keep / f"{shard}-of-{shards}.jsonl")
-    records = read_records(keep, runs)
+    records = {run: each[-1] for run, each in read_records(keep, runs).items()}
     print(f"## Testbed: {setting.text}\n")
     print_records(setting, [*records.values()])
-    reached = [print_verdicts(setting, [*records.values()])]
+    reached = [verdict(f"{len(runs)} runs are recorded", f"{len(records)}", len(records) == len(runs))]
+    reached.append(print_verdicts(setting, [*records.values()]))
     healthy = [keep / f"{run.name}.h5" for run in records if run.sort == HEALTHY]
     if healthy and asked.bootstrap:
-        reached.append(print_alarms([*map(read_diagnosis, healthy)], asked.bootstrap, asked.seed))
+        reached.append(print_alarms(healthy, asked.bootstrap))
     return 0 if all(reached) else 1
 
 

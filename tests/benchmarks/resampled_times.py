@@ -1,97 +1,83 @@
-"""Times for further diagnoses of a machine, drawn from recorded diagnoses of it: a moving-block bootstrap.
+"""Times for further diagnoses of a machine, made of recorded diagnoses of it: a bootstrap whose blocks are whole runs.
 
-A new procedure asks for other pairs than those recorded. Its slots follow recorded ones in blocks: BLOCK slots that
-followed one another in one run, from a place that is drawn, then another block. A slot takes the level (the median of
-the logarithms) of its recorded slot, and each of its pairs the deviations of that very pair, in both directions at
-once, from the recorded slot nearest in time in which it transferred; no transfer is taken twice in a procedure. So
-whatever differs between nodes and pairs for good stays, and noise that lasts stays together in time, as well as the
-order of the pairs within a block allows. Nothing is assumed of its distribution.
+A new procedure asks for other pairs than those recorded. It follows the slots of one run in their order, from the first
+again after the last. A slot takes the level (the median of the logarithms) of its recorded slot, and each of its pairs
+the deviations of that very pair, in both directions at once, from the slot of the run nearest in time in which it
+transferred. No transfer is taken twice, because the chance that makes a node suspect must not confirm itself in the
+retest. If those of a pair are used up, transfers of other runs follow, plus what its nodes were slower in the run that
+is followed: by the difference of their lower quartiles, of sending and receiving. So what differs between nodes and
+pairs stays, and so does what differed in one run only: the retest meets the noise of the screen if that lasted.
 
-H. R. Kuensch: The jackknife and the bootstrap for general stationary observations, Annals of Statistics 17 (1989).
+C. A. Field, A. H. Welsh: Bootstrapping clustered data, J. R. Statist. Soc. B 69 (2007): clusters are drawn whole.
+H. R. Kuensch: The jackknife and the bootstrap for general stationary observations, Annals of Statistics 17 (1989):
+blocks of what is dependent in time stay in order.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from hpccoll.analysis.diagnosis.recorded import MeasuredSlots
 from hpccoll.analysis.diagnosis.records import Floats, Integers, Slots
+from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, quantile
 
-BLOCK = 16
-"""Slots of a block: in about as many, all pairs of 16 nodes transfer once."""
-
-LEAST_TRANSFERS = 48
-"""As many transfers as a procedure asks for of one pair, at most: all pairs, links again, and the longest retest."""
-
-FAR = 1_000_000
-"""How far in time the first slots of two runs are apart, in slots: transfers of the same run come first."""
+Pair: TypeAlias = tuple[int, int]
+"""Two endpoints, the lower one first."""
 
 
 class UsedUpError(Exception):
     """There are too few recorded transfers of a pair."""
 
 
-@dataclass(frozen=True)
-class PairTransfers:
-    """The recorded transfers of one pair of endpoints."""
+class RecordedRun:
+    """The times of one diagnosis.
 
-    times: Integers  # [transfers]: FAR * run + slot
-    deviations: Floats  # [transfers, 2]: of the logarithms, by the lower and the higher endpoint
+    Attributes:
+        levels: [slots]: the median of the logarithms.
+        transfers: of each pair, the slots in which it transferred, and the deviations of the logarithms from the level,
+            of the transfers from its lower and from its higher endpoint.
+        effects: [2, endpoints]: the lower quartiles of the deviations of what an endpoint sends, and of what it
+            receives.
+    """
 
-    def nearest(self, time: int, used: set[tuple[object, int]], pair: object) -> Floats:
-        """Return the deviations of the transfer that is nearest in time, of those not used, which it then is."""
-        for index in np.argsort(np.abs(self.times - time), kind="stable").tolist():
-            if (pair, index) not in used:
-                used.add((pair, index))
-                return self.deviations[index]
-        raise UsedUpError(f"endpoints {pair}: {len(self.times)} transfers are recorded; record more runs")
-
-
-class RecordedTimes:
-    """The times of recorded diagnoses of one machine, healthy in all of them."""
-
-    def __init__(self, runs: Iterable[Sequence[MeasuredSlots]]) -> None:
-        times, levels, pairs = [], [], {}
-        for run, recorded in enumerate(runs):
-            partners = np.concatenate([each.slots.partners[: len(each.seconds)] for each in recorded])
-            logarithms = np.log(np.concatenate([each.seconds for each in recorded]))
-            for slot, (beside, values) in enumerate(zip(partners, logarithms, strict=True)):
-                if not np.isfinite(values).any():
-                    continue
-                level, time = float(np.median(values[np.isfinite(values)])), FAR * run + slot
-                levels.append(level)
-                times.append(time)
-                for pair in pairs_of(beside):
-                    both = values[list(pair)] - level
-                    if np.isfinite(both).all():
-                        pairs.setdefault(pair, []).append((time, both))
-        self.times, self.levels = np.array(times), np.array(levels)
-        self.pairs = {
-            pair: PairTransfers(np.array([time for time, _ in found]), np.array([both for _, both in found]))
-            for pair, found in pairs.items()
-        }
-        same_run = self.times[BLOCK - 1 :] // FAR == self.times[: len(self.times) - BLOCK + 1] // FAR
-        self.starts = np.flatnonzero(same_run)  # of blocks
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether there are as many transfers of each pair as a procedure may ask for."""
-        return min(len(pair.times) for pair in self.pairs.values()) >= LEAST_TRANSFERS
-
-    def blocks(self, rng: np.random.Generator) -> Iterator[int]:
-        """Yield indices of recorded slots, block after block, without end."""
-        while True:
-            first = int(rng.choice(self.starts))
-            yield from range(first, first + BLOCK)
+    def __init__(self, measured: Sequence[MeasuredSlots]) -> None:
+        partners = np.concatenate([each.slots.partners[: len(each.seconds)] for each in measured])
+        logarithms = np.log(np.concatenate([each.seconds for each in measured]))
+        logarithms[~np.isfinite(logarithms)] = np.nan
+        known = np.isfinite(logarithms).any(1)
+        partners, logarithms = partners[known], logarithms[known]
+        self.levels = quantile(logarithms)
+        deviations = logarithms - self.levels[:, None]
+        received = np.take_along_axis(deviations, partners, 1)
+        self.effects = np.array([quantile(each.T, QUARTILE) for each in (deviations, received)])
+        self.transfers: dict[Pair, list[tuple[int, Floats]]] = defaultdict(list)
+        for slot, beside in enumerate(partners):
+            for pair in pairs_of(beside):
+                both = deviations[slot, [*pair]]
+                if np.isfinite(both).all():
+                    self.transfers[pair].append((slot, both))
 
 
 class ResampledTimes:
-    """The times of one procedure."""
+    """The times of one procedure.
 
-    def __init__(self, recorded: RecordedTimes, rng: np.random.Generator) -> None:
-        self.recorded, self.blocks = recorded, recorded.blocks(rng)
-        self.used: set[tuple[object, int]] = set()
+    Args:
+        runs: the recorded diagnoses of one machine.
+        number: of the procedure; the runs take turns in being followed.
+
+    Raises:
+        UsedUpError: if there are no runs.
+    """
+
+    def __init__(self, runs: Sequence[RecordedRun], number: int) -> None:
+        if not runs:
+            raise UsedUpError("no run is recorded")
+        first = number % len(runs)
+        self.runs = [*runs[first:], *runs[:first]]
+        self.slots = 0  # so far
+        self.used: set[tuple[Pair, int, int]] = set()
 
     def measure(self, slots: Slots) -> Floats:
         """Return the times of slots, as ``records.Procedure`` has them.
@@ -101,14 +87,25 @@ class ResampledTimes:
         """
         seconds = np.full(slots.partners.shape, np.nan)
         for row, partners in zip(seconds, slots.partners, strict=True):
-            index = next(self.blocks)
+            levels = self.runs[0].levels
+            slot = self.slots % len(levels)
             for pair in pairs_of(partners):
-                deviations = self.recorded.pairs[pair].nearest(int(self.recorded.times[index]), self.used, pair)
-                row[list(pair)] = np.exp(self.recorded.levels[index] + deviations)
+                row[[*pair]] = np.exp(levels[slot] + self._next(pair, slot))
+            self.slots += 1
         return seconds
 
+    def _next(self, pair: Pair, slot: int) -> Floats:
+        """Return the deviations of the transfer of a pair that is nearest in time, of those not used before."""
+        for number, run in enumerate(self.runs):
+            for at, deviations in sorted(run.transfers[pair], key=lambda transfer: abs(transfer[0] - slot)):
+                if (pair, number, at) not in self.used:
+                    self.used.add((pair, number, at))
+                    send, receive = self.runs[0].effects[:, pair] - run.effects[:, pair]
+                    return deviations + send + receive[::-1]
+        raise UsedUpError(f"all transfers of endpoints {pair} in {len(self.runs)} runs are used up")
 
-def pairs_of(partners: Integers) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of a slot, the lower endpoint first."""
+
+def pairs_of(partners: Integers) -> Iterator[Pair]:
+    """Yield the pairs of a slot."""
     for one in np.flatnonzero(partners > np.arange(len(partners))).tolist():
         yield one, int(partners[one])
