@@ -31,10 +31,10 @@ class Cause:
 
     what: str  # what may be wrong
     check: str  # the command, or the line of a log, that shows whether it is
-    because: str  # the symptom that it follows from
-    proof: str = ""  # the fact of the log that proves it; empty if none does
+    because: str  # the symptom that it follows from, or the fact of the log that proves it
+    proven: bool = False
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """Return the cause as JSON has it."""
         return asdict(self)
 
@@ -97,7 +97,9 @@ def likeliest_causes(
         rank, symptom = shown[0]
         distance = known.distance(symptom.share)
         order = not proof, distance > 0, rank, distance
-        found.append((order, Cause(known.what, known.check, symptom.words, proof)))
+        found.append(
+            (order, Cause(known.what, known.check, f"the log has {proof}" if proof else symptom.words, bool(proof)))
+        )
     found.sort(key=lambda each: each[0])
     return tuple(cause for _, cause in found[:LIKELIEST])
 
@@ -105,30 +107,36 @@ def likeliest_causes(
 def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
     """Return what is known of the machine that was measured, in the words of the table ``lacking``."""
     traits = {f"transport {row.transport}" for row in rows}
-    if machine and (like := machine.machine_class):
-        traits |= {f"fabric {like.fabric}", f"network {(like.network or '').partition('-')[2]}"}
+    if machine and machine.nccl:
+        traits.add(f"architecture {machine.nccl.architecture}")
     return traits
 
 
-def facts_of(record: LogRecord, rails: int | None = None) -> Iterator[str]:
-    """Yield what the log of a run says of it, in the words that the table of causes searches.
+def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | None = None) -> Iterator[str]:
+    """Yield what is known of a run, in the words that the table of causes searches.
 
-    ``rails`` is the number of ports of a node, as the machine is described; None if it is not.
+    Args:
+        log: the content of its logs.
+        variables: the variables of its environment that its file records.
+        rails: the number of ports of a node, as the machine is described; None if it is not.
     """
-    yield from (f"{name}={value}" for name, value in record.settings.items())
-    if record.settings:
+    settings = {**variables, **(log.settings if log else {})}
+    yield from (f"{name}={value}" for name, value in settings.items())
+    if settings:
         yield "variables are logged"
-    if record.network_type:
-        yield f"network {record.network_type}: {', '.join(record.network) or 'Socket'}"
-    if record.gdr is not None:
-        yield "GPUDirect RDMA on every hop" if record.gdr else "not every hop with GPUDirect RDMA"
-    yield from (f"path {path}" for path in record.paths)
-    if record.paths and all(path.startswith(("P2P", "NET")) for path in record.paths):
+    if log is None:
+        return
+    if log.network_type:
+        yield f"network {log.network_type}: {', '.join(log.network) or 'Socket'}"
+    if log.gdr is not None:
+        yield "GPUDirect RDMA on every hop" if log.gdr else "not every hop with GPUDirect RDMA"
+    yield from (f"path {path}" for path in log.paths)
+    if log.paths and all(path.startswith(("P2P", "NET")) for path in log.paths):
         yield "every path in a node is peer-to-peer"
-    if rails and record.devices:
-        number = "fewer ports than" if len(record.devices) < rails else "as many ports as"
-        yield f"{number} described: {len(record.devices)} of {rails}"
-    if any("nvls" in one.algorithm for one in record.collectives):
+    if rails and log.devices:
+        number = "fewer ports than" if len(log.devices) < rails else "as many ports as"
+        yield f"{number} described: {len(log.devices)} of {rails}"
+    if any("nvls" in one.algorithm for one in log.collectives):
         yield "NVLS runs"
-    yield f"tuner plugin {record.plugins['tuner']}" if "tuner" in record.plugins else "no tuner plugin"
-    yield from (f"unavailable {each.feature}: {each.reason} ({each.line})" for each in record.unavailable)
+    yield f"tuner plugin {log.plugins['tuner']}" if "tuner" in log.plugins else "no tuner plugin"
+    yield from (f"unavailable {each.feature}: {each.reason} ({each.line})" for each in log.unavailable)

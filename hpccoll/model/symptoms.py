@@ -1,7 +1,7 @@
 """Symptoms of machines that are slower than expected: what the verdicts on the sizes of a collective have in common."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -80,16 +80,20 @@ def _origin(judged: Judged) -> str:
     return judged.expected.origin if judged.expected else ""
 
 
-def explain(judged: Sequence[Judged], machine: MachineFile | None = None, log: LogRecord | None = None) -> list[Judged]:
+def explain(
+    judged: Sequence[Judged], machine: MachineFile | None = None, log: LogRecord | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> list[Judged]:  # fmt: skip
     """Return verdicts with the likeliest causes of each fail, from what all of them show together.
 
     Args:
         judged: the verdicts on the results of one machine.
-        machine: the machine, whose rails are compared with the ports that the log names; None if it is not described.
+        machine: the machine, which cannot have every cause; None if it is not described.
         log: the content of the logs of the run.
+        variables: the variables of its environment that its file records.
     """
     rails = machine.geometry.rails if machine and machine.geometry else None
-    facts, traits = [*facts_of(log, rails)] if log else [], traits_of((one.row for one in judged), machine)
+    facts, traits = [*facts_of(log, variables or {}, rails)], traits_of((one.row for one in judged), machine)
     places: dict[object, list[Judged]] = defaultdict(list)
     for one in judged:
         if one.expected:
