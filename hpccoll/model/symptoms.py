@@ -13,6 +13,7 @@ from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.model.acceptance import MODEL, RATE, Acceptance, Judged
 from hpccoll.model.causes import Symptom, facts_of, likeliest_causes, traits_of
 from hpccoll.model.machine_file import MachineFile
+from hpccoll.store.call_key import CallKey
 
 LARGE = 1 << 20
 """The size in bytes from which on bandwidth counts more than latency."""
@@ -109,8 +110,8 @@ def explain(
 
 
 def _place(judged: Judged) -> object:
-    row = judged.row
-    return row.collective, row.dtype, row.nodes, row.ranks
+    call = CallKey.of(judged.row).only("collective", "arguments", "dtype", "nodes", "ranks", "device")
+    return call, judged.row.algorithm
 
 
 def symptoms_of(calls: _Calls, every: Collection[_Calls]) -> Iterator[Symptom]:
@@ -133,12 +134,12 @@ def _dip(calls: _Calls, _every: Collection[_Calls]) -> str:
 
 
 def _placement(calls: _Calls, _every: Collection[_Calls]) -> str:
-    shares = {(one.row.requested_bytes, one.row.in_place): _share(one) for one in calls.judged}
+    shares = {CallKey.of(one.row): _share(one) for one in calls.judged}
     placements = {one.row.in_place for one in calls.failed}
-    unequal = all(
-        shares.get((one.row.requested_bytes, not one.row.in_place), 0) > UNEQUAL * _share(one) for one in calls.failed
-    )
-    if len(placements) > 1 or not unequal:
+    others = [
+        shares.get(replace(CallKey.of(one.row), in_place=not one.row.in_place), 0) / _share(one) for one in calls.failed
+    ]
+    if len(placements) > 1 or min(others) < UNEQUAL:
         return ""
     return f"only calls {'in place' if placements == {True} else 'out of place'} fail"
 
