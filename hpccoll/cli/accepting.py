@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, writing
 
 if TYPE_CHECKING:
@@ -65,8 +66,10 @@ def accept(
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     evidence = _read_log(log) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
+    with progress_counter("predictions"):
+        judged = judge_rows(read.files, against, evidence)
     described = None if isinstance(against, Reference) else against
-    judged = explain(judge_rows(read.files, against, evidence), described, evidence, read.variables)
+    judged = explain(judged, described, evidence, read.variables)
     acceptance = AcceptanceSummary(judged, name, require, read.file_names)
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
