@@ -131,7 +131,7 @@ def _numbers(data: Sequence[ChartRecord], field: str) -> list[float]:
 def _factor_fields(factor: float, rail: int, question: Question) -> ChartRecord:
     """Return the fields of a factor, of which a cell has the text as well."""
     text = format_factor(factor)
-    return {"value": round(float(factor), 4), "text": text, "time": f"{text} the usual"} | (
+    return {"value": round(float(factor), 4), "text": text, "time": f"{text} the usual time"} | (
         {"rail": int(rail)} if question.rails > 1 else {}
     )
 
@@ -175,8 +175,8 @@ def _strip(
     labels = f"{json.dumps({str(place): name for place, name in places.labels.items()})}[datum.value]"
     axis = alt.Axis(values=[*places.labels], labelExpr=labels, labelOverlap="greedy", labelSeparation=4, grid=False)
     scale = alt.Scale(domain=[-0.5, len(places.names) - 0.5], nice=False, zero=False)
-    x = alt.X("place:Q", title="rack" if places.borders else noun, axis=axis, scale=scale)
-    y = log_values("time beside the usual one", FACTOR_LABEL, _numbers(data, "value"))
+    x = alt.X("place:Q", title=f"{noun}, by rack" if places.borders else noun, axis=axis, scale=scale)
+    y = log_values("time / usual time", FACTOR_LABEL, _numbers(data, "value"))
     colours, shapes = ({name: style[k] for name, style in series.items()} for k in (0, 1))
     symbols = alt.Chart().transform_filter("isValid(datum.value)").mark_point(size=34, filled=True, opacity=0.8)
     points = symbols.encode(
@@ -201,7 +201,7 @@ def effect_ranks(ranked: Sequence[RankedEffect], names: Sequence[str]) -> Chart:
     colours = {name: colour for name, colour in OUTCOMES.values() if name in distinct(data, "outcome")}
     values = [1.0, *_numbers(data, "value"), *_numbers(data, "threshold")]
     scale, axis = log_axis(FACTOR_LABEL, values, labelSeparation=6)
-    x = alt.X("value:Q", title="time beside the usual one", axis=axis, scale=scale)
+    x = alt.X("value:Q", title="time / usual time", axis=axis, scale=scale)
     shown = colour("outcome", colours, "stroke")
     base = alt.Chart().encode(y=alt.Y("name:N", title=None, sort=[*names]), x=x, color=shown)
     fields = tooltip("name", "time", "interval", "above", "slots")
@@ -221,8 +221,7 @@ def effect_ranks(ranked: Sequence[RankedEffect], names: Sequence[str]) -> Chart:
 
 def _effect_records(ranked: RankedEffect, name: str) -> Iterator[ChartRecord]:
     for kind, effect in ranked.decisive.items():
-        # The other directions of a slow node may be as fast as those of others.
-        outcome, shade = OUTCOMES[ranked.outcome if effect.effect > effect.threshold else "within"]
+        outcome, shade = OUTCOMES[ranked.outcome_of(kind)]
         if math.isfinite(effect.effect):
             yield {
                 "panel": KIND_PANELS[kind], "name": name, "outcome": outcome,

@@ -14,7 +14,7 @@ from hpccoll.analysis.diagnosis.transfer_ratios import MeasuredRatios, SlotSumma
 from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import Columns, filled_columns, join_words, table_of
-from hpccoll.common.units import format_count, format_factor, format_per_cent, format_seconds
+from hpccoll.common.units import format_count, format_factor, format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart
 from hpccoll.render.diagnosis_charts import (
@@ -48,12 +48,11 @@ SLOT_COLUMNS: Columns[SlotSummary] = (
     ("what they measure", lambda each: PURPOSES[each.purpose]),
     ("slots", lambda each: each.slots),
     ("median time", lambda each: format_seconds(each.seconds) if math.isfinite(each.seconds) else "none ended"),
-    ("noise of a transfer", lambda each: format_per_cent(each.noise)),
 )
 
 PAIRS_CAPTION = (
-    "A cell is the transfers from the node of its row to that of its column, the lower quartile of several. Blank: the "
-    "pair has not met, or did not answer. "
+    "A cell is the transfers from the node of its row to that of its column, the lower quartile of those in its slots; "
+    "of a single slot it may be dark by chance. Blank: the pair has not met, or did not answer. "
 )
 STRIP_CAPTION = (
     "A mark is the lower quartile over the transfers of a node or a rack with all of its partners: of more than "
@@ -129,7 +128,7 @@ def _summary(recorded: RecordedDiagnosis) -> str:
 
 
 def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageFigure]:
-    """Yield the map of pairs; of many nodes those of nodes and of racks."""
+    """Yield the map of pairs; of many nodes those of nodes and of racks, first the one with the gravest fault."""
     question = recorded.question
     faults = recorded.diagnosis.faults if recorded.diagnosis else ()
     slow = [fault for fault in faults if math.isfinite(fault.effect)]
@@ -146,10 +145,12 @@ def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageF
         for of_rack in (False, True)
     )
     chart = node_strip(ratios.of_nodes, question, nodes, after=after)
-    yield _figure("nodes", "Transfers of each node", chart, STRIP_CAPTION + more, NODE_SERIES)
+    maps = [_figure("nodes", "Transfers of each node", chart, STRIP_CAPTION + more, NODE_SERIES)]
     if question.racks:
         chart = rack_strip(ratios.of_racks, question, racks, after=after)
-        yield _figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + more, RACK_SERIES)
+        maps.append(_figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + more, RACK_SERIES))
+    gravest = max(slow, key=lambda fault: fault.effect, default=None)
+    yield from reversed(maps) if gravest and gravest.component.kind in OF_A_RACK else maps
 
 
 def _figure(name: str, title: str, chart: Chart, caption: str, legend: Iterable[str]) -> PageFigure:
@@ -178,7 +179,7 @@ def _rates(recorded: RecordedDiagnosis) -> tuple[list[str], list[list[str]]] | N
     columns: Columns[OwnRate] = (
         ("node", lambda rate: recorded.question.hosts[rate.node]),
         ("what it does alone", lambda rate: DOES[rate.name]),
-        ("rate beside the usual one", lambda rate: format_factor(rate.ratio)),
+        ("rate / usual rate", lambda rate: format_factor(rate.ratio)),
         ("95 % interval", lambda rate: f"{format_factor(rate.low)} to {format_factor(rate.high)}"),
         ("slow", lambda rate: "slow" if rate.slow else ""),
     )

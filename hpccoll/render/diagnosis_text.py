@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from hpccoll.analysis.diagnosis.history import DAYS, MachineHistory, PastState, State
+from hpccoll.analysis.diagnosis.nodes_alone import MOST_NAMED
 from hpccoll.analysis.diagnosis.records import Kind, Purpose
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place
-from hpccoll.common.text import join_ends, join_words, tables_within
+from hpccoll.common.text import first_few, join_ends, join_words, tables_within
 from hpccoll.common.units import format_count, format_factor, format_per_cent, format_size
 from hpccoll.store.host_names import host_ranges
 
@@ -16,30 +17,31 @@ NAMES: Mapping[Kind, str] = {
     "node": "{hosts}", "send": "what {hosts} sends", "receive": "what {hosts} receives",
     "rail": "rail {rail} of {hosts}", "link": "the link between {hosts}",
     "shared_link": "the path that {hosts} share to all others",
-    "uplink": "the uplink of rack {rack} ({hosts})", "rack": "rack {rack} ({hosts})", "hung": "{hosts}",
+    "uplink": "the uplink of {rack} ({hosts})", "rack": "{rack} ({hosts})", "hung": "{hosts}",
 }  # fmt: skip
 """A component as a part of a sentence."""
 
 SENTENCES: Mapping[Kind, str] = {
-    "node": "{name} is slow: its transfers take",
-    "send": "{hosts} sends slowly: what it sends takes",
-    "receive": "{hosts} receives slowly: what it receives takes",
-    "rail": "{name} is slow: its transfers take",
-    "link": "{name} is slow: its transfers take",
-    "shared_link": "{name} is slow: its transfers take",
-    "uplink": "{name} is slow: transfers to and from other racks take",
-    "rack": "{name} is slow: transfers within it and to other racks take",
+    "node": "{name} is slow: its transfers take {factor} as long as those of other nodes",
+    "send": "{hosts} sends slowly: what it sends takes {factor} as long as what others send",
+    "receive": "{hosts} receives slowly: what it receives takes {factor} as long as what others receive",
+    "rail": "{name} is slow: its transfers take {factor} as long as those of other nodes",
+    "link": "{name} is slow: transfers over it take {factor} as long as over others",
+    "shared_link": "{name} is slow: transfers over it take {factor} as long as others",
+    "uplink": "{name} is slow: transfers over it take {factor} as long as over others",
+    "rack": "{name} is slow: transfers within it and to others take {factor} as long as those of other racks",
 }
-"""What is slow, by the kind of the fault; a factor follows."""
+"""What is slow, and how much, by the kind of the fault."""
 
 REASONS: Mapping[Kind, str] = {
-    "node": "transfers take", "send": "sending takes", "receive": "receiving takes", "hung": "it does not answer",
+    "node": "transfers take {factors} the usual time", "send": "sending takes {factors} the usual time",
+    "receive": "receiving takes {factors} the usual time", "hung": "it does not answer",
 }  # fmt: skip
-"""Why a node is excluded, by the kind of its fault; a factor follows, unless it does not answer."""
+"""Why a node is excluded, by the kind of its fault."""
 
 SLOTS: Mapping[Purpose, str] = {
     "screen": "of all nodes", "racks": "beside healthy racks", "retest": "beside healthy nodes",
-    "accused": "among slow nodes", "links": "beside healthy links", "hung": "with other partners",
+    "accused": "among slow nodes", "links": "beside healthy links", "hung": "of this pair alone",
 }  # fmt: skip
 """The slots that may decide on a fault."""
 
@@ -54,7 +56,7 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         for first in (True, False)
     )
     if not verdict.complete:
-        yield "the diagnosis was interrupted, and says nothing about the nodes"
+        yield "the diagnosis was interrupted, and says nothing about the nodes; do: submit it again with the same --out"
     if verdict.unjudged:
         were = "were" if len(verdict.unjudged) > 1 else "was"
         yield f"{host_ranges(verdict.unjudged)} {were} not judged: too few of the transfers have a valid time"
@@ -63,12 +65,7 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         judged = ["node", *(["link"] if verdict.links else []), *(["rack"] if verdict.racks else [])]
         of_two = "neither direction between the two nodes is slower than the other"
         yield of_two if verdict.only_directions else f"no {other}{join_words(judged, 'or')} is slow"
-    if verdict.too_many:
-        many = "more than a quarter of the nodes seem slow or do not answer"
-        yield f"{many}: effects are lower bounds, and no node is excluded"
-    for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
-        yield fault_sentence(fault)
-        yield f"  {_evidence(fault)}"
+    yield from _faults(verdict)
     yield from critical
     if verdict.exclude:
         yield f"--exclude={shlex.quote(','.join(verdict.exclude))}"
@@ -84,25 +81,47 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     yield _basis(verdict)
 
 
+def _faults(verdict: MachineVerdict) -> Iterator[str]:
+    """Yield what is faulty, each with its evidence: nodes that do not answer together, others by their effects."""
+    hung = [fault for fault in verdict.verdicts if fault.place.kind == "hung" and not fault.candidates]
+    if verdict.too_many:
+        is_hung = 4 * len(hung) > verdict.nodes
+        many = "do not answer: no node" if is_hung else "seem slow: effects are lower bounds, and no node"
+        yield f"more than a quarter of the nodes {many} is excluded"
+    if hung:
+        yield f"{_hosts([host for fault in hung for host in fault.hosts])} {'do' if hung[1:] else 'does'} not answer"
+        missed = [f"{fault.hosts[0]} with {join_words(fault.missed_with)}" for fault in hung]
+        yield f"  missed deadlines: {'; '.join(first_few(missed, MOST_NAMED, 'node'))}"
+    for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
+        if fault not in hung:
+            yield fault_sentence(fault)
+            yield f"  {_evidence(fault)}"
+
+
 def fault_sentence(fault: NamedFault) -> str:
     """Return what is slow, and how much."""
-    place = fault.place
-    factor = f"{format_factor(fault.effect)} as long (95 %: {format_factor(fault.low)} to {format_factor(fault.high)})"
-    ends = math.isfinite(fault.effect)
+    place, factor = fault.place, format_factor(fault.effect)
+    interval = f"(95 %: {format_factor(fault.low)} to {format_factor(fault.high)})"
+    if not math.isfinite(fault.effect):
+        several = f"the diagnosis cannot tell which of {_hosts(fault.hosts)} do not answer"
+        return several if fault.candidates else f"{place_name(place)} does not answer"
     if fault.candidates:
-        names = join_words([_both(each) for each in fault.candidates], "or")
-        what = f"is slow: {names}; transfers take {factor}" if ends else f"does not answer: {names}"
-        return f"the diagnosis cannot tell which one {what}"
-    if not ends:
-        return f"{place_name(place)} does not answer"
-    return f"{SENTENCES[place.kind].format(name=place_name(place), hosts=join_words(place.hosts))} {factor}"
+        names = ", or ".join(first_few(map(_both, fault.candidates), MOST_NAMED, "explanation"))
+        cannot = "the diagnosis cannot tell what is slow"
+        return f"{cannot}: {names}; transfers take {factor} the usual time {interval}"
+    sentence = SENTENCES[place.kind].format(name=place_name(place), hosts=_hosts(place.hosts), factor=factor)
+    return f"{sentence} {interval}"
 
 
 def place_name(place: Place) -> str:
     """Return a component as a part of a sentence."""
-    hosts = join_words(place.hosts) if len(place.hosts) <= 2 else host_ranges(place.hosts)
-    name = NAMES[place.kind].format(hosts=hosts, rack=place.rack, rail=place.rail)
+    rack = place.rack if "rack" in (place.rack or "").lower() else f"rack {place.rack}"
+    name = NAMES[place.kind].format(hosts=_hosts(place.hosts), rack=rack, rail=place.rail)
     return name if place.rail is None or place.kind == "rail" else f"{name} on rail {place.rail}"
+
+
+def _hosts(hosts: Sequence[str]) -> str:
+    return join_words(hosts) if len(hosts) <= 2 else host_ranges(hosts)
 
 
 def _both(explanation: Sequence[Place]) -> str:
@@ -112,8 +131,13 @@ def _both(explanation: Sequence[Place]) -> str:
 
 def _evidence(fault: NamedFault) -> str:
     """Return by which slots a fault was found, how sure it is, and whether its node is not excluded although it is."""
+    ends = math.isfinite(fault.effect)
+    if fault.candidates and not ends:
+        return "no transfer between them ended; none of these is excluded"
     parts = [f"{format_count(fault.slots.get(fault.deciding, 0), 'slot')} {SLOTS[fault.deciding]} decided"]
-    if math.isfinite(fault.effect):
+    if not ends:
+        parts.append("both nodes answer to others")
+    else:
         below = "below " if fault.chance < LEAST_CHANCE else ""
         parts.append(f"chance on a healthy machine {below}{100 * max(fault.chance, LEAST_CHANCE):.2g} %")
     if fault.candidates:
@@ -133,8 +157,8 @@ def _drain_commands(verdict: MachineVerdict) -> Iterator[str]:
     for kind, of_hosts in effects.items():
         factors = join_ends(format_factor(effect) for effect in sorted(of_hosts.values()) if math.isfinite(effect))
         names = shlex.quote(",".join(host for host in verdict.exclude if host in of_hosts))
-        reason = f"hpccoll: {REASONS[kind]}{f' {factors} as long' if factors else ''}"
-        yield f'scontrol update NodeName={names} State=DRAIN Reason="{reason}"'
+        reason, begun = REASONS[kind].format(factors=factors), verdict.begun[:16].replace("T", " ")
+        yield f'scontrol update NodeName={names} State=DRAIN Reason="hpccoll: {reason} ({begun} UTC)"'
 
 
 def _basis(verdict: MachineVerdict) -> str:

@@ -71,6 +71,7 @@ def test_many_nodes_have_a_mark_for_each_direction_and_slow_ones_their_names():
     faults = (Component("send", (100,)), 20), (Component("uplink", (3,)), 30)
     shown = charts(diagnosis_page(recorded(128, *faults)))
     assert "pairs" not in shown
+    assert [*shown][:2] == ["racks", "nodes"]  # the uplink is the gravest fault, and a picture has the first map
     nodes, racks = values(shown["nodes"]), values(shown["racks"])
     marks = [each for each in nodes if "value" in each]
     assert len(marks) == 2 * 2 * 128
@@ -99,6 +100,13 @@ def test_the_most_noticeable_effects_have_intervals_and_thresholds_and_the_other
     figures = [row for table in tables(page) for row in table if row[0] == "n5"]
     assert [row[1] for row in figures] == ["retest", "screen"]
     assert figures[0][2].startswith(format_factor(retest.effect))
+
+
+def test_a_direction_that_the_verdict_does_not_name_is_not_marked_slow():
+    page = diagnosis_page(recorded(16, (Component("send", (5,)), 30), environment=ONE_RACK))
+    marks = {each["panel"]: each["outcome"] for each in values(charts(page)["node-effects"]) if each["name"] == "n5"}
+    slow = {panel for panel, outcome in marks.items() if outcome == "slow"}
+    assert (len(marks), slow) == (3, {"send"})
 
 
 def test_slots_are_listed_by_their_purpose(of_64):

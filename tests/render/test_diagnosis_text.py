@@ -30,6 +30,10 @@ def verdict(*faults, **changes):
     return replace(HEALTHY, verdicts=faults, **changes)
 
 
+def hung(host, *partners):
+    return replace(fault("hung", host, effect=math.inf), missed_with=partners)
+
+
 DIRECTIONS = (Place("receive", ("n1",)),), (Place("send", ("n2",)),)
 NODES = (Place("node", ("n1",)), Place("node", ("n2",))), (Place("node", ("n1",)), Place("node", ("n3",)))
 SITUATIONS = {
@@ -37,13 +41,13 @@ SITUATIONS = {
     "a healthy machine of racks, without single links": verdict(nodes=128, racks=("a", "b", "c", "d"), links=False),
     "two healthy nodes, or both slow": verdict(nodes=2, only_directions=True),
     "a slow node and a hung one": verdict(
-        fault("node", "n5"), fault("hung", "n3", effect=math.inf), exclude=("n3", "n5")
+        fault("node", "n5"), hung("n3", "n7", "n9"), exclude=("n3", "n5")
     ),
     "a node that sends slowly, and one that receives slowly": verdict(
         fault("send", "n5", chance=2e-4), fault("receive", "n6", effect=1.3), exclude=("n5", "n6")
     ),
     "an uplink, a rack, and a path of a rack that is unknown": verdict(
-        fault("uplink", *RACK, rack="b"), fault("rack", *RACK, rack="b"), fault("shared_link", *RACK)
+        fault("uplink", *RACK, rack="rack3"), fault("rack", *RACK, rack="b"), fault("shared_link", *RACK)
     ),
     "a link, one that never answers, and a rail": verdict(
         fault("link", "n1", "n6"), fault("link", "n1", "n7", effect=math.inf, rail=0), fault("rail", "n5", rail=1)
@@ -59,7 +63,17 @@ SITUATIONS = {
     "several slow nodes": verdict(
         *(fault("node", f"n{node}", effect=1 + node / 50) for node in (5, 6, 7)), exclude=("n5", "n6", "n7")
     ),
-    "more than a quarter": verdict(*(fault("node", f"n{node}") for node in range(4)), too_many=True),
+    "64 nodes, none of which answers": verdict(
+        fault("hung", "n0", effect=math.inf, candidates=tuple((Place("hung", (f"n{node}",)),) for node in range(64))),
+        nodes=64, noise=math.nan, smallest_effect=math.inf,
+    ),
+    "explanations without end": verdict(
+        fault("node", "n0", candidates=tuple((Place("node", (f"n{node}",)),) for node in range(64))), nodes=64
+    ),
+    "more than a quarter": verdict(*(fault("node", f"n{node}") for node in range(5)), too_many=True),
+    "more than a quarter that is hung": verdict(
+        *(hung(f"n{node}", f"n{node + 5}", f"n{node + 20}") for node in range(12)), too_many=True
+    ),
     "a node that is slow under load only": verdict(fault("node", "n5", under_load_only=True)),
     "a node that was not judged": verdict(unjudged=("n3",)),
     "more than half of the nodes, which were not judged": verdict(

@@ -51,10 +51,12 @@ class AnsweringNodes:
             if found is not None:
                 if len(self._living) < self._nodes:
                     found = self._renumbered(found)
-                hung = sum(fault.component.kind == "hung" for fault in self._faults)
-                too_many = found.too_many or hung > max(1, self._nodes // 4)
-                return replace(found, faults=(*self._faults, *found.faults), slots=self._slots, too_many=too_many)
-        return Diagnosis(tuple(self._faults), self._slots, math.nan, math.inf)
+                break
+        else:
+            found = Diagnosis((), 0, math.nan, math.inf)
+        hung = sum(fault.component.kind == "hung" for fault in self._faults)
+        too_many = found.too_many or hung > max(1, self._nodes // 4)
+        return replace(found, faults=(*self._faults, *found.faults), slots=self._slots, too_many=too_many)
 
     def _attempt(self, procedure: Procedure[Diagnosis]) -> Procedure[Diagnosis | None]:
         """Run a procedure to its end, and return its diagnosis; None if a pair has not answered."""

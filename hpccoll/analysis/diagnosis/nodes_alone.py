@@ -1,4 +1,4 @@
-"""What stands beside a verdict: nodes that are slow alone, devices that differ from others, launches that failed.
+"""What stands beside a verdict: nodes slow alone, devices that differ, launches that failed, a rate that is doubtful.
 
 Each node repeats what needs no partner, all of them at once. That of a node is the lower quartile of the logarithms of
 its times, compared with the median of the nodes, by the standard deviation of all of these: healthy nodes differ, too.
@@ -15,9 +15,16 @@ import numpy as np
 
 from hpccoll.analysis.diagnosis.records import Component, Floats
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, SCALE_ERROR, median, quantile, robust_deviation
-from hpccoll.analysis.diagnosis.significance import NODES, NORMAL, USUAL_SPREAD, SlownessTest, effect_error
+from hpccoll.analysis.diagnosis.significance import (
+    LEAST_BEYOND_RATE,
+    NODES,
+    NORMAL,
+    USUAL_SPREAD,
+    SlownessTest,
+    effect_error,
+)
 from hpccoll.common.text import Finding, critical, first_few, info, join_words, warning
-from hpccoll.common.units import format_count
+from hpccoll.common.units import format_count, format_factor
 from hpccoll.store.host_names import host_ranges
 
 if TYPE_CHECKING:
@@ -105,8 +112,8 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
 
 
 def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
-    """Return what stands beside the verdict; launches that failed are critical."""
-    found = [*_failed_launches(recorded), *_differing_devices(recorded.provenance)]
+    """Return what stands beside the verdict; launches that failed are critical, and transfers slower than expected."""
+    found = [*_failed_launches(recorded), *_doubtful_rate(recorded), *_differing_devices(recorded.provenance)]
     if recorded.provenance.get(HOSTS_SHARE_A_MACHINE):
         text = "The hosts share the CPUs of one machine: what each of them does alone was not measured."
         return [*found, info("own_rates_unknown", text)]
@@ -145,6 +152,23 @@ def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
         where = f"{format_count(count, 'launch')} on {host}, the last of them on" if count > 1 else "a launch on"
         text = f"{program} failed in {where} {join_words(last['hosts'])}: {last['why']}."
         yield critical("launches_failed", text, host=host, launches=count, **last)
+
+
+def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
+    """Yield that nodes which are as fast as most are slower, or faster, than the user expects."""
+    screen = [each.seconds for each in recorded.measured if each.slots.purpose == "screen"]
+    if recorded.question.expected_s is None or not screen:
+        return
+    seconds = np.concatenate(screen)
+    of_nodes = quantile(np.log(np.where(np.isfinite(seconds), seconds, np.nan)).T, QUARTILE)
+    beyond = float(quantile(of_nodes, QUARTILE)) - math.log(recorded.question.expected_s)
+    factor = math.exp(beyond)
+    take = f"Even fast transfers take {format_factor(factor)} as long as --rate says"
+    if beyond > LEAST_BEYOND_RATE:
+        text = f"{take}: it is too high, or all nodes are slow alike."
+        yield critical("rate_doubtful", text, factor=factor)
+    elif beyond < -2 * LEAST_BEYOND_RATE:  # a lower quartile is low by noise, too
+        yield warning("rate_doubtful", f"{take}: it is too low.", factor=factor)
 
 
 def _differing_devices(provenance: Mapping[str, Any]) -> Iterator[Finding]:

@@ -2,12 +2,13 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, TypeAlias, get_args
 
 from hpccoll.analysis.diagnosis.records import Component, Diagnosis, JudgedEffect, Kind
+from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
 
 MOST_RANKED = 20
 """The effects that a page shows of a subject; others are counted."""
@@ -23,8 +24,9 @@ SUBJECTS: Mapping[Kind, Subject] = {
 _Place: TypeAlias = tuple[Subject, tuple[int, ...], int | None]
 
 Outcome: TypeAlias = Literal["slow", "above", "within"]
-"""slow: the verdict names it; above: an effect exceeds its threshold, but another fault explains it, or it was not
-measured again; within: no effect exceeds its threshold."""
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+"""slow: the verdict names it; above: it exceeds its threshold, but another fault explains it, or it was not measured
+again; within: it does not exceed its threshold. The gravest is first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class RankedEffect:
 
     where: tuple[int, ...]
     rail: int | None  # None if the machine has one
-    outcome: Outcome
+    named: frozenset[Kind]  # the kinds of effects that the verdict names
     screened: Mapping[Kind, JudgedEffect]
     tested: Mapping[Kind, JudgedEffect]  # in the slots that decide; empty if the screen raised no suspicion
 
@@ -41,6 +43,17 @@ class RankedEffect:
     def decisive(self) -> Mapping[Kind, JudgedEffect]:
         """The effects that decided."""
         return self.tested or self.screened
+
+    def outcome_of(self, kind: Kind) -> Outcome:
+        """Return what follows from the effect of a kind: of a node that sends slowly, what it receives may be usual."""
+        if _excess(self.decisive[kind]) <= 1:
+            return "within"
+        return "slow" if kind in self.named else "above"
+
+    @property
+    def outcome(self) -> Outcome:
+        """The gravest outcome of an effect."""
+        return min(map(self.outcome_of, self.decisive), key=OUTCOMES.index)
 
     @property
     def is_decided(self) -> bool:
@@ -54,7 +67,10 @@ def rank_effects(diagnosis: Diagnosis) -> dict[Subject, list[RankedEffect]]:
     The excess is the largest effect over its threshold, of logarithms. Subjects of which something is slow come first.
     """
     faults = [each for fault in diagnosis.faults for each in chain((fault.component,), *fault.candidates)]
-    named = {(SUBJECTS[each.kind], where, each.rail) for each in faults for where in _places(each)}
+    named = defaultdict[_Place, set[Kind]](set)
+    for each in faults:
+        for where in _places(each):
+            named[SUBJECTS[each.kind], where, each.rail].update(_named_kinds(each))
     by_place = defaultdict[_Place, dict[bool, dict[Kind, JudgedEffect]]](lambda: {False: {}, True: {}})
     for effect in diagnosis.effects:
         component = effect.component
@@ -64,9 +80,9 @@ def rank_effects(diagnosis: Diagnosis) -> dict[Subject, list[RankedEffect]]:
     for (subject, where, rail), effects in by_place.items():
         screened, tested = effects.values()
         excess = max(map(_excess, (tested or screened).values()))
-        slow = excess > 1 and not named.isdisjoint(((subject, where, rail), (subject, where, None)))
-        outcome: Outcome = "slow" if slow else "above" if excess > 1 else "within"
-        ranked[subject].append((slow, bool(tested), excess, RankedEffect(where, rail, outcome, screened, tested)))
+        kinds = frozenset(named[subject, where, rail] | named[subject, where, None])
+        ranked_effect = RankedEffect(where, rail, kinds, screened, tested)
+        ranked[subject].append((ranked_effect.outcome == "slow", bool(tested), excess, ranked_effect))
     first = sorted(ranked.items(), key=lambda item: (not any(slow for slow, *_ in item[1]), ORDER.index(item[0])))
     return {
         subject: [each for *_, each in sorted(entries, key=lambda entry: entry[:3], reverse=True)]
@@ -77,6 +93,11 @@ def rank_effects(diagnosis: Diagnosis) -> dict[Subject, list[RankedEffect]]:
 def _places(component: Component) -> Sequence[tuple[int, ...]]:
     """Return the places of a component's subject: each node of several, both nodes of a link at once."""
     return [component.where] if component.kind == "link" else [(each,) for each in component.where]
+
+
+def _named_kinds(component: Component) -> Collection[Kind]:
+    """Return the kinds of the effects that a component explains: one direction, or all of its subject."""
+    return (component.kind,) if component.kind in DIRECTIONS[1:] else SUBJECTS
 
 
 def _excess(effect: JudgedEffect) -> float:

@@ -10,6 +10,9 @@ from hpccoll.analysis.diagnosis.robust_statistics import MEDIAN_ERROR, QUARTILE_
 LEAST_EFFECT = 0.03
 """The least logarithm of a factor that is a fault: healthy nodes differ by 1 %, and less than 3 % matters little."""
 
+LEAST_BEYOND_RATE = 0.05
+"""The least logarithm of a factor beyond an expected time, which is not as exact as a comparison."""
+
 USUAL_SPREAD = 0.01
 """The standard deviation of healthy nodes, as a logarithm, where there are too few to estimate it."""
 

@@ -13,6 +13,7 @@ from hpccoll.analysis.diagnosis.matchings import Pair, random_matchings, sweep_l
 from hpccoll.analysis.diagnosis.records import Component, Diagnosis, Explanation, Fault, Floats, Procedure
 from hpccoll.analysis.diagnosis.robust_statistics import MEDIAN_ERROR, median, robust_deviation
 from hpccoll.analysis.diagnosis.significance import (
+    LEAST_BEYOND_RATE,
     LEAST_EFFECT,
     LINKS,
     NODES,
@@ -39,8 +40,8 @@ TWO_NODES = 12
 SLOWER_OF_TWO = 0.83
 """The standard deviation of the larger of two normal values: a pair is as slow as the slower of its nodes."""
 
-LEAST_BEYOND_RATE = 0.05
-"""The least logarithm of a factor beyond an expected time, which is not as exact as a comparison."""
+MOST_NODES_OF_RATE = 3
+"""The most nodes that are compared with an expected time; more show by themselves what is usual."""
 
 
 class _Fitted(NamedTuple):
@@ -62,7 +63,7 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     """Measure all pairs, and compare hypotheses: one fault of a node, a direction or a link, or two slow nodes.
 
     A hypothesis is fitted by weighted least squares. Without an expected time, all transfers have a further term in
-    common, and two nodes that are slow in both directions look healthy.
+    common, and of two or three nodes two that are slow in both directions look healthy.
 
     Args:
         cluster: two to seven nodes.
@@ -76,7 +77,8 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     slow_nodes = combinations([each for each in columns if each.kind == "node"], 2)
     explanations: list[Explanation] = [(), *((each,) for each in columns), *slow_nodes]
     test = SlownessTest((NODES + LINKS + RACKS) / cluster.rails, len(columns))
-    has_rate = expected_s is not None
+    has_rate = expected_s is not None and nodes <= MOST_NODES_OF_RATE
+    has_rate = has_rate and bool(np.nanmin(found.values[0], initial=np.inf) > -LEAST_BEYOND_RATE)  # else it is wrong
     healthy = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # beyond the mean of the others
     least = LEAST_BEYOND_RATE if has_rate else max(LEAST_EFFECT, healthy)
     fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}

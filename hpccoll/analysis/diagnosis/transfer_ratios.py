@@ -12,7 +12,7 @@ import numpy as np
 
 from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Booleans, Fault, Floats, Integers, Kind, Purpose
-from hpccoll.analysis.diagnosis.robust_statistics import median, robust_deviation
+from hpccoll.analysis.diagnosis.robust_statistics import median
 
 MAPPED: tuple[Purpose, ...] = "screen", "racks", "retest", "accused", "links"
 """The slots whose transfers are on maps, from the last screen on: one before it was given up, because pairs slowed one
@@ -52,7 +52,6 @@ class SlotSummary:
     purpose: Purpose
     slots: int
     seconds: float  # the median time of a transfer; NaN if none ended
-    noise: float  # the standard deviation of the logarithm of what is left of a transfer
 
 
 class MeasuredRatios:
@@ -138,12 +137,11 @@ class MeasuredRatios:
     @property
     def slots(self) -> list[SlotSummary]:
         """The slots of each purpose."""
-        summaries = []
-        for purpose in dict.fromkeys(self._purposes.tolist()):
-            rows = self._purposes == purpose
-            seconds, noise = median(self._seconds[rows]), robust_deviation(self._after[rows])
-            summaries.append(SlotSummary(purpose, int(rows.sum()) // self._rails, seconds, noise))
-        return summaries
+        purposes = {purpose: self._purposes == purpose for purpose in dict.fromkeys(self._purposes.tolist())}
+        return [
+            SlotSummary(purpose, int(rows.sum()) // self._rails, median(self._seconds[rows]))
+            for purpose, rows in purposes.items()
+        ]
 
     def _ratios(self, places: Sequence[Integers], shape: tuple[int, int]) -> Ratios:
         """Return the ratios of places, numbers below the size of a shape; -1: the transfer [rows, nodes] is of none."""

@@ -47,6 +47,7 @@ class NamedFault:
     chance: float  # of an effect as large as this, somewhere on a healthy machine
     under_load_only: bool  # whether it is as fast as others while the rest of the machine is silent
     slots: Mapping[Purpose, int]  # how many measured it, by their purpose
+    missed_with: tuple[str, ...] = ()  # the other hosts of transfers that did not end
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -68,7 +69,7 @@ class NamedFault:
             "candidates": [[place.to_json() for place in explanation] for explanation in self.candidates],
             "effect": _finite(self.effect), "low": _finite(self.low), "high": _finite(self.high),
             "confidence": 1 - self.chance if ends else None, "chance": self.chance if ends else None,
-            "under_load_only": self.under_load_only, "slots": dict(self.slots),
+            "under_load_only": self.under_load_only, "slots": dict(self.slots), "missed_with": self.missed_with,
         }  # fmt: skip
 
 
@@ -162,26 +163,33 @@ def _unjudged(recorded: RecordedDiagnosis) -> tuple[str, ...]:
 def _named(fault: Fault, recorded: RecordedDiagnosis) -> NamedFault:
     place = place_of(fault.component, recorded.question)
     candidates = tuple(tuple(place_of(each, recorded.question) for each in some) for some in fault.candidates)
-    slots = _slots_of(fault.component, place, recorded)
+    slots, missed = _slots_of(fault.component, place, recorded)
     return NamedFault(
-        place, candidates, fault.effect, fault.low, fault.high, fault.chance, fault.under_load_only, slots
+        place, candidates, fault.effect, fault.low, fault.high, fault.chance, fault.under_load_only, slots, missed
     )
 
 
-def _slots_of(component: Component, place: Place, recorded: RecordedDiagnosis) -> Mapping[Purpose, int]:
-    """Return how many slots measured a component, by their purpose: a link, when its nodes were a pair."""
+def _slots_of(
+    component: Component, place: Place, recorded: RecordedDiagnosis
+) -> tuple[Mapping[Purpose, int], tuple[str, ...]]:
+    """Return how many slots measured a component, by their purpose, and the hosts with which it missed a deadline.
+
+    A link is measured if its nodes are a pair.
+    """
     hosts = recorded.question.hosts
     nodes = np.flatnonzero(np.isin(hosts, place.hosts))
     rails = range(recorded.question.rails) if component.rail is None else [component.rail]
     endpoints = np.array([rail * len(hosts) + node for rail in rails for node in nodes])
-    counts = Counter[Purpose]()
+    counts, missed = Counter[Purpose](), dict[str, None]()
     for each in recorded.measured:
         partners = each.slots.partners[: len(each.seconds), endpoints]
         is_measured = partners != endpoints
         if component.kind == "link":
             is_measured &= np.isin(partners, endpoints)
         counts[each.slots.purpose] += int(is_measured.any(1).sum())
-    return {purpose: count for purpose, count in counts.items() if count}
+        unanswered = partners[is_measured & np.isinf(each.seconds[:, endpoints])]
+        missed.update(dict.fromkeys(hosts[partner % len(hosts)] for partner in unanswered))
+    return {purpose: count for purpose, count in counts.items() if count}, (*missed,)
 
 
 def _finite(value: float) -> float | None:

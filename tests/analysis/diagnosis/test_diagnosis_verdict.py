@@ -79,6 +79,15 @@ def test_of_a_hung_node_what_is_not_finite_is_null():
     assert (verdict["noise"], verdict["smallest_effect"]) == (None, None)
 
 
+def test_a_hung_node_is_named_with_the_nodes_to_which_it_did_not_answer():
+    diagnosis = recorded(16, hung=[3])
+    (fault,) = verdict_of(diagnosis).verdicts
+    missed = [each for each in diagnosis.measured if np.isinf(each.seconds).any()]
+    partners = [each.slots.partners[len(each.seconds) - 1, 3] for each in missed]
+    assert fault.missed_with == tuple(f"n{partner}" for partner in partners)
+    assert len(partners) == 2
+
+
 def test_two_nodes_are_both_named_if_a_direction_between_them_is_slow_and_none_is_excluded():
     verdict = found(Component("send", (1,)), nodes=2)
     (fault,) = verdict["verdicts"]
@@ -90,6 +99,19 @@ def test_two_nodes_are_both_named_if_a_direction_between_them_is_slow_and_none_i
 def test_that_both_directions_of_two_nodes_are_slow_takes_an_expected_time(expected, unseen):
     verdict = verdict_of(recorded(2, (Component("node", (1,)), 30), expected_s=expected))
     assert (verdict.is_healthy, verdict.only_directions) == (unseen, unseen)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 16])
+@pytest.mark.parametrize(("expected", "is_healthy", "doubts"), [(0.01, False, 1), (0.02, True, 0), (0.04, True, 1)])
+def test_a_rate_that_no_node_has_is_doubtful_and_slower_ones_are_not_healthy(nodes, expected, is_healthy, doubts):
+    verdict = verdict_of(recorded(nodes, expected_s=expected))
+    found = [finding.values["factor"] for finding in verdict.findings if finding.kind == "rate_doubtful"]
+    assert (verdict.is_healthy, verdict.exclude) == (is_healthy, ())
+    assert found == pytest.approx([0.02 / expected] * doubts, rel=0.05)
+
+
+def test_a_slow_node_makes_no_rate_doubtful():
+    assert verdict_of(recorded(3, (Component("node", (1,)), 30), expected_s=0.02)).findings == ()
 
 
 def test_of_three_nodes_that_never_answer_no_two_are_compared():

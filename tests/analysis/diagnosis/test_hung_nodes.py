@@ -105,3 +105,8 @@ def test_if_more_than_a_quarter_of_the_nodes_does_not_answer_none_is_excluded():
         diagnosis = complete(diagnose(16, seed=1), machine.measure)
         assert len(diagnosis.exclude) == (count if count == 4 else 0)
         assert diagnosis.too_many == (count == 5)
+
+
+@pytest.mark.parametrize("hung", [(0, 1), (0, 1, 2)])
+def test_if_at_most_one_of_three_nodes_answers_none_is_excluded(hung):
+    assert complete(diagnose(3, seed=0), machine(3, hung=hung).measure).exclude == ()

@@ -48,6 +48,14 @@ def test_an_effect_above_its_threshold_that_is_not_named_is_distinguished():
     assert (first.where, first.outcome) == ((5,), "above")
 
 
+@pytest.mark.parametrize(("kind", "slow"), [("node", {"node", "send", "receive"}), ("send", {"send"})])
+def test_only_the_direction_that_is_named_is_slow(kind, slow):
+    first, *_ = ranked(16, Component(kind, (5,)), environment=ONE_RACK)["node"]
+    assert first.where == (5,)
+    assert {each for each in first.decisive if first.outcome_of(each) == "slow"} == slow
+    assert first.outcome_of("node") in ("slow", "above")
+
+
 def test_members_of_a_shared_link_are_slow():
     unknown = Environment(rack=8, racks_known=False)
     nodes = ranked(64, Component("uplink", (3,)), environment=unknown)["node"]

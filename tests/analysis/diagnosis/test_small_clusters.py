@@ -72,6 +72,19 @@ def test_of_two_nodes_a_slow_one_is_not_told_from_the_other_nor_from_their_link(
     assert found.exclude == ()
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("nodes", [4, 7])
+@pytest.mark.parametrize("rate", [0.5, 2])
+def test_of_four_nodes_or_more_a_wrong_expected_time_accuses_none_and_hides_none(rate, nodes, seed):
+    assert diagnosed(nodes, seed=seed, expected_s=rate * SECONDS).faults == ()
+    assert components(diagnosed(nodes, (ONE, 25), seed=seed, expected_s=rate * SECONDS)) == {ONE}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_of_three_nodes_that_are_faster_than_expected_a_slow_one_is_found(seed):
+    assert components(diagnosed(3, (ONE, 25), seed=seed, expected_s=2 * SECONDS)) == {ONE}
+
+
 def test_two_of_three_slow_nodes_are_three_candidates_with_an_expected_time():
     found = diagnosed(3, (ONE, 25), (TWO, 25), expected_s=SECONDS)
     (fault,) = found.faults

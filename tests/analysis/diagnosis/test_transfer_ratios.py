@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from recorded_diagnoses import IN_RACKS, interrupted, recorded
+from recorded_diagnoses import interrupted, recorded
 from simulated_machine import SECONDS, Environment
 
 from hpccoll.analysis.diagnosis.records import Component
@@ -129,10 +129,9 @@ def test_times_without_an_end_are_left_out():
     assert (ends(pairs.before[5, OTHERS]), ends(pairs.after)) == (around(1.25, 1.25), around(1, 1))
 
 
-def test_slots_are_counted_by_their_purpose_with_their_time_and_noise():
+def test_slots_are_counted_by_their_purpose_with_their_time():
     diagnosis = recorded(64, (Component("node", (5,)), 20))
     slots = {each.purpose: each for each in MeasuredRatios(diagnosis).slots}
     assert sum(each.slots for each in slots.values()) == diagnosis.diagnosis.slots
     assert [*slots][:3] == ["screen", "retest", "alone"]
     assert slots["screen"].seconds == pytest.approx(SECONDS, rel=0.02)
-    assert slots["screen"].noise == pytest.approx(IN_RACKS.noise, rel=0.1)
