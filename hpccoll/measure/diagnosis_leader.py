@@ -13,7 +13,7 @@ from hpccoll.analysis.diagnosis.recorded import MeasuredSlots, Question, Stopped
 from hpccoll.analysis.diagnosis.records import Floats, Integers, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
 from hpccoll.common.text import join_words
-from hpccoll.measure.diagnosis_member import LEADER_LIMIT_S, ORDERS, Alone, End, Member, Order, Report, Verdict
+from hpccoll.measure.diagnosis_member import LEADER_LIMIT_S, ORDERS, Alone, End, LastOrder, Member, Order, Report
 from hpccoll.measure.pair_transfers import FAILED, UNKNOWN_RATE, Transfer, stream_at
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import print_of_rank
@@ -54,6 +54,7 @@ class Leader:
         self._changes: list[float] = []  # within transfers, since the slot was made longer
         self._late: list[MPI.Request] = []  # of answers that have not come
         self._signal = 0
+        self.aborts = False  # whether the launch ends by MPI_Abort, because a rank does not answer at the end
 
     def measure_alone(self, alone: Callable[[], Mapping[str, Floats]]) -> list[Mapping[str, Floats]]:
         """Return what each rank does alone, as ``own_seconds``; NaN of a rank that does not answer."""
@@ -195,9 +196,7 @@ class Leader:
         others = range(1, member.size)
         reports: dict[int, Report] = self._ask(tag, {0: None, **dict.fromkeys(others, End(tag))})
         reports[0] = member.report(load)
-        aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
+        self.aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
         for rank in others:
-            member.send((Verdict(aborts), 0.0), rank, ORDERS)
-        if not aborts:
-            member.close()
+            member.send((LastOrder(self.aborts), 0.0), rank, ORDERS)
         return reports

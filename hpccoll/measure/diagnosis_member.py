@@ -10,7 +10,6 @@ from typing import TypeAlias, cast
 
 from mpi4py import MPI
 
-from hpccoll.measure.mpi_startup import deadline
 from hpccoll.measure.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
@@ -41,7 +40,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LastOrder:
     """The last order."""
 
     aborts: bool  # whether the launch ends by MPI_Abort
@@ -53,7 +52,7 @@ class Report:
     load: Mapping[str, object] | None  # what else used its host
 
 
-Order: TypeAlias = Transfer | Alone | End | Verdict | None  # None: the rank rests
+Order: TypeAlias = Transfer | Alone | End | LastOrder | None  # None: the rank rests
 
 
 class Member:
@@ -128,7 +127,7 @@ class Member:
             arrived, received = orders.test()
             if arrived:  # maybe one of several: the partners of earlier ones wait for their transfers, too
                 order, silent_s = cast("tuple[Order, float]", received)
-                if isinstance(order, Verdict):
+                if isinstance(order, LastOrder):
                     break
                 orders, until = self.control.irecv(source=0, tag=ORDERS), time.monotonic() + silent_s + self.rank
                 self.take(order)
@@ -148,14 +147,12 @@ class Member:
         if order.aborts:
             time.sleep(END_LIMIT_S)
             os._exit(1)
-        self.close()
 
     def close(self) -> None:
-        """Free the communicators, when all ranks have answered; all of them call this."""
-        with deadline():
-            MPI.Request.Waitall([*chain.from_iterable(self._sends.values())])
-            self.control.Free()
-            self._data.Free()
+        """Free the communicators, when all ranks have answered; all of them call this, and wait for one another."""
+        MPI.Request.Waitall([*chain.from_iterable(self._sends.values())])
+        self.control.Free()
+        self._data.Free()
 
 
 PAUSES_S = {

@@ -94,6 +94,8 @@ def run_diagnosis(
     alone = partial(own_seconds, ranks.ranks_by_node[ranks.node_id], gpus.gpu_of_rank if on_gpus else None)
     if ranks.comm.rank:
         member.follow(alone, load)
+        with deadline():
+            member.close()
         return None
     together = not on_gpus and (rdma if options.together is None else options.together)
     leader = Leader(member, endpoints, question, progress, together=together)
@@ -129,7 +131,11 @@ def run_diagnosis(
     diagnosis: Diagnosis | None = None
     with suppress(StoppedError):
         diagnosis = ask(question, recorder)
-    return recorded(recorder.measured, diagnosis, leader.end(load))
+    result = recorded(recorder.measured, diagnosis, leader.end(load))
+    if not leader.aborts:
+        with deadline():
+            member.close()
+    return result
 
 
 def end_launch(recorded: RecordedDiagnosis | None, code: int) -> None:
