@@ -9,12 +9,14 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
+from hpccoll.analysis.diagnosis.nodes_alone import TransferError, error_text
 from hpccoll.analysis.diagnosis.recorded import MeasuredSlots, Question, StoppedError
 from hpccoll.analysis.diagnosis.records import Floats, Integers, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
+from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
-from hpccoll.measure.diagnosis_member import LEADER_LIMIT_S, ORDERS, Alone, End, LastOrder, Member, Order, Report
-from hpccoll.measure.pair_transfers import FAILED, UNKNOWN_RATE, Transfer, stream_at
+from hpccoll.measure.diagnosis_member import LEADER_LIMIT_S, ORDERS, Alone, End, Go, LastOrder, Member, Order, Report
+from hpccoll.measure.pair_transfers import FAILED, UNKNOWN_RATE, Timing, Transfer, stream_at
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import print_of_rank
 
@@ -51,6 +53,7 @@ class Leader:
         self._begun, self._measured = 0, 0  # slots: all, and those of the procedure
         self._largest_tag = cast("int", member.control.Get_attr(MPI.TAG_UB))
         self._durations: list[float] = []  # of slots, in seconds
+        self.errors: list[TransferError] = []  # of transfers
         self._changes: list[float] = []  # within transfers, since the slot was made longer
         self._late: list[MPI.Request] = []  # of answers that have not come
         self._signal = 0
@@ -65,13 +68,20 @@ class Leader:
         return [own, *(answers.get(rank, unknown) for rank in orders)]
 
     def choose_stream(self, slot_s: float | None) -> None:
-        """Choose what pairs send by the rate of the faster ones; for ``slot_s`` seconds, if that is not None."""
+        """Choose what pairs send by the rate of the faster ones; for ``slot_s`` seconds, if that is not None.
+
+        Raises:
+            UnusableError: if no pair has a time, and some have failed with an error.
+        """
         endpoints, nodes = len(self._endpoints), len(self._hosts)
         pairs = consecutive_pairs(np.arange(nodes)) + np.arange(0, endpoints, nodes)[:, None, None]
         by_rate = self._member.kind.by_rate
         for _ in by_rate:
             seconds = self._measure_slot(pair_up(endpoints, pairs))
             usual_s = float(quantile(np.where(np.isinf(seconds), np.nan, seconds), QUARTILE))
+            if self.errors and math.isnan(usual_s):
+                what = f"transfers over {self._member.kind.program}"
+                raise UnusableError(what, f"no pair has a time; {error_text(self.errors[0])}")
             self._rate = self.stream.bytes / usual_s
             before, self.stream = self.stream, stream_at(self._rate, by_rate)
             if self.stream == before or np.isinf(seconds).any():
@@ -121,7 +131,7 @@ class Leader:
         orders: dict[int, Order] = dict.fromkeys(range(self._member.size))
         pairs = [(one, other) for one, other in enumerate(partners.tolist()) if one != other]
         # The second direction may be slower: by 3 % where the cores are too slow.
-        lower_first = self._rng.random(len(partners)) < 0.5
+        lower_first = (self._rng.random(len(partners)) < 0.5).tolist()
         messages = self.stream.messages_at(self._rate)
         for one, other in pairs:
             orders[self._endpoints[one]] = Transfer(
@@ -129,21 +139,50 @@ class Leader:
                 first=(one < other) == lower_first[min(one, other)], messages=messages,
             )  # fmt: skip
         began = time.monotonic()
-        answers = self._ask(tag, orders)
+        answers: dict[int, tuple[Timing, int]] = self._ask(tag, orders)
+        if self._member.kind.connects_first:
+            answers = self._go(answers, orders)
+        timings = {rank: timing for rank, (timing, _) in answers.items()}
         seconds = np.full(len(partners), np.nan)
         for one, other in pairs:  # the receiver has the time
-            sent, received = (answers.get(self._endpoints[end], (FAILED, 0))[0] for end in (one, other))
+            sent, received = (timings.get(self._endpoints[end], FAILED) for end in (one, other))
             seconds[one] = math.inf if math.isinf(sent.seconds) else received.seconds
-        took = time.monotonic() - began
         if missed := [pair for pair in pairs if pair[0] < pair[1] and math.isinf(seconds[pair[0]])]:
-            nodes = len(self._hosts)
-            names = join_words(" and ".join(self._hosts[end % nodes] for end in pair) for pair in missed)
-            print_of_rank(0, f"slot {self._measured + 1}: {names} have not answered within {took:.1f} s")
+            self._show_missed(missed, timings, time.monotonic() - began)
         else:
-            self._durations.append(took)
-        self._changes += [timing.change for timing, _ in answers.values()]
+            self._durations.append(time.monotonic() - began)
+        self._changes += [timing.change for timing in timings.values()]
         self._signal = self._signal or max((signal for _, signal in answers.values()), default=0)
         return seconds
+
+    def _go(
+        self, answers: Mapping[int, tuple[Timing, int]], orders: Mapping[int, Order]
+    ) -> dict[int, tuple[Timing, int]]:
+        """Have all pairs that have connected transfer at once; return their answers, and those of ranks that failed."""
+        connected = {rank for rank, (timing, _) in answers.items() if not math.isinf(timing.seconds)}
+        tag, go = self._next_tag(), dict[int, Order].fromkeys(orders)
+        for rank, order in orders.items():
+            if isinstance(order, Transfer) and {rank, order.partner} <= connected:
+                go[rank] = Go(order.partner, tag)
+        return {rank: answer for rank, answer in answers.items() if rank not in connected} | self._ask(tag, go)
+
+    def _show_missed(self, missed: Sequence[tuple[int, int]], timings: Mapping[int, Timing], took: float) -> None:
+        """Print which pairs of endpoints have no times, and keep the errors of those that have some."""
+        shown, silent = len(self.errors), list[str]()
+        for pair in missed:
+            hosts = [self._hosts[end % len(self._hosts)] for end in pair]
+            errors = [timings.get(self._endpoints[end], FAILED).error for end in pair]
+            self.errors += [
+                TransferError(hosts=named, why=why)
+                for named, why in zip((hosts, hosts[::-1]), errors, strict=True)
+                if why
+            ]
+            silent += [] if any(errors) else [" and ".join(hosts)]
+        slot = f"slot {self._measured + 1}"
+        for error in self.errors[shown:]:
+            print_of_rank(0, f"{slot}: {error_text(error)}")
+        if silent:
+            print_of_rank(0, f"{slot}: {join_words(silent)} have not answered within {took:.1f} s")
 
     def _next_tag(self) -> int:
         self._begun += 1
@@ -164,15 +203,21 @@ class Leader:
         meanwhile()
         found: dict[int, Any] = {}
         until = time.monotonic() + limit_s
-        expected = len(asked) + isinstance(orders[0], Transfer)
+        awaited = {*asked, *([0] if isinstance(orders[0], Transfer | Go) else [])}
         in_time = True
-        while len(found) < expected and in_time:
+        while awaited and in_time:
             in_time = time.monotonic() < until
             if timing := member.advance():
                 found[0] = timing, member.stop()
-            if member.rests or not in_time:  # otherwise this rank would receive more slowly than others
+            # Otherwise this rank would receive more slowly than others, unless its GPU receives.
+            if member.rests or member.kind.connects_first or not in_time:
                 arrived, contents = MPI.Request.testsome(answers)
                 found |= zip((asked[k] for k in arrived or ()), contents or (), strict=True)
+            for rank in awaited & found.keys():
+                awaited.discard(rank)
+                order = orders[rank]
+                if isinstance(order, Transfer | Go) and found[rank][0].error:
+                    awaited.discard(order.partner)  # it may wait for this rank
             member.pause()
         self._late += [answer for answer in answers if answer != MPI.REQUEST_NULL]
         return found

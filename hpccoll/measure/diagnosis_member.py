@@ -1,5 +1,6 @@
 """A rank of a diagnosis: it does what rank 0 orders, a transfer at a time, and waits for nobody but rank 0."""
 
+import math
 import os
 import time
 from collections import defaultdict
@@ -40,6 +41,14 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
+class Go:
+    """The order to go on with a transfer that has connected; the answer is its timing."""
+
+    partner: int  # rank
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
 class LastOrder:
     """The last order."""
 
@@ -52,7 +61,7 @@ class Report:
     load: Mapping[str, object] | None  # what else used its host
 
 
-Order: TypeAlias = Transfer | Alone | End | LastOrder | None  # None: the rank rests
+Order: TypeAlias = Transfer | Go | Alone | End | LastOrder | None  # None: the rank rests
 
 
 class Member:
@@ -64,6 +73,8 @@ class Member:
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
         self._transfer: BegunTransfer | None = None
+        self._connects = False  # whether the transfer waits for an order when it has connected
+        self.rests = True  # whether nothing that is to be answered is under way
         self._failed: list[BegunTransfer] = []
         self._sends = defaultdict[int, list[MPI.Request]](list)  # by rank; one that has stopped does not receive them
         self._left: list[BegunTransfer] = []  # that have not ended: a late partner may still write in their buffers
@@ -78,18 +89,24 @@ class Member:
         return not self._sends[rank]
 
     def take(self, order: Order) -> None:
-        """Leave the current transfer, and begin that of an order."""
-        if self._transfer:
+        """Go on with the current transfer, or leave it, and begin that of an order."""
+        if self._transfer and not isinstance(order, Go):
             self._transfer.leave()
             self._left.append(self._transfer)
-        self._transfer = self.kind.begin(self._data, order) if isinstance(order, Transfer) else None
+            self._transfer = None
+        if isinstance(order, Transfer):
+            self._transfer = self.kind.begin(self._data, order)
+        self._connects = self.kind.connects_first and isinstance(order, Transfer)
+        self.rests = self._transfer is None
 
     def advance(self) -> Timing | None:
-        """Continue the transfer, and those that were left; return the timing of the former if it ends."""
+        """Continue the transfer, and those that were left; return the timing of the former if it ends or connects."""
         self._left = [each for each in self._left if not self._has_ended(each)]
-        if self._transfer is None or not self._has_ended(self._transfer):
+        if self.rests or self._transfer is None or not self._has_ended(self._transfer):
             return None
-        timing, self._transfer = FAILED if self._transfer in self._failed else self._transfer.timing, None
+        timing, self.rests = FAILED if self._transfer in self._failed else self._transfer.timing, True
+        if not self._connects or math.isinf(timing.seconds):
+            self._transfer = None
         return timing
 
     def _has_ended(self, transfer: BegunTransfer) -> bool:
@@ -109,11 +126,6 @@ class Member:
             self.pause()
         return Report(bool(self._left or self._failed), load.end())
 
-    @property
-    def rests(self) -> bool:
-        """Whether this rank has no transfer."""
-        return self._transfer is None
-
     def pause(self) -> None:
         """Wait for a moment: where ranks share cores, another one may need this one's."""
         seconds = PAUSES_S[self._oversubscribed, self.rests]
@@ -131,7 +143,7 @@ class Member:
                     break
                 orders, until = self.control.irecv(source=0, tag=ORDERS), time.monotonic() + silent_s + self.rank
                 self.take(order)
-                if isinstance(order, Transfer):
+                if isinstance(order, Transfer | Go):
                     tag = order.tag
                 elif order:
                     self.send(alone() if isinstance(order, Alone) else self.report(load), 0, order.tag)
@@ -161,4 +173,4 @@ PAUSES_S = {
     (True, False): 2e-4,
     (True, True): 2e-3,
 }
-"""Seconds between two looks for messages: by whether ranks outnumber the cores, and this one has no transfer."""
+"""Seconds between two looks for messages: by whether ranks outnumber the cores, and this one rests."""

@@ -21,7 +21,7 @@ from typing import cast
 
 from mpi4py import MPI
 
-from hpccoll.analysis.diagnosis.nodes_alone import HOSTS_SHARE_A_MACHINE
+from hpccoll.analysis.diagnosis.nodes_alone import GPUS_OF_HOSTS, HOSTS_SHARE_A_MACHINE, TRANSFER_ERRORS
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
     KEPT,
@@ -77,7 +77,7 @@ def run_diagnosis(
 
     Raises:
         BadInputError: on all ranks, if there is only one node, nodes have the same name or different numbers of ranks,
-            or the options do not fit the nodes or their GPUs.
+            or the options do not fit the nodes or their GPUs; at rank 0, if all transfers fail, some with an error.
     """
     endpoints = _ranks_of_endpoints(ranks)
     hosts = tuple(host for host, _ in ranks.ranks_by_node)
@@ -85,9 +85,9 @@ def run_diagnosis(
     question = options.question(hosts, of_slurm if all(of_slurm) else None, len(endpoints) // len(hosts))
     with deadline():  # these calls wait for all ranks
         gpus = RankGpus(ranks)
-        kind = choose_transfers(gpus, options)
+        kind, gpus_of_hosts = choose_transfers(gpus, options)
         on_gpus = kind is not OVER_MPI
-        attempt = gather_attempt(ranks, 1, gpus.provenance(["nccl"] if on_gpus else ()))
+        attempt = gather_attempt(ranks, 1, gpus.provenance(["nccl"]) if on_gpus else gpus.facts)
         load = LoadRecorder(ranks.comm, attempt)
         rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
         member = Member(ranks, kind, stop, oversubscribed=attempt.oversubscribed)
@@ -102,7 +102,14 @@ def run_diagnosis(
     rates: Mapping[str, Floats] = {}
     if not share_a_machine(attempt):
         rates = seconds_of_nodes(leader.measure_alone(alone), [place.node for place in attempt.places])
-    leader.choose_stream(options.slot_s)
+    try:
+        leader.choose_stream(options.slot_s)
+    except UnusableError as error:
+        _end(leader, member, load)
+        if leader.aborts:
+            print_of_rank(0, str(error))
+            abort_job(MPI.COMM_WORLD, code=error.exit_code)
+        raise
     size = leader.stream.bytes
     if options.expected_bytes_per_s:
         question = replace(question, expected_s=size / options.expected_bytes_per_s)
@@ -120,7 +127,7 @@ def run_diagnosis(
             "in_flight": leader.stream.in_flight, "slot_s": leader.stream.seconds,
             LOAD: [each.load for each in reports.values() if each.load],
             UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
-            **({} if reports else {KEPT: True}),
+            GPUS_OF_HOSTS: gpus_of_hosts, TRANSFER_ERRORS: leader.errors, **({} if reports else {KEPT: True}),
         }  # fmt: skip
         return RecordedDiagnosis(
             question, Load(kind.program, kind.memory, size, together), (*measured,), diagnosis, rates, attempt.kind,
@@ -131,11 +138,16 @@ def run_diagnosis(
     diagnosis: Diagnosis | None = None
     with suppress(StoppedError):
         diagnosis = ask(question, recorder)
-    result = recorded(recorder.measured, diagnosis, leader.end(load))
+    return recorded(recorder.measured, diagnosis, _end(leader, member, load))
+
+
+def _end(leader: Leader, member: Member, load: LoadRecorder) -> Mapping[int, Report]:
+    """End the diagnosis on all ranks, and return what those that answer report."""
+    reports = leader.end(load)
     if not leader.aborts:
         with deadline():
             member.close()
-    return result
+    return reports
 
 
 def end_launch(recorded: RecordedDiagnosis | None, code: int) -> None:
