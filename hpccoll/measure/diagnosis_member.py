@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 
 from mpi4py import MPI
 
+from hpccoll.measure.loss_recorder import LossRecorder, RankLosses
 from hpccoll.measure.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
@@ -59,6 +60,7 @@ class LastOrder:
 class Report:
     unfinished: bool  # whether this rank has left a transfer
     load: Mapping[str, object] | None  # what else used its host
+    losses: RankLosses
 
 
 Order: TypeAlias = Transfer | Go | Alone | End | LastOrder | None  # None: the rank rests
@@ -67,8 +69,10 @@ Order: TypeAlias = Transfer | Go | Alone | End | LastOrder | None  # None: the r
 class Member:
     """A rank of a diagnosis: it has a transfer at a time. Created on all ranks together."""
 
-    def __init__(self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], *, oversubscribed: bool) -> None:
-        self.kind = kind
+    def __init__(
+        self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], losses: LossRecorder, *, oversubscribed: bool
+    ) -> None:
+        self.kind, self._losses = kind, losses
         self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
@@ -124,7 +128,7 @@ class Member:
         while self._left and time.monotonic() < until:
             self.advance()
             self.pause()
-        return Report(bool(self._left or self._failed), load.end())
+        return Report(bool(self._left or self._failed), load.end(), self._losses.end())
 
     def pause(self) -> None:
         """Wait for a moment: where ranks share cores, another one may need this one's."""

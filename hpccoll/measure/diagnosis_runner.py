@@ -22,6 +22,7 @@ from typing import cast
 from mpi4py import MPI
 
 from hpccoll.analysis.diagnosis.nodes_alone import GPUS_OF_HOSTS, HOSTS_SHARE_A_MACHINE, TRANSFER_ERRORS
+from hpccoll.analysis.diagnosis.packet_losses import LOSSES
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
     KEPT,
@@ -34,12 +35,14 @@ from hpccoll.analysis.diagnosis.recorded import (
 )
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.records import to_builtins
 from hpccoll.common.text import join_words
 from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.diagnosis_leader import Leader, ShowSlots
 from hpccoll.measure.diagnosis_member import Member, Report
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.gpu_pair_transfers import choose_transfers
+from hpccoll.measure.loss_recorder import LossRecorder, losses_of_hosts
 from hpccoll.measure.mpi_startup import deadline
 from hpccoll.measure.own_rates import own_seconds, seconds_of_nodes, share_a_machine
 from hpccoll.measure.pair_transfers import (
@@ -89,8 +92,10 @@ def run_diagnosis(
         on_gpus = kind is not OVER_MPI
         attempt = gather_attempt(ranks, 1, gpus.provenance(["nccl"]) if on_gpus else gpus.facts)
         load = LoadRecorder(ranks.comm, attempt)
-        rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
-        member = Member(ranks, kind, stop, oversubscribed=attempt.oversubscribed)
+        ports = find_ports()
+        rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in ports)))
+        losses = LossRecorder(() if ranks.local_rank else ports)
+        member = Member(ranks, kind, stop, losses, oversubscribed=attempt.oversubscribed)
     alone = partial(own_seconds, ranks.ranks_by_node[ranks.node_id], gpus.gpu_of_rank if on_gpus else None)
     if ranks.comm.rank:
         member.follow(alone, load)
@@ -113,7 +118,7 @@ def run_diagnosis(
     size = leader.stream.bytes
     if options.expected_bytes_per_s:
         question = replace(question, expected_s=size / options.expected_bytes_per_s)
-    recorder = Recorder(leader)
+    recorder, host_of_rank = Recorder(leader), [host for host, _ in ranks.node_ids]
 
     def recorded(
         measured: Sequence[MeasuredSlots],
@@ -121,11 +126,12 @@ def run_diagnosis(
         reports: Mapping[int, Report] = MappingProxyType({}),
     ) -> RecordedDiagnosis:
         unended = (bool(reports) and (rank not in reports or reports[rank].unfinished) for rank in range(member.size))
-        unfinished = [host for (host, _), found in zip(ranks.node_ids, unended, strict=True) if found]
+        unfinished = [host for host, found in zip(host_of_rank, unended, strict=True) if found]
         provenance = {
             **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created,
             "in_flight": leader.stream.in_flight, "slot_s": leader.stream.seconds,
             LOAD: [each.load for each in reports.values() if each.load],
+            LOSSES: to_builtins(losses_of_hosts({k: each.losses for k, each in reports.items()}, host_of_rank)),
             UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
             GPUS_OF_HOSTS: gpus_of_hosts, TRANSFER_ERRORS: leader.errors, **({} if reports else {KEPT: True}),
         }  # fmt: skip
