@@ -22,7 +22,7 @@ LARGEST = 8
 MOST_OF_DIP = 2
 """The most neighbouring sizes that are a dip."""
 OF_RAILS = 0.02
-"""How far a share may be from that of some rails of all."""
+"""How far a share may be from that of most rails of all."""
 RING_OF_NVLS = 0.7, 0.86
 """The bandwidth of a ring over that of NVLS: H200 367 of 480, B300 695 of 845, two nodes of H100 370 of 452."""
 UNEQUAL = 1.1
@@ -182,7 +182,7 @@ def _unstable(calls: _Calls, _every: Collection[_Calls]) -> str:
 def _rails(calls: _Calls, _every: Collection[_Calls]) -> str:
     rails = calls.rails or 1
     used = round(calls.share * rails)
-    near = 0 < used < rails and used * 2 != rails and abs(calls.share - used / rails) <= OF_RAILS
+    near = rails < 2 * used < 2 * rails and abs(calls.share - used / rails) <= OF_RAILS
     return f"{_large(calls)}, about {used} of {rails} rails" if near and calls.nodes > 1 else ""
 
 
