@@ -107,8 +107,8 @@ def likeliest_causes(
 def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
     """Return what is known of the machine that was measured, in the words of the table ``lacking``."""
     traits = {f"transport {row.transport}" for row in rows}
-    if machine and machine.nccl:
-        traits.add(f"architecture {machine.nccl.architecture}")
+    if machine and (like := machine.machine_class):
+        traits |= {f"fabric {like.fabric}", f"network {(like.network or '').partition('-')[2]}"}
     return traits
 
 
