@@ -86,7 +86,8 @@ def test_small_sizes_fail_only_far_below_and_only_at_sizes_that_were_published(j
     ("shape", "words"),
     [
         ({"nodes": 3}, "no class has 3 nodes"), ({"nodes": 4}, "nobody published"),
-        ({"gpus_per_node": 4}, "2 nodes x 4"), ({"collective": "all_gather"}, "all_gather"), ({"given": {"library": "MSCCL++"}, "library": ""}, "MSCCL++"),
+        ({"gpus_per_node": 4}, "2 nodes x 4"), ({"collective": "all_gather"}, "all_gather"),
+        ({"given": {"library": "MSCCL++"}, "library": ""}, "MSCCL++"),
     ],
 )  # fmt: skip
 def test_what_no_class_has_cannot_be_told_and_the_reason_names_it(shape, words, judged):
