@@ -76,7 +76,8 @@ def _run_ranks(program: RankProgram) -> int:
     stop = mpi_startup.StopSignal()
     mpi_startup.start_deadline()
     comm = mpi_startup.start_mpi(program.device)  # only now: --help and errors of options need no MPI
-    from hpccoll.measure.ranks import Ranks, abort_job, call_roll
+    from hpccoll.measure.ranks import Ranks, abort_job
+    from hpccoll.measure.roll_call import call_roll
 
     code = 1
     try:

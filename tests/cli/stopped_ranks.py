@@ -30,14 +30,14 @@ def come_late(*_):
 
 
 def name_soon(*_):
-    from hpccoll.measure import ranks
+    from hpccoll.measure import roll_call
 
     def print_and_go_on(*about):
         print_of_rank(*about)
         Path(WHEN).touch()
 
-    ranks.LATE_S, print_of_rank = 0.2, ranks.print_of_rank
-    ranks.print_of_rank = print_and_go_on
+    roll_call.LATE_S, print_of_rank = 0.2, roll_call.print_of_rank
+    roll_call.print_of_rank = print_and_go_on
 
 
 if mpi_startup.launcher_rank() == int(RANK):
