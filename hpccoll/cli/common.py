@@ -11,6 +11,7 @@ from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hpccoll.interop.benchmark_output import SuppliedMetadata
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.store.result_files import ResultFiles
     from hpccoll.store.rows import Results
@@ -35,6 +36,15 @@ CLUSTER = Annotated[
 NODES = Annotated[
     str, typer.Option(help="numbers of nodes: 2,8, or 2-64 doubled", metavar="N,..", rich_help_panel=WHERE)
 ]
+RUN_RANKS = Annotated[int | None, typer.Option(help="ranks of the run [as the output says]", metavar="N")]
+RUN_NODES = Annotated[int | None, typer.Option(help="nodes of the run [as the output says]", metavar="N")]
+LIBRARY = Annotated[
+    str | None, typer.Option(help="communication library, such as 'Open MPI 5.0.3' [as the output says]")
+]
+PROGRAM = Annotated[
+    str | None, typer.Option(help="program of nccl-tests before 2.17, such as all_reduce [as the output says]")
+]
+"""What a user says about an output of another program that does not say it."""
 INCOMPLETE = 3
 """The exit code if something planned is missing or wrong, or nothing could be measured."""
 
@@ -72,6 +82,28 @@ def report_damaged(read: "Results | ResultFiles") -> int:
     for line in (*damaged, *(f"note: {note}" for note in read.notes)):
         typer.echo(f"hpccoll: {to_one_line(line)}", err=True)
     return INCOMPLETE if damaged else 0
+
+
+def supplied_metadata(
+    ranks: int | None, nodes: int | None, library: str | None, program: str | None
+) -> "SuppliedMetadata":
+    """Return what the user says about outputs of other programs; BadInputError for numbers out of range."""
+    from hpccoll.common.limits import RANKS
+    from hpccoll.interop.benchmark_output import SuppliedMetadata
+
+    for key, value in (("--ranks", ranks), ("--nodes", nodes)):
+        if value is not None:
+            RANKS.check(key, value)
+    return SuppliedMetadata(ranks=ranks, nodes=nodes, library=library, program=program)
+
+
+def report_truncated(paths: "Iterable[Path]") -> int:
+    """Print on stderr which outputs of other programs were cut short, and return the exit code."""
+    truncated = [*paths]
+    for path in truncated:
+        line = to_one_line(f"{path} ends before its last line: the run was cut short")
+        typer.echo(f"hpccoll: note: {line}", err=True)
+    return INCOMPLETE if truncated else 0
 
 
 def read_machine_or_cluster(machine: Path | None, cluster: str | None, factor: float | None = None) -> "MachineFile":

@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, PICTURES, check_suffix, report_damaged, show_found
+from hpccoll.cli.common import (
+    INCOMPLETE,
+    LIBRARY,
+    PICTURES,
+    PROGRAM,
+    RUN_NODES,
+    RUN_RANKS,
+    check_suffix,
+    report_damaged,
+    report_truncated,
+    show_found,
+    supplied_metadata,
+)
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
 from hpccoll.common.units import format_count, format_factor
 
@@ -129,40 +141,30 @@ def import_outputs(
         ),
     ],
     out: Annotated[Path, typer.Option(help="raw file to write", metavar="F.h5")],
-    ranks: Annotated[int | None, typer.Option(help="ranks of the run [as the output says]", metavar="N")] = None,
-    nodes: Annotated[int | None, typer.Option(help="nodes of the run [as the output says]", metavar="N")] = None,
-    library: Annotated[
-        str | None, typer.Option(help="communication library, such as 'Open MPI 5.0.3' [as the output says]")
-    ] = None,
-    program: Annotated[
-        str | None, typer.Option(help="program of nccl-tests before 2.17, such as all_reduce [as the output says]")
-    ] = None,
+    ranks: RUN_RANKS = None,
+    nodes: RUN_NODES = None,
+    library: LIBRARY = None,
+    program: PROGRAM = None,
 ) -> int:
     """Import the output of other benchmarks.
 
     Its results become rows next to ours: report and compare show them with what each number means, and never rank
     them, because they are timed differently. Ends with 3 if an output ends before its last line.
     """
-    from hpccoll.common.limits import RANKS
-    from hpccoll.interop.benchmark_output import SuppliedMetadata
     from hpccoll.interop.import_results import imported_lines, notes, raw_results, read_output
     from hpccoll.store.hdf5 import check_replaceable, write_raw_file
     from hpccoll.store.schema import IMPORTED
 
-    for key, value in (("--ranks", ranks), ("--nodes", nodes)):
-        if value is not None:
-            RANKS.check(key, value)
     check_replaceable(out, "imported results", lambda attempt: attempt.kind == IMPORTED)
-    given = SuppliedMetadata(ranks=ranks, nodes=nodes, library=library, program=program)
+    given = supplied_metadata(ranks, nodes, library, program)
     outputs = {path: read_output(path, given) for path in files}
     raw = raw_results(outputs, out)
     with writing(out):
         write_raw_file(raw, out)
-    truncated = [path for path, output in outputs.items() if output.truncated]
-    remarks = [note for path, output in outputs.items() for note in notes(path, output)]
-    for line in (*remarks, *(f"{path} ends before its last line: the run was cut short" for path in truncated)):
+    for line in (note for path, output in outputs.items() for note in notes(path, output)):
         typer.echo(f"hpccoll: note: {to_one_line(line)}", err=True)
+    code = report_truncated(path for path, output in outputs.items() if output.truncated)
     for line in imported_lines(outputs):
         typer.echo(line)
     typer.echo(f"results: {out}")
-    return INCOMPLETE if truncated else 0
+    return code

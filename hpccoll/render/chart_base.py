@@ -31,6 +31,9 @@ ExtraLayers: TypeAlias = Callable[[alt.Chart], list[alt.Chart]] | None
 HEIGHT = 200
 """Height in pixels of a panel of curves."""
 
+MAX_PANELS = 8
+"""The most panels of a picture for whose parts a page has a chart each."""
+
 SENT_TITLE = "bytes that a node sends (S)"
 
 MEASURED, FLOOR, MODELLED, SIMULATED = "measured", "floor", "modelled", "simulated"
@@ -145,6 +148,12 @@ def rate_axis(values: Iterable[float]) -> alt.Y:
     return log_values(f"busbw ({unit})", f"format(datum.value / {scale}, '.3~r')", values)
 
 
+def linear_rate_axis(values: Iterable[float]) -> alt.Y:
+    """Return the vertical axis of bytes per second, likewise, but linear."""
+    scale, unit = rate_unit(max(values := list(values)))
+    return _linear_values(f"busbw ({unit})", values, labelExpr=f"format(datum.value / {scale}, '.3~r')")
+
+
 FACTOR_LABEL = "format(datum.value, '.3~r') + 'x'"
 
 
@@ -246,7 +255,7 @@ def choice_cells(
 def curves(
     data: Sequence[ChartRecord], x: alt.X, y: ValueAxis, colours: Mapping[str, str], fields: Sequence[str], *,
     titles: Sequence[str] = (), columns: int = 1, width: int | None = None, shape: alt.Shape | None = None,
-    symbol: str | None = None, below: ExtraLayers = None, pick: bool = True,
+    symbol: str | None = None, mark_size: int = 34, below: ExtraLayers = None, pick: bool = True,
 ) -> Chart:  # fmt: skip
     """Return lines with their intervals over an axis, in panels.
 
@@ -262,6 +271,7 @@ def curves(
         width: of a panel in pixels [an equal part of WIDTH].
         shape: the marks of the points.
         symbol: of the legend if the marks have no shapes.
+        mark_size: the area of a mark, in square pixels.
         below: returns the layers below the lines.
         pick: whether a click in the legend picks lines; not in a picture of several charts.
     """
@@ -284,7 +294,7 @@ def curves(
         strokeDash=dash, strokeWidth=alt.StrokeWidthValue(**thin)
     )
     above_floor = valued.transform_filter(f"datum.line !== '{FLOOR}'")
-    points = above_floor.mark_point(size=34, strokeWidth=1.6).encode(
+    points = above_floor.mark_point(size=mark_size, strokeWidth=1.6).encode(
         fill=alt.Fill("fill:N", scale=None), tooltip=tooltip(*fields), **({"shape": shape} if shape else {})
     )
     ticks = [tick for d in data for tick in _tick_records(d)]

@@ -36,9 +36,6 @@ COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
 DECADES = tuple(10.0**exponent for exponent in range(-9, 10))
 """The labelled factors: fine ones up to twice the time, coarse ones up to 100 times, and powers of ten."""
 
-MAX_PANELS = 8
-"""The most panels of a picture; the page has a chart for each collective and shape."""
-
 
 def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
     """Write the page of a comparison (html), or its chart alone (svg, png); ``title``: the two runs in words.
@@ -105,7 +102,7 @@ CAPTION = {
 
 def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
     """Return the chart: the shift of each case by size, in a panel for each collective and shape; None without one."""
-    shown = [part for part in comparison.by_call.values() if part.factors(*VERDICTS)][:MAX_PANELS]
+    shown = [part for part in comparison.by_call.values() if part.factors(*VERDICTS)][: chart_base.MAX_PANELS]
     cases = [(case, case.shift) for part in shown for case in part.cases if case.shift]
     data = [_record(case, shift) for case, shift in cases]
     if not data:

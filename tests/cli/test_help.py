@@ -13,8 +13,8 @@ from hpccoll.cli.main import app
 MAX_LINES, COLUMNS = 50, 80
 
 COMMANDS = (
-    "sweep", "plan", "run", "train", "report", "export", "status", "compare", "import", "tune", "fit", "predict",
-    "list", "show", "evidence", "doctor", "diagnose",
+    "sweep", "plan", "run", "train", "report", "export", "status", "compare", "accept", "import", "tune", "fit",
+    "predict", "list", "show", "evidence", "doctor", "diagnose",
 )  # fmt: skip
 """The commands of the contract that a person calls."""
 PAGES = ["", *COMMANDS, "predict step", "launch"]

@@ -1,0 +1,105 @@
+"""The command accept."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hpccoll.cli import common
+from hpccoll.common.errors import UnusableError, writing
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.reference import Reference
+    from hpccoll.evidence.log_record import LogRecord
+    from hpccoll.model.machine_file import MachineFile
+
+family = typer.Typer()
+
+EXPECTED, RUN = "What is expected", "The run, where its output does not say it"
+
+
+@family.command(epilog="Example: hpccoll accept nccl.txt --cluster 8xh100-400g --log nccl.log --out accept.html")
+def accept(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="raw files, directories with raw files, or outputs of nccl-tests, rccl-tests, OSU or IMB",
+            metavar="FILES...",
+        ),
+    ],
+    cluster: common.CLUSTER = None,
+    machine: common.MACHINE = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="reference, of hpccoll compare --make-reference", metavar="F.json")
+    ] = None,
+    require: Annotated[
+        int, typer.Option(help="rows that must be judged: with fewer it ends with 3", metavar="N", min=0)
+    ] = 0,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(help="log of the run, or directory of its logs: what ran, and causes", metavar="FILE"),
+    ] = None,
+    ranks: common.RUN_RANKS = None,
+    nodes: common.RUN_NODES = None,
+    library: common.LIBRARY = None,
+    program: common.PROGRAM = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
+    out: Annotated[Path | None, typer.Option(help="page, or chart only", metavar="F.html|svg|png")] = None,
+) -> int:
+    """Judge whether measured numbers are normal.
+
+    Each row passes, fails, or cannot be told, with what is missing. It is held against what was published of machines
+    of its class, against your own reference, or against a model, and the output says which. Causes of fails have the
+    command that checks them. Ends with 3 if a row fails, or if fewer rows are judged than --require.
+    """
+    from hpccoll.interop.any_results import read_any
+    from hpccoll.model.acceptance import judge_rows
+    from hpccoll.model.acceptance_summary import AcceptanceSummary
+    from hpccoll.render.acceptance_text import acceptance_lines
+
+    common.check_suffix(out, *common.PICTURES)
+    against, name = _read_expected(cluster, machine, reference)
+    read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
+    evidence = _read_log(log) if log else None
+    codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
+    acceptance = AcceptanceSummary(judge_rows(read.files, against, evidence), name, require, read.file_names)
+    if not acceptance.judged:
+        raise UnusableError("FILES", "no file has a correct measurement of a collective")
+    common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
+    if out:
+        from hpccoll.render.acceptance_page import write_acceptance
+
+        with writing(out):
+            write_acceptance(acceptance, out)
+        typer.echo(f"page: {out}", err=as_json)
+    return common.INCOMPLETE if acceptance.is_refused or any(codes) else 0
+
+
+def _read_expected(
+    cluster: str | None, machine: Path | None, reference: Path | None
+) -> "tuple[MachineFile | Reference, str]":
+    """Return what the results are held against, with its name.
+
+    Raises:
+        BadInputError: if not exactly one is given, or it cannot be read.
+    """
+    if sum(map(bool, (cluster, machine, reference))) != 1:
+        raise UnusableError("hpccoll accept", "exactly one of --cluster, --machine and --reference")
+    if reference:
+        from hpccoll.analysis.reference import read_reference
+
+        return read_reference(reference), reference.name
+    described = common.read_machine_or_cluster(machine, cluster)
+    return described, described.name
+
+
+def _read_log(paths: list[Path]) -> "LogRecord":
+    """Return the content of the logs of a run; BadInputError if they are of several, or of none."""
+    from hpccoll.common.units import format_count
+    from hpccoll.evidence.log_set import read_log_files
+
+    launches = read_log_files(paths).launches
+    if len(launches) != 1:
+        raise UnusableError("--log", f"logs of one run are needed: these are of {format_count(len(launches), 'run')}")
+    return launches[0].record

@@ -1,0 +1,58 @@
+"""The verdict on results as a whole: which rows decide, what a gate asks for, what is grouped."""
+
+import pytest
+from acceptance_examples import ACS, GB, GIB, SPLIT, acceptance, judged, of_two_nodes, timed
+
+from hpccoll.model.acceptance import Acceptance
+
+
+def test_a_row_that_fails_refuses_all_and_the_farthest_below_its_range_decides():
+    found = acceptance()
+    assert (found.verdict, found.is_refused) == (Acceptance.FAIL, True)
+    assert found.decisive.row.bytes == GIB  # 0.40 of the low end; 256 MiB has 0.44
+
+
+def test_rows_of_which_nothing_can_be_told_refuse_nothing_unless_some_are_required():
+    rows = [each for each in of_two_nodes() if each.verdict is Acceptance.CANNOT_TELL]
+    found = acceptance(rows)
+    assert (found.verdict, found.is_refused, found.decisive) == (Acceptance.CANNOT_TELL, False, None)
+    assert acceptance(rows, required=1).is_refused
+
+
+@pytest.mark.parametrize(("required", "refused"), [(3, False), (4, True)])
+def test_a_gate_asks_for_rows_that_were_judged(required, refused):
+    found = acceptance(of_two_nodes(450 * GB), required=required)
+    assert (found.decided, found.is_refused) == (3, refused)
+    assert found.verdict is (Acceptance.CANNOT_TELL if refused else Acceptance.PASS)
+
+
+def test_of_times_the_longest_beside_its_range_decides():
+    found = acceptance([timed(1.0, 0.9, 1.1, 8), timed(1.09, 0.9, 1.1)])
+    assert found.decisive.measured == 1.09
+
+
+def test_each_collective_and_shape_is_a_part_and_those_that_fail_come_first():
+    passing = [judged(350 * GB, 340 * GB, 360 * GB, nodes=4, ranks=32)]
+    found = acceptance(passing + of_two_nodes())
+    assert [(key.nodes, part.verdict) for key, part in found.parts.items()] == [
+        (2, Acceptance.FAIL), (4, Acceptance.PASS),
+    ]  # fmt: skip
+    assert sum(len(part.judged) for part in found.parts.values()) == len(found.judged)
+
+
+def test_causes_are_those_of_the_decisive_row_first_and_each_has_the_rows_that_it_explains():
+    low = judged(300 * GB, 385 * GB, 395 * GB, causes=[SPLIT])
+    found = acceptance([low, *of_two_nodes()])
+    assert [(cause, len(rows)) for cause, rows in found.causes.items()] == [(ACS, 2), (SPLIT, 3)]
+
+
+def test_expectations_of_several_origins_and_sources_are_kept_apart():
+    found = acceptance([*of_two_nodes(), timed(1.0, 0.9, 1.1)])
+    assert [(origin, len(sources), len(rows)) for (origin, sources), rows in found.origins.items()] == [
+        ("published", 4, 3), ("published", 1, 1), ("reference", 3, 1),
+    ]  # fmt: skip
+
+
+def test_json_names_the_file_of_each_row():
+    rows = acceptance(files={"run-1": "nccl.txt"}).to_json()
+    assert ({row["file"] for row in rows}, len(rows)) == ({"nccl.txt"}, 6)

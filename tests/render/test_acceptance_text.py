@@ -1,0 +1,65 @@
+"""The text of an acceptance: the first line, the tables, and what is grouped."""
+
+import pytest
+from acceptance_examples import GB, GIB, MIB, acceptance, judged, of_two_nodes, timed
+from golden_page import assert_golden
+
+from hpccoll.model.acceptance import MODEL, PUBLISHED, RATE, Acceptance, Expected, Judged
+from hpccoll.render.acceptance_text import ORIGINS, acceptance_lines, first_line, verdict_table
+
+
+def test_the_text_of_an_output_that_fails_one_that_passes_and_times_of_ours():
+    times = [timed(1e-3, 0.9e-3, 1.1e-3, 8), timed(1.3e-3, 0.9e-3, 1.1e-3, verdict=Acceptance.FAIL)]
+    shown = acceptance(), acceptance(of_two_nodes(450 * GB), required=8), acceptance(times)
+    assert_golden("acceptance", (line for each in shown for line in (*acceptance_lines(each), "")))
+
+
+def test_the_first_line_has_all_that_a_ticket_needs():
+    line = first_line(acceptance())
+    for words in ("fail", "all_reduce 1 GiB", "2 nodes x 8 GPUs", "180 GB/s", "445 to 459", "8xh100-400g", "4 sources"):
+        assert words in line
+    assert line.endswith("6 rows: 1 pass, 2 fail, 3 cannot tell")
+
+
+def test_the_first_line_says_how_many_rows_are_required_where_fewer_are_judged():
+    assert "3 rows judged, 8 required" in first_line(acceptance(of_two_nodes(450 * GB), required=8))
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_the_first_line_says_where_the_range_comes_from(origin):
+    expected = Expected(340 * GB, 350 * GB, 370 * GB, origin, ("a",))
+    row = judged(360 * GB).row
+    line = first_line(acceptance([Judged(row, RATE, 360 * GB, expected, Acceptance.PASS)]))
+    assert ORIGINS[origin].sentence.format(against="8xh100-400g") in line
+    assert ("NCCL's own model" in line, "normal" in line) == (origin == MODEL, origin == PUBLISHED)
+
+
+def test_the_table_has_the_rows_with_an_expectation_and_columns_only_for_what_differs():
+    head, cells = verdict_table(acceptance())
+    assert head == ["size", "measured", "low", "expected", "high", "verdict"]
+    assert [row[0] for row in cells] == ["64 MiB", "256 MiB", "1 GiB", "16 GiB"]
+    several = [
+        judged(450 * GB, 445 * GB, 459 * GB, in_place=in_place, dtype=dtype)
+        for in_place in (False, True)
+        for dtype in ("float32", "float16")
+    ]
+    head, cells = verdict_table(acceptance(several))
+    assert head[:3] == ["size", "type", "buffers"]
+    assert {tuple(row[1:3]) for row in cells} == {
+        (dtype, place) for dtype in ("float32", "float16") for place in ("in place", "out of place")
+    }
+
+
+def test_rows_of_several_files_name_theirs():
+    rows = [judged(450 * GB, 445 * GB, 459 * GB, run_id=run) for run in ("a", "b")]
+    head, cells = verdict_table(acceptance(rows, files={"a": "one.txt", "b": "two.txt"}))
+    assert ("file" in head, [row[1] for row in cells]) == (True, ["one.txt", "two.txt"])
+
+
+def test_rows_that_cannot_be_told_for_one_reason_have_one_line_and_none_in_the_table():
+    rows = [judged(1 * GB, nbytes=nbytes, reason="nothing is known") for nbytes in (8, MIB, GIB)]
+    lines = [*acceptance_lines(acceptance(rows))]
+    assert [line for line in lines if "nothing is known" in line and line.startswith(" ")] == [
+        "  3 rows (all_reduce 8 B to 1 GiB): nothing is known"
+    ]
+    assert not any("measured" in line for line in lines)
