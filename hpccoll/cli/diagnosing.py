@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 DIAGNOSE_SUMMARY = "Find the slow nodes, links and racks of a cluster."
 DIAGNOSE_END = """\
 Examples:
-  srun -N 16 --ntasks-per-node=1 hpccoll diagnose --out monday.h5
+  srun -N 16 --ntasks-per-node=1 -K0 -W30 hpccoll diagnose --out monday.h5
   mpiexec -n 4 -ppn 1 hpccoll diagnose --rate 100gbit --json
   hpccoll diagnose --with 'sendrecv_perf -b 256M -e 256M' --out nccl.h5
   hpccoll diagnose --report monday.h5 tuesday.h5 wednesday.h5
@@ -42,9 +42,12 @@ Examples:
 The nodes transfer in pairs, which are drawn anew for each slot of time. Who is
 slow with every partner is measured again beside healthy nodes, and that alone
 decides: of 1,000 healthy machines in simulations at most 10 are accused. With
-several ranks on a node, the k-th of each is its rail k. The exit code is 3 if
-something is slow, does not answer or was not judged; lines begin with the
-answer, and end with what to exclude and the least effect that would be found.
+several ranks on a node, the k-th of each is its rail k.
+
+The output begins with the answer, and the exit code is 3 if something is slow,
+does not answer or was not judged. If a rank dies or hangs, srun -K0 -W30 lets
+the others go on, kills it 30 s after the first one has ended, and ends with
+137; the exit code of --report FILE is that of the verdict.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
