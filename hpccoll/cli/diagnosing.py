@@ -42,12 +42,9 @@ Examples:
 The nodes transfer in pairs, which are drawn anew for each slot of time. Who is
 slow with every partner is measured again beside healthy nodes, and that alone
 decides: of 1,000 healthy machines in simulations at most 10 are accused. With
-several ranks on a node, the k-th of each is its rail k.
-
-The output begins with the answer, and the exit code is 3 if something is slow,
-does not answer or was not judged. If a rank dies or hangs, srun -K0 -W30 lets
-the others go on, kills it 30 s after the first one has ended, and ends with
-137; the exit code of --report FILE is that of the verdict.
+several ranks on a node, the k-th of each is its rail k. The exit code is 3 if
+something is slow, does not answer or was not judged. If a rank hangs or dies,
+srun -K0 -W30 lets the others go on, but ends with 137; --report FILE with 3.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
