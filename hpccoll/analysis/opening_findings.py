@@ -63,9 +63,7 @@ def _slow_nodes(runs: Iterable[Run]) -> Iterator[tuple[Run, Finding]]:
                 f"{'one of ' * bool(fault.candidates)}{host_ranges(fault.hosts)} ({fault.place.kind.replace('_', ' ')})"
                 for fault in verdicts
             ]
-            text = (
-                f"The diagnosis right before accuses {join_words(accused)}: every time was measured with what is slow."
-            )
+            text = f"All times were measured with what the diagnosis before them found slow: {join_words(accused)}."
             remedy = f"How slow: hpccoll diagnose --report {file}"
             faults = [(fault.place.kind, *fault.hosts) for fault in verdicts]
             yield run, critical("slow_nodes", text, remedy=remedy, faults=faults, file=file.name)
