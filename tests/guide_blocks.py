@@ -44,6 +44,7 @@ NOT_RUN = {
     ("results/FILES.md", "h5dump"): "tests/analysis/test_files_guide.py runs it",
     ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; "
     "tests/analysis/test_run_comparison.py compares",
+    ("results/CHOOSE.md", "hpccoll accept"): "tests/cli/test_accepting.py accepts",
     ("results/FILES.md", "hpccoll import"): "tests/interop imports outputs",
 }  # fmt: skip
 """Blocks that run nowhere in the tests, or elsewhere, with the reason."""

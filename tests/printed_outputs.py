@@ -78,12 +78,28 @@ def nccl_tests(random: Random, ranks: int, nodes: int):
     version = random.choice(["", "2.17.4", "2.19.6", "2.20.0 (b4d5bee)"])
     kind, itemsize = random.choice([("float", 4), ("half", 2), ("double", 8), ("bfloat16", 2), ("int32", 4)])
     redop = random.choice(["sum", "max"]) if "reduce" in name else "none"
-    root = "0" if name in ("broadcast", "reduce", "gather", "scatter") else "-1"
-    program = f"{'alltoall' if name == 'all_to_all' else name}_perf"
-    lines = [f"# nccl-tests version {version} nccl-headers=22707 nccl-library=22707",
-             f"# Collective test starting: {program}"] if version else []  # fmt: skip
     smallest = 1 << random.randrange(10, 16)
     sizes = [smallest << step for step in range(random.randrange(4, 12))]
+    whole = (each - each % (itemsize * ranks) for each in sizes)
+    us = {size: times(random, [size, size], 100e3) for size in whole}
+    lines, results = nccl_tests_table(name, us, ranks, nodes, version=version, kind=(kind, itemsize), redop=redop)
+    given = {} if version else {"program": lines[-1].rpartition(" ")[2]}
+    return lines if version else lines[:-1], given, results
+
+
+def nccl_tests_output(rates, *, name="all_reduce", ranks=16, nodes=2):
+    """Return an output of nccl-tests whose bus bandwidths in GB/s are ``rates``, by size, in both placements."""
+    us = {size: [size * BUSBW[name](ranks) / rate / 1e3] * 2 for size, rate in rates.items()}
+    lines, _ = nccl_tests_table(name, us, ranks, nodes)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def nccl_tests_table(name, us, ranks, nodes, *, version="2.17.6", kind=("float", 4), redop="sum"):
+    """Return the lines of an output of nccl-tests, and its results; ``us``: the times of both placements by size."""
+    root = "0" if name in ("broadcast", "reduce", "gather", "scatter") else "-1"
+    program, itemsize, sizes = f"{'alltoall' if name == 'all_to_all' else name}_perf", kind[1], [*us]
+    lines = [f"# nccl-tests version {version} nccl-headers=22707 nccl-library=22707",
+             f"# Collective test starting: {program}"] if version else []  # fmt: skip
     lines += [
         f"# nThread 1 nGpus 1 minBytes {sizes[0]} maxBytes {sizes[-1]} step: 2(factor) warmup iters: 5 iters: 20 "
         "agg iters: 1 validation: 1 graph: 0" + (" unalign: 0" if version else ""), "#", "# Using devices",
@@ -102,20 +118,17 @@ def nccl_tests(random: Random, ranks: int, nodes: int):
     ]  # fmt: skip
     results = []
     factor = BUSBW[name](ranks)
-    for size in (each - each % (itemsize * ranks) for each in sizes):
+    for size, both in us.items():
         blocks = ranks if name in ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter") else 1
-        line = f"{size:12}  {size // itemsize // blocks:12}  {kind:>8}  {redop:>6}  {root:>6}"
-        for in_place, time in enumerate(times(random, [size, size], 100e3)):
+        line = f"{size:12}  {size // itemsize // blocks:12}  {kind[0]:>8}  {redop:>6}  {root:>6}"
+        for in_place, time in enumerate(both):
             algbw = size / time / 1e3
             busbw = number(algbw * factor, 6)
             line += f"  {number(time, 7):>7}  {number(algbw, 6):>6}  {busbw:>6}  {0:>{wrong}}"
             results.append(Printed(name, ranks, nodes, size, bool(in_place), time * 1e-6, float(busbw)))
         lines.append(line)
     lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 7.95500 ", "#"]
-    if version:
-        lines.append(f"# Collective test concluded: {program}")
-    given = {} if version else {"program": program}
-    return lines, given, results
+    return [*lines, f"# Collective test concluded: {program}"], results
 
 
 OSU_TESTS = {

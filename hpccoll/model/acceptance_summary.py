@@ -2,11 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from hpccoll.model.acceptance import RATE, Acceptance, Judged
+from hpccoll.model.acceptance import RATE, TIME, Acceptance, Judged
 from hpccoll.model.causes import Cause
 from hpccoll.store.call_key import CallKey
 
@@ -57,13 +57,24 @@ class AcceptanceSummary:
         return min(judged, key=_margin, default=None)
 
     @property
-    def parts(self) -> "dict[CallKey, AcceptanceSummary]":
-        """The rows of each collective and shape, by size; those that fail first."""
-        rows = defaultdict[CallKey, list[Judged]](list)
-        for each in sorted(self.judged, key=lambda each: each.row.requested_bytes):
-            rows[CallKey.of(each.row).only(*PART)].append(each)
-        parts = {key: AcceptanceSummary(of_part, self.against, files=self.files) for key, of_part in rows.items()}
-        return dict(sorted(parts.items(), key=lambda part: part[1].verdict is not Acceptance.FAIL))
+    def parts(self) -> "list[AcceptanceSummary]":
+        """The rows of each collective, shape and quantity, by size; parts that fail first.
+
+        Rows of which nothing is expected have the quantity of the others.
+        """
+        judged = sorted(self.judged, key=lambda each: (each.expected is None, each.row.requested_bytes))
+        quantities: dict[CallKey, str] = {}
+        rows = defaultdict[tuple[CallKey, str], list[Judged]](list)
+        for each in judged:
+            key = CallKey.of(each.row).only(*PART)
+            usual = quantities.setdefault(key, each.quantity)
+            shown = each if each.expected else _in_quantity(each, usual)
+            rows[key, shown.quantity].append(shown)
+        parts = [
+            replace(self, judged=sorted(of_part, key=lambda each: each.row.requested_bytes), required=0)
+            for of_part in rows.values()
+        ]
+        return sorted(parts, key=lambda part: part.verdict is not Acceptance.FAIL)
 
     @property
     def causes(self) -> Mapping[Cause, Sequence[Judged]]:
@@ -96,8 +107,17 @@ class AcceptanceSummary:
         return [each.to_json() | {"file": self.files.get(each.row.run_id)} for each in self.judged]
 
 
+def _in_quantity(judged: Judged, quantity: str) -> Judged:
+    """Return a row with its time or its bandwidth as what was measured, if it has that."""
+    measured = judged.row.median_s if quantity == TIME else judged.row.busbw_Bps
+    return replace(judged, quantity=quantity, measured=measured) if measured else judged
+
+
 def _margin(judged: Judged) -> float:
-    """Return the measured rate over the lowest expected one, or the highest expected time over the measured one."""
+    """Return the measured rate over the lowest expected one, or the highest expected time over the measured one.
+
+    Results that are wrong come first: nothing is expected of them.
+    """
     if judged.expected is None:
-        return inf
+        return -inf
     return judged.measured / judged.expected.low if judged.quantity == RATE else judged.expected.high / judged.measured

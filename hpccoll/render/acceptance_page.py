@@ -58,7 +58,7 @@ def write_acceptance(acceptance: AcceptanceSummary, out: Path) -> None:
         with replacing_file(out.resolve()) as unfinished:
             unfinished.write_text(acceptance_page(acceptance), encoding="utf-8")
         return
-    parts = [*acceptance.parts.values()][: chart_base.MAX_PANELS]
+    parts = acceptance.parts[: chart_base.MAX_PANELS]
     chart_base.write_picture(acceptance_chart(parts, f"Held against {acceptance.against}", first_line(acceptance)), out)
 
 
@@ -69,7 +69,7 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
             "id": f"part-{number}", "heading": heading, "verdict": first_line(part), "table": verdict_table(part),
             "chart": acceptance_chart([part], heading),
         }
-        for number, part in enumerate(acceptance.parts.values(), 1)
+        for number, part in enumerate(acceptance.parts, 1)
         for heading in [curve_heading(part)]
     ]  # fmt: skip
     context = {

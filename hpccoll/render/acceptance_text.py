@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_names import call_label
-from hpccoll.common.text import Columns, join_ends, join_words, table_lines, table_of
+from hpccoll.common.text import Columns, filled_columns, join_ends, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_seconds, format_size, rate_unit
 from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance, Expected, Judged
 from hpccoll.model.acceptance_summary import AcceptanceSummary
@@ -39,11 +39,12 @@ MOST_CAUSES = 5
 def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     """Yield the first line, the rows that have an expectation, causes, what cannot be told, and the sources."""
     yield first_line(acceptance)
-    for part in acceptance.parts.values():
-        if any(each.expected for each in part.judged):
+    for part in acceptance.parts:
+        head, cells = verdict_table(part)
+        if cells:
             yield ""
             yield f"{curve_heading(part)}:"
-            yield from table_lines(*verdict_table(part))
+            yield from table_lines(head, cells)
     if acceptance.causes:
         yield ""
         yield "likely causes of the failed rows, the likeliest first:"
@@ -76,8 +77,11 @@ def first_line(acceptance: AcceptanceSummary) -> str:
 
 def _decisive_words(acceptance: AcceptanceSummary) -> str:
     judged = acceptance.decisive
-    if judged is None or judged.expected is None:
+    if judged is None:
         return next(iter(acceptance.reasons), "no row has a result")
+    what = f"{call_words(judged.row)} {format_size(judged.row.bytes)} {place_words(judged.row)}"
+    if judged.expected is None:
+        return f"{what}: {judged.reason}"
     low, high = judged.expected.low, judged.expected.high
     if judged.quantity == TIME:
         measured, normal = f"takes {format_seconds(judged.measured)}", join_ends(map(format_seconds, (low, high)))
@@ -89,7 +93,7 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
     count = len(judged.expected.sources)
     sources = f" ({format_count(count, words.source)})" if words.source else ""
     expected = f"{normal} are {words.sentence.format(against=acceptance.against)}{sources}"
-    return f"{call_words(judged.row)} {format_size(judged.row.bytes)} {place_words(judged.row)} {measured}; {expected}"
+    return f"{what} {measured}; {expected}"
 
 
 def _number(rate: float, scale: float) -> str:
@@ -131,7 +135,7 @@ LABELS: Sequence[tuple[str, Callable[[Row], str]]] = (
 """What the rows of a part may differ in besides the size, with the heading of its column."""
 
 
-ENDS: Columns[Expected] = (
+ENDS: Sequence[tuple[str, Callable[[Expected], float]]] = (
     ("low", lambda expected: expected.low), ("expected", lambda expected: expected.value),
     ("high", lambda expected: expected.high),
 )  # fmt: skip
@@ -148,20 +152,24 @@ def labels_of(part: AcceptanceSummary) -> list[tuple[str, Callable[[Judged], str
 
 
 def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the cells of the rows of a part that have an expectation."""
+    """Return the headings and the cells of the rows of a part that have an expectation, or fail without one."""
     scale, _ = curve_unit(part)
 
-    def figure(judged: Judged, value: float) -> str:
+    def figure(judged: Judged, value: float | None) -> str:
+        if value is None:
+            return ""
         return format_seconds(value) if judged.quantity == TIME else _number(value, scale)
 
     columns: Columns[Judged] = (
         ("size", lambda each: format_size(each.row.bytes)),
         *labels_of(part),
         ("measured", lambda each: figure(each, each.measured)),
-        *((heading, lambda each, end=end: figure(each, end(each.expected))) for heading, end in ENDS),
+        *((heading, lambda each, end=end: figure(each, each.expected and end(each.expected))) for heading, end in ENDS),
         ("verdict", lambda each: VERDICT_WORDS[each.verdict]),
+        ("why", lambda each: each.reason if each.verdict is Acceptance.FAIL else ""),
     )
-    return table_of(columns, (each for each in part.judged if each.expected))
+    shown = [each for each in part.judged if each.expected or each.verdict is Acceptance.FAIL]
+    return filled_columns(*table_of(columns, shown))
 
 
 def cause_rows(acceptance: AcceptanceSummary) -> list[tuple[str, str, str]]:

@@ -1,9 +1,11 @@
 """The verdict on results as a whole: which rows decide, what a gate asks for, what is grouped."""
 
+from dataclasses import replace
+
 import pytest
 from acceptance_examples import ACS, GB, GIB, SPLIT, acceptance, judged, of_two_nodes, timed
 
-from hpccoll.model.acceptance import Acceptance
+from hpccoll.model.acceptance import RATE, TIME, Acceptance, Judged
 
 
 def test_a_row_that_fails_refuses_all_and_the_farthest_below_its_range_decides():
@@ -34,10 +36,23 @@ def test_of_times_the_longest_beside_its_range_decides():
 def test_each_collective_and_shape_is_a_part_and_those_that_fail_come_first():
     passing = [judged(350 * GB, 340 * GB, 360 * GB, nodes=4, ranks=32)]
     found = acceptance(passing + of_two_nodes())
-    assert [(key.nodes, part.verdict) for key, part in found.parts.items()] == [
-        (2, Acceptance.FAIL), (4, Acceptance.PASS),
-    ]  # fmt: skip
-    assert sum(len(part.judged) for part in found.parts.values()) == len(found.judged)
+    parts = [(part.judged[0].row.nodes, part.verdict) for part in found.parts]
+    assert parts == [(2, Acceptance.FAIL), (4, Acceptance.PASS)]
+    assert sum(len(part.judged) for part in found.parts) == len(found.judged)
+
+
+def test_rows_of_which_nothing_is_expected_are_in_the_part_of_the_others_with_their_quantity():
+    known = timed(1.0, 0.9, 1.1)
+    unknown = Judged(replace(known.row, bytes=8, requested_bytes=8), RATE, 5e3, None, Acceptance.CANNOT_TELL, "new")
+    (part,) = acceptance([known, unknown]).parts
+    assert [(each.quantity, each.measured) for each in part.judged] == [(TIME, 1.0), (TIME, 1.0)]
+    other = judged(3 * GB, 2 * GB, 4 * GB, nodes=4, ranks=4)
+    assert [part.judged[0].quantity for part in acceptance([known, other]).parts] == [TIME, RATE]
+
+
+def test_a_wrong_result_decides_before_any_that_is_slow():
+    wrong = judged(3 * GB, verdict=Acceptance.FAIL, reason="the result is wrong")
+    assert acceptance([*of_two_nodes(), wrong]).decisive is wrong
 
 
 def test_causes_are_those_of_the_decisive_row_first_and_each_has_the_rows_that_it_explains():

@@ -16,7 +16,7 @@ FOUR_NODES = [judged(rate * GB, 320 * GB, 365 * GB, in_place=place, nodes=4, ran
 
 def test_the_page_of_two_shapes():
     found = acceptance(of_two_nodes() + FOUR_NODES)
-    charts = [acceptance_chart([part], "two nodes") for part in found.parts.values()]
+    charts = [acceptance_chart([part], "two nodes") for part in found.parts]
     lines = [*elements(acceptance_page(found)).outline()]
     lines += [line for chart in charts for line in (*outline(chart), *point_lines(chart))]
     assert_golden("acceptance_page", lines)

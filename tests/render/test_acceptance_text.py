@@ -56,6 +56,13 @@ def test_rows_of_several_files_name_theirs():
     assert ("file" in head, [row[1] for row in cells]) == (True, ["one.txt", "two.txt"])
 
 
+def test_a_wrong_result_is_in_the_table_and_in_the_first_line_with_its_reason():
+    found = acceptance([judged(3 * GB, verdict=Acceptance.FAIL, reason="2 elements are wrong")])
+    head, ((*_, verdict, why),) = verdict_table(found)
+    assert (head[-1], verdict, why) == ("why", "fail", "2 elements are wrong")
+    assert "2 elements are wrong" in first_line(found)
+
+
 def test_rows_that_cannot_be_told_for_one_reason_have_one_line_and_none_in_the_table():
     rows = [judged(1 * GB, nbytes=nbytes, reason="nothing is known") for nbytes in (8, MIB, GIB)]
     lines = [*acceptance_lines(acceptance(rows))]
