@@ -43,9 +43,8 @@ The nodes transfer in pairs, which are drawn anew for each slot of time. A node
 that is slow with every partner is measured again beside healthy ones, and that
 alone decides: at most 1 % of healthy machines are to be accused. With several
 ranks on a node, the k-th of each is its rail k. The answer is first, then what
-to exclude. The exit code is 3 if something is slow, does not answer or was not
-judged. If a rank hangs or dies, srun -K0 -W30 lets the others go on, but ends
-with 137; --report FILE ends with 3.
+to exclude; the exit code is 3 if a part is slow, does not answer or was not
+judged. If a rank hangs, srun -K0 -W30 spares others, but ends with 137.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
