@@ -1,4 +1,4 @@
-"""Findings on runs as a whole: slow nodes, stalled ranks, networks, variants without evidence, executors, slow GPUs.
+"""Findings on runs as a whole: stalled ranks, networks, variants without evidence, executors, slow machines.
 
 The critical ones stand above the answers, on a page and in a terminal, and the others below.
 """
@@ -7,24 +7,19 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
-from hpccoll.analysis.diagnosis.verdict import verdict_of
-from hpccoll.analysis.diagnosis_file import diagnosis_of_job, read_diagnosis
 from hpccoll.analysis.library_evidence import probe_of_run
 from hpccoll.cases.library_request import NCCL_FUNCTIONS
 from hpccoll.cases.variants import known_variant
-from hpccoll.common.errors import BadInputError
-from hpccoll.common.text import Finding, critical, first_few, info, join_words, warning
+from hpccoll.common.text import Finding, critical, first_few, info, warning
 from hpccoll.common.units import format_count
 from hpccoll.evidence.expected_evidence import control_violation, is_shown
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import network_mismatch
 from hpccoll.store.gpu_throttling import CLOCK_SHARE
 from hpccoll.store.host_load import busy_hosts, describe_busy
-from hpccoll.store.host_names import host_ranges
 from hpccoll.store.rows import Results, Run
 
 MAX_GPUS = 4
@@ -34,11 +29,10 @@ ON_FEWER_RANKS = "Rows of the remaining ranks are exported, not drawn"
 
 
 def opening_findings(results: Results) -> list[Finding]:
-    """Return all findings that the page begins with, critical ones first: slow nodes, stalls, networks, variants."""
+    """Return all findings that the page begins with, the critical ones first: stalls, then networks, then variants."""
     results = results.ours
     stalls = list(_stalls(results))
     return [
-        *_with_jobs(_slow_nodes(results.runs)),
         *_with_jobs(each for each in stalls if each[1].severity == "critical"),
         *_with_jobs(_logged_findings(results)),
         *_with_jobs(each for each in stalls if each[1].severity == "info"),
@@ -47,26 +41,6 @@ def opening_findings(results: Results) -> list[Finding]:
         *_busy_machine(results),
         *_slow_gpus(results),
     ]
-
-
-def _slow_nodes(runs: Iterable[Run]) -> Iterator[tuple[Run, Finding]]:
-    """Yield what the diagnosis of a run's allocation found: the run was measured with it."""
-    for run in runs:
-        variables = cast("Mapping[str, str]", run.provenance.get("variables") or {})
-        file = diagnosis_of_job(Path(run.path).parent, run.job, variables.get("SLURM_JOB_ID", "local"))
-        try:
-            verdicts = verdict_of(read_diagnosis(file)).verdicts
-        except BadInputError:  # none was asked, or it failed, which the log of the job says
-            continue
-        if verdicts:
-            accused = [
-                f"{'one of ' * bool(fault.candidates)}{host_ranges(fault.hosts)} ({fault.place.kind.replace('_', ' ')})"
-                for fault in verdicts
-            ]
-            text = f"All times were measured with what the diagnosis before them found slow: {join_words(accused)}."
-            remedy = f"How slow: hpccoll diagnose --report {file}"
-            faults = [(fault.place.kind, *fault.hosts) for fault in verdicts]
-            yield run, critical("slow_nodes", text, remedy=remedy, faults=faults, file=file.name)
 
 
 def _stalls(results: Results) -> Iterator[tuple[Run, Finding]]:

@@ -6,10 +6,7 @@ from itertools import chain
 import pytest
 from finding_values import value_lines
 from golden_page import assert_golden
-from recorded_diagnoses import recorded
 
-from hpccoll.analysis.diagnosis.records import Component
-from hpccoll.analysis.diagnosis_file import diagnosis_of_job, write_diagnosis
 from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.cases.variants import named_variants
 from hpccoll.evidence.probe_result import ProbeResult
@@ -61,31 +58,6 @@ def test_the_page_begins_with_tcp_where_rdma_was_expected(measured, tmp_path):
     assert first.startswith('<p class="critical" role="alert">RDMA was expected and TCP was used')
     assert "Socket" in first
     assert "Expected, because mlx5_0/1 is active. In nccl.n2x8." in first
-
-
-@pytest.fixture
-def diagnosed(tmp_path, make_row, make_run, of_rows):
-    """``diagnosed(*faults)`` are the results of a run with a stall, in an allocation whose diagnosis found faults."""
-
-    def diagnosed(*faults, allocation="7"):
-        write_diagnosis(recorded(16, *faults), diagnosis_of_job(tmp_path, "all.n16", "7"))
-        facts = {"variables": {"SLURM_JOB_ID": allocation}, "left_behind": [{"how": "rank 3 stalled"}]}
-        run = make_run(job="all.n16", path=str(tmp_path / "all.n16.h5"), status="partial", provenance=facts)
-        return of_rows(make_row(), runs=[run])
-
-    return diagnosed
-
-
-def test_the_first_finding_is_what_the_diagnosis_of_the_allocation_found_slow(diagnosed):
-    slow, stalled = opening_findings(diagnosed((Component("send", (3,)), 20), (Component("node", (5,)), 30)))
-    assert (slow.kind, slow.severity, stalled.kind) == ("slow_nodes", "critical", "ranks_stalled")
-    assert sorted(slow.values["faults"]) == [("node", "n5"), ("send", "n3")]
-    assert (slow.values["file"], slow.values["jobs"]) == ("all.n16.diagnosis-7.h5", ("all.n16",))
-
-
-def test_a_healthy_diagnosis_or_that_of_another_allocation_is_no_finding(diagnosed):
-    for results in (diagnosed(), diagnosed((Component("node", (5,)), 30), allocation="8")):
-        assert [finding.kind for finding in opening_findings(results)] == ["ranks_stalled"]
 
 
 ONE_NODE = SOCKETS.replace("nNodes 2", "nNodes 1").replace("via NET/Socket/0", "via P2P/CUMEM")
