@@ -1,19 +1,10 @@
-"""Whether measured numbers are as expected: a verdict on each call, and where the expectation comes from.
-
-Expectations are never mixed: each has one origin. A call of a class of machines with two published sources or more is
-held against these; a call of which a log or a setting names NCCL's ring or tree against NCCL's own model; a schedule of
-ours against its simulation; everything against a reference, if the user has one.
-"""
+"""Verdicts on measured numbers: what was expected of a row of results, where that comes from, and whether it is so."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from hpccoll.analysis.reference import Reference
-from hpccoll.evidence.log_record import LogRecord
 from hpccoll.model.causes import Cause
-from hpccoll.model.machine_file import MachineFile
-from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.rows import Row
 
 PUBLISHED, REFERENCE, MACHINE, MODEL = "published", "reference", "machine", "model"
@@ -68,14 +59,3 @@ class Judged:
             "expected_from": expected and expected.origin, "sources": list(expected.sources) if expected else [],
             "causes": [each.to_json() for each in self.causes],
         }  # fmt: skip
-
-
-def judge_rows(files: ResultFiles, against: MachineFile | Reference, log: LogRecord | None = None) -> list[Judged]:
-    """Return the verdict on each usable row of results, by collective, place and size.
-
-    Args:
-        files: the results: raw files, or outputs of other programs that were imported.
-        against: a described cluster or a fitted machine, or a reference of ``compare --make-reference``.
-        log: the content of the logs of the run, which name the algorithm of each size.
-    """
-    raise NotImplementedError
