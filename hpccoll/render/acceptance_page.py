@@ -89,7 +89,7 @@ def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str
     shapes = {VERDICT_WORDS[verdict]: mark.shape for verdict, mark in MARKS.items()} | {EXPECTED: "stroke"}
     shapes = chart_base.present(shapes, data, "verdict")
     shown = [name for name in shapes if name != EXPECTED]
-    legend = alt.Legend(symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown)
+    legend = alt.Legend(orient="bottom", symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown)
     of_time = parts[0].judged[0].quantity == TIME
     axis = chart_base.time_axis if of_time else chart_base.linear_rate_axis
     ends = [end for each in data for name in ("low", "high") if isinstance(end := each.get(name), float)]
@@ -98,7 +98,7 @@ def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str
         data, chart_base.size_axis(each.row.bytes for part in parts for each in part.judged),
         lambda values: axis([*values, *ends]), colours,
         ("series", "size", "verdict", "measured", "normal"), titles=panels if len(panels) > 1 else (),
-        columns=min(2, len(panels)), symbol="stroke", mark_size=90, pick=False,
+        columns=min(2, len(panels)), symbol="stroke", mark_size=120, pick=False,
         shape=alt.Shape("verdict:N", scale=chart_base.scale_of(shapes), legend=legend),
         below=lambda base: [_ranges(base), *(bounds(base) if bounds else ())],
     )  # fmt: skip
