@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "store": "cases schedule common numpy h5py msgspec",
     "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
     "model": "analysis evidence store cases training host schedule common numpy scipy pydantic",
-    "interop": "analysis store cases schedule common numpy reframe",
+    "interop": "analysis store cases host schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
     "render": (
         "measure analysis evidence model store cases training host schedule common numpy scipy altair jinja2 vl_convert"

@@ -54,9 +54,11 @@ def accept(
     of its class, against your own reference, or against a model, and the output says which. Causes of fails have the
     command that checks them. Ends with 3 if a row fails, or if fewer rows are judged than --require.
     """
+    from hpccoll.analysis.reference import Reference
     from hpccoll.interop.any_results import read_any
     from hpccoll.model.acceptance import judge_rows
     from hpccoll.model.acceptance_summary import AcceptanceSummary
+    from hpccoll.model.symptoms import explain
     from hpccoll.render.acceptance_text import acceptance_lines
 
     common.check_suffix(out, *common.PICTURES)
@@ -66,6 +68,8 @@ def accept(
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
     with progress_counter("predictions"):
         judged = judge_rows(read.files, against, evidence)
+    described = None if isinstance(against, Reference) else against
+    judged = explain(judged, described, evidence, read.variables)
     acceptance = AcceptanceSummary(judged, name, require, read.file_names)
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")

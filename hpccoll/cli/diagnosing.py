@@ -39,12 +39,13 @@ Examples:
   hpccoll diagnose --with 'sendrecv_perf -b 256M -e 256M' --out nccl.h5
   hpccoll diagnose --report monday.h5 tuesday.h5 wednesday.h5
 
-The nodes transfer in pairs, which are drawn anew for each slot of time. Who is
-slow with every partner is measured again beside healthy nodes, and that alone
-decides: of 1,000 healthy machines in simulations at most 10 are accused. With
-several ranks on a node, the k-th of each is its rail k. The exit code is 3 if
-something is slow, does not answer or was not judged; lines begin with the
-answer, and end with what to exclude and the least effect that would be found.
+The nodes transfer in pairs, which are drawn anew for each slot of time. A node
+that is slow with every partner is measured again beside healthy ones, and that
+alone decides: thresholds are such that at most 1 % of healthy machines would be
+accused. With several ranks on a node, the k-th of each is its rail k. The
+answer is first, then what to exclude, and how slow a node would have been found
+in 90 % of diagnoses. The exit code is 3 if something is slow, does not answer
+or was not judged.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
@@ -68,11 +69,11 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--racks",), "racks of the nodes: a line 'HOST RACK' for each", kind="path", metavar="FILE",
                shown_default="Slurm's topology"),
         Option(("--uplink",), "uplinks for certain: an error if racks are unknown, few or small", kind="flag"),
-        Option(("--rate",), "usual rate of a transfer, which tells more about 2 or 3 nodes", metavar="100gbit"),
+        Option(("--rate",), "usual rate of a transfer: tells if all nodes are slow alike", metavar="100gbit"),
     ),
     "How": (
         Option(("--device",), "cpu: MPI; cuda: NCCL", metavar="NAME",
-               shown_default="cuda if each rank has a GPU"),
+               shown_default="cuda if each rank has a GPU, CuPy, NCCL"),
         Option(("--directions",), "both directions of a pair: together, in-turn", metavar="NAME",
                shown_default="together over RDMA, else in-turn"),
         Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),

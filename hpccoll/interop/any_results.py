@@ -23,6 +23,13 @@ class AnyResults:
         """The name of the file of each launch, by run_id."""
         return {attempt.run_id: raw.path.name for raw in self.files.raw_results for attempt, _ in raw.attempts}
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of the environment that all launches record, with the same values."""
+        every = [attempt.provenance.get("variables") for raw in self.files.raw_results for attempt, _ in raw.attempts]
+        known = [{*variables.items()} if isinstance(variables, dict) else set() for variables in every]
+        return dict(set.intersection(*known)) if known else {}
+
 
 def read_any(paths: Sequence[Path], given: SuppliedMetadata) -> AnyResults:
     """Read raw files, directories with raw files, and outputs that ``import`` reads, about which the user says more.

@@ -71,6 +71,7 @@ class ForeignResult:
     reported: Mapping[str, str]  # its line by column, as printed
     wrong: int | None = None  # the number of wrong elements; None if they were not counted
     failure: str | None = None  # why the result is wrong; None if it is right, or was not checked
+    algorithm: str | None = None  # the algorithm that the library ran, by the project's name, where the line says it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +85,7 @@ class BenchmarkOutput:
     library: str | None = None  # the communication library, in words; None if the output does not say it
     # the names of the nodes by the ranks and nodes of a run; none if the output does not say them
     hosts: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)  # of its environment, those on the allow-list
     results: list[ForeignResult] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)  # what was not imported, and why; one sentence each
     truncated: bool = False  # whether the end that the program always writes is missing
@@ -108,7 +110,7 @@ class BenchmarkOutput:
 
     def add(
         self, where: str, case: Case, seconds: float, reported: Mapping[str, str], failure: str | None,
-        wrong: int | None = None,
+        wrong: int | None = None, algorithm: str | None = None,
     ) -> None:  # fmt: skip
         """Add a result, or a remark if ours has no such case or time; BadInputError if no machine has its numbers."""
         IntegerRange(0, MAX_BYTES).check(f"{where}: bytes", case.bytes)
@@ -121,7 +123,7 @@ class BenchmarkOutput:
         elif not seconds:
             self.remarks.append(f"{where}: a time of 0 is below the resolution of the output: left out")
         else:
-            self.results.append(ForeignResult(case, seconds, reported, wrong, failure))
+            self.results.append(ForeignResult(case, seconds, reported, wrong, failure, algorithm))
 
 
 Handler = Callable[[Any, re.Match[str]], None]

@@ -9,13 +9,16 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 
+from hpccoll.analysis.printed_caveats import CHECKED, unreliable
 from hpccoll.analysis.series_names import call_label
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import MAX_ROUNDS, Case, Effort, Job
+from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import encoding_hint, read_text
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
@@ -70,7 +73,7 @@ HINTS = {
     r"#bytes +#repetitions": "the lines of IMB above the table: # Benchmarking ..., and # #processes = ...",
     r"^# *Size\b.*\((?:us|MB/s)\)": "the line of OSU above the table that says its program, # OSU ... Test",
     r"^ *\d+ +\d+ +\w+ +(?:sum|prod|max|min|avg|mulsum|none) ": "the headings of nccl-tests above it, # size count ...",
-    r"# Avg bus bandwidth": "the table of nccl-tests above its end",
+    r"# Avg bus bandwidth": "the table of nccl-tests above its end: an average over sizes depends on which they are",
 }  # fmt: skip
 """What an output lacks, by a pattern of what it has."""
 
@@ -99,6 +102,10 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
         names = ", ".join(map(repr, filter(None, writers)))
         others = f"without the prefix of its tables, {names}," if names else "with a prefix, which its tables have not,"
         output.remarks.append(f"{path}: lines {others} are left out")
+    reasons = dict.fromkeys(reason for result in output.results for reason in unreliable(result.reported))
+    output.remarks += [f"{path} cannot be judged: {reason}" for reason in reasons]
+    if any(result.reported.get(CHECKED) == "0" for result in output.results):
+        output.remarks.append(f"{path}: nobody checked its data (-c 0)")
     if not output.results:
         raise UnusableError("FILE", "; ".join((f"{path} has no result", *[*notes(path, output)][-MAX_NOTES:])))
     return output
@@ -166,14 +173,18 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
     for output in outputs.values():
         for (ranks, nodes), hosts in output.hosts.items():
             all_hosts.add_launch(ranks, nodes, hosts)
+    variables = dict(set.intersection(*({*output.variables.items()} for output in outputs.values())))
     launches: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
     for results in by_case.values():
         case = results[-1].case
-        launches[case.ranks or first.ranks, case.nodes or first.nodes].append(_outcome(results, first.source))
+        launches[case.ranks or first.ranks, case.nodes or first.nodes].append(
+            _outcome(results, first.source, variables)
+        )
     provenance: dict[str, object] = {
         "hpccoll": __version__, "program": ", ".join(dict.fromkeys(output.program for output in outputs.values())),
         "library": first.library or "unknown", "imported_from": [path.name for path in outputs],
         "hosts": list(dict.fromkeys(host for names in all_hosts.hosts.values() for host in names)),
+        **({"variables": variables} if variables else {}),
     }  # fmt: skip
     attempts = [
         (_attempt(number, ranks, nodes, all_hosts.hosts.get((ranks, nodes), ()), provenance), outcomes)
@@ -194,8 +205,8 @@ def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenan
     return Attempt.not_launched(number, IMPORTED, machine, layout, provenance, hosts)
 
 
-def _outcome(results: Sequence[ForeignResult], source: str) -> Outcome:
-    case = results[-1].case
+def _outcome(results: Sequence[ForeignResult], source: str, variables: Mapping[str, str]) -> Outcome:
+    case, algorithm = results[-1].case, results[-1].algorithm
     failures = Counter(failure for each in results if (failure := each.failure))
     counted = [each.wrong for each in results if each.wrong is not None]
     wrong = sum(counted) if counted else None
@@ -204,11 +215,13 @@ def _outcome(results: Sequence[ForeignResult], source: str) -> Outcome:
         CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=n) for n, each in enumerate(results, 1)
     )
     reported = [dict(each.reported) for each in results]
-    return Outcome(
+    outcome = Outcome(
         case=case, status="wrong" if failures or wrong else "ok", reason="; ".join(failures) or None, wrong=wrong,
         bytes=family.elements(case.bytes, size, ranks) * family.blocks(ranks) * size, params=case.params,
         times=reduce(CaseTimes.merge, times), source=source, reported=json.dumps(reported, ensure_ascii=False),
+        requested=requested_by_environment(variables, case.collective),
     )  # fmt: skip
+    return replace(outcome, executed=algorithm, evidence=f"{source} prints it") if algorithm else outcome
 
 
 def imported_lines(outputs: Mapping[Path, BenchmarkOutput]) -> Iterable[str]:

@@ -17,6 +17,7 @@ from hpccoll.cases.case import SINGLE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import RANKS
+from hpccoll.host.env_allowlist import is_allowed
 from hpccoll.interop.benchmark_output import (
     NUMBER,
     BenchmarkOutput,
@@ -44,6 +45,7 @@ from hpccoll.interop.nccl_tests_run import (
     header_params,
     nccl_version_text,
     program_name,
+    reliability,
     several_processes,
 )
 from hpccoll.interop.printed_bandwidth import MEASURED, SINGLETONS
@@ -57,6 +59,11 @@ OPTIONS = {
     "y": ("stream_null", "0"), "a": ("average", "1"), "z": ("blocking", "01"),
 }  # fmt: skip
 """Options that change what is measured, with the values that do not; only the command line in the JSON names them."""
+JSON_HEADER = {
+    "graph": "graph", "agg iters": "aggregated_iterations", "warmup iters": "warmup_iters", "iters": "iterations",
+    "validation": "validation",
+}  # fmt: skip
+"""The keys of the JSON, by the fields of the header line that they are."""
 JSON_MEASURED = "time", "alg_bw", "bus_bw"
 """The keys of ``MEASURED`` in the JSON."""
 
@@ -226,6 +233,7 @@ class _NcclTestsParser(LineParser):
         }
         self.run.per_process = fields["nthread"] * fields["ngpus"]
         self.run.params |= header_params(fields)
+        self.run.header = reliability(fields)
 
     @handlers.line(r"# *Blocking Enabled: (.*)")
     def set_blocking(self, found: re.Match[str]) -> None:
@@ -332,7 +340,7 @@ class _AnyProgramParser(_NcclTestsParser):
 def _json_run(
     path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata, *, of_ours: bool
 ) -> PrintedRun:
-    """Return the run of the JSON, without its environment, which may hold secrets."""
+    """Return the run of the JSON; of its environment, which may hold secrets, only what the allow-list has."""
     config, arguments = content["config"], [str(each) for each in content["args"]]
     suite = (
         RCCL_TESTS if any(AMD_GPU.search(str(each.get("device_info"))) for each in config["devices"]) else NCCL_TESTS
@@ -343,7 +351,13 @@ def _json_run(
     run = PrintedRun(str(path), output.library, suite)
     run.collective = collective_of(str(path), arguments[0]) if of_ours else ""
     run.per_process = per_process = int(config["nthreads"]) * int(config["ngpus"])
-    fields = {"graph": int(config.get("graph", 0)), "agg iters": int(config.get("aggregated_iterations", 1))}
+    fields = {words: int(config[key]) for words, key in JSON_HEADER.items() if key in config}
+    run.header = reliability(fields)
+    output.variables = {
+        name: value
+        for name, _, value in (str(each).partition("=") for each in content.get("env", ()))
+        if is_allowed(name)
+    }
     run.params = header_params(fields) | _options(" ".join(arguments[1:]))
     if str(config.get("blocking_collectives")).lower() == "true":
         run.timing = SINGLE

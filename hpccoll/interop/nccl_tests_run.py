@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hpccoll.analysis.printed_caveats import AGGREGATED_OPERATIONS, CHECKED, ITERATIONS, WARMUP
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import AGGREGATED, Case
 from hpccoll.cases.catalogue import GRAPH
+from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import IntegerRange
 from hpccoll.common.units import format_count
@@ -101,6 +103,7 @@ class PrintedRun:
     collective: str = ""
     timing: str = AGGREGATED
     params: dict[str, int] = field(default_factory=dict)
+    header: dict[str, str] = field(default_factory=dict)  # what of the header says how reliable the results are
     per_process: int | None = None
     devices: list[ListedDevice] = field(default_factory=list)
     placements: tuple[str, ...] = ()
@@ -121,6 +124,11 @@ def header_params(fields: Mapping[str, int]) -> dict[str, int]:
         if name not in WITHOUT_EFFECT and value != HEADER_DEFAULTS.get(name, 0)
     }
     return params | {GRAPH: 1} if params.get(GRAPH) else params  # the graph is the same however often it is launched
+
+
+def reliability(fields: Mapping[str, object]) -> dict[str, str]:
+    """Return the fields of a header that say how reliable all results are, as columns of each."""
+    return {name: str(fields[name]) for name in (WARMUP, ITERATIONS, AGGREGATED_OPERATIONS, CHECKED) if name in fields}
 
 
 def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
@@ -218,7 +226,9 @@ def add_result(
     )  # fmt: skip
     seconds = read_cell(one.where, "time", one.values["time"]) * 1e-6
     count = None if wrong == "N/A" else int(read_cell(one.where, "#wrong", wrong))
-    output.add(one.where, case, seconds, one.reported, failure, count)
+    ran = one.reported.get(f"algo{SUFFIXES[one.placement]}", "").lower()  # of rccl-tests -M
+    reported = {**run.header, **one.reported}
+    output.add(one.where, case, seconds, reported, failure, count, NCCL_ALGORITHMS.get(ran))
 
 
 def collective_of(key: str, program: str) -> str:

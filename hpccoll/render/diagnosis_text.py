@@ -72,7 +72,9 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         yield from _drain_commands(verdict)
     if math.isfinite(verdict.smallest_effect):
         what = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
-        yield f"{what} {format_factor(verdict.smallest_effect)} as long would have been found in 90 % of diagnoses"
+        found = f"{what} {format_factor(verdict.smallest_effect)} as long would have been found in 90 % of diagnoses"
+        say_of_links = verdict.links and verdict.accuses_none and not verdict.only_directions
+        yield f"{found}, a single link only if it is slower still" if say_of_links else found
     if verdict.only_directions:
         yield "whether both directions are slow is unknown; do: add a node, or --rate RATE, the usual one"
     if verdict.complete and not verdict.links:

@@ -1,0 +1,177 @@
+"""Causes of fails: each symptom of a machine has its cause among the likeliest, and a log proves and excludes them."""
+
+import re
+import tomllib
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from row_examples import make_row
+
+from hpccoll.evidence.log_set import read_logs
+from hpccoll.model import causes as table
+from hpccoll.model.acceptance import MODEL, PUBLISHED, RATE, TIME, Acceptance, Expected, Judged
+from hpccoll.model.machine_file import read_machine
+from hpccoll.model.symptoms import SYMPTOMS, explain
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+SIZES = 8, 64 * KIB, 64 * MIB, 256 * MIB, GIB, 8 * GIB
+RATE_OF_LARGE = 450e9
+ROWS = tomllib.loads(Path(table.__file__).with_suffix(".toml").read_text())
+
+
+def verdict(share, nbytes, collective="all_reduce", nodes=2, in_place=False, quantity=RATE, rounds=(), **more):
+    """Return the verdict on a row that has a share of the expected bandwidth."""
+    expected = RATE_OF_LARGE / (1 + 32 * MIB / nbytes)
+    measured = share * expected if quantity == RATE else nbytes / expected / share
+    value = expected if quantity == RATE else nbytes / expected
+    words = Acceptance.FAIL if share < 0.85 else Acceptance.PASS if share > 0.95 else Acceptance.CANNOT_TELL
+    row = make_row(
+        "native", nbytes=nbytes, collective=collective, ranks=8 * nodes, nodes=nodes, ranks_per_node=8,
+        in_place=in_place, **{"transport": "nccl", "device": "cuda", "kind": "imported",
+                          "executed": "unknown", "round_medians_s": rounds} | more,
+    )  # fmt: skip
+    return Judged(row, quantity, measured, Expected(0.98 * value, value, 1.02 * value, PUBLISHED), words)
+
+
+def sweep(share, **more):
+    """Return the verdicts on a sweep; a share for each size, or one for sizes from 1 MiB on."""
+    shares = share if isinstance(share, tuple) else [share if size >= MIB else 1.0 for size in SIZES]
+    return [
+        verdict(each, size, in_place=in_place, **more)
+        for size, each in zip(SIZES, shares, strict=True)
+        for in_place in (False, True)
+    ]
+
+
+def causes_of(judged, machine="8xh100-400g", log=None):
+    """Return the causes of the last fail."""
+    *_, last = [one for one in explain(judged, machine and described(machine), log) if one.causes]
+    return last.causes
+
+
+@cache
+def described(name):
+    return read_machine(name, "--cluster")
+
+
+SHOWN = {
+    "dip": (sweep((1, 1, 1, 1, 0.6, 1)), "switch of algorithm"),
+    "placement": ([one for one in sweep(0.6) if not one.row.in_place] + [one for one in sweep(1.0) if one.row.in_place],
+                  "warm-up"),
+    "small": (sweep((0.3, 0.5, 1, 1, 1, 1)), "cores"),
+    "with_nodes": ([one for nodes, share in ((2, 0.9), (3, 0.7), (4, 0.58), (6, 0.4))
+                    for one in sweep(share, nodes=nodes)], "adaptive routing"),
+    "all_to_all": (sweep(0.5, collective="all_to_all") + sweep(1.0), "PXN"),
+    "collective": (sweep(0.5, collective="all_gather") + sweep(1.0), "another algorithm"),
+    "unstable": (sweep(0.8, rounds=(0.1, 0.15, 0.1)), "other jobs"),
+    "rails": (sweep(0.75), "NICs are not used"),
+    "ring_level": (sweep(0.77, nodes=1), "NVLS"),
+    "node": (sweep(0.05, nodes=1), "peer-to-peer"),
+    "nodes": (sweep(0.4) + sweep(1.0, nodes=1), "ACS"),
+}  # fmt: skip
+"""For each symptom, the verdicts on a machine that shows it, and its cause."""
+
+
+@pytest.mark.parametrize("symptom", SYMPTOMS)
+def test_each_symptom_has_its_cause_among_the_likeliest(symptom):
+    judged, cause = SHOWN[symptom]
+    assert any(cause in each.what for each in causes_of(judged))
+
+
+@pytest.mark.parametrize(
+    ("share", "cause"),
+    [(0.48, "ACS"), (0.39, "ACS"), (0.5, "NICs are not used"), (0.79, "split"), (0.25, "GPUDirect"), (0.012, "sockets"),
+     (0.044, "sockets"), (0.08, "tuner"), (0.09, "proxy"), (0.67, "far from its GPU")],
+)  # fmt: skip
+def test_the_share_that_is_left_tells_causes_of_the_network_apart(share, cause):
+    assert any(cause in each.what for each in causes_of(sweep(share)))
+
+
+def test_causes_of_times_are_those_of_the_same_share_of_bandwidth():
+    assert causes_of(sweep(0.012, quantity=TIME)) == causes_of(sweep(0.012))
+
+
+def test_a_network_is_no_suspect_where_one_node_is_as_slow():
+    (first, *_) = causes_of(sweep(0.45, nodes=1) + sweep(0.45))
+    assert "1 node" in first.because
+    assert not any("ACS" in each.what for each in causes_of(sweep(0.45, nodes=1) + sweep(0.45)))
+
+
+def test_what_passes_has_no_causes_and_verdicts_stay():
+    judged = sweep(0.4) + sweep(1.0, nodes=1)
+    explained = explain(judged)
+    assert [bool(one.causes) for one in explained] == [one.verdict is Acceptance.FAIL for one in judged]
+    assert [one.row for one in explained] == [one.row for one in judged]
+
+
+def every_cause(machine=None, **more):
+    """Return the causes of fails with all symptoms and shares."""
+    shares = (each / 100 for each in range(1, 84))
+    mixed = (sweep(share, nodes=nodes, **more) for share in shares for nodes in (1, 2))
+    judged = [*mixed, *(one for one, _ in SHOWN.values() if not more)]
+    return " ".join(each.what for one in judged for each in causes_of(one, machine))
+
+
+def test_causes_that_a_machine_cannot_have_are_left_out():
+    assert {"NVLS", "ACS"} <= {*re.findall("NVLS|ACS", every_cause("8xh100-400g"))}
+    assert "NVLS" not in every_cause("8xa100-200g")
+    assert not re.search("NVLS|PXN", every_cause(transport="rccl"))
+    assert not re.search("NCCL|GPU", every_cause(transport="mpi"))
+
+
+PORTS = " ".join(f"[{port}]mlx5_{port}:1/IB" for port in range(8))
+LOG = "Using network IB", f"NET/IB : Using {PORTS} [RO]", "NCCL_DEBUG_SUBSYS set by environment to INIT,ENV,NET"
+GDR = "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA"
+
+
+def log_of(*lines):
+    """Return the record of a log with these lines of NCCL."""
+    return read_logs({"a.log": "".join(f"n1:100:100 [0] NCCL INFO {line}\n" for line in lines)})
+
+
+PROVEN = [
+    ("NCCL_PROTO set by environment to LL", "NCCL_PROTO"),
+    ("NCCL_IB_SPLIT_DATA_ON_QPS set by environment to 1.", "split"),
+    (GDR.replace("/GDRDMA", ""), "no GPUDirect"), ("Using network Socket", "sockets"),
+    ("TUNER/Plugin: Using tuner plugin Example", "tuner"), ("NCCL_PXN_DISABLE set by environment to 1.", "PXN"),
+    (f"NET/IB : Using {PORTS[:32]}", "NICs are not used"), ("NCCL_CUMEM_ENABLE set by environment to 0", "cuMem"),
+]  # fmt: skip
+"""Lines of logs, and the causes that they prove."""
+
+
+@pytest.mark.parametrize(("line", "cause"), PROVEN)
+def test_a_cause_that_the_log_proves_comes_first_and_quotes_it(line, cause):
+    judged = sweep(0.5, collective="all_to_all") if "PXN" in cause else sweep(0.5)
+    first, *others = causes_of(judged, log=log_of(line))
+    assert cause in first.what
+    assert (first.proven, any(other.proven for other in others)) == (True, False)
+
+
+def test_causes_that_the_log_excludes_are_left_out():
+    def named(share, *lines):
+        return " ".join(each.what for each in causes_of(sweep(share), log=log_of(*lines) if lines else None))
+
+    for share, cause in ((0.5, "split"), (0.5, "NICs are not used"), (0.25, "GPUDirect"), (0.012, "sockets")):
+        assert cause in named(share)
+        assert cause not in named(share, *LOG, GDR)
+    assert "ACS" in named(0.5, *LOG, GDR)
+
+
+def test_the_algorithm_that_a_log_names_is_no_cause_of_what_is_held_against_it():
+    ring = [replace(one, expected=replace(one.expected, origin=MODEL)) for one in sweep(0.8, nodes=1)]
+    assert "NVLS" in causes_of(sweep(0.8, nodes=1))[0].what
+    assert not any("NVLS" in each.what for each in causes_of(ring))
+
+
+def test_every_row_of_the_table_is_whole():
+    names = {name for row in ROWS["cause"] for name in row["symptoms"]}
+    assert names == {*SYMPTOMS}
+    lacking = {each for traits in ROWS["lacking"].values() for each in traits}
+    assert {each for row in ROWS["cause"] for each in row.get("needs", ())} == lacking
+    for row in ROWS["cause"]:
+        assert row["check"]
+        assert row["source"]
+        assert 0 <= row.get("share", [0, 1])[0] < row.get("share", [0, 1])[1] <= 1
+        assert all(re.compile(row[name]) for name in ("proven", "excluded") if name in row)
