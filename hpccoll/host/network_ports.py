@@ -35,7 +35,10 @@ NETDEV_COUNTERS = {
     RECEIVED: "statistics/rx_bytes",
     SENT_PACKETS: "statistics/tx_packets",
     RECEIVED_PACKETS: "statistics/rx_packets",
-    **{name: f"statistics/{name}" for name in ("tx_dropped", "rx_dropped", "rx_missed_errors")},
+    **{
+        name: f"statistics/{name}"
+        for name in ("tx_dropped", "rx_dropped", "rx_missed_errors", "tx_errors", "rx_errors")
+    },
 }
 """The files of an Ethernet device's counters."""
 
@@ -44,12 +47,17 @@ HW_COUNTERS = (
     "out_of_buffer", "rnr_nak_retry_err", "local_ack_timeout_err", "roce_adp_retrans",
 )  # fmt: skip
 
+LINK_COUNTERS = (
+    "port_xmit_wait", "port_xmit_discards", "port_rcv_errors", "symbol_error", "link_error_recovery", "link_downed",
+    "local_link_integrity_errors",
+)  # fmt: skip
+
 INFINIBAND_COUNTERS = {
     SENT: "counters/port_xmit_data",
     RECEIVED: "counters/port_rcv_data",
     SENT_PACKETS: "counters/port_xmit_packets",
     RECEIVED_PACKETS: "counters/port_rcv_packets",
-    **{name: f"counters/{name}" for name in ("port_xmit_wait", "port_xmit_discards")},
+    **{name: f"counters/{name}" for name in LINK_COUNTERS},
     **{name: f"hw_counters/{name}" for name in HW_COUNTERS},
 }
 """The files of an InfiniBand or RoCE port's counters."""
@@ -60,6 +68,15 @@ COUNTER_FILES: Mapping[str, Mapping[str, str]] = {
     "cxi": {},
 }
 """The counter files by the kind of port. Slingshot's cxi devices have no common directory, and are not read."""
+
+LOSS_COUNTERS: Mapping[str, tuple[str, ...]] = {
+    SENT_PACKETS: ("tx_errors", "packet_seq_err", "local_ack_timeout_err", "roce_adp_retrans"),
+    RECEIVED_PACKETS: (
+        "rx_errors", "rx_missed_errors", "out_of_sequence", "port_rcv_errors", "symbol_error", "link_error_recovery",
+        "link_downed", "local_link_integrity_errors",
+    ),
+}  # fmt: skip
+"""The counters of packets that were lost or damaged, by what counts all packets of that direction."""
 
 DATA_WORD_BYTES = 4
 """The unit of port_xmit_data and port_rcv_data, in bytes."""

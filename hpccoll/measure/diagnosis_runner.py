@@ -27,6 +27,7 @@ from mpi4py import MPI
 
 from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
 from hpccoll.analysis.diagnosis.nodes_alone import HOSTS_SHARE_A_MACHINE
+from hpccoll.analysis.diagnosis.packet_losses import LOSSES
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
     KEPT,
@@ -41,10 +42,12 @@ from hpccoll.analysis.diagnosis.recorded import (
 from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Integers, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.records import to_builtins
 from hpccoll.common.text import join_words
 from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.gpu_pair_transfers import choose_transfers
+from hpccoll.measure.loss_recorder import LossRecorder, RankLosses, losses_of_hosts
 from hpccoll.measure.mpi_startup import deadline
 from hpccoll.measure.own_rates import own_seconds, seconds_of_nodes, share_a_machine
 from hpccoll.measure.pair_transfers import (
@@ -114,6 +117,7 @@ class _Verdict:
 class _Report:
     unfinished: bool  # whether this rank has left a transfer
     load: Mapping[str, object] | None  # what else used its host
+    losses: RankLosses
 
 
 _Order: TypeAlias = Transfer | _Alone | _End | _Verdict | None  # None: the rank rests
@@ -155,8 +159,10 @@ def run_diagnosis(
         on_gpus = kind is not OVER_MPI
         attempt = gather_attempt(ranks, 1, gpus.provenance(["nccl"] if on_gpus else ()))
         load = LoadRecorder(ranks.comm, attempt)
-        rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in find_ports())))
-        member = _Member(ranks, kind, stop, oversubscribed=attempt.oversubscribed)
+        ports = find_ports()
+        rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in ports)))
+        losses = LossRecorder(() if ranks.local_rank else ports)
+        member = _Member(ranks, kind, stop, losses, oversubscribed=attempt.oversubscribed)
     alone = partial(own_seconds, ranks.ranks_by_node[ranks.node_id], gpus.gpu_of_rank if on_gpus else None)
     if ranks.comm.rank:
         member.follow(alone, load)
@@ -170,7 +176,7 @@ def run_diagnosis(
     size = leader.stream.bytes
     if options.expected_bytes_per_s:
         question = replace(question, expected_s=size / options.expected_bytes_per_s)
-    recorder = Recorder(leader)
+    recorder, host_of_rank = Recorder(leader), [host for host, _ in ranks.node_ids]
 
     def recorded(
         measured: Sequence[MeasuredSlots],
@@ -178,11 +184,12 @@ def run_diagnosis(
         reports: Mapping[int, _Report] = MappingProxyType({}),
     ) -> RecordedDiagnosis:
         unended = (bool(reports) and (rank not in reports or reports[rank].unfinished) for rank in range(member.size))
-        unfinished = [host for (host, _), found in zip(ranks.node_ids, unended, strict=True) if found]
+        unfinished = [host for host, found in zip(host_of_rank, unended, strict=True) if found]
         provenance = {
             **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created,
             "in_flight": leader.stream.in_flight, "slot_s": leader.stream.seconds,
             LOAD: [each.load for each in reports.values() if each.load],
+            LOSSES: to_builtins(losses_of_hosts({k: each.losses for k, each in reports.items()}, host_of_rank)),
             UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
             **({} if reports else {KEPT: True}),
         }  # fmt: skip
@@ -232,8 +239,10 @@ def _ranks_of_endpoints(ranks: Ranks) -> list[int]:
 class _Member:
     """A rank of a diagnosis: it has a transfer at a time. Created on all ranks together."""
 
-    def __init__(self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], *, oversubscribed: bool) -> None:
-        self.kind = kind
+    def __init__(
+        self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], losses: LossRecorder, *, oversubscribed: bool
+    ) -> None:
+        self.kind, self._losses = kind, losses
         self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
@@ -281,7 +290,7 @@ class _Member:
         while self._left and time.monotonic() < until:
             self.advance()
             self.pause()
-        return _Report(bool(self._left or self._failed), load.end())
+        return _Report(bool(self._left or self._failed), load.end(), self._losses.end())
 
     @property
     def rests(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
+from hpccoll.analysis.diagnosis.packet_losses import findings_of_losses
 from hpccoll.analysis.diagnosis.records import Component, Floats
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, SCALE_ERROR, median, quantile, robust_deviation
 from hpccoll.analysis.diagnosis.significance import (
@@ -112,9 +113,14 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
 
 
 def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
-    """Return what stands beside the verdict; launches that failed are critical, and transfers slower than expected."""
-    found = [*_failed_launches(recorded), *_doubtful_rate(recorded), *_differing_devices(recorded.provenance)]
-    if recorded.provenance.get(HOSTS_SHARE_A_MACHINE):
+    """Return what stands beside the verdict.
+
+    Launches that failed, transfers slower than expected, and many lost packets are critical.
+    """
+    provenance = recorded.provenance
+    found = [*_failed_launches(recorded), *_doubtful_rate(recorded), *findings_of_losses(provenance)]
+    found += _differing_devices(provenance)
+    if provenance.get(HOSTS_SHARE_A_MACHINE):
         text = "The hosts share the CPUs of one machine: what each of them does alone was not measured."
         return [*found, info("own_rates_unknown", text)]
     hosts, where = recorded.question.hosts, " on its GPU" if recorded.load.memory == "GPU" else ""

@@ -1,0 +1,158 @@
+"""Packets that are lost on the way to or from a node: times hardly show them, because TCP soon sends them again.
+
+The count of a node is compared with those of all others. Healthy nodes lose packets, too, some more than others: the
+share that a node loses is taken to be distributed exponentially, as widely as its mean. Given the sum of the counts,
+all ways to divide it among the nodes are then equally likely (Bose and Einstein), whatever the mean is. Counts that
+scatter less, down to those of Poisson, alarm less often.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpccoll.analysis.diagnosis.records import Integers
+from hpccoll.common.records import from_builtins
+from hpccoll.common.text import Finding, critical, in_brackets, join_words, warning
+
+LOSSES = "losses"
+"""The key of the provenance of a diagnosis with HostLosses of all hosts."""
+
+FALSE_ALARM = 1e-3
+"""The chance that any node of a healthy machine is named for its segments, and again for its ports."""
+
+MUCH = 5e-4
+"""The share from which on losses are critical: at 0.1 % a connection of 10 Gbit/s has lost half of its rate."""
+
+MOST_FAULTY = 0.25
+"""The part of the nodes that may be named at most; of few, one."""
+
+DIRECTIONS = "sent", "received"
+SEGMENTS, PACKETS = "segments", "packets"
+FATES = {SEGMENTS: "had to be sent again", PACKETS: "were lost or damaged"}
+
+
+@dataclass(slots=True)
+class HostLosses:
+    """What a host lost during a diagnosis; lists have what it sent, then what it received."""
+
+    host: str
+    segments: dict[str, list[int]]  # of TCP, by the host that they were for: those sent, and those sent again
+    packets: list[int] = field(default_factory=lambda: [0, 0])  # of its ports
+    errors: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])  # of its ports, by their counters
+
+
+class _Lossy(NamedTuple):
+    """A node that loses more than others, in one direction."""
+
+    where: tuple[int, ...]  # the node; if its losses are with one other, the sender and the receiver
+    direction: int  # of DIRECTIONS; that of the sender for such a path
+    share: float  # that is lost
+    usual: float  # of what other nodes send to others
+
+
+@dataclass(frozen=True, slots=True)
+class _Losses:
+    """What pairs of nodes lost; the events of a port have its node at both ends."""
+
+    ends: Integers  # [2, pairs]: the sender and the receiver
+    sizes: Integers  # [2, pairs]: what the sender sent, and the receiver received
+    lost: Integers  # [2, pairs]: of that
+    nodes: int
+
+    def outliers(self) -> Iterator[_Lossy]:
+        """Yield what loses more than others beyond chance."""
+        counts = [[np.bincount(self.ends[d], each[d], self.nodes) for d in (0, 1)] for each in (self.lost, self.sizes)]
+        order = np.argsort(-np.max(counts[0] / np.maximum(counts[1], 1), axis=0), kind="stable")
+        most = max(1, int(MOST_FAULTY * self.nodes))
+        found = [k for k in range(most) if any(self._find(int(order[k]), order[k + 1 :]))]
+        first = max(found, default=-1) + 1  # the second one of two may hide the first
+        for node in order[:first].tolist():
+            yield from self._find(node, order[first:])
+
+    def _find(self, node: int, others: Integers) -> Iterator[_Lossy]:
+        """Yield what a node loses to and from others, if that is more than they lose among themselves."""
+        is_usual = np.isin(np.arange(self.nodes), others)
+        is_among = is_usual[self.ends].all(0)
+        is_with = is_usual | (np.arange(self.nodes) == node)
+        for direction, (sizes, lost) in enumerate(zip(self.sizes, self.lost, strict=True)):
+            own = np.flatnonzero((self.ends[direction] == node) & is_with[self.ends[1 - direction]])
+            if not (sizes[own].sum() and sizes[is_among].sum()):
+                continue
+            usual = float(lost[is_among].sum() / sizes[is_among].sum())
+
+            def is_more(pairs: Integers, usual: float = usual, sizes: Integers = sizes, lost: Integers = lost) -> bool:
+                expected = usual * sizes[pairs].sum() * len(others)
+                chance = chance_of(lost[pairs].sum(), expected, len(others) + 1)
+                return 2 * self.nodes * chance < FALSE_ALARM
+
+            if is_more(own):
+                worst = own[lost[own].argmax()]
+                has_most = len(own) > 1 and 2 * lost[worst] > lost[own].sum()
+                is_path = has_most and not is_more(own[own != worst])
+                pairs = own[own == worst] if is_path else own
+                where = tuple(self.ends[:, worst].tolist()) if is_path else (node,)
+                share = float(lost[pairs].sum() / sizes[pairs].sum())
+                yield _Lossy(where, 0 if is_path else direction, share, usual)
+
+
+def chance_of(count: float, others: float, nodes: int) -> float:
+    """Return the chance that one of several nodes has at least ``count`` of the events, and all ``others`` the rest."""
+    every = count + others
+    ways = (math.lgamma(each + nodes) - math.lgamma(each + 1) for each in (others, every))
+    return math.exp(next(ways) - next(ways))
+
+
+def findings_of_losses(provenance: Mapping[str, object]) -> Iterator[Finding]:
+    """Yield the nodes, and the paths between two nodes, that lose packets when others do not."""
+    hosts = from_builtins(provenance.get(LOSSES, []), list[HostLosses])
+    number = {each.host: node for node, each in enumerate(hosts)}
+    of_pairs = {
+        (node, number[peer]): ([sent, sent], [again, again])
+        for node, each in enumerate(hosts)
+        for peer, (sent, again) in each.segments.items()
+    }
+    of_ports = {
+        (node, node): (each.packets, [sum(errors.values()) for errors in each.errors])
+        for node, each in enumerate(hosts)
+    }
+    for unit, lost in ((SEGMENTS, of_pairs), (PACKETS, of_ports)):
+        if lost:
+            ends, counts = np.array([*lost]).T, np.array([*lost.values()])
+            outliers = _Losses(ends, counts[:, 0].T, counts[:, 1].T, len(hosts)).outliers()
+            yield from _findings(hosts, outliers, unit)
+
+
+def _findings(hosts: Sequence[HostLosses], found: Iterable[_Lossy], unit: str) -> Iterator[Finding]:
+    by_place = defaultdict[tuple[int, ...], list[_Lossy]](list)
+    for each in found:
+        by_place[each.where].append(each)
+    for where, several in by_place.items():
+        names = [hosts[node].host for node in where]
+        if len(where) > 1:
+            path = f"from {names[0]} to {names[1]}"
+            parts, place = [f"{_per_cent(several[0].share)} of the {unit} {path}"], f"the path {path}"
+        else:
+            place = f"the cable and the ports of {names[0]}"
+            parts = [
+                f"{_per_cent(each.share)} of the {unit} that {names[0]} {DIRECTIONS[each.direction]}"
+                + (in_brackets(*_counters(hosts[where[0]].errors[each.direction])) if unit == PACKETS else "")
+                for each in several
+            ]
+        severity = critical if max(each.share for each in several) >= MUCH else warning
+        usual = max(each.usual for each in several)
+        text = f"{join_words(parts)} {FATES[unit]}, of those of other nodes {_per_cent(usual)}."
+        values: dict[str, Any] = {DIRECTIONS[each.direction]: each.share for each in several}
+        values |= {"hosts": names, "unit": unit, "usual": usual}
+        yield severity("losses", text, remedy=f"Do: look at {place}.", **values)
+
+
+def _counters(errors: Mapping[str, int]) -> Iterator[str]:
+    return (f"{name} {count}" for name, count in errors.items())
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.2g} %"

@@ -1,0 +1,57 @@
+"""The TCP connections of this process, with what they had to send again: tcp(7), struct tcp_info of linux/tcp.h."""
+
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+TOTAL_RETRANS, DATA_SEGS_OUT, DSACK_DUPS = 100, 156, 216
+"""Offsets of 32-bit fields of struct tcp_info. The second is of Linux 4.6, the third of 4.19."""
+
+MOST_BYTES = 512
+"""More than struct tcp_info has; the kernel returns as much as it knows."""
+
+Address: TypeAlias = tuple[str, int]
+
+
+class SentSegments(NamedTuple):
+    """What one end of a connection has sent since it was opened."""
+
+    sent: int  # segments with data, those of ``again`` among them
+    again: int  # without those that had arrived, as the other end has reported
+
+
+def read_connections() -> Mapping[tuple[Address, Address], SentSegments]:
+    """Return what this process has sent, by its own address and that of the other end of a connection.
+
+    Libraries of MPI keep their connections until MPI_Finalize. Connections that are closed, or older kernels, give
+    none.
+    """
+    found = {}
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # no socket, not connected, or closed in the meantime
+            if not entry.readlink().name.startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(entry.name))) as end:
+                if end.family not in (socket.AF_INET, socket.AF_INET6) or end.type != socket.SOCK_STREAM:
+                    continue
+                info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, MOST_BYTES)
+                counts = _read_counts(info)
+                if counts:
+                    found[_address(end.getsockname()), _address(end.getpeername())] = counts
+    return found
+
+
+def _read_counts(info: bytes) -> SentSegments | None:
+    again, sent, arrived = (
+        struct.unpack_from("I", info, offset)[0] if len(info) >= offset + 4 else None
+        for offset in (TOTAL_RETRANS, DATA_SEGS_OUT, DSACK_DUPS)
+    )
+    return None if again is None or sent is None else SentSegments(sent, max(0, again - (arrived or 0)))
+
+
+def _address(name: tuple[str, int]) -> Address:
+    return name[0].removeprefix("::ffff:"), name[1]  # IPv4 through a socket of IPv6

@@ -1,0 +1,49 @@
+"""What the ranks of a diagnosis record of lost packets: of their TCP connections, and of the ports of their hosts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hpccoll.analysis.diagnosis.packet_losses import HostLosses
+from hpccoll.host.network_ports import LOSS_COUNTERS, NetworkPort, read_counters
+from hpccoll.host.tcp_connections import Address, SentSegments, read_connections
+from hpccoll.measure.port_traffic import counter_changes, sum_over_ports
+
+
+@dataclass(frozen=True, slots=True)
+class RankLosses:
+    """What one rank has recorded."""
+
+    connections: Mapping[tuple[Address, Address], SentSegments]
+    ports: Mapping[str, int]  # the increases of the counters of its host that are known, by name
+
+
+class LossRecorder:
+    """Records on a rank what is lost from now on; ``ports`` are those that it reads, none on most ranks of a host."""
+
+    def __init__(self, ports: Sequence[NetworkPort]) -> None:
+        self._ports, self._before = ports, read_counters(ports)
+
+    def end(self) -> RankLosses:
+        """Return what was lost."""
+        changes = counter_changes(self._before, read_counters(self._ports))
+        names = [name for counter, others in LOSS_COUNTERS.items() for name in (counter, *others)]
+        sums = {name: sum_over_ports(changes, name) for name in names}
+        return RankLosses(read_connections(), {name: value for name, value in sums.items() if value})
+
+
+def losses_of_hosts(reports: Mapping[int, RankLosses], host_of_rank: Sequence[str]) -> list[HostLosses]:
+    """Return the losses of each host, of what ranks report, by rank; connections with anything else do not count."""
+    owners = {ends: host_of_rank[rank] for rank, report in reports.items() for ends in report.connections}
+    found = {host: HostLosses(host, {}) for host in host_of_rank}
+    for rank, report in reports.items():
+        own = found[host_of_rank[rank]]
+        for (end, other_end), counts in report.connections.items():
+            if peer := owners.get((other_end, end)):
+                earlier = own.segments.get(peer, (0, 0))
+                own.segments[peer] = [before + more for before, more in zip(earlier, counts, strict=True)]
+        if report.ports:
+            own.packets = [report.ports.get(counter, 0) for counter in LOSS_COUNTERS]
+            own.errors = [
+                {name: report.ports[name] for name in names if name in report.ports} for names in LOSS_COUNTERS.values()
+            ]
+    return [*found.values()]

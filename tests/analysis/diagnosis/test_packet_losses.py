@@ -1,0 +1,103 @@
+"""Nodes that lose packets: who is named, and that healthy machines are not accused, however their counts scatter."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from hpccoll.analysis.diagnosis.packet_losses import FALSE_ALARM, LOSSES, HostLosses, chance_of, findings_of_losses
+
+SEGMENTS = 60_000
+"""What a node sends: as in a diagnosis of half a minute at 100 Mbit/s."""
+
+SCATTER = {"alike": 1000.0, "as widely as their mean": 1.0}
+"""How the shares that healthy nodes lose are distributed: the shape of a gamma distribution."""
+
+
+def segments(nodes, rng, *, usual, faults=(), scatter="as widely as their mean"):
+    """Return provenance; ``usual`` segments of a node are lost, and of faults (senders, receivers) a share."""
+    rate = np.full((nodes, nodes), usual / SEGMENTS / 2)
+    sending, receiving = rng.gamma(SCATTER[scatter], 1 / SCATTER[scatter], (2, nodes))
+    rate *= sending[:, None] + receiving
+    for senders, receivers, share in faults:
+        rate[senders, receivers] += share
+    np.fill_diagonal(rate, 0)
+    sent = SEGMENTS // (nodes - 1)
+    lost = rng.poisson(rate * sent)
+    hosts = [
+        HostLosses(f"n{k}", {f"n{peer}": [sent, int(lost[k, peer])] for peer in range(nodes) if peer != k})
+        for k in range(nodes)
+    ]
+    return {LOSSES: [asdict(each) for each in hosts]}
+
+
+def named(provenance):
+    """Return the hosts of each finding, with the directions that it says."""
+    found = [each.values for each in findings_of_losses(provenance)]
+    return {(*values["hosts"], *(word for word in ("sent", "received") if word in values)) for values in found}
+
+
+@pytest.mark.parametrize("scatter", SCATTER)
+@pytest.mark.parametrize("usual", [0.3, 3, 100])
+@pytest.mark.parametrize("nodes", [3, 12])
+def test_of_healthy_machines_one_in_five_hundred_has_a_lossy_node(nodes, usual, scatter):
+    rng, runs = np.random.default_rng([nodes, int(10 * usual), len(scatter)]), 300
+    alarms = sum(bool(named(segments(nodes, rng, usual=usual, scatter=scatter))) for _ in range(runs))
+    assert alarms <= 2 * FALSE_ALARM * runs + 3.5  # and what 300 runs scatter
+
+
+ALL = slice(None)
+
+
+@pytest.mark.parametrize("nodes", [4, 8, 64])
+@pytest.mark.parametrize(
+    ("faults", "found"),
+    [
+        ([(1, ALL, 0.01)], ("n1", "sent")),
+        ([(ALL, 1, 0.01)], ("n1", "received")),
+        ([(1, ALL, 0.01), (ALL, 1, 0.01)], ("n1", "sent", "received")),
+        ([(1, 2, 0.3)], ("n1", "n2", "sent")),
+    ],
+)
+def test_a_node_or_a_path_that_loses_packets_is_named_and_nothing_else(nodes, faults, found):
+    assert named(segments(nodes, np.random.default_rng(nodes), usual=1, faults=faults)) == {found}
+
+
+def test_two_lossy_nodes_do_not_hide_each_other():
+    faults = [(1, ALL, 0.01), (ALL, 5, 0.02)]
+    assert named(segments(8, np.random.default_rng(1), usual=1, faults=faults)) == {("n1", "sent"), ("n5", "received")}
+    faults = [(1, ALL, 0.01), (5, ALL, 0.01)]
+    assert named(segments(8, np.random.default_rng(1), usual=1, faults=faults)) == {("n1", "sent"), ("n5", "sent")}
+
+
+def test_much_loss_is_critical_and_little_is_a_warning():
+    found = [
+        next(findings_of_losses(segments(16, np.random.default_rng(2), usual=0.1, faults=[(3, ALL, share)])))
+        for share in (0.012, 0.0004)
+    ]
+    assert [each.severity for each in found] == ["critical", "warning"]
+    assert found[0].values["sent"] == pytest.approx(0.012, rel=0.2)
+    assert found[0].values["usual"] < 1e-5
+    assert "n3 sent had to be sent again" in found[0].text
+
+
+def test_a_port_with_errors_is_named_with_its_counters():
+    hosts = [asdict(HostLosses(f"n{k}", {}, [10**6, 10**6])) for k in range(8)]
+    assert not named({LOSSES: hosts})
+    hosts[2]["errors"][1] = {"symbol_error": 1}
+    assert not named({LOSSES: hosts})  # by chance
+    hosts[2]["errors"][1] = {"symbol_error": 40}
+    (found,) = findings_of_losses({LOSSES: hosts})
+    assert (found.severity, found.values["hosts"], found.values["unit"]) == ("warning", ["n2"], "packets")
+    assert found.values["received"] == pytest.approx(4e-5)
+    assert "symbol_error 40" in found.text
+
+
+def test_of_two_nodes_and_of_older_files_nothing_is_said():
+    assert not named(segments(2, np.random.default_rng(3), usual=1, faults=[(1, ALL, 0.1)]))
+    assert not named({})
+
+
+@pytest.mark.parametrize(("count", "others", "nodes", "ways"), [(2, 0, 3, 1 / 6), (1, 1, 2, 2 / 3), (0, 7, 9, 1)])
+def test_every_way_to_divide_events_among_nodes_is_equally_likely(count, others, nodes, ways):
+    assert chance_of(count, others, nodes) == pytest.approx(ways)
