@@ -41,11 +41,10 @@ Examples:
 
 The nodes transfer in pairs, which are drawn anew for each slot of time. A node
 that is slow with every partner is measured again beside healthy ones, and that
-alone decides: thresholds are such that at most 1 % of healthy machines would be
-accused. With several ranks on a node, the k-th of each is its rail k. The
-answer is first, then what to exclude, and how slow a node would have been found
-in 90 % of diagnoses. The exit code is 3 if something is slow, does not answer
-or was not judged.
+alone decides: at most 1 % of healthy machines are to be accused. With several
+ranks on a node, the k-th of each is its rail k. The answer is first, then what
+to exclude, and how slow a node 9 of 10 diagnoses find. The exit code is 3 if
+something is slow, does not answer or was not judged.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
@@ -73,7 +72,7 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
     ),
     "How": (
         Option(("--device",), "cpu: MPI; cuda: NCCL", metavar="NAME",
-               shown_default="cuda if each rank has a GPU, CuPy, NCCL"),
+               shown_default="cuda if ranks have GPUs, CuPy"),
         Option(("--directions",), "both directions of a pair: together, in-turn", metavar="NAME",
                shown_default="together over RDMA, else in-turn"),
         Option(("--seconds",), "time of a slot in seconds", shown_default="by the rate and the noise", metavar="S"),
