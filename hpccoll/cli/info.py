@@ -33,6 +33,9 @@ def list_(
             metavar="[WORD]",
         ),
     ] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="of clusters: the one whose description is printed", metavar="[NAME]")
+    ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
 ) -> None:
@@ -41,6 +44,9 @@ def list_(
     Each with what this machine lacks for it; variants with their settings and requirements, in --json also with the
     evidence that they require.
     """
+    if name is not None:
+        _show_cluster(word, name, as_json=as_json)
+        return
     from hpccoll.cases.listing import listing, listing_lines, select
     from hpccoll.cli.reference_tables import REFERENCES, reference_lines
 
@@ -51,6 +57,17 @@ def list_(
     else:
         tables = select(listing(), word, REFERENCES) if word else listing()
         show_found(tables, listing_lines(tables, described=bool(word)), as_json=as_json)
+
+
+def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
+    from hpccoll.model.machine_file import cluster_names, machine_path, read_machine
+
+    if word != "clusters":
+        raise BadInputError("NAME", name, f"nothing after {word}: only 'list clusters NAME' has a second word")
+    if name not in cluster_names():
+        raise BadInputError("NAME", name, cluster_names())
+    content = read_machine(name, "NAME").model_dump(mode="json", by_alias=True, exclude_none=True)
+    show_found(content, machine_path(name, "NAME").read_text(encoding="utf-8").splitlines(), as_json=as_json)
 
 
 @family.command(

@@ -207,7 +207,11 @@ def load_yaml(path: Path, model: type[Model], key: str) -> Model:
     Raises:
         BadInputError: names the file, the key, the value and the valid choices.
     """
-    content = load_plain_yaml(path, key)
+    return to_model(load_plain_yaml(path, key), path, model)
+
+
+def to_model(content: Any, path: Path, model: type[Model]) -> Model:
+    """Return the content of a file as ``model``; BadInputError as of ``load_yaml``."""
     if not isinstance(content, dict):
         raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_descriptions(model))}")
     try:

@@ -59,6 +59,45 @@ def latency_beyond_formulas(machine: MachineFile) -> float | None:
     return latency.value if latency and latency.at("low_cost") > longest_s else None
 
 
+def modelled_busbw(
+    machine: MachineFile, family: str, nodes: int, ranks_per_node: int, nbytes: int, dtype: str, name: str
+) -> tuple[float, float, float] | None:
+    """Return the bus bandwidth that NCCL's formulas give a call, in bytes a second: low, likely and high.
+
+    The ends are those of the channels' rates in the section ``nccl``: on large sizes nothing else counts.
+
+    Args:
+        machine: the machine.
+        family: the collective.
+        nodes: the nodes.
+        ranks_per_node: the ranks on each node.
+        nbytes: the size S.
+        dtype: the type of the elements.
+        name: the algorithm, by NCCL's name.
+
+    Returns:
+        None without a section ``nccl``, costs of messages, or a formula.
+
+    Raises:
+        BadInputError: if the machine does not have such nodes.
+    """
+    section = machine.nccl
+    if section is None or not machine.tiers or NAMES.get(name) not in library_names(machine, family):
+        return None
+    layout, rates, bounds = machine.layout(nodes, ranks_per_node), [], ("high_cost", "value", "low_cost")
+    for bound in bounds:
+        channels = {each: Quantity(value=getattr(section, each).at(bound, is_rate=True)) for each in RATES}
+        calls = LibraryCalls(
+            machine.model_copy(update={"nccl": section.model_copy(update=channels)}), family, layout, dtype
+        )
+        factor = calls.family.busbw
+        if factor is None or calls.unpredicted_reason(nbytes):
+            return None
+        rates.append(calls.moved(nbytes) / calls.estimate(nbytes, NAMES[name]).seconds * factor(layout.workers))
+    low, value, high = rates
+    return low, value, high
+
+
 class LibraryCalls:
     """The calls of NCCL for a collective on a group of ranks.
 

@@ -24,12 +24,13 @@ from hpccoll.common.limits import (
     RANKS_PER_NODE,
 )
 from hpccoll.common.units import format_size
-from hpccoll.common.yaml_model import Text, YamlSection, load_yaml
+from hpccoll.common.yaml_model import Text, YamlSection, load_plain_yaml, load_yaml, to_model
 from hpccoll.model.contradictions import contradictions
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.machine_sections import (
     AggregatorKind,
     Bound,
+    ClassSection,
     CpusSection,
     DeclaredSections,
     LayoutSection,
@@ -60,10 +61,19 @@ class MachineFile(YamlSection):
     name: Text = Field(description="the name of the machine")
     kind: Literal["fitted", "described"] = Field(description="fitted (to measurements) or described (by a person)")
     source: Text | None = Field(None, description="where the numbers come from")
+    like: Text | None = Field(
+        None,
+        description="another machine, a name or a file, that this one is like: it has what this file does not "
+        "say, key by key; null removes a section of it",
+    )
     geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are [one rack, one rail]")
+    machine_class: ClassSection | None = Field(
+        None, alias="class", description="which published figures are of machines like this one [none]"
+    )
     tiers: dict[Literal["node", "rack", "fabric"], TierCosts] = Field(
-        min_length=1,
-        description="messages inside a node, between nodes of a rack, and between racks (fabric): costs by size",
+        {},
+        description="messages inside a node, between nodes of a rack, and between racks (fabric): costs by size "
+        "[unknown: nothing is simulated]",
     )
     port: PortSection | None = Field(None, description="the port of a node on each rail [no limit]")
     uplink: UplinkSection | None = Field(None, description="the link from a rack to the others [no limit]")
@@ -132,6 +142,7 @@ class MachineFile(YamlSection):
         updates: dict[str, Any] = {
             "name": f"{self.name} with a network x{factor:g}",
             "published": [],
+            "machine_class": None,
             "tiers": {
                 name: costs if name == "node" else [each.scaled(factor) for each in costs]
                 for name, costs in self.tiers.items()
@@ -253,6 +264,8 @@ class MachineFile(YamlSection):
         return " and ".join(beyond) or "within what was measured"
 
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:
+        if not self.tiers:
+            raise UnusableError(f"{self.name}: tiers", "the costs of its messages are not known: nothing is simulated")
         needed = {"node": ranks_per_node > 1, "rack": nodes > racks, "fabric": racks > 1}
         for tier, label in TIER_LABELS.items():
             if needed[tier] and tier not in self.tiers:
@@ -283,11 +296,45 @@ def read_machine(name: str | Path, key: str) -> MachineFile:
     Raises:
         BadInputError: if there is no such machine, or the file is invalid.
     """
+    path = machine_path(name, key)
+    return to_model(_content(path, key), path, MachineFile)
+
+
+def machine_path(name: str | Path, key: str, directory: Path | None = None) -> Path:
+    """Return the file of a machine; a relative path is one from ``directory`` [the current one].
+
+    Raises:
+        BadInputError: if there is no such machine.
+    """
     if str(name) in (known := cluster_names()):
-        return load_yaml(CLUSTERS / f"{name}.yaml", MachineFile, key)
-    if not Path(name).exists():
+        return CLUSTERS / f"{name}.yaml"
+    path = Path(name) if directory is None else directory / name
+    if not path.exists():
         raise BadInputError(key, str(name), f"{did_you_mean(str(name), known)}a file, or one of {', '.join(known)}")
-    return load_yaml(Path(name), MachineFile, key)
+    return path
+
+
+def _content(path: Path, key: str, readers: tuple[Path, ...] = ()) -> Any:
+    """Return the content of a file, with what it has of the machine that it is like; ``readers`` are like this one."""
+    content = load_plain_yaml(path, key)
+    if not isinstance(content, dict) or not isinstance(content.get("like"), str):
+        return content
+    own = {"name": path.stem, **content}
+    like, where, readers = own.pop("like"), f"{path}: like", (*readers, path.resolve())
+    base = machine_path(like, where, path.parent)
+    if base.resolve() in readers:
+        raise BadInputError(where, like, "a machine that is not like this one in turn")
+    of_base = _content(base, where, readers)
+    to_model(of_base, base, MachineFile)  # its errors are its own
+    return _patched(of_base, own)
+
+
+def _patched(content: Any, patch: Any) -> Any:
+    """Return content with a patch, as RFC 7386 has it: mappings key by key, null removes, others are replaced."""
+    if not isinstance(content, dict) or not isinstance(patch, dict):
+        return patch
+    merged = {**content, **{name: _patched(content.get(name), value) for name, value in patch.items()}}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def write_machine(machine: MachineFile, path: Path) -> None:

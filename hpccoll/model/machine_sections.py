@@ -223,6 +223,30 @@ class NcclSection(YamlSection):
         return self.model_copy(update={name: rate.times(min(factor, most[name])) for name, rate in rates.items()})
 
 
+class ClassSection(YamlSection):
+    """Which published figures are of machines like this one, and the rates of the wires.
+
+    Figures inside one fabric belong to the fabric, whatever the network is; all others to both. The words are those of
+    the table ``published.csv``; a machine with words of its own has figures in the section ``published`` only.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    fabric: Name = Field(description="the fabric between the GPUs of a node, such as nvlink4 or mi300x")
+    network: Name | None = Field(
+        None, description="the network, by Gbit/s for each GPU and its kind, such as 400g (RDMA) or 400g-efa [unknown]"
+    )
+    fabric_nodes: Annotated[int, Bounded(RANKS)] = Field(1, description="the nodes that one fabric connects")
+    fabric_bytes_per_s: Rate | None = Field(None, description="the rate of a GPU into the fabric, each way [unknown]")
+    network_bytes_per_s: Rate | None = Field(
+        None, description="the rate of the ports of a node over its GPUs, each way [unknown]"
+    )
+    default_algorithms: dict[Annotated[int, Bounded(RANKS)], Name] = Field(
+        {}, description="by nodes, the algorithm of large all-reduces that NCCL takes without a setting [unknown]"
+    )
+    source: Text | None = Field(None, description="where this comes from, or that it is assumed")
+
+
 class PublishedSection(YamlSection):
     """What was published of a collective of NCCL on machines like this one, all of whose GPUs on each node took part.
 

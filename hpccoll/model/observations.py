@@ -14,6 +14,7 @@ from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbe
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.layout import TIERS
 from hpccoll.store.raw_results import RawResults
+from hpccoll.store.rows import RowKey
 from hpccoll.store.schema import ON_TESTBED
 from hpccoll.store.statistics import make_row
 
@@ -64,6 +65,7 @@ class Observation:
     oversubscribed: bool = False  # whether ranks outnumbered the CPUs
     cpus: int = 1  # the CPUs of its nodes
     file: str = ""  # the name of its raw file
+    key: RowKey = ("", "", "")  # what identifies its row
 
     @property
     def collective(self) -> str:
@@ -154,5 +156,5 @@ def observations(raw: RawResults, *, imported: bool = False) -> Iterator[Observa
             requested=case.params, dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=case.mapping,
             executor=timed.executor or PYTHON, rounds_s=tuple(filter(None, timed.round_medians_s)),
             machine=attempt.machine, kind=attempt.kind, oversubscribed=attempt.oversubscribed, cpus=max(1, cpus),
-            file=raw.path.name,
+            file=raw.path.name, key=(raw.job.name, attempt.run_id, case.id),
         )  # fmt: skip

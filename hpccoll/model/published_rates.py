@@ -1,10 +1,28 @@
-"""What was published of NCCL near a case, on machines of one class: the section ``published`` of a machine file."""
+"""What was published of NCCL and RCCL on healthy machines, by class of machines: the table ``published.csv``.
 
+A row of the table is a figure of nccl-tests, rccl-tests or a program that counts as they do. Its bus bandwidth follows
+from the printed time, where one was printed. A machine file may add figures of its own in the section ``published``.
+"""
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from math import log
+from pathlib import Path
 
+from hpccoll.cases.library_request import NCCL_ALGORITHMS
+from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.machine_sections import PublishedSection
+from hpccoll.model.machine_sections import ClassSection, PublishedSection
+
+TABLE = Path(__file__).parent / "published.csv"
+
+DEFAULT = "default"
+"""What an algorithm is called that nobody named, and what the words of one begin with that nobody forced."""
 
 FEW_NODES = 2
 """Up to so many nodes NCCL has other algorithms on each number of them."""
@@ -13,6 +31,114 @@ NEAR = 2
 """The ratio of two sizes, and of two larger numbers of nodes, up to which a figure of one says something of the other:
 bus bandwidth grows by up to a half from a size to its double, and falls by a few per cent on twice as many nodes."""
 
+SMALLEST = 1 << 20
+"""The smallest size of which bandwidth says more than latency."""
+
+SCALES = (8, 4, 2, 1)
+"""The numbers of fabrics that are classes of their own; the first one and all larger ones are one class."""
+
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(?:#\d+)?")
+"""The repository that a source names first, or a thread of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFigure:
+    """A figure, with its source."""
+
+    network: str | None  # the network, a word of ``class``; None if the ranks share one fabric
+    gpus_per_node: int
+    nodes: int
+    collective: str
+    nbytes: int  # the size S
+    dtype: str  # the type of the elements
+    in_place: bool | None  # None if the source does not say
+    algorithm: str  # the algorithm as NCCL names it; empty if the source does not say
+    forced: bool  # whether a setting chose it
+    rate: float  # the bus bandwidth, in bytes a second
+    run: str  # what tells the runs of one source apart: the machine
+    source: str  # where it was published
+
+    @property
+    def origin(self) -> str:
+        """What makes it independent of others: its repository or thread, or else the whole source."""
+        found = _REPOSITORY.match(self.source)
+        return found[0] if found else self.source.partition(";")[0]
+
+    @property
+    def cited(self) -> str:
+        """The source without the place in a repository."""
+        return self.source.split()[0] if _REPOSITORY.match(self.source) else self.origin
+
+    def ran(self, algorithm: str | None, usual: str | None) -> bool:
+        """Return whether it is one of an algorithm.
+
+        Args:
+            algorithm: the algorithm, by the project's name; None for what the library chooses without a setting.
+            usual: what the library chooses there, by NCCL's name; None if that is unknown.
+        """
+        if algorithm is None:
+            return not self.forced
+        return word_of(self.algorithm or ("" if self.forced else usual or "")) == algorithm
+
+
+def word_of(algorithm: str) -> str:
+    """Return the project's name of an algorithm of NCCL; any other name in lower case."""
+    return NCCL_ALGORITHMS.get(algorithm.lower(), algorithm.lower())
+
+
+@lru_cache
+def figures_by_fabric() -> dict[str, list[PublishedFigure]]:
+    """Return the table by fabric."""
+    table: dict[str, list[PublishedFigure]] = defaultdict(list)
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            figure = PublishedFigure(
+                network=row["network"] or None, gpus_per_node=int(row["gpus_per_node"]), nodes=int(row["nodes"]),
+                collective=row["collective"], nbytes=int(row["bytes"]), dtype=row["dtype"],
+                in_place={"yes": True, "no": False}.get(row["in_place"]), algorithm=row["algorithm"],
+                forced=row["forced"] == "yes", rate=1e9 * float(row["busbw_GBps"]), run=row["machine"],
+                source=row["source"],
+            )  # fmt: skip
+            table[row["fabric"]].append(figure)
+    return table
+
+
+def figures_of(machine: MachineFile) -> Iterator[PublishedFigure]:
+    """Yield what was published of machines like this one: the table's figures of its class, and those of its file."""
+    like = machine.machine_class
+    if like:
+        yield from (each for each in figures_by_fabric().get(like.fabric, ()) if each.network in (None, like.network))
+    for section in machine.published:
+        crosses = node_class(like, section.nodes)[0]
+        usual = like and usual_algorithm(like, section.nodes)
+        named = "" if section.algorithm.startswith(DEFAULT) else section.algorithm
+        for source in section.source:
+            for rate in (section.low_bytes_per_s, section.high_bytes_per_s):
+                yield PublishedFigure(
+                    network=(like.network if like else "") if crosses else None,
+                    gpus_per_node=machine.geometry.ranks_per_node if machine.geometry else 0, nodes=section.nodes,
+                    collective=section.collective, nbytes=section.nbytes, dtype=DEFAULT_DTYPE, in_place=None,
+                    algorithm=named, forced=bool(named and usual and word_of(named) != word_of(usual)),
+                    rate=rate, run=machine.name, source=source,
+                )  # fmt: skip
+
+
+def node_class(like: ClassSection | None, nodes: int) -> tuple[bool, int | None]:
+    """Return whether ranks on so many nodes use the network, and the class of that number; None if no class has it.
+
+    Inside a fabric each number of nodes is a class; beyond, 1, 2, 4, and 8 and more fabrics are.
+    """
+    of_fabric = like.fabric_nodes if like else 1
+    if nodes <= of_fabric:
+        return False, nodes
+    fabrics = -(-nodes // of_fabric)
+    return True, SCALES[0] if fabrics >= SCALES[0] else fabrics if fabrics in SCALES else None
+
+
+def usual_algorithm(like: ClassSection, nodes: int) -> str | None:
+    """Return what NCCL takes on so many nodes without a setting, for large all-reduces; None if that is unknown."""
+    return like.default_algorithms.get(node_class(like, nodes)[1] or 0)
+
 
 def published_near(
     machine: MachineFile, collective: str, nodes: int, ranks_per_node: int, nbytes: int
@@ -20,22 +146,96 @@ def published_near(
     """Return what was published near a case: by algorithm that of the nearest nodes, and then of the nearest size.
 
     Near are the same nodes, or beyond FEW_NODES those that differ by a factor of NEAR at most; sizes that differ by a
-    factor of NEAR at most; and only all ranks of each node.
+    factor of NEAR at most; and only all ranks of each node, with elements of the default type, from SMALLEST on.
     """
     if machine.geometry is None or ranks_per_node != machine.geometry.ranks_per_node:
         return []
-    near = [
-        each
-        for each in machine.published
-        if each.collective == collective
-        and (each.nodes == nodes or (min(each.nodes, nodes) > FEW_NODES and _ratio(each.nodes, nodes) <= NEAR))
-        and _ratio(each.nbytes, nbytes) <= NEAR
-    ]
-    by_algorithm = groupby(sorted(near, key=lambda each: each.algorithm), key=lambda each: each.algorithm)
+    near: dict[tuple[str, int, int], list[PublishedFigure]] = defaultdict(list)
+    for each in figures_of(machine):
+        if (
+            (each.collective, each.gpus_per_node, each.dtype) == (collective, ranks_per_node, DEFAULT_DTYPE)
+            and (each.nodes == nodes or (min(each.nodes, nodes) > FEW_NODES and _ratio(each.nodes, nodes) <= NEAR))
+            and each.nbytes >= SMALLEST
+            and _ratio(each.nbytes, nbytes) <= NEAR
+        ):
+            kind = each.algorithm if each.forced or machine.machine_class is None else DEFAULT
+            near[kind or DEFAULT, each.nodes, each.nbytes].append(each)
+    by_algorithm = groupby(sorted(near), key=lambda key: key[0])
     return [
-        min(several, key=lambda each: (abs(log(each.nodes / nodes)), abs(log(each.nbytes / nbytes))))
-        for _, several in by_algorithm
+        _section(machine, near[key])
+        for _, keys in by_algorithm
+        for key in [min(keys, key=lambda key: (abs(log(key[1] / nodes)), abs(log(key[2] / nbytes))))]
     ]
+
+
+def rates_by_source(
+    machine: MachineFile, collective: str, nodes: int, ranks_per_node: int, nbytes: int, *, dtype: str, in_place: bool,
+    algorithm: str | None = None,
+) -> dict[str, list[float]]:  # fmt: skip
+    """Return the published bus bandwidths of calls of one class and size, in bytes a second, by independent source.
+
+    A size between two of one run, of which the larger is at most NEAR times the smaller, has a rate between theirs, in
+    proportion to the logarithm of the size. Of a source that has both placements, that of the call counts.
+
+    Args:
+        machine: the machine, of a class.
+        collective: the collective.
+        nodes: the nodes.
+        ranks_per_node: the ranks on each node.
+        nbytes: the size S.
+        dtype: the type of the elements.
+        in_place: whether contribution and result share a buffer.
+        algorithm: the algorithm, by the project's name [what the library takes without a setting].
+    """
+    like = machine.machine_class
+    crosses, scale = node_class(like, nodes)
+    usual = usual_algorithm(like, nodes) if like and collective == "all_reduce" else None
+    runs: dict[tuple[str, str, int, bool | None], list[PublishedFigure]] = defaultdict(list)
+    for each in figures_of(machine):
+        alike = (each.collective, each.gpus_per_node, each.dtype) == (collective, ranks_per_node, dtype)
+        there = (each.network is not None, node_class(like, each.nodes)[1]) == (crosses, scale)
+        if alike and there and scale and each.ran(algorithm, usual):
+            runs[each.origin, each.run, each.nodes, each.in_place].append(each)
+    found: dict[str, dict[bool | None, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (origin, _, _, placement), figures in runs.items():
+        found[origin][placement] += _rates_at(nbytes, figures)
+    chosen = {
+        origin: rates.get(in_place) or rates.get(None) or rates.get(not in_place) for origin, rates in found.items()
+    }
+    return {origin: rates for origin, rates in chosen.items() if rates}
+
+
+def _rates_at(nbytes: int, figures: list[PublishedFigure]) -> list[float]:
+    """Return the rates of one run at a size, or between its nearest sizes."""
+    smaller = max((each.nbytes for each in figures if each.nbytes <= nbytes), default=0)
+    larger = min((each.nbytes for each in figures if each.nbytes >= nbytes), default=0)
+    if not smaller or not larger or larger > NEAR * smaller:
+        return []
+    of_both = [[each.rate for each in figures if each.nbytes == size] for size in (smaller, larger)]
+    if smaller == larger:
+        return of_both[0]
+    part = log(nbytes / smaller) / log(larger / smaller)
+    return [(1 - part) * end(of_both[0]) + part * end(of_both[1]) for end in (min, max)]
+
+
+def _section(machine: MachineFile, figures: list[PublishedFigure]) -> PublishedSection:
+    """Return the range of figures of one algorithm, number of nodes and size."""
+    first, rates = figures[0], [each.rate for each in figures]
+    return PublishedSection(
+        collective=first.collective, nodes=first.nodes, bytes=first.nbytes, algorithm=_label(machine, figures),
+        low_bytes_per_s=min(rates), high_bytes_per_s=max(rates),
+        source=list(dict.fromkeys(each.cited for each in figures)),
+    )  # fmt: skip
+
+
+def _label(machine: MachineFile, figures: list[PublishedFigure]) -> str:
+    """Return the algorithm of figures: ``ring``, ``default (NVLS)``, or ``default`` if nobody knows it."""
+    first, like = figures[0], machine.machine_class
+    named = next((each.algorithm for each in figures if each.algorithm), "")
+    if first.forced or like is None:
+        return named or DEFAULT
+    known = usual_algorithm(like, first.nodes) if first.collective == "all_reduce" else None
+    return f"{DEFAULT} ({named or known})" if named or known else DEFAULT
 
 
 def _ratio(one: float, other: float) -> float:

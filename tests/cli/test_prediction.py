@@ -11,7 +11,7 @@ from predicted_machines import NCCL, cluster, in_racks
 from svg_texts import overlaps
 
 from hpccoll.model import expectations, library_expectations, step_scenarios
-from hpccoll.model.machine_file import cluster_names, write_machine
+from hpccoll.model.machine_file import cluster_names, read_machine, write_machine
 from hpccoll.store import hdf5
 
 CONTRACT = {
@@ -38,15 +38,23 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", cluster_names())
+@pytest.mark.parametrize("name", [name for name in cluster_names() if read_machine(name, "").tiers])
 def test_every_described_cluster_is_predicted_by_its_name(name):
     result = invoke("predict", "--cluster", name, "--nodes", "2", "-b", "1K", "--json")
     assert result.code == 0
     rows = json.loads(result.out)
     assert {"ring", "hierarchical"} <= {row["algorithm"] for row in rows}
     modelled = [row for row in rows if row["kind"] == "modelled"]
-    assert [row["algorithm"] for row in modelled] == (["nccl_ring", "nccl_tree"] if name.startswith("8x") else [])
+    assert [row["algorithm"] for row in modelled] == ([] if name.startswith("1x") else ["nccl_ring", "nccl_tree"])
     assert {(row["ci_low_s"], row["ci_high_s"]) for row in modelled} <= {(None, None)}
+
+
+def test_a_cluster_without_costs_of_messages_is_refused_in_one_line():
+    result = invoke("predict", "--cluster", "8xmi300x-400g", "--nodes", "2", "-b", "1K")
+    assert result.code == 2
+    assert result.err.splitlines() == [
+        "hpccoll: 8xmi300x-400g: tiers: the costs of its messages are not known: nothing is simulated"
+    ]
 
 
 @pytest.mark.parametrize("suffix", ["svg", "html", "png"])

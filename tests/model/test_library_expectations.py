@@ -138,8 +138,8 @@ def test_a_call_on_one_node_has_what_was_published_beside_the_reason():
     found = expected(H100, nccl(size=64 << 20, nodes=1, ranks=8, ranks_per_node=8))
     (row,) = found[0].rows()
     assert "two nodes and more" in row["reason"]
-    assert {near["algorithm"] for near in row["published"]} == {"NVLS"}
-    assert "1 node, NVLS, busbw in GB/s: 64 MiB: 347 to 368" in " ".join(map(str.strip, library_lines(found)))
+    assert {near["algorithm"] for near in row["published"]} == {"default (NVLS)"}
+    assert "1 node, default (NVLS), busbw in GB/s: 64 MiB: 347 to 362" in " ".join(map(str.strip, library_lines(found)))
 
 
 def test_a_ratio_is_outside_as_it_is_printed():

@@ -203,11 +203,12 @@ def seconds(cluster, layout, algorithm, bound="value"):
     return simulate_events(slices, cut, cluster.machine(bound))
 
 
-@pytest.mark.parametrize("name", cluster_names())
+SIMULATED = [name for name in cluster_names() if name[0].isdigit() and read_machine(name, "--cluster").tiers]
+
+
+@pytest.mark.parametrize("name", SIMULATED)
 def test_a_described_cluster_has_a_source_for_each_number_any_number_of_nodes_and_bounds(name):
     cluster = read_machine(name, "--cluster")
-    assert (cluster.name, cluster.kind) == (name, "described")
-    assert cluster.source
     numbers = [each for costs in cluster.tiers.values() for one in costs for each in (one.latency_s, one.bytes_per_s)]
     assert all(each.source for each in (*numbers, *(rate.bytes_per_s for rate in cluster.reduction.values())))
     for nodes in (2, 33, 2048):
@@ -225,3 +226,51 @@ def test_a_described_cluster_has_a_source_for_each_number_any_number_of_nodes_an
         of_ranks = cluster.model_copy(update={"aggregators": AggregatorKind(kind="ranks")})
         layout = cluster.layout(8, 1, aggregators=1)
         assert 4 * seconds(cluster, layout, "sharp_emulated") < seconds(of_ranks, layout, "sharp_emulated")
+
+
+@pytest.mark.parametrize("name", cluster_names())
+def test_a_described_cluster_has_its_name_a_source_and_a_class_or_costs_of_messages(name):
+    cluster = read_machine(name, "--cluster")
+    assert (cluster.name, cluster.kind) == (name, "described")
+    assert cluster.source
+    assert cluster.tiers or cluster.machine_class
+    if cluster.machine_class:
+        assert cluster.machine_class.source
+        assert 5e9 < cluster.machine_class.fabric_bytes_per_s.value < 1e12
+    if not cluster.tiers:
+        assert "nothing is simulated" in cluster.source
+        with pytest.raises(BadInputError, match=f"{name}: tiers"):
+            cluster.layout(2)
+
+
+def test_a_machine_that_is_like_another_has_what_it_does_not_say_itself_key_by_key(tmp_path):
+    (tmp_path / "base.yaml").write_text(CLUSTER)
+    path = tmp_path / "like.yaml"
+    path.write_text("like: base.yaml\nport: {bytes_per_s: {value: 5.5e10}}\nuplink: null\nlayout: {rails: 8}\n")
+    base, like = (read_machine(tmp_path / f"{name}.yaml", "--cluster") for name in ("base", "like"))
+    assert like.name == "like"
+    assert (like.tiers, like.reduction, like.uplink) == (base.tiers, base.reduction, None)
+    assert (like.geometry.rails, like.geometry.nodes_per_rack) == (8, 2)
+    assert (like.port.bytes_per_s.value, like.port.bytes_per_s.low, like.port.burst_bytes.value) == (5.5e10, 4e10, 10)
+    path.write_text("like: 8xh100-400g\nname: ours\nclass: {network: null}\n")
+    ours = read_machine(path, "--cluster")
+    assert (ours.name, ours.machine_class.fabric, ours.machine_class.network) == ("ours", "nvlink4", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("like: 8xh100\n", "like.yaml: like: '8xh100' is not valid"), ("like: like.yaml\n", "not like this one in"),
+        ("like: other.yaml\n", "not like this one in"), ("like: [a]\nschema: hpccoll-machine\n", "schema_version"),
+        ("like: 8xh100-400g\nport: {bytes: 1}\n", "port.bytes"), ("like: bad.yaml\n", "bad.yaml: schema"),
+    ],
+)  # fmt: skip
+def test_a_machine_that_is_like_none_or_like_itself_is_refused_in_one_line(text, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.yaml").write_text("like: like.yaml\n")
+    (tmp_path / "bad.yaml").write_text("a: 1\n")
+    (tmp_path / "like.yaml").write_text(text)
+    with pytest.raises(BadInputError) as raised:
+        read_machine("like.yaml", "--cluster")
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -1,12 +1,15 @@
-"""What was published near a case: the same few nodes, near sizes, whole nodes; and the sections of shipped clusters."""
+"""What was published near a case: the same few nodes, near sizes, whole nodes; and figures by class of machines."""
+
+import csv
 
 import pytest
 from predicted_machines import NCCL, in_racks
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.machine_file import MachineFile, read_machine
+from hpccoll.model.machine_file import MachineFile, cluster_names, read_machine
+from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.predict import Request, predict
-from hpccoll.model.published_rates import published_near
+from hpccoll.model.published_rates import TABLE, node_class, published_near, rates_by_source
 
 MIB = 1 << 20
 
@@ -65,9 +68,64 @@ def test_a_figure_that_none_can_be_is_refused(changed, named):
         in_racks(published=[published(2, 64) | changed])
 
 
-def test_the_figures_of_a_shipped_cluster_stay_in_its_file_when_it_is_written_and_read_again():
+def test_the_figures_of_a_shipped_cluster_are_those_of_its_class_also_when_it_is_written_and_read_again():
     cluster = read_machine("8xh100-400g", "--cluster")
     again = MachineFile.model_validate(cluster.model_dump(mode="json", by_alias=True, exclude_none=True))
-    assert again.published == cluster.published
     (near,) = published_near(again, "all_reduce", 2, 8, 1 << 30)
-    assert (near.algorithm, near.low_bytes_per_s, near.high_bytes_per_s) == ("default (NVLSTree)", 445e9, 459e9)
+    assert (near.algorithm, len(near.source)) == ("default (NVLSTree)", 6)
+    assert 444e9 <= near.low_bytes_per_s <= 445e9
+    assert 458e9 <= near.high_bytes_per_s <= 460e9
+    assert published_near(cluster.with_network(2), "all_reduce", 2, 8, 1 << 30) == []
+
+
+def test_figures_inside_a_fabric_are_those_of_any_network_and_others_those_of_their_own():
+    rdma, efa, none = (read_machine(name, "--cluster") for name in ("8xh100-400g", "aws-p5", "8xh100-400g-3to1"))
+    (one_node, *_), *others = ([*published_near(each, "all_reduce", 1, 8, 1 << 30)] for each in (rdma, efa, none))
+    assert others == [[one_node], [one_node]]
+    (slower,) = published_near(efa, "all_reduce", 2, 8, 1 << 30)
+    assert slower.high_bytes_per_s < 442e9
+    assert published_near(none, "all_reduce", 2, 8, 1 << 30) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "of_fabric", "expected"),
+    [
+        (1, 1, (False, 1)), (2, 1, (True, 2)), (3, 1, (True, None)), (4, 1, (True, 4)), (7, 1, (True, None)),
+        (8, 1, (True, 8)), (300, 1, (True, 8)), (18, 18, (False, 18)), (32, 18, (True, 2)), (360, 18, (True, 8)),
+    ],
+)  # fmt: skip
+def test_classes_of_nodes_are_those_of_the_fabrics_that_they_have(nodes, of_fabric, expected):
+    assert node_class(ClassSection(fabric="f", fabric_nodes=of_fabric), nodes) == expected
+
+
+def test_sources_of_one_repository_or_thread_are_one_and_runs_of_several_machines_are_not_joined():
+    cluster = read_machine("8xh100-400g", "--cluster")
+    call = {"dtype": "float32", "in_place": False}
+    found = rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, **call)
+    assert len(found["skypilot-org/skypilot"]) == len(found["NVIDIA/nccl-tests#309"]) == 2
+    between = rates_by_source(cluster, "all_reduce", 2, 8, 3 << 30, **call)
+    for source, rates in between.items():
+        ends = [rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)[source] for size in (2, 4)]
+        assert min(ends[0]) < min(rates) <= max(rates) < max(ends[1])
+    assert "NVIDIA/nccl#2409" not in between  # of which one size is known
+
+
+def test_a_forced_algorithm_is_a_class_of_its_own_and_the_usual_one_is_that_of_figures_without_a_name():
+    cluster = read_machine("8xh100-400g", "--cluster")
+    call = {"dtype": "float32", "in_place": True}
+    ring = rates_by_source(cluster, "all_reduce", 1, 8, 16 << 30, algorithm="ring", **call)
+    assert all(360e9 < rate < 370e9 for rates in ring.values() for rate in rates)
+    assert len(ring) == 2
+    usual = rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="nvls_tree", **call)
+    assert usual == rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, **call)
+    assert rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="ring", **call) == {}
+
+
+def test_every_row_of_the_table_is_of_a_class_that_a_described_cluster_has_or_of_unknown_ports():
+    clusters = [read_machine(name, "--cluster").machine_class for name in cluster_names()]
+    networks = {(each.fabric, each.network) for each in clusters if each} | {("nvlink3", "100g")}
+    with TABLE.open() as file:
+        for row in csv.DictReader(file):
+            assert not row["network"] or (row["fabric"], row["network"]) in networks
+            assert row["source"]
+            assert float(row["busbw_GBps"]) > 0

@@ -276,7 +276,7 @@ def test_a_step_with_some_formulas_has_no_interval_and_names_what_stands_in_insi
     inside = predict_steps(machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [1], None))
     (row,) = (each.to_json() for each in inside.predictions)
     assert row["ci_low_s"] < row["step_s"] < row["ci_high_s"]
-    assert {near["algorithm"] for near in row["unmodelled"][0]["published"]} == {"NVLS"}
+    assert {near["algorithm"] for near in row["unmodelled"][0]["published"]} == {"default (NVLS)"}
     assert sum("NCCL may take NVLS" in line for line in step_lines(found)) == 1
 
 

@@ -1,0 +1,180 @@
+"""Verdicts on results: against published classes, NCCL's model, a machine file, a reference; and what decides none."""
+
+import os
+from pathlib import Path
+
+import pytest
+from predicted_machines import in_racks
+from published_outputs import Call, PublishedRow, imported, log_of, printed, without_source
+
+from hpccoll.evidence.log_set import read_logs
+from hpccoll.model.acceptance import LARGE, MODEL, PUBLISHED, RATE, Acceptance, judge_rows
+from hpccoll.model.machine_file import read_machine
+from hpccoll.model.published_rates import figures_by_fabric
+
+PASS, FAIL, CANNOT_TELL = Acceptance.PASS, Acceptance.FAIL, Acceptance.CANNOT_TELL
+GIB, MIB, GB = 1 << 30, 1 << 20, 1e9
+H100 = read_machine("8xh100-400g", "--cluster")
+
+TABLE = [{"nodes": 2, "bytes": size * GIB, "low_bytes_per_s": rate * GB, "high_bytes_per_s": rate * GB, "source": name,
+          "collective": "all_reduce", "algorithm": "default"}
+         for size in (1, 2, 8) for rate, name in ((400, "one/a@1 x"), (420, "two#3"), (410, "one/a@2 y"))]  # fmt: skip
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Judge calls of one output."""
+
+    def judge(*calls, against=H100, log=None, given=None, **shape):
+        files = imported(tmp_path / "out.txt", printed(calls, **shape), **(given or {}))
+        return judge_rows(files, against, log)
+
+    return judge
+
+
+def machine(figures):
+    """Return a machine that has figures of its own, and no class."""
+    return in_racks(layout={"ranks_per_node": 8, "nodes_per_rack": 2}, published=figures)
+
+
+def verdicts(rows):
+    return [(one.row.bytes // MIB, one.verdict) for one in rows]
+
+
+@pytest.mark.parametrize(
+    ("busbw", "verdict"),
+    [(400, PASS), (381, PASS), (379, CANNOT_TELL), (341, CANNOT_TELL), (339, FAIL), (440, PASS), (442, CANNOT_TELL)],
+)
+def test_a_range_of_two_sources_passes_from_95_to_105_per_cent_and_fails_below_85(busbw, verdict, judged):
+    (one,) = judged(Call(GIB, busbw), against=machine(TABLE))
+    assert (one.verdict, one.quantity, one.expected.origin) == (verdict, RATE, PUBLISHED)
+    assert (one.expected.low, one.expected.high) == (400 * GB, 420 * GB)
+    assert one.expected.sources == ("one/a", "two#3")
+    assert one.measured == pytest.approx(busbw * GB, rel=1e-3)
+    assert bool(one.reason) == (verdict is CANNOT_TELL)
+
+
+def test_one_source_is_too_few_and_sources_of_one_repository_are_one(judged):
+    of_one = [each for each in TABLE if each["source"].startswith("one/a")]
+    (one,) = judged(Call(GIB, 100), against=machine(of_one))
+    assert (one.verdict, one.expected) == (CANNOT_TELL, None)
+    assert "one/a" in one.reason
+    assert "2 independent sources" in one.reason
+
+
+@pytest.mark.parametrize(
+    ("low", "failing"),
+    [((1,), ()), ((1, 2), (1, 2)), ((2, 8), (2, 8)), ((1, 2, 8), (1, 2, 8)), ((1, 8), ())],
+)
+def test_a_size_alone_does_not_fail_between_sizes_that_are_as_expected(low, failing, judged):
+    rows = judged(*(Call(size * GIB, 200 if size in low else 410) for size in (1, 2, 8)), against=machine(TABLE))
+    expected = {size: FAIL if size in failing else CANNOT_TELL if size in low else PASS for size in (1, 2, 8)}
+    assert verdicts(rows) == [(size * 1024, verdict) for size, verdict in expected.items()]
+    assert all(bool(one.reason) == (one.verdict is CANNOT_TELL) for one in rows)
+
+
+def test_small_sizes_fail_only_far_below_and_only_at_sizes_that_were_published(judged):
+    figures = [each | {"bytes": size} for each in TABLE[:3] for size in (64 << 10, 8 * MIB)]
+    for size, busbw, verdict in ((64 << 10, 170, CANNOT_TELL), (64 << 10, 150, FAIL), (8 * MIB, 230, FAIL)):
+        (one,) = judged(Call(size, busbw), against=machine(figures))
+        assert one.verdict is verdict
+    (one,) = judged(Call(MIB, 1), against=machine(figures))
+    assert (one.verdict, one.expected) == (CANNOT_TELL, None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ({"nodes": 3}, "no class has 3 nodes"), ({"nodes": 4}, "nobody published"),
+        ({"gpus_per_node": 4}, "2 nodes x 4"), ({"collective": "all_gather"}, "all_gather"),
+        ({"given": {"library": "MSCCL++"}, "library": ""}, "MSCCL++"),
+    ],
+)  # fmt: skip
+def test_what_no_class_has_cannot_be_told_and_the_reason_names_it(shape, words, judged):
+    (one,) = judged(Call(GIB, 100), against=machine(TABLE), **shape)
+    assert (one.verdict, one.expected) == (CANNOT_TELL, None)
+    assert words in one.reason
+
+
+@pytest.mark.parametrize(("busbw", "verdict"), [(180, FAIL), (450, PASS)])
+def test_two_nodes_of_8_h100_have_445_to_459_by_default_and_no_model(busbw, verdict, judged):
+    (one,) = judged(Call(GIB, busbw))
+    assert (one.verdict, one.expected.origin) == (verdict, PUBLISHED)
+    assert [round(rate / GB) for rate in (one.expected.low, one.expected.high)] == [445, 459]
+    assert one.expected.low < one.expected.value < one.expected.high < one.expected.wire_Bps
+    assert len(one.expected.sources) > 3
+
+
+@pytest.mark.parametrize(("busbw", "verdict"), [(180, FAIL), (360, PASS), (450, CANNOT_TELL)])
+def test_a_ring_that_a_log_names_is_held_against_the_model_and_not_against_the_usual_algorithm(busbw, verdict, judged):
+    call = Call(GIB, busbw)
+    (one,) = judged(call, log=read_logs({"log": log_of([call], "RING")}))
+    assert (one.verdict, one.expected.origin) == (verdict, MODEL)
+    assert [round(rate / GB, -1) for rate in (one.expected.low, one.expected.high)] == [340, 370]
+    assert one.expected.wire_Bps == 400 * GB
+
+
+def test_the_usual_algorithm_that_a_log_names_has_the_same_range_as_without_a_log(judged):
+    call = Call(GIB, 450)
+    with_log, without = (judged(call, log=log)[0] for log in (read_logs({"l": log_of([call], "NVLS_TREE")}), None))
+    assert with_log.expected == without.expected
+
+
+def test_a_log_that_names_several_algorithms_of_a_size_or_turns_nvls_off_decides_nothing(judged):
+    call = Call(GIB, 450)
+    several = log_of([call], "RING") + log_of([call], "TREE").splitlines()[-1] + "\n"
+    off = "node-0:1:1 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.\n"
+    for text, words in ((several, "ring and tree"), (off, "NVLS is off")):
+        (one,) = judged(call, log=read_logs({"log": text}))
+        assert (one.verdict, one.expected) == (CANNOT_TELL, None)
+        assert words in one.reason
+
+
+def test_calls_of_mscclpp_and_sizes_below_1_gib_have_no_model(judged):
+    call = Call(512 * MIB, 300)
+    (one,) = judged(call, log=read_logs({"log": log_of([call], "RING")}))
+    assert one.expected is None
+    assert "NCCL's model" in one.reason
+
+
+@pytest.mark.parametrize("name", ["8xh100-400g", "8xb200-400g", "8xa100-200g", "8xmi300x-400g", "8xmi355x-400g"])
+def test_what_was_published_of_a_class_passes_in_the_class_and_less_than_85_per_cent_of_it_fails(name, judged):
+    cluster, failed, passed = read_machine(name, "--cluster"), 0, 0
+    gpu = "AMD Instinct MI300X" if "mi" in name else "NVIDIA H100 80GB HBM3"
+    figures = [each for each in figures_by_fabric()[cluster.machine_class.fabric] if each.nbytes >= LARGE]
+    for figure in figures[::5]:
+        if figure.network not in (None, cluster.machine_class.network) or figure.forced:
+            continue
+        for share in (1.0, 0.8):
+            call = Call(figure.nbytes, share * figure.rate / GB, bool(figure.in_place), figure.dtype)
+            shape = {"nodes": figure.nodes, "gpus_per_node": figure.gpus_per_node, "collective": figure.collective}
+            (one,) = judged(call, against=cluster, gpu=gpu, **shape)
+            if one.expected:
+                below = one.measured < 0.85 * one.expected.low
+                assert one.verdict is PASS if share == 1.0 else (one.verdict is FAIL) == below
+                passed, failed = passed + (one.verdict is PASS), failed + (one.verdict is FAIL)
+    assert bool(passed) == bool(failed)
+    assert passed or name == "8xmi300x-400g"
+
+
+def test_without_its_source_a_figure_is_held_against_the_others(judged):
+    (usual,) = judged(Call(GIB, 450))
+    with without_source("NVIDIA/nccl-tests#309"):
+        (without,) = judged(Call(GIB, 450))
+    assert {*usual.expected.sources} - {*without.expected.sources} == {"NVIDIA/nccl-tests#309"}
+
+
+@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data")
+@pytest.mark.long
+def test_published_rows_pass_if_healthy_and_fail_if_not_without_their_own_source(tmp_path):
+    rows = PublishedRow.read(Path(os.environ["HPCCOLL_DATA"]) / "published" / "nccl-tests.csv")
+    found = [(row, row.judged(tmp_path)) for row in rows]
+    healthy = [one for row, one in found if row.healthy]
+    large = [one for one in healthy if one.row.bytes >= LARGE and one.expected]
+    assert len(large) >= 30
+    assert sum(one.verdict is PASS for one in large) >= 0.85 * len(large)
+    assert sum(one.verdict is FAIL for one in healthy) <= 0.01 * len(healthy)
+    assert all(one.verdict is CANNOT_TELL for one in healthy if not one.expected)
+    unhealthy = [one for row, one in found if row.healthy is False]
+    assert [one.verdict for one in unhealthy if one.row.bytes >= LARGE] == [FAIL] * 11
+    assert not any(one.verdict is PASS for one in unhealthy)
