@@ -111,6 +111,10 @@ class Event:
         self.library.hostEventRecord(self.handle, stream.handle)
 
     @property
+    def done(self):
+        return self.library.hostEventDone(self.handle) != 0
+
+    @property
     def at_ns(self):
         """The time at which a stream passed it last."""
         return self.library.hostEventTime(self.handle)
@@ -124,7 +128,7 @@ class HostGpu(gpu.Gpu):
         number: of the device.
     """
 
-    free_bytes = 1 << 30
+    free_bytes, total_bytes = 1 << 30, 4 << 30
     broken = False  # as after an error of CUDA
 
     def __init__(self, directory, number=0):
@@ -251,7 +255,7 @@ def install(directory):
     sys.modules["pynvml"] = Nvml()
     gpu.device_count = lambda: GPUS
     gpu.missing_for_gpu = lambda _transport, _dtype="float32": None
-    gpu.device_uuid = "uuid-{}".format
+    gpu.device_uuid, gpu.device_bus = "uuid-{}".format, "0000:{:02x}:00.0".format
     gpu_assignment.select_gpu = lambda _number: None
     gpu_assignment.Gpu = partial(_named, directory)
 

@@ -169,6 +169,24 @@ class RankGpus:
         by_node = dict(zip(reversed(self.ranks.node_ids), reversed(verdicts), strict=True))  # the first rank's wins
         return cast("CudaAwareVerdict", by_node[self.ranks.node_id])
 
+    @cached_property
+    def visible_on_hosts(self) -> Mapping[str, int]:
+        """How many GPUs the first rank of each host finds."""
+        found = self.ranks.comm.allgather((node_name(), gpu.device_count()))
+        return dict(reversed(found))
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The record of the GPU of this rank, for which its driver suffices; empty without one."""
+        if not gpu.device_count():
+            return {}
+        bus = gpu.device_bus(self.number)
+        near = [{"distance": each.distance, "names": each.nics} for each in read_sysfs_topology({0: bus})]
+        return {
+            "gpu": {**gpu_facts(bus), "nics": next(iter(near), None)}, "uuid": gpu.device_uuid(self.number),
+            "near": is_near(bus, os.sched_getaffinity(0)), "visible": gpu.device_count(),
+        }  # fmt: skip
+
     def provenance(self, transports: Collection[str]) -> Mapping[str, Any]:
         """Return the record of the GPU of this rank if transports use it, and of MPI and NCCL if these do."""
         if not transports or self.missing_for(BASE_TRANSPORT):
@@ -178,12 +196,7 @@ class RankGpus:
         if "nccl" in transports and not self.missing_for("nccl"):
             version = ".".join(map(str, gpu.loaded_nccl_version() or ()))
             about["nccl"] = {"version": version, "files": loaded_nccl_files()}
-        bus = self.gpu_of_rank.id
-        near = [{"distance": each.distance, "names": each.nics} for each in read_sysfs_topology({0: bus})]
-        return {
-            **about, "gpu": {**gpu_facts(bus), "nics": next(iter(near), None)}, "uuid": gpu.device_uuid(self.number),
-            "near": is_near(self.gpu_of_rank.id, os.sched_getaffinity(0)), "visible": gpu.device_count(),
-        }  # fmt: skip
+        return {**about, **self.facts}
 
     @cached_property
     def node_view(self) -> NodeView:

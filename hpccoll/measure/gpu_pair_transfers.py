@@ -1,39 +1,43 @@
 """The transfer of a pair of ranks over NCCL: each sends the other a stream of messages, which the receiver's GPU times.
 
-Each transfer has a communicator of its own, so that a rank that stops takes nobody along but its partner. The calls of
-NCCL that make and connect it wait on the host, and nothing can end that wait: a thread makes them, and is left with
-them. What waits on the GPU is aborted.
+Each transfer has a communicator of its own, none of whose calls waits for the partner: one that has stopped takes
+nobody along. Making and connecting it takes up to seconds, more on some pairs than on others; therefore all pairs of a
+slot connect first, and then transfer at once.
 """
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import numpy as np
 from mpi4py import MPI
 
+from hpccoll.analysis.diagnosis.nodes_alone import GpusOfHosts
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
-from hpccoll.common.errors import GpuFailedError, UnusableError
-from hpccoll.host.process_facts import node_name
-from hpccoll.measure.gpu_assignment import BASE_TRANSPORT, RankGpus
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.units import format_size
+from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.pair_transfers import (
     FAILED,
     OVER_MPI,
+    UNTIMED,
     MessageStream,
     Transfer,
     TransferKind,
     timing_of,
 )
-from hpccoll.measure.ranks import print_of_rank
 from hpccoll.transports.gpu import gpu_errors
-from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, NcclFailedError, cupys_nccl, nccl_error_text
-from hpccoll.transports.nccl.cupy_device import NCCL_UINT8, CupyDevice
+from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, nccl_error_text
+from hpccoll.transports.nccl.pair_communicator import PairCommunicator, new_unique_id
 
 if TYPE_CHECKING:
-    from hpccoll.transports.gpu import Event, Gpu
+    from hpccoll.transports.gpu import Event, Gpu, GpuArray
+
+Result = TypeVar("Result")
+Steps: TypeAlias = Generator[bool, None, Result]
+"""What a transfer does step by step: it yields False where it goes on, and True when it is connected."""
 
 BY_RATE_ON_GPUS = (
     (80e9, MessageStream(64 << 20, 1, 0.1)),
@@ -43,37 +47,39 @@ BY_RATE_ON_GPUS = (
 )
 """From which rate on, in bytes per second, a pair sends what.
 
-Each message is a kernel, which takes much longer than its start. Slots are longer than over MPI, because making a
+Each message is a kernel, which takes longer than its start. Slots are longer than over MPI, because making a
 communicator takes as long anyway.
 """
 
 FIRST_LIMIT_S, LEAST_LIMIT_S = 25.0, 10.0
 """Deadlines of slots, in which communicators are made: a second each, and more where NCCL starts."""
 
-PAUSE_S = 1e-3
-"""The time between two looks at a thread or a GPU."""
+MOST_QUEUED = 128
+"""The most messages that wait on a GPU: where CUDA's queue is full, of about 1,000 entries, the host would wait."""
 
 
-def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> TransferKind:
-    """Return how pairs transfer: over NCCL if that is asked for, or if each rank has a GPU of its own; else over MPI.
+def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> tuple[TransferKind, GpusOfHosts | None]:
+    """Return how pairs transfer, and which GPUs hosts have; None if none has any, or the user asks for the host.
 
-    All ranks call this together.
+    They transfer over NCCL if that is asked for, or if each rank has a GPU of its own; else over MPI. All ranks call
+    this together.
 
     Raises:
         UnusableError: on all ranks, if NCCL is asked for, and a rank lacks something, or both directions at once.
     """
-    lacking = "" if options.device == "cpu" else gpus.missing_for("nccl")
-    if lacking is None:
-        if options.together:
-            why = "over NCCL the directions of a pair take turns; do: --directions in-turn, or --device cpu"
-            raise UnusableError("--directions together", why)
-        begin = partial(GpuPairTransfer, gpus.gpu_of_rank)
-        return TransferKind("NCCL", "GPU", begin, BY_RATE_ON_GPUS, FIRST_LIMIT_S, LEAST_LIMIT_S)
-    if options.device == "cuda":
+    if options.device == "cpu":
+        return OVER_MPI, None
+    visible, lacking = gpus.visible_on_hosts, gpus.missing_for("nccl")
+    if lacking is None and options.together:
+        why = "over NCCL the directions of a pair take turns; do: --directions in-turn, or --device cpu"
+        raise UnusableError("--directions together", why)
+    if lacking is not None and options.device == "cuda":
         raise UnusableError("--device cuda", lacking)
-    if lacking and gpus.missing_for(BASE_TRANSPORT) is None and gpus.ranks.comm.rank == 0:
-        print_of_rank(0, f"transfers are in host memory over MPI: {lacking}")
-    return OVER_MPI
+    found = GpusOfHosts(visible=visible, unused_because=lacking) if any(visible.values()) else None
+    if lacking is not None:
+        return OVER_MPI, found
+    begin = partial(GpuPairTransfer, gpus.gpu_of_rank)
+    return TransferKind("NCCL", "GPU", begin, BY_RATE_ON_GPUS, FIRST_LIMIT_S, LEAST_LIMIT_S, connects_first=True), found
 
 
 class GpuPairTransfer:
@@ -83,83 +89,107 @@ class GpuPairTransfer:
     """
 
     def __init__(self, gpu: "Gpu", comm: MPI.Intracomm, transfer: Transfer) -> None:
-        self.timing = FAILED
-        self._gpu, self._transfer, self._rank, self._nccl = gpu, transfer, comm.rank, cupys_nccl()
-        self._left, self._thread = False, Thread(target=self._run, daemon=True)
-        self._unique_id: Any = None
-        self._exchange: MPI.Request | None = None  # of the unique id
-        if not transfer.first:
-            self._exchange = comm.irecv(source=transfer.partner, tag=transfer.tag)
-            return
-        with self._reported_errors():
-            self._unique_id = self._nccl.get_unique_id()
-        if self._unique_id:
-            self._exchange = comm.isend(self._unique_id, transfer.partner, transfer.tag)
+        self.timing, self._transfer = UNTIMED, transfer
+        self._steps = self._reported(gpu, comm)
+        self._abort: Thread | None = None  # of the communicator
 
     def advance(self) -> bool:
-        """Do what can be done without waiting for the partner; return whether the transfer has ended."""
-        if self._left:  # none is made any more: a communicator without a partner keeps others waiting
-            return self._thread.ident is not None and not self._thread.is_alive()
-        if self._thread.ident is not None:
-            self._thread.join(PAUSE_S)
-            return not self._thread.is_alive()
-        if self._exchange is None:
-            return True
-        arrived, received = self._exchange.test()
-        if arrived:
-            self._unique_id = self._unique_id or received
-            self._thread.start()
-        return False
+        """Do what can be done without waiting; return whether it is connected, and the next time, whether it ended."""
+        if not next(self._steps, True):
+            return False
+        failed = self.timing is not UNTIMED  # then there is an answer, however long the abort takes
+        return failed or self._abort is None or not self._abort.is_alive()
 
     def leave(self) -> None:
-        """Have the thread abort the communicator, unless a call of NCCL waits there for the partner."""
-        self._left = True
+        """Abort the communicator."""
+        self._steps.close()
 
-    def _run(self) -> None:
-        with self._reported_errors():
-            self._gpu.select()
-            gpu = self._gpu.with_own_stream()  # the work of a transfer that was left may never end
-            communicator = self._nccl.NcclCommunicator(2, self._unique_id, int(not self._transfer.first))
-            device = CupyDevice(gpu, communicator)
-            try:
-                arrivals = self._queue(device)
-                while not gpu.idle():
-                    self._check(device)
-                    time.sleep(PAUSE_S)
-            except BaseException:
-                communicator.abort()
-                raise
-            communicator.destroy()
-            self.timing = timing_of([gpu.elapsed_ns(arrivals[0], each) / 1e9 for each in arrivals])
-
-    def _queue(self, device: CupyDevice) -> "list[Event]":
-        """Queue all messages; return the events of those that are received."""
-        gpu, communicator, transfer, arrivals = device.gpu, device.communicator, self._transfer, []
-        out, into = (gpu.empty(transfer.stream.bytes, np.dtype(np.uint8)) for _ in range(2))
-        self._buffers = out, into  # the calls hold their addresses alone
-        for messages in (1, transfer.messages):  # the first ones connect
-            for sends in (transfer.first, not transfer.first):
-                self._check(device)
-                call, buffer = (communicator.send, out) if sends else (communicator.recv, into)
-                for _ in range(messages):
-                    call(gpu.address(buffer), buffer.nbytes, NCCL_UINT8, int(transfer.first), gpu.stream.ptr)
-                    if not sends:
-                        arrivals.append(gpu.event())
-                        gpu.record(arrivals[-1])
-        return arrivals
-
-    def _check(self, device: CupyDevice) -> None:
-        if error := "the transfer is left" if self._left else device.error():
-            raise NcclFailedError(error)
-
-    @contextmanager
-    def _reported_errors(self) -> Iterator[None]:
-        """Print an error of CUDA or NCCL with the host: its GPU may have failed, and the others are diagnosed on."""
+    def _reported(self, gpu: "Gpu", comm: MPI.Intracomm) -> Steps[None]:
+        """Transfer, and take an error of CUDA or NCCL for the answer: the others are diagnosed on."""
         try:
-            with gpu_errors(self._gpu):
-                yield
-        except NCCL_EXCEPTIONS as error:
-            if not self._left:
-                of_nccl = f"NCCL fails on {node_name()}: "
-                named = "" if isinstance(error, GpuFailedError) else of_nccl
-                print_of_rank(self._rank, f"{named}{nccl_error_text(error)}")
+            with gpu_errors(gpu):
+                yield from self._transfer_all(gpu.with_own_stream(), comm)
+        except MemoryError:
+            error = f"GPU memory: {format_size(gpu.free_bytes)} of {format_size(gpu.total_bytes)} free"
+        except NCCL_EXCEPTIONS as failed:
+            error = nccl_error_text(failed)
+        else:
+            return
+        self.timing = replace(FAILED, error=error)
+
+    def _transfer_all(self, gpu: "Gpu", comm: MPI.Intracomm) -> Steps[None]:
+        first, number_of_bytes = self._transfer.first, self._transfer.stream.bytes
+        partners, own = comm.irecv(source=self._transfer.partner, tag=self._transfer.tag), None
+        try:
+            buffers = [gpu.empty(number_of_bytes, np.dtype(np.uint8)) for _ in range(2)]
+            own = new_unique_id() if first else b""
+        finally:  # without it the partner need not wait
+            self._sent = comm.isend(own, self._transfer.partner, self._transfer.tag)
+            if own is None:
+                _cancel(partners)
+        theirs = yield from _received(partners)
+        if theirs is None:
+            self.timing = FAILED
+            return
+        communicator = PairCommunicator(own or theirs, int(not first))
+        try:
+            yield from _until(gpu, communicator, lambda: True)
+            yield from self._queue(gpu, communicator, buffers, 1)  # these connect
+            yield True
+            arrivals = yield from self._queue(gpu, communicator, buffers, self._transfer.messages)
+        except BaseException:
+            self._abort = Thread(target=_abort, args=(communicator, buffers), daemon=True)
+            self._abort.start()
+            raise
+        self.timing = timing_of([gpu.elapsed_ns(arrivals[0], each) / 1e9 for each in arrivals])
+        destroys = Thread(target=communicator.destroy, daemon=True)
+        destroys.start()
+        while destroys.is_alive():
+            yield False
+
+    def _queue(
+        self, gpu: "Gpu", communicator: PairCommunicator, buffers: "Sequence[GpuArray]", messages: int
+    ) -> "Steps[Sequence[Event]]":
+        """Queue messages of both directions, and return the events of those that were received."""
+        queued: list[Event] = []
+        for sends in (self._transfer.first, not self._transfer.first):
+            buffer = buffers[sends]
+            for _ in range(messages):
+                communicator.queue(gpu.address(buffer), buffer.nbytes, gpu.stream.ptr, sends=sends)
+                yield from _until(gpu, communicator, lambda: True)
+                queued.append(gpu.event())
+                gpu.record(queued[-1])
+                yield from _until(gpu, communicator, lambda: len(queued) < MOST_QUEUED or queued[-MOST_QUEUED].done)
+        yield from _until(gpu, communicator, gpu.idle)
+        return queued[messages:] if self._transfer.first else queued[:messages]
+
+
+def _abort(communicator: PairCommunicator, _buffers: object) -> None:
+    """Abort a communicator, and keep the buffers of its messages until then."""
+    communicator.abort()
+
+
+def _until(gpu: "Gpu", communicator: PairCommunicator, condition: Callable[[], bool]) -> Steps[None]:
+    """Wait until the last call of NCCL has ended and a condition holds; raise the error of NCCL or of the GPU."""
+    while not (communicator.is_ready and condition()):
+        yield False
+        gpu.idle()
+
+
+def _received(request: MPI.Request) -> Steps[bytes | None]:
+    arrived = False
+    try:
+        while not arrived:
+            arrived, content = request.test()
+            if not arrived:
+                yield False
+    finally:
+        if not arrived:
+            _cancel(request)
+    return cast("bytes | None", content)
+
+
+def _cancel(request: MPI.Request) -> None:
+    """Cancel what has not been received."""
+    request.Cancel()
+    request.Wait()

@@ -81,17 +81,24 @@ class Timing:
 
     seconds: float  # of a message; NaN without enough of them
     change: float  # half of the logarithm of its time in the second half of the stream over that in the first
+    error: str | None = None  # of this rank, with which the transfer ended
 
 
 FAILED = Timing(math.inf, math.nan)
-"""The timing of a transfer that failed on this rank."""
+"""The timing of a transfer that failed on this rank, or on its partner."""
+
+UNTIMED = Timing(math.nan, math.nan)
+"""That of a transfer which has not ended, or had too few messages."""
 
 
 class BegunTransfer(Protocol):
     """A transfer that has begun on this rank, and advances whenever it is asked to."""
 
     def advance(self) -> bool:
-        """Do what can be done without waiting; return whether the transfer has ended."""
+        """Do what can be done without waiting; return whether the transfer has ended.
+
+        One that connects first also returns True when it has connected, and goes on with the next call.
+        """
 
     def leave(self) -> None:
         """Have a transfer that the partner has not answered end as soon as it may; it still advances."""
@@ -111,6 +118,7 @@ class TransferKind:
     by_rate: StreamTable  # from which rate on, in bytes per second, a pair sends what
     first_limit_s: float  # the deadline of the first slot
     least_limit_s: float  # and of any later one at least
+    connects_first: bool = False  # whether pairs connect before all transfer at once, messages timed by the GPUs
 
 
 _FREE_BUFFERS = defaultdict[tuple[int, ...], list[Buffer]](list)
@@ -211,7 +219,7 @@ def timing_of(arrivals: Sequence[float]) -> Timing:
     """
     used = np.asarray(arrivals[len(arrivals) // 4 :])
     if len(arrivals) < LEAST_MESSAGES:
-        return Timing(math.nan, math.nan)
+        return UNTIMED
     middle = len(used) // 2
     early, late = _slope(used[: middle + 1]), _slope(used[middle:])
     return Timing(_slope(used), math.log(late / early) / 2 if early > 0 < late else math.nan)

@@ -17,7 +17,7 @@ NAMES: Mapping[Kind, str] = {
     "node": "{hosts}", "send": "what {hosts} sends", "receive": "what {hosts} receives",
     "rail": "rail {rail} of {hosts}", "link": "the link between {hosts}",
     "shared_link": "the path that {hosts} share to all others",
-    "uplink": "the uplink of {rack} ({hosts})", "rack": "{rack} ({hosts})", "hung": "{hosts}",
+    "uplink": "the uplink of {rack} ({hosts})", "rack": "{rack} ({hosts})", "hung": "{hosts}", "failed": "{hosts}",
 }  # fmt: skip
 """A component as a part of a sentence."""
 
@@ -35,7 +35,7 @@ SENTENCES: Mapping[Kind, str] = {
 
 REASONS: Mapping[Kind, str] = {
     "node": "transfers take {factors} the usual time", "send": "sending takes {factors} the usual time",
-    "receive": "receiving takes {factors} the usual time", "hung": "it does not answer",
+    "receive": "receiving takes {factors} the usual time", "hung": "it does not answer", "failed": "{error}",
 }  # fmt: skip
 """Why a node is excluded, by the kind of its fault."""
 
@@ -86,9 +86,11 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
 def _faults(verdict: MachineVerdict) -> Iterator[str]:
     """Yield what is faulty, each with its evidence: nodes that do not answer together, others by their effects."""
     hung = [fault for fault in verdict.verdicts if fault.place.kind == "hung" and not fault.candidates]
+    failed = [fault for fault in verdict.verdicts if fault.place.kind == "failed" and not fault.candidates]
     if verdict.too_many:
-        is_hung = 4 * len(hung) > verdict.nodes
-        many = "do not answer: no node" if is_hung else "seem slow: effects are lower bounds, and no node"
+        is_hung = 4 * (len(hung) + len(failed)) > verdict.nodes
+        silent = f"do not answer{' or fail' if failed else ''}: no node"
+        many = silent if is_hung else "seem slow: effects are lower bounds, and no node"
         yield f"more than a quarter of the nodes {many} is excluded"
     if hung:
         yield f"{_hosts([host for fault in hung for host in fault.hosts])} {'do' if hung[1:] else 'does'} not answer"
@@ -105,8 +107,10 @@ def fault_sentence(fault: NamedFault) -> str:
     place, factor = fault.place, format_factor(fault.effect)
     interval = f"(95 %: {format_factor(fault.low)} to {format_factor(fault.high)})"
     if not math.isfinite(fault.effect):
-        several = f"the diagnosis cannot tell which of {_hosts(fault.hosts)} do not answer"
-        return several if fault.candidates else f"{place_name(place)} does not answer"
+        several = f"the diagnosis cannot tell which of {_hosts(fault.hosts)} "
+        if fault.error:
+            return f"{several}fail: {fault.error}" if fault.candidates else f"{place_name(place)} fails: {fault.error}"
+        return f"{several}do not answer" if fault.candidates else f"{place_name(place)} does not answer"
     if fault.candidates:
         names = ", or ".join(first_few(map(_both, fault.candidates), MOST_NAMED, "explanation"))
         cannot = "the diagnosis cannot tell what is slow"
@@ -136,6 +140,8 @@ def _evidence(fault: NamedFault) -> str:
     ends = math.isfinite(fault.effect)
     if fault.candidates and not ends:
         return "no transfer between them ended; none of these is excluded"
+    if fault.place.kind == "failed":
+        return f"with {join_words(fault.missed_with)}"
     parts = [f"{format_count(fault.slots.get(fault.deciding, 0), 'slot')} {SLOTS[fault.deciding]} decided"]
     if not ends:
         parts.append("both nodes answer to others")
@@ -151,15 +157,16 @@ def _evidence(fault: NamedFault) -> str:
 
 def _drain_commands(verdict: MachineVerdict) -> Iterator[str]:
     """Yield a command for the administrator for the excluded nodes of each kind of fault; nothing executes it."""
-    effects = defaultdict[Kind, dict[str, float]](dict)
+    effects = defaultdict[tuple[Kind, str | None], dict[str, float]](dict)
     for fault in verdict.verdicts:
         host, *_ = fault.hosts
         if host in verdict.exclude and fault.place.kind in REASONS:
-            effects[fault.place.kind][host] = fault.effect
-    for kind, of_hosts in effects.items():
+            effects[fault.place.kind, fault.error][host] = fault.effect
+    for (kind, error), of_hosts in effects.items():
         factors = join_ends(format_factor(effect) for effect in sorted(of_hosts.values()) if math.isfinite(effect))
         names = shlex.quote(",".join(host for host in verdict.exclude if host in of_hosts))
-        reason, begun = REASONS[kind].format(factors=factors), verdict.begun[:16].replace("T", " ")
+        plain = "".join(letter for letter in error or "" if letter not in '"$`\\')  # as it stands in a shell's quotes
+        reason, begun = REASONS[kind].format(factors=factors, error=plain), verdict.begun[:16].replace("T", " ")
         yield f'scontrol update NodeName={names} State=DRAIN Reason="hpccoll: {reason} ({begun} UTC)"'
 
 
@@ -173,10 +180,12 @@ def _basis(verdict: MachineVerdict) -> str:
 
 
 SYMBOLS: Mapping[State, str] = {
-    "slow": "{factor}", "hung": "hung", "candidate": "{factor}?", "healthy": ".", "absent": "-", "undecided": "?",
+    "slow": "{factor}", "hung": "hung", "failed": "failed", "candidate": "{factor}?", "healthy": ".", "absent": "-",
+    "undecided": "?",
 }  # fmt: skip
 LEGEND: Mapping[State, str] = {
     "hung": "hung: it did not answer",
+    "failed": "failed: it answered with an error",
     "candidate": "1.10x?: it, or another one",
     "healthy": ".: not accused",
     "absent": "-: not in the diagnosis",

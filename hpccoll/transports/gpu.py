@@ -73,6 +73,14 @@ def device_uuid(number: int) -> str | None:
     return str(UUID(bytes=uuid.raw)) if known else None
 
 
+def device_bus(number: int) -> str:
+    """Return the PCI bus address of GPU ``number``, of those visible, for which the driver needs no context."""
+    driver, device, bus = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0), ctypes.create_string_buffer(32)
+    driver.cuDeviceGet(ctypes.byref(device), number)
+    driver.cuDeviceGetPCIBusId(bus, len(bus), device)
+    return bus.value.decode()
+
+
 @cache
 def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
     """Return the reason why this process cannot run ``dtype`` on a GPU over ``transport``, None if it can."""
@@ -291,6 +299,12 @@ class Gpu:
         """The free bytes of GPU memory, including the unused memory in CuPy's pool."""
         free, _ = self.device.mem_info
         return int(free) + int(self._cupy.get_default_memory_pool().free_bytes())
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of GPU memory, free or not."""
+        _, total = self.device.mem_info
+        return int(total)
 
     def release(self) -> None:
         """Free the unused memory in CuPy's pool."""

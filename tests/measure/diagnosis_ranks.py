@@ -7,7 +7,7 @@ The object has fields of DiagnosisOptions, and
     machines: whether these nodes are said to be machines of their own;
     stops_alone: the rank that stops while it measures what it does alone;
     leader_stops: whether rank 0 stops when the others have reported;
-    leader_limit_s: the LEADER_LIMIT_S of the module;
+    leader_limit_s: LEADER_LIMIT_S;
     fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS.
 """
 
@@ -28,7 +28,14 @@ comm = mpi_startup.start_mpi("cpu")
 
 from mpi4py import MPI  # noqa: E402
 
-from hpccoll.measure import diagnosis_runner, pair_transfers, provenance, ranks  # noqa: E402 they start MPI
+from hpccoll.measure import (  # noqa: E402 they start MPI
+    diagnosis_leader,
+    diagnosis_member,
+    diagnosis_runner,
+    pair_transfers,
+    provenance,
+    ranks,
+)
 
 LATE = pair_transfers.Timing(1e6, 0.0)
 """The answer that comes after its slot has ended."""
@@ -85,7 +92,7 @@ FAULTS = {
 
 def fail(who, when, kind):
     """Have a rank fail when it begins its transfer of a number; rank 0 leaves a file for each slot that it begins."""
-    take, slots, transfers = diagnosis_runner._Member.take, count(1), count()
+    take, slots, transfers = diagnosis_member.Member.take, count(1), count()
 
     def take_with_fault(self, order):
         take(self, order)
@@ -94,12 +101,13 @@ def fail(who, when, kind):
         if self.rank == who and isinstance(order, pair_transfers.Transfer) and next(transfers) == when:
             FAULTS[kind](self, order)
 
-    diagnosis_runner._Member.take = take_with_fault
+    diagnosis_member.Member.take = take_with_fault
 
 
 options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
 nodes = options.pop("nodes", None)
-diagnosis_runner.LEADER_LIMIT_S = options.pop("leader_limit_s", diagnosis_runner.LEADER_LIMIT_S)
+limit_s = options.pop("leader_limit_s", diagnosis_member.LEADER_LIMIT_S)
+diagnosis_member.LEADER_LIMIT_S = diagnosis_leader.LEADER_LIMIT_S = limit_s
 if options.pop("machines", False):
     provenance.boot_id = ranks.boot_id = lambda: nodes[comm.rank]
 if options.pop("boots", False):
@@ -111,9 +119,9 @@ if fault := options.pop("fault", None):
 if comm.rank == options.pop("stops_alone", None):
     diagnosis_runner.own_seconds = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 if options.pop("leader_stops", False) and comm.rank == 0:
-    diagnosis_runner._Member.report = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
+    diagnosis_member.Member.report = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 pids = comm.gather(os.getpid())
-diagnosis_runner.KEEP_INTERVAL_S = 0.0
+diagnosis_leader.KEEP_INTERVAL_S = 0.0
 
 
 def write(recorded):

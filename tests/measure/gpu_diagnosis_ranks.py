@@ -4,9 +4,12 @@ OPTIONS are those of diagnosis_ranks.py. Rank k pretends to be node nk, and has 
 
     pause_ns: how long the GPU of each rank pauses before it sends a message, so that a transfer takes long;
     sender: [RANK, NUMBER, KIND], what happens when a rank queues the messages of its transfer of a number, from 0:
-        "pauses": it pauses LONGER times as long from now on; "stops"; "its GPU fails", on the host.
+        "pauses": it pauses LONGER times as long from now on; "stops", with all of them in its stream;
+        "has no memory"; "its GPU fails", on the host; a rank of None is all of them;
+    connecting_s: how much later each rank has connected than the one before.
 
-In the end each rank prints how many communicators it has made, and how many it has destroyed or aborted.
+In the end each rank prints how many communicators it has made, and how many it has destroyed or aborted, and a line in
+JSON: of its transfers in order, the nanoseconds at which it had connected, and at which it went on.
 """
 
 import json
@@ -14,9 +17,10 @@ import os
 import runpy
 import signal
 import sys
+import time
+from contextlib import closing
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 
@@ -38,55 +42,76 @@ if comm.size > gpu.device_count():
     share_a_gpu(comm.rank)
 gpu_assignment.RankGpus.number = property(lambda _: comm.rank % gpu.device_count())
 
-from cupy.cuda import nccl  # noqa: E402  once its library is chosen
-
 LONGER = 5
 
 options = json.loads(sys.argv[2])
-pause_ns = options.pop("pause_ns", 0)
-who, when, kind = options.pop("sender", (None, None, ""))
-queued, counts = count(), {"made": 0, "ended": 0}
+pause_ns, connecting_s = options.pop("pause_ns", 0), options.pop("connecting_s", 0)
+who, when, kind = options.pop("sender", (-1, 0, ""))
+begun, counts, times = count(), {"made": 0, "ended": 0}, []
 
 
-class Communicator(nccl.NcclCommunicator):
-    """One that is counted."""
+class Communicator(gpu_pair_transfers.PairCommunicator):
+    """One that is counted, and may connect late."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
+        self.connects = time.monotonic() + connecting_s * comm.rank
         counts["made"] += 1
 
+    @property
+    def is_ready(self):
+        return super().is_ready and time.monotonic() >= self.connects
+
     def destroy(self):
-        counts["ended"] += self.comm != 0
         super().destroy()
+        counts["ended"] += 1
 
     def abort(self):
-        counts["ended"] += self.comm != 0
         super().abort()
+        counts["ended"] += 1
 
 
 class Transfer(gpu_pair_transfers.GpuPairTransfer):
     """One that pauses before it sends, on a rank that may fail."""
 
-    def _queue(self, device):
-        fault = kind if who == comm.rank and next(queued) >= when else ""
-        if fault == "its GPU fails":
+    def _transfer_all(self, device, comm_of_data):
+        self.fault = kind if who in (comm.rank, None) and next(begun) >= when else ""
+        if self.fault == "has no memory":
+            device.empty = out_of_memory
+        with closing(super()._transfer_all(device, comm_of_data)) as steps:
+            for connected in steps:
+                if connected:
+                    times.append([time.monotonic_ns()])
+                yield connected
+                if connected:
+                    times[-1].append(time.monotonic_ns())
+
+    def _queue(self, device, communicator, buffers, messages):
+        if self.fault == "its GPU fails":
             nccl_on_host.HostGpu.broken = True
-        of_nccl, wait = device.communicator, pause(device.gpu)
+        queue, wait, left = communicator.queue, pause(device), count(2 * messages - 1, -1)
 
-        def send(*message):
-            wait(LONGER * pause_ns if fault == "pauses" else pause_ns)
-            of_nccl.send(*message)
+        def queue_late(*message, sends):
+            if sends:
+                wait(LONGER * pause_ns if self.fault == "pauses" else pause_ns)
+            queue(*message, sends=sends)
+            if not next(left) and messages > 1 and self.fault == "stops":
+                os.kill(os.getpid(), signal.SIGSTOP)
 
-        device.communicator = SimpleNamespace(send=send, recv=of_nccl.recv, check_async_error=of_nccl.check_async_error)
-        arrivals = super()._queue(device)
-        if fault == "stops":
-            os.kill(os.getpid(), signal.SIGSTOP)
+        communicator.queue = queue_late
+        arrivals = yield from super()._queue(device, communicator, buffers, messages)
+        communicator.queue = queue
         return arrivals
 
 
-nccl.NcclCommunicator, gpu_pair_transfers.GpuPairTransfer = Communicator, Transfer
+def out_of_memory(*_):
+    raise MemoryError
+
+
+gpu_pair_transfers.PairCommunicator, gpu_pair_transfers.GpuPairTransfer = Communicator, Transfer
 options.setdefault("nodes", [f"n{rank}" for rank in range(comm.size)])
 program = Path(__file__).with_name("diagnosis_ranks.py")
 sys.argv = [str(program), sys.argv[1], json.dumps(options)]
 runpy.run_path(str(program), run_name="__main__")
-print(f"rank {comm.rank}: {counts['made']} communicators made, {counts['ended']} ended", flush=True)
+print(f"rank {comm.rank}: {counts['made']} communicators made, {counts['ended']} ended\n", end="", flush=True)
+print(f"{json.dumps([comm.rank, times])}\n", end="", flush=True)

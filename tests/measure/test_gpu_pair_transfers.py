@@ -2,10 +2,10 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from patience import wait
 
@@ -31,6 +31,12 @@ def diagnose(mpiexec, nccl_library, tmp_path):
     return diagnose
 
 
+def communicators(ended):
+    """Return of each rank: its number, how many communicators it has made, and how many have ended."""
+    found = re.findall(r"rank (\d+): (\d+) communicators made, (\d+) ended", ended.stdout)
+    return [[*map(int, each)] for each in found]
+
+
 @pytest.mark.mpi
 @pytest.mark.long
 def test_a_node_whose_gpu_sends_late_is_named_and_no_communicator_is_left(diagnose):
@@ -43,54 +49,107 @@ def test_a_node_whose_gpu_sends_late_is_named_and_no_communicator_is_left(diagno
     provenance = result["provenance"]
     assert len(provenance["gpu_of_rank"]) == 6
     assert provenance["nccl"][0]["library"]["version"] == "2.30.0"
-    counts = [[*map(int, filter(str.isdecimal, line.replace(":", "").split()))] for line in ended.stdout.splitlines()
-              if "communicators made" in line]  # fmt: skip
+    counts = communicators(ended)
     assert sorted(rank for rank, *_ in counts) == [*range(6)]
     assert all(made == finished > 0 for _, made, finished in counts)
 
 
-@pytest.mark.mpi
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param({"fault": [2, 1, "stops"]}, id="before its communicator is made"),
-        pytest.param({"sender": [2, 1, "stops"]}, id="with messages in its stream"),
-        pytest.param({"sender": [2, 1, "its GPU fails"]}, id="by an error of CUDA"),
-    ],
-)
-def test_a_rank_that_fails_is_named_the_others_are_diagnosed_and_nothing_is_left(diagnose, options):
-    ended, result = diagnose(4, **options)
-    assert ended.returncode == (0 if "GPU" in str(options) else 3)  # 3: a transfer has not ended, so MPI_Abort ends it
+STOPS = {"before its communicator is made": {"fault": [2, 1, "stops"]}, "in its stream": {"sender": [2, 1, "stops"]}}
+FAILS = {
+    "cudaErrorECCUncorrectable": {"sender": [2, 1, "its GPU fails"]},
+    "GPU memory: 1 GiB of 4 GiB free": {"sender": [2, 1, "has no memory"]},
+}
+"""By the error that is shown."""
+
+
+def named(result):
+    """Return the nodes that do not answer."""
     components = [fault["component"] for fault in result["diagnosis"]["faults"]]
-    assert [each["where"] for each in components if each["kind"] == "hung"] == [[2]]
-    rows = np.array([row for *_, seconds in result["measured"] for row in seconds])
-    assert np.isinf(rows).any(1).sum() == 2  # it misses twice, and is not asked again
-    assert (np.isfinite(rows[:, 2]).sum() < np.isfinite(np.delete(rows, 2, 1)).sum(0)).all()
-    assert ("cudaErrorECCUncorrectable" in ended.stderr) == ("GPU" in str(options))
-    assert "Traceback" not in ended.stderr
+    return [each["where"] for each in components if each["kind"] == "hung"]
+
+
+def wait_for_the_end(result):
     wait(lambda: not [pid for pid in result["pids"] if Path(f"/proc/{pid}").exists()], "a rank is left")
 
 
-def gpus(*, lacking, gpu=True):
-    """Return GPUs of ranks that lack something for NCCL, or None."""
-    missing = {"nccl": lacking, "staged": None if gpu else lacking}
+@pytest.mark.mpi
+@pytest.mark.long
+@pytest.mark.parametrize("options", STOPS.values(), ids=STOPS)
+def test_a_rank_that_stops_is_named_alone_the_others_are_diagnosed_and_nothing_is_left(diagnose, options):
+    ended, result = diagnose(4, **options)
+    assert ended.returncode == 3  # MPI_Abort ends the rank that has stopped
+    assert named(result) == [[2]]
+    assert result["provenance"]["unfinished"] == ["n2"]  # its partners wait for nothing
+    assert not result["provenance"]["transfer_errors"]
+    assert "Traceback" not in ended.stderr
+    wait_for_the_end(result)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("error", FAILS)
+def test_a_rank_with_an_error_is_named_with_it_the_others_are_diagnosed_and_nothing_is_left(diagnose, error):
+    ended, result = diagnose(4, **FAILS[error])
+    assert ended.returncode == 0, ended.stderr
+    assert named(result) == [[2]]
+    assert result["provenance"]["unfinished"] == []
+    errors = result["provenance"]["transfer_errors"]
+    assert {each["hosts"][0] for each in errors} == {"n2"}
+    assert all(error in each["why"] for each in errors)
+    assert "Traceback" not in ended.stderr
+    assert all(made == finished for _, made, finished in communicators(ended))
+    wait_for_the_end(result)
+
+
+@pytest.mark.mpi
+def test_an_error_on_all_ranks_ends_the_run_in_one_line_and_accuses_nobody(mpiexec, nccl_library, tmp_path):
+    options = json.dumps({"sender": [None, 0, "has no memory"]})
+    ended = mpiexec(4, RANKS, tmp_path / "out.json", options, "host", nccl_library)
+    assert ended.returncode == 0, ended.stderr  # the program's own, which prints errors of the input
+    lines = [line for line in ended.stdout.splitlines() if "transfers over NCCL" in line]
+    assert len(lines) == 1
+    assert "no pair has a time; n0 with n1: GPU memory: 1 GiB of 4 GiB free" in lines[0]
+
+
+@pytest.mark.mpi
+def test_no_pair_transfers_before_all_pairs_of_its_slot_have_connected(diagnose):
+    ended, _ = diagnose(4, connecting_s=0.3, fault=[1, 3, "is interrupted"])
+    assert ended.returncode == 0, ended.stderr
+    by_rank = [json.loads(line)[1] for line in ended.stdout.splitlines() if line.startswith("[")]
+    assert len(by_rank) == 4
+    slots = [*zip(*by_rank, strict=True)]  # of each slot, and rank: when it had connected, and when it went on
+    assert len(slots) >= 3
+    for slot in slots:
+        connected, went_on = zip(*slot, strict=True)
+        assert max(connected) <= min(went_on)
+
+
+def gpus(*, lacking, visible=8, of_last=None):
+    """Return GPUs of ranks that lack something for NCCL, or None; the last of four hosts may see other ones."""
+    hosts = dict.fromkeys(("n0", "n1", "n2", "n3"), visible)
     return SimpleNamespace(
-        missing_for=missing.get, gpu_of_rank=None, ranks=SimpleNamespace(comm=SimpleNamespace(rank=0))
-    )
+        missing_for={"nccl": lacking}.get, gpu_of_rank=None,
+        visible_on_hosts=hosts if of_last is None else {**hosts, "n3": of_last},
+    )  # fmt: skip
 
 
 def options(**changes):
     return DiagnosisOptions(seed=1, **changes)
 
 
-def test_transfers_are_over_nccl_if_each_rank_has_a_gpu_unless_the_user_asks_for_the_host(capsys):
-    assert choose_transfers(gpus(lacking=None), options()).program == "NCCL"
-    assert choose_transfers(gpus(lacking=None), options(device="cpu", together=True)) is OVER_MPI
-    assert choose_transfers(gpus(lacking="no CUDA device", gpu=False), options()) is OVER_MPI
-    assert capsys.readouterr().err == ""
-    assert choose_transfers(gpus(lacking="2 ranks share GPU 1"), options()) is OVER_MPI
-    assert capsys.readouterr().err == "r0 | transfers are in host memory over MPI: 2 ranks share GPU 1\n"
+def test_transfers_are_over_nccl_if_each_rank_has_a_gpu_unless_the_user_asks_for_the_host():
+    kind, found = choose_transfers(gpus(lacking=None), options())
+    assert (kind.program, found["unused_because"]) == ("NCCL", None)
+    assert choose_transfers(gpus(lacking=None), options(device="cpu", together=True)) == (OVER_MPI, None)
+    assert choose_transfers(gpus(lacking="no CUDA device", visible=0), options()) == (OVER_MPI, None)
+
+
+def test_why_gpus_are_not_used_is_kept_and_how_many_each_host_finds():
+    kind, found = choose_transfers(gpus(lacking="2 ranks share GPU 1"), options())
+    assert kind is OVER_MPI
+    assert found["unused_because"] == "2 ranks share GPU 1"
+    kind, found = choose_transfers(gpus(lacking="no CUDA device", of_last=0), options())
+    assert kind is OVER_MPI
+    assert found["visible"] == {"n0": 8, "n1": 8, "n2": 8, "n3": 0}
 
 
 def test_what_nccl_cannot_transfer_is_refused_in_one_line():

@@ -15,11 +15,11 @@ from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place
 DAYS = 3
 """The days on which a place must have been slow to be called so, and then healthy not to be any more."""
 
-State: TypeAlias = Literal["slow", "hung", "candidate", "healthy", "absent", "undecided"]
+State: TypeAlias = Literal["slow", "hung", "failed", "candidate", "healthy", "absent", "undecided"]
 """What a diagnosis says of a place: a candidate is one of several that cannot be distinguished; a place is absent if a
 host of it is, or all hosts of a rack; undecided are an interrupted diagnosis, and what was not judged."""
 
-CERTAIN: tuple[State, ...] = "slow", "hung"
+CERTAIN: tuple[State, ...] = "slow", "hung", "failed"
 ACCUSED: tuple[State, ...] = *CERTAIN, "candidate"
 
 Key: TypeAlias = tuple[str, str, tuple[str, ...], int | None]
@@ -120,7 +120,7 @@ def _accused(verdict: MachineVerdict) -> dict[Key, tuple[Place, NamedFault]]:
     found: dict[Key, tuple[Place, NamedFault]] = {}
     for fault in sorted(verdict.verdicts, key=lambda fault: not fault.candidates):
         for each in chain.from_iterable(fault.candidates or ((fault.place,),)):
-            place = replace(each, kind="node") if each.kind in (*DIRECTIONS, "hung") else each
+            place = replace(each, kind="node") if each.kind in (*DIRECTIONS, "hung", "failed") else each
             where = (place.rack,) if place.rack else tuple(sorted(place.hosts))
             found[_cluster(verdict), place.kind, where, place.rail] = place, fault
     return found
@@ -136,7 +136,8 @@ def _state(
     is_judged = has_times and (verdict.links or place.kind != "link")
     state: State = "healthy"
     if fault:
-        state = "candidate" if fault.candidates else "slow" if math.isfinite(fault.effect) else "hung"
+        endless: State = "failed" if fault.error else "hung"
+        state = "candidate" if fault.candidates else "slow" if math.isfinite(fault.effect) else endless
     elif _cluster(verdict) != key[0] or not is_there:
         state = "absent"
     elif not (verdict.complete and is_judged):

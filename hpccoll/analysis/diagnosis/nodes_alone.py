@@ -48,6 +48,12 @@ CERTAIN = 0.99
 FAILED_PAIRS = "failed_pairs"
 """The key of the provenance of a diagnosis by another program, with the launches of it that failed: FailedPair."""
 
+TRANSFER_ERRORS = "transfer_errors"
+"""The key of the provenance with the transfers that ended with an error: TransferError."""
+
+GPUS_OF_HOSTS = "gpus_of_hosts"
+"""The key of the provenance with the GPUs that ranks find: GpusOfHosts; null if no host has any."""
+
 HOSTS_SHARE_A_MACHINE = "hosts_share_a_machine"
 """The key of the provenance of a diagnosis whose hosts have CPUs in common: a rate is not that of one of them then."""
 
@@ -75,6 +81,26 @@ class FailedPair(TypedDict):
 
     hosts: list[str]  # both of the pair
     why: str
+
+
+class TransferError(TypedDict):
+    """A transfer that ended with an error."""
+
+    hosts: list[str]  # that whose rank reports it, and its partner
+    why: str
+
+
+def error_text(error: TransferError) -> str:
+    """Return who fails with whom, and why."""
+    host, partner = error["hosts"]
+    return f"{host} with {partner}: {error['why']}"
+
+
+class GpusOfHosts(TypedDict):
+    """Which GPUs ranks find, some at least."""
+
+    visible: Mapping[str, int]  # by host: how many
+    unused_because: str | None  # why transfers are in host memory; None if they are between GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +141,11 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
 def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
     """Return what stands beside the verdict.
 
-    Launches that failed, transfers slower than expected, and many lost packets are critical.
+    Launches that failed, transfers slower than expected, many lost packets, and GPUs that some hosts lack are critical.
     """
     provenance = recorded.provenance
     found = [*_failed_launches(recorded), *_doubtful_rate(recorded), *findings_of_losses(provenance)]
-    found += _differing_devices(provenance)
+    found += [*_missing_gpus(provenance), *_differing_devices(provenance)]
     if provenance.get(HOSTS_SHARE_A_MACHINE):
         text = "The hosts share the CPUs of one machine: what each of them does alone was not measured."
         return [*found, info("own_rates_unknown", text)]
@@ -175,6 +201,24 @@ def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
         yield critical("rate_doubtful", text, factor=factor)
     elif beyond < -2 * LEAST_BEYOND_RATE:  # a lower quartile is low by noise, too
         yield warning("rate_doubtful", f"{take}: it is too low.", factor=factor)
+
+
+def _missing_gpus(provenance: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield hosts that find fewer GPUs than others do, and why no GPU is used."""
+    if not (of_hosts := cast("GpusOfHosts | None", provenance.get(GPUS_OF_HOSTS))):
+        return
+    most = max(of_hosts["visible"].values())
+    by_number = defaultdict[int, list[str]](list)
+    for host, number in of_hosts["visible"].items():
+        by_number[number].append(host)
+    for number, hosts in sorted(by_number.items()):
+        if number < most:
+            of_these = f"{number or 'no'} GPU{'s' * (number > 1)} on {host_ranges(hosts)}"
+            text = f"CUDA finds {of_these}, and {most} on others."
+            yield critical("gpus_missing", text, hosts=(*hosts,), visible=number, of_others=most)
+    if why := of_hosts["unused_because"]:
+        text = f"No transfer is between GPUs, all are in host memory over MPI: {why}."
+        yield warning("gpus_unused", text, why=why)
 
 
 def _differing_devices(provenance: Mapping[str, Any]) -> Iterator[Finding]:

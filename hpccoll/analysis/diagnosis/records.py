@@ -12,10 +12,10 @@ Floats: TypeAlias = NDArray[np.float64]
 Booleans: TypeAlias = NDArray[np.bool_]
 Result = TypeVar("Result")
 
-Kind: TypeAlias = Literal["node", "send", "receive", "link", "shared_link", "rail", "uplink", "rack", "hung"]
+Kind: TypeAlias = Literal["node", "send", "receive", "link", "shared_link", "rail", "uplink", "rack", "hung", "failed"]
 """What can be faulty: a node in both directions, its sending, its receiving; the path between two nodes; a path that
 several nodes share to all others; one rail of a node; the path out of a rack; all nodes of a rack; a node that does not
-answer."""
+answer, or, as a verdict has it, answers with an error."""
 
 OF_A_RACK: tuple[Kind, ...] = "uplink", "rack"
 """The kinds of faults of a rack, whose ``where`` is the rack."""

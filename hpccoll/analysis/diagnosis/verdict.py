@@ -2,21 +2,21 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from hpccoll.analysis.diagnosis.cluster import judged_racks
-from hpccoll.analysis.diagnosis.nodes_alone import findings_of_nodes
+from hpccoll.analysis.diagnosis.nodes_alone import TRANSFER_ERRORS, TransferError, findings_of_nodes
 from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
 from hpccoll.common.text import Finding
 
 DECIDING: Mapping[Kind, Purpose] = {
     "node": "retest", "send": "retest", "receive": "retest", "rail": "retest", "link": "links",
-    "shared_link": "accused", "uplink": "racks", "rack": "racks", "hung": "hung",
+    "shared_link": "accused", "uplink": "racks", "rack": "racks", "hung": "hung", "failed": "hung",
 }  # fmt: skip
 """The purpose of the slots that decide on a fault; of two to seven nodes the screen decides."""
 
@@ -48,6 +48,7 @@ class NamedFault:
     under_load_only: bool  # whether it is as fast as others while the rest of the machine is silent
     slots: Mapping[Purpose, int]  # how many measured it, by their purpose
     missed_with: tuple[str, ...] = ()  # the other hosts of transfers that did not end
+    error: str | None = None  # with which transfers ended
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -70,6 +71,7 @@ class NamedFault:
             "effect": _finite(self.effect), "low": _finite(self.low), "high": _finite(self.high),
             "confidence": 1 - self.chance if ends else None, "chance": self.chance if ends else None,
             "under_load_only": self.under_load_only, "slots": dict(self.slots), "missed_with": self.missed_with,
+            "error": self.error,
         }  # fmt: skip
 
 
@@ -164,9 +166,20 @@ def _named(fault: Fault, recorded: RecordedDiagnosis) -> NamedFault:
     place = place_of(fault.component, recorded.question)
     candidates = tuple(tuple(place_of(each, recorded.question) for each in some) for some in fault.candidates)
     slots, missed = _slots_of(fault.component, place, recorded)
-    return NamedFault(
+    named = NamedFault(
         place, candidates, fault.effect, fault.low, fault.high, fault.chance, fault.under_load_only, slots, missed
     )
+    error = _error_of(named, cast("Sequence[TransferError]", recorded.provenance.get(TRANSFER_ERRORS, ())))
+    if error is None or math.isfinite(fault.effect):
+        return named
+    return replace(named, place=replace(place, kind="failed") if place.kind == "hung" else place, error=error)
+
+
+def _error_of(fault: NamedFault, errors: Sequence[TransferError]) -> str | None:
+    """Return the last error with which a host of a fault answered, or one of the link; None if there is none."""
+    found = (each for each in reversed(errors) if each["hosts"][0] in fault.hosts)
+    of_pair = (each for each in found if fault.place.kind != "link" or {*each["hosts"]} == {*fault.hosts})
+    return next((each["why"] for each in of_pair), None)
 
 
 def _slots_of(

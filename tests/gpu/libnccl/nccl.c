@@ -3,7 +3,8 @@
  * What it proves: the arguments of every call (types, ops, counts, roots, in-place forms, settings, windows), that all
  * ranks make the same calls, that groups of sends and receives do not deadlock when a send blocks until its receive
  * is posted, that graphs and registrations end before what they use, what an abort, an asynchronous error and a stall
- * lead to, the order of several streams as far as events make one, also in graphs, and the results on that path. What it
+ * lead to, the order of several streams as far as events make one, also in graphs, and the results on that path. Calls of
+ * a nonblocking communicator return at once, and none may follow before its state is that it has ended. What it
  * does not prove: anything else of a device (its memory, CUDA graphs), speed, NCCL's choice of algorithms, its
  * connections and its own limits.
  *
@@ -85,6 +86,8 @@ typedef struct Comm {
     uint64_t sent[RANKS], received[RANKS]; /* messages to and from each rank */
     Registration *registrations;
     _Atomic int pending, graphs, aborted, error;
+    int nonblocking, connected; /* whether no call waits for other ranks; whether they have exchanged a message */
+    _Atomic int busy;           /* a thread waits for them in place of the call, which has returned IN_PROGRESS */
     unsigned long calls;
 } Comm;
 
@@ -138,7 +141,8 @@ static struct { int depth; Work *work; Stream *stream; } group;
 static char notes[1 << 16];
 static size_t noted;
 static Comm *comms[COMMS];
-static int created, works, calls;
+static int works, calls;
+static _Atomic int created;
 static Graph *capture; /* the one that has begun and not ended */
 static uint64_t captures;
 static Stream *idle_branches;
@@ -379,6 +383,7 @@ void hostLaunch(Stream *s, void *kernel, const uint64_t arguments[6]) {
 
 Event *hostEventCreate(void) { return calloc(1, sizeof(Event)); } /* its few bytes stay, for works that are queued */
 int64_t hostEventTime(const Event *e) { return e->at; }
+int hostEventDone(const Event *e) { return e->passed >= e->recorded; }
 
 static void pass(uint64_t event, uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
     (void)a, (void)b, (void)c, (void)d;
@@ -497,7 +502,7 @@ int ncclGetVersion(int *version) {
 static void meet(Comm *comm) { /* wait for all ranks */
     int target = ++comm->barriers * comm->ranks;
     comm->shared->arrived++;
-    for (int turn = 0; comm->shared->arrived < target; turn++) rest(turn);
+    for (int turn = 0; comm->shared->arrived < target && !comm->aborted; turn++) rest(turn);
 }
 
 static void log_communicator(Comm *comm) {
@@ -536,38 +541,61 @@ static int refuses_device(Comm *comm) { /* before 2.30 only at the ranks that sh
     return 0;
 }
 
-static int create(Comm **made, int ranks, const char *name, int rank) {
-    if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks || name[0] != '/') return INVALID_ARGUMENT;
+static Comm *new_comm(int ranks, const char *name, int rank) { /* of one that has not met the others */
+    if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks || name[0] != '/') return NULL;
+    Comm *comm = calloc(1, sizeof *comm);
+    comm->magic = MAGIC, comm->rank = rank, comm->ranks = ranks;
+    snprintf(comm->name, sizeof comm->name, "%s", name);
+    return comm;
+}
+
+static int join_others(Comm *comm) {
+    int rank = comm->rank, ranks = comm->ranks;
     const char *text = getenv("NCCL_TEST_FAULT");
     if (!created && text && sscanf(text, "%d:%d:%7[a-z]:%d", &fault.rank, &fault.number, fault.kind, &fault.status) < 3)
         return INVALID_USAGE;
     if (!created && fault.rank != rank && fault.rank != ALL) fault.number = 0;
-    Comm *comm = calloc(1, sizeof *comm);
-    comm->magic = MAGIC, comm->rank = rank, comm->ranks = ranks;
-    snprintf(comm->name, sizeof comm->name, "%s", name);
     comm->mapped = sizeof(Shared) + ranks * ranks * sizeof(Pair);
     const char *place = getenv("HPCCOLL_TEST_MEMORY");
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s%s", place ? place : "/dev/shm", name);
+    snprintf(path, sizeof path, "%s%s", place ? place : "/dev/shm", comm->name);
     int file = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, comm->mapped)) return SYSTEM_ERROR;
-    comm->shared = mmap(NULL, comm->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *at = mmap(NULL, comm->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
-    if (comm->shared == MAP_FAILED) return SYSTEM_ERROR;
+    if (at == MAP_FAILED) return SYSTEM_ERROR;
+    comm->shared = at;
     if (host_name(comm->shared->hosts[rank], sizeof comm->shared->hosts[rank])) return SYSTEM_ERROR;
     meet(comm);
-    if (rank == 0) unlink(path);
+    if (rank == 0 || comm->aborted) unlink(path);
     log_communicator(comm);
     comms[created % COMMS] = comm;
     if (refuses_device(comm)) return INVALID_USAGE;
-    if (++created == fault.number && !strcmp(fault.kind, "init")) return fault.status;
-    *made = comm;
-    return SUCCESS;
+    return ++created == fault.number && !strcmp(fault.kind, "init") ? fault.status : SUCCESS;
+}
+
+static int create(Comm **made, int ranks, const char *name, int rank) {
+    Comm *comm = new_comm(ranks, name, rank);
+    int result = comm ? join_others(comm) : INVALID_ARGUMENT;
+    if (!result) *made = comm;
+    return result;
+}
+
+static void *join_later(void *argument) {
+    Comm *comm = argument;
+    comm->error = join_others(comm);
+    comm->busy = 0;
+    return NULL;
+}
+
+static int run_thread(void *(*function)(void *), void *argument) {
+    pthread_t thread;
+    return pthread_create(&thread, NULL, function, argument) || pthread_detach(thread) ? SYSTEM_ERROR : IN_PROGRESS;
 }
 
 static int note_config(const Config *c) {
     if (!c) return SUCCESS;
-    if (c->magic != MAGIC || c->size < 48) return INVALID_ARGUMENT;
+    if (c->magic != MAGIC || c->size < 24) return INVALID_ARGUMENT; /* that of 2.14, which introduced it */
 #define FIELD(NAME, LEAST)                                                                                            \
     if (c->size >= offsetof(Config, NAME) + sizeof c->NAME && c->NAME != INT_MIN) {                                 \
         if (c->NAME < LEAST) return INVALID_ARGUMENT;                                                                 \
@@ -575,7 +603,7 @@ static int note_config(const Config *c) {
     }
     FIELD(cgaClusterSize, 0) FIELD(minCTAs, 1) FIELD(maxCTAs, 1) FIELD(trafficClass, 0) FIELD(collnetEnable, 0)
     FIELD(CTAPolicy, 0) FIELD(nvlsCTAs, 1) FIELD(nChannelsPerNetPeer, 1) FIELD(nvlinkCentricSched, 0)
-    if (c->netName) note(" netName=%s", c->netName);
+    if (c->size >= offsetof(Config, netName) + sizeof c->netName && c->netName) note(" netName=%s", c->netName);
     return SUCCESS;
 }
 
@@ -592,6 +620,11 @@ int ncclCommInitRankConfig(Comm **comm, int ranks, Id id, int rank, Config *conf
     note("\nncclCommInitRankConfig");
     *comm = NULL;
     int result = note_config(config);
+    if (!result && config && config->blocking == 0) {
+        if (!(*comm = new_comm(ranks, id.internal, rank))) return INVALID_ARGUMENT;
+        (*comm)->nonblocking = (*comm)->busy = 1;
+        return run_thread(join_later, *comm);
+    }
     result = result ? result : create(comm, ranks, id.internal, rank);
     uint64_t hash = 1;
     for (const char *letter = id.internal; *letter; letter++) hash = hash * 31 + *letter;
@@ -624,11 +657,11 @@ static int release(Comm *comm, int aborts) {
     if (!valid(comm)) return INVALID_ARGUMENT;
     if (comm->graphs) fatal("a communicator ends before a graph of its operations, which hangs NCCL");
     comm->aborted = aborts;
-    for (int turn = 0; comm->pending; turn++) rest(turn);
+    for (int turn = 0; comm->pending || comm->busy; turn++) rest(turn);
     for (int i = 0; i < COMMS; i++)
         if (comms[i] == comm) comms[i] = NULL;
     for (Registration *next, *r = comm->registrations; r; r = next) next = r->next, free(r);
-    munmap(comm->shared, comm->mapped);
+    if (comm->shared) munmap(comm->shared, comm->mapped);
     comm->magic = 0; /* its few bytes stay, so that a later use is noticed */
     return SUCCESS;
 }
@@ -638,7 +671,7 @@ int ncclCommAbort(Comm *comm) { return note("\nncclCommAbort"), release(comm, 1)
 
 int ncclCommGetAsyncError(Comm *comm, int *error) {
     if (!valid(comm)) return INVALID_ARGUMENT;
-    *error = comm->error ? comm->error : comm->shared->failed ? REMOTE_ERROR : SUCCESS;
+    *error = comm->busy ? IN_PROGRESS : comm->error ? comm->error : comm->shared->failed ? REMOTE_ERROR : SUCCESS;
     return SUCCESS;
 }
 
@@ -709,6 +742,18 @@ int ncclCommWindowDeregister(Comm *comm, Registration *window) {
 
 static int rejected(void) { return ++calls == fault.number && !strcmp(fault.kind, "call"); }
 
+typedef struct { Stream *stream; Work *work; } Launch;
+
+static void *launch_later(void *argument) { /* the first message of a rank waits until the other one has come to it */
+    Launch *l = argument;
+    Comm *comm = l->work->comm;
+    if (!comm->connected++) meet(comm);
+    comm->aborted ? free(l->work) : queue(l->stream, l->work);
+    free(l);
+    comm->busy = 0;
+    return NULL;
+}
+
 int ncclGroupStart(void) { return group.depth++, SUCCESS; }
 
 int ncclGroupEnd(void) {
@@ -722,12 +767,16 @@ int ncclGroupEnd(void) {
     Work *work = group.work;
     group.work = NULL;
     if (rejected()) return free(work), fault.status;
-    return queue(group.stream, work), SUCCESS;
+    if (!work->comm->nonblocking) return queue(group.stream, work), SUCCESS;
+    Launch *later = malloc(sizeof *later);
+    *later = (Launch){group.stream, work};
+    work->comm->busy = 1;
+    return run_thread(launch_later, later);
 }
 
 static int message(Comm *comm, int sends, const void *at, size_t count, int type, int peer, Stream *stream) {
     note(sends ? "\nncclSend" : "\nncclRecv");
-    if (!valid(comm) || peer < 0 || peer >= comm->ranks || type < 0 || type >= TYPES || (count && !at))
+    if (!valid(comm) || comm->busy || peer < 0 || peer >= comm->ranks || type < 0 || type >= TYPES || (count && !at))
         return INVALID_ARGUMENT;
     if (group.work && (group.work->comm != comm || group.stream != stream)) return INVALID_USAGE; /* NCCL allows it */
     log_call(sends ? "ncclSend" : "ncclRecv", NULL, at, count, type, SUM, peer, comm, stream);

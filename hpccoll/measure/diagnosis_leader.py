@@ -1,0 +1,247 @@
+"""Rank 0 of a diagnosis leads it: it orders the transfers of each slot, and collects their times until a deadline."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
+from hpccoll.analysis.diagnosis.nodes_alone import TransferError, error_text
+from hpccoll.analysis.diagnosis.recorded import MeasuredSlots, Question, StoppedError
+from hpccoll.analysis.diagnosis.records import Floats, Integers, Purpose, Slots
+from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.text import join_words
+from hpccoll.measure.diagnosis_member import LEADER_LIMIT_S, ORDERS, Alone, End, Go, LastOrder, Member, Order, Report
+from hpccoll.measure.pair_transfers import FAILED, UNKNOWN_RATE, Timing, Transfer, stream_at
+from hpccoll.measure.provenance import LoadRecorder
+from hpccoll.measure.ranks import print_of_rank
+
+ShowSlots: TypeAlias = Callable[[int, int, Purpose], None]
+"""Called at rank 0 about each second, with the slots that are measured, how many that will be as far as is known, and
+why they are."""
+
+LIMIT_SLOTS = 10
+"""The deadline of a slot: so many times what slots take or last, and at least that of the kind of transfers."""
+
+SECONDS_PER_LINK = 1e-5
+"""How much later ranks end a launch without orders for each pair of nodes, whose effects rank 0 fits (a twentieth of
+that on one core)."""
+
+SLOTS_OF_NOISE, MOST_NOISE, LONGEST_SLOT_S = 4, 0.02, 0.4
+"""After how many slots, for which noise within a transfer, and up to which duration a slot is made twice as long."""
+
+SHOW_INTERVAL_S, KEEP_INTERVAL_S = 1.0, 5.0
+"""How often rank 0 shows its progress, and keeps what is measured: a launcher may kill all ranks if one dies."""
+
+
+class Leader:
+    """Rank 0, which measures slots."""
+
+    def __init__(
+        self, member: Member, endpoints: Sequence[int], question: Question, progress: ShowSlots, *, together: bool
+    ) -> None:
+        self._member, self._endpoints, self._hosts = member, endpoints, question.hosts
+        self._progress, self._together = progress, together
+        self._rng = np.random.default_rng(question.seed)
+        self._shown = self._kept = time.monotonic()
+        self.keep: Callable[[Sequence[MeasuredSlots]], None] = lambda _: None  # is given those of a request under way
+        self.stream, self._rate, self._longest_s = UNKNOWN_RATE, math.nan, LONGEST_SLOT_S
+        self._begun, self._measured = 0, 0  # slots: all, and those of the procedure
+        self._largest_tag = cast("int", member.control.Get_attr(MPI.TAG_UB))
+        self._durations: list[float] = []  # of slots, in seconds
+        self.errors: list[TransferError] = []  # of transfers
+        self._changes: list[float] = []  # within transfers, since the slot was made longer
+        self._late: list[MPI.Request] = []  # of answers that have not come
+        self._signal = 0
+        self.aborts = False  # whether the launch ends by MPI_Abort, because a rank does not answer at the end
+
+    def measure_alone(self, alone: Callable[[], Mapping[str, Floats]]) -> list[Mapping[str, Floats]]:
+        """Return what each rank does alone, as ``own_seconds``; NaN of a rank that does not answer."""
+        tag, own = self._next_tag(), dict[str, Floats]()
+        orders = dict.fromkeys(range(1, self._member.size), Alone(tag))
+        answers = self._ask(tag, {0: None, **orders}, lambda: own.update(alone()))
+        unknown = {name: np.full_like(seconds, np.nan) for name, seconds in own.items()}
+        return [own, *(answers.get(rank, unknown) for rank in orders)]
+
+    def choose_stream(self, slot_s: float | None) -> None:
+        """Choose what pairs send by the rate of the faster ones; for ``slot_s`` seconds, if that is not None.
+
+        Raises:
+            UnusableError: if no pair has a time, and some have failed with an error.
+        """
+        endpoints, nodes = len(self._endpoints), len(self._hosts)
+        pairs = consecutive_pairs(np.arange(nodes)) + np.arange(0, endpoints, nodes)[:, None, None]
+        by_rate = self._member.kind.by_rate
+        for _ in by_rate:
+            seconds = self._measure_slot(pair_up(endpoints, pairs))
+            usual_s = float(quantile(np.where(np.isinf(seconds), np.nan, seconds), QUARTILE))
+            if self.errors and math.isnan(usual_s):
+                what = f"transfers over {self._member.kind.program}"
+                raise UnusableError(what, f"no pair has a time; {error_text(self.errors[0])}")
+            self._rate = self.stream.bytes / usual_s
+            before, self.stream = self.stream, stream_at(self._rate, by_rate)
+            if self.stream == before or np.isinf(seconds).any():
+                break
+        if slot_s is not None:
+            self.stream, self._longest_s = self.stream._replace(seconds=slot_s), slot_s
+        self._changes.clear()
+
+    def __call__(self, slots: Slots) -> Floats:
+        """Measure slots, up to the first with a pair that does not answer.
+
+        Raises:
+            StoppedError: if a signal has come.
+        """
+        rows: list[Floats] = []
+        try:
+            self._measure_slots(slots, rows)
+        except StoppedError:
+            raise
+        except BaseException:
+            self._keep(slots, rows)
+            raise
+        return np.array(rows)
+
+    def _keep(self, slots: Slots, rows: Sequence[Floats]) -> None:
+        self.keep([MeasuredSlots(slots, np.array(rows))] if rows else [])
+        self._kept = time.monotonic()
+
+    def _measure_slots(self, slots: Slots, rows: list[Floats]) -> None:
+        for partners in slots.partners:
+            if self._signal or self._member.stop():
+                raise StoppedError(rows)
+            rows.append(self._measure_slot(partners))
+            self._measured += 1
+            if time.monotonic() > self._shown + SHOW_INTERVAL_S:
+                self._shown = time.monotonic()
+                self._progress(self._measured, self._measured + len(slots.partners) - len(rows), slots.purpose)
+            if time.monotonic() > self._kept + KEEP_INTERVAL_S:
+                self._keep(slots, rows)
+            if np.isinf(rows[-1]).any():
+                break
+            if not self._measured % SLOTS_OF_NOISE:
+                self._lengthen_slots()
+
+    def _measure_slot(self, partners: Integers) -> Floats:
+        tag = self._next_tag()
+        orders: dict[int, Order] = dict.fromkeys(range(self._member.size))
+        pairs = [(one, other) for one, other in enumerate(partners.tolist()) if one != other]
+        # The second direction may be slower: by 3 % where the cores are too slow.
+        lower_first = (self._rng.random(len(partners)) < 0.5).tolist()
+        messages = self.stream.messages_at(self._rate)
+        for one, other in pairs:
+            orders[self._endpoints[one]] = Transfer(
+                self._endpoints[other], tag, self.stream, self._together,
+                first=(one < other) == lower_first[min(one, other)], messages=messages,
+            )  # fmt: skip
+        began = time.monotonic()
+        answers: dict[int, tuple[Timing, int]] = self._ask(tag, orders)
+        if self._member.kind.connects_first:
+            answers = self._go(answers, orders)
+        timings = {rank: timing for rank, (timing, _) in answers.items()}
+        seconds = np.full(len(partners), np.nan)
+        for one, other in pairs:  # the receiver has the time
+            sent, received = (timings.get(self._endpoints[end], FAILED) for end in (one, other))
+            seconds[one] = math.inf if math.isinf(sent.seconds) else received.seconds
+        if missed := [pair for pair in pairs if pair[0] < pair[1] and math.isinf(seconds[pair[0]])]:
+            self._show_missed(missed, timings, time.monotonic() - began)
+        else:
+            self._durations.append(time.monotonic() - began)
+        self._changes += [timing.change for timing in timings.values()]
+        self._signal = self._signal or max((signal for _, signal in answers.values()), default=0)
+        return seconds
+
+    def _go(
+        self, answers: Mapping[int, tuple[Timing, int]], orders: Mapping[int, Order]
+    ) -> dict[int, tuple[Timing, int]]:
+        """Have all pairs that have connected transfer at once; return their answers, and those of ranks that failed."""
+        connected = {rank for rank, (timing, _) in answers.items() if not math.isinf(timing.seconds)}
+        tag, go = self._next_tag(), dict[int, Order].fromkeys(orders)
+        for rank, order in orders.items():
+            if isinstance(order, Transfer) and {rank, order.partner} <= connected:
+                go[rank] = Go(order.partner, tag)
+        return {rank: answer for rank, answer in answers.items() if rank not in connected} | self._ask(tag, go)
+
+    def _show_missed(self, missed: Sequence[tuple[int, int]], timings: Mapping[int, Timing], took: float) -> None:
+        """Print which pairs of endpoints have no times, and keep the errors of those that have some."""
+        shown, silent = len(self.errors), list[str]()
+        for pair in missed:
+            hosts = [self._hosts[end % len(self._hosts)] for end in pair]
+            errors = [timings.get(self._endpoints[end], FAILED).error for end in pair]
+            self.errors += [
+                TransferError(hosts=named, why=why)
+                for named, why in zip((hosts, hosts[::-1]), errors, strict=True)
+                if why
+            ]
+            silent += [] if any(errors) else [" and ".join(hosts)]
+        slot = f"slot {self._measured + 1}"
+        for error in self.errors[shown:]:
+            print_of_rank(0, f"{slot}: {error_text(error)}")
+        if silent:
+            print_of_rank(0, f"{slot}: {join_words(silent)} have not answered within {took:.1f} s")
+
+    def _next_tag(self) -> int:
+        self._begun += 1
+        return 1 + self._begun % (self._largest_tag - 1)
+
+    def _ask(
+        self, tag: int, orders: Mapping[int, Order], meanwhile: Callable[[], object] = lambda: None
+    ) -> dict[int, Any]:
+        """Send orders to ranks, do something, and return the answers by rank that come before the deadline."""
+        member, asked = self._member, [rank for rank, order in orders.items() if order and rank]
+        answers = [member.control.irecv(source=rank, tag=tag) for rank in asked]
+        limit_s = self._limit_s
+        silent_s = limit_s + LEADER_LIMIT_S + SECONDS_PER_LINK * len(self._hosts) ** 2
+        for rank, order in orders.items():
+            if rank and (order or member.has_received(rank)):
+                member.send((order, silent_s), rank, ORDERS)
+        member.take(orders[0])
+        meanwhile()
+        found: dict[int, Any] = {}
+        until = time.monotonic() + limit_s
+        awaited = {*asked, *([0] if isinstance(orders[0], Transfer | Go) else [])}
+        in_time = True
+        while awaited and in_time:
+            in_time = time.monotonic() < until
+            if timing := member.advance():
+                found[0] = timing, member.stop()
+            # Otherwise this rank would receive more slowly than others, unless its GPU receives.
+            if member.rests or member.kind.connects_first or not in_time:
+                arrived, contents = MPI.Request.testsome(answers)
+                found |= zip((asked[k] for k in arrived or ()), contents or (), strict=True)
+            for rank in awaited & found.keys():
+                awaited.discard(rank)
+                order = orders[rank]
+                if isinstance(order, Transfer | Go) and found[rank][0].error:
+                    awaited.discard(order.partner)  # it may wait for this rank
+            member.pause()
+        self._late += [answer for answer in answers if answer != MPI.REQUEST_NULL]
+        return found
+
+    @property
+    def _limit_s(self) -> float:
+        kind, usual_s = self._member.kind, self.stream.seconds
+        if not self._durations:
+            return max(kind.first_limit_s, LIMIT_SLOTS * usual_s)
+        return max(kind.least_limit_s, LIMIT_SLOTS * max(usual_s, median(np.array(self._durations))))
+
+    def _lengthen_slots(self) -> None:
+        """Make slots twice as long if transfers vary too much within themselves; messages stay the same."""
+        if robust_deviation(np.array(self._changes)) > MOST_NOISE:
+            self.stream = self.stream._replace(seconds=min(2 * self.stream.seconds, self._longest_s))
+        self._changes.clear()
+
+    def end(self, load: LoadRecorder) -> dict[int, Report]:
+        """End the diagnosis on all ranks; return what they report by rank, without those that do not answer."""
+        member, tag = self._member, self._next_tag()
+        others = range(1, member.size)
+        reports: dict[int, Report] = self._ask(tag, {0: None, **dict.fromkeys(others, End(tag))})
+        reports[0] = member.report(load)
+        self.aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
+        for rank in others:
+            member.send((LastOrder(self.aborts), 0.0), rank, ORDERS)
+        return reports

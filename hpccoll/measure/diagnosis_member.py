@@ -1,0 +1,180 @@
+"""A rank of a diagnosis: it does what rank 0 orders, a transfer at a time, and waits for nobody but rank 0."""
+
+import math
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias, cast
+
+from mpi4py import MPI
+
+from hpccoll.measure.loss_recorder import LossRecorder, RankLosses
+from hpccoll.measure.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind
+from hpccoll.measure.provenance import LoadRecorder
+from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
+
+LEADER_LIMIT_S = 30.0
+"""The seconds after the deadline of a slot after which rank 1 ends the launch if no order comes; further ranks wait a
+second longer each."""
+
+LEFT_LIMIT_S, END_LIMIT_S = 1.0, 300.0
+"""How long, in the end, a rank waits for transfers that it has left, and for rank 0 to write the results and abort."""
+
+ORDERS = 0
+"""The tag of orders; an answer has that of its slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The order to measure what a rank does alone; the answer is that of ``own_seconds``."""
+
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The order to finish; the answer is a ``Report``."""
+
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The order to go on with a transfer that has connected; the answer is its timing."""
+
+    partner: int  # rank
+    tag: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastOrder:
+    """The last order."""
+
+    aborts: bool  # whether the launch ends by MPI_Abort
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    unfinished: bool  # whether this rank has left a transfer
+    load: Mapping[str, object] | None  # what else used its host
+    losses: RankLosses
+
+
+Order: TypeAlias = Transfer | Go | Alone | End | LastOrder | None  # None: the rank rests
+
+
+class Member:
+    """A rank of a diagnosis: it has a transfer at a time. Created on all ranks together."""
+
+    def __init__(
+        self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], losses: LossRecorder, *, oversubscribed: bool
+    ) -> None:
+        self.kind, self._losses = kind, losses
+        self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
+        self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
+        self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
+        self._transfer: BegunTransfer | None = None
+        self._connects = False  # whether the transfer waits for an order when it has connected
+        self.rests = True  # whether nothing that is to be answered is under way
+        self._failed: list[BegunTransfer] = []
+        self._sends = defaultdict[int, list[MPI.Request]](list)  # by rank; one that has stopped does not receive them
+        self._left: list[BegunTransfer] = []  # that have not ended: a late partner may still write in their buffers
+
+    def send(self, content: object, to: int, tag: int) -> None:
+        """Send a message without waiting for it."""
+        self._sends[to].append(self.control.issend(content, to, tag))
+
+    def has_received(self, rank: int) -> bool:
+        """Return whether a rank has received all that was sent; MPI stores few messages for one that has stopped."""
+        self._sends[rank] = [send for send in self._sends[rank] if not send.Test()]
+        return not self._sends[rank]
+
+    def take(self, order: Order) -> None:
+        """Go on with the current transfer, or leave it, and begin that of an order."""
+        if self._transfer and not isinstance(order, Go):
+            self._transfer.leave()
+            self._left.append(self._transfer)
+            self._transfer = None
+        if isinstance(order, Transfer):
+            self._transfer = self.kind.begin(self._data, order)
+        self._connects = self.kind.connects_first and isinstance(order, Transfer)
+        self.rests = self._transfer is None
+
+    def advance(self) -> Timing | None:
+        """Continue the transfer, and those that were left; return the timing of the former if it ends or connects."""
+        self._left = [each for each in self._left if not self._has_ended(each)]
+        if self.rests or self._transfer is None or not self._has_ended(self._transfer):
+            return None
+        timing, self.rests = FAILED if self._transfer in self._failed else self._transfer.timing, True
+        if not self._connects or math.isinf(timing.seconds):
+            self._transfer = None
+        return timing
+
+    def _has_ended(self, transfer: BegunTransfer) -> bool:
+        try:
+            return transfer.advance()
+        except MPI.Exception as error:  # such as of a network port, or a partner that has died
+            print_of_rank(self.rank, f"a transfer failed: {error}")
+            self._failed.append(transfer)
+            return True
+
+    def report(self, load: LoadRecorder) -> Report:
+        """Leave the current transfer, let those that were left end if they do soon, and return what is left."""
+        self.take(None)
+        until = time.monotonic() + LEFT_LIMIT_S
+        while self._left and time.monotonic() < until:
+            self.advance()
+            self.pause()
+        return Report(bool(self._left or self._failed), load.end(), self._losses.end())
+
+    def pause(self) -> None:
+        """Wait for a moment: where ranks share cores, another one may need this one's."""
+        seconds = PAUSES_S[self._oversubscribed, self.rests]
+        time.sleep(seconds) if seconds else os.sched_yield()
+
+    def follow(self, alone: Callable[[], object], load: LoadRecorder) -> None:
+        """Do what rank 0 asks for, until it ends the diagnosis; return if the launch can end by MPI_Finalize."""
+        orders, tag = self.control.irecv(source=0, tag=ORDERS), 0
+        until = time.monotonic() + LEADER_LIMIT_S + self.rank
+        while True:
+            arrived, received = orders.test()
+            if arrived:  # maybe one of several: the partners of earlier ones wait for their transfers, too
+                order, silent_s = cast("tuple[Order, float]", received)
+                if isinstance(order, LastOrder):
+                    break
+                orders, until = self.control.irecv(source=0, tag=ORDERS), time.monotonic() + silent_s + self.rank
+                self.take(order)
+                if isinstance(order, Transfer | Go):
+                    tag = order.tag
+                elif order:
+                    self.send(alone() if isinstance(order, Alone) else self.report(load), 0, order.tag)
+            elif timing := self.advance():
+                self.send((timing, self.stop()), 0, tag)
+            elif time.monotonic() > until:
+                what = f"{self._leader}, which leads the diagnosis, does not answer; the launch ends by MPI_Abort"
+                print_of_rank(self.rank, what)
+                abort_job(MPI.COMM_WORLD)
+                os._exit(1)  # under srun MPI_Abort may return
+            else:
+                self.pause()
+        if order.aborts:
+            time.sleep(END_LIMIT_S)
+            os._exit(1)
+
+    def close(self) -> None:
+        """Free the communicators, when all ranks have answered; all of them call this, and wait for one another."""
+        MPI.Request.Waitall([*chain.from_iterable(self._sends.values())])
+        self.control.Free()
+        self._data.Free()
+
+
+PAUSES_S = {
+    (False, False): 0.0,
+    (False, True): 1e-4,
+    (True, False): 2e-4,
+    (True, True): 2e-3,
+}
+"""Seconds between two looks for messages: by whether ranks outnumber the cores, and this one rests."""
