@@ -12,8 +12,8 @@ from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import raw_results, read_output
 from hpccoll.interop.nccl_tests_run import PROGRAMS
 from hpccoll.model import published_rates
-from hpccoll.model.acceptance import judge_rows
 from hpccoll.model.machine_file import read_machine
+from hpccoll.model.verdicts import judge_rows
 from hpccoll.schedule import NCCL_TESTS_NAMES
 from hpccoll.store.result_files import ResultFiles
 

@@ -56,9 +56,9 @@ def accept(
     """
     from hpccoll.analysis.reference import Reference
     from hpccoll.interop.any_results import read_any
-    from hpccoll.model.acceptance import judge_rows
     from hpccoll.model.acceptance_summary import AcceptanceSummary
     from hpccoll.model.symptoms import explain
+    from hpccoll.model.verdicts import judge_rows
     from hpccoll.render.acceptance_text import acceptance_lines
 
     common.check_suffix(out, *common.PICTURES)

@@ -8,6 +8,10 @@ from typing import Any, TypeVar
 
 from hpccoll.model.acceptance import RATE, Acceptance, Judged
 from hpccoll.model.causes import Cause
+from hpccoll.store.call_key import CallKey
+
+PART = "collective", "nodes", "ranks"
+"""What the rows of a part share, besides the quantity."""
 
 Key = TypeVar("Key")
 Groups = Mapping[Key, Sequence[Judged]]
@@ -57,7 +61,7 @@ class AcceptanceSummary:
         Types of elements, placements and algorithms are several curves of a part.
         """
         by_size = sorted(self.judged, key=lambda each: each.row.bytes)
-        groups = _grouped(by_size, lambda each: (each.row.collective, each.row.nodes, each.row.ranks, each.quantity))
+        groups = _grouped(by_size, lambda each: (CallKey.of(each.row).only(*PART), each.quantity))
         parts = [replace(self, judged=rows, required=0) for rows in groups.values()]
         return sorted(parts, key=lambda part: part.verdict is not Acceptance.FAIL)
 

@@ -2,16 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from hpccoll.common.errors import BadInputError
+from hpccoll.model.expected_times import expected_times
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation, observations
 from hpccoll.model.run_model import RunModel
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.model.validation import Validated, count_progress, validate
-from hpccoll.schedule import MAPPINGS
+from hpccoll.model.validation import count_progress
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import SIMULATED
 
@@ -62,32 +61,6 @@ def expectations(
     report = count_progress(progress, len(BOUNDS) * sum(map(len, runs.values())))
     for (*_, transport, executor), measured in sorted(runs.items()):
         files = list({id(raw): raw for raw, _ in measured}.values())
-        by_bound: list[list[Validated]] = []
-        for costs in map(machine.machine, BOUNDS):
-            by_bound.append([])
-            for placed, reason in (_placed(one, machine) for _, one in measured):
-                by_bound[-1] += [Validated(placed, None, reason)] if reason else validate([placed], costs)
-                report()
-        least, most = machine.held_out_ratios
-        intervals = [
-            (min(times) * least, max(times) * most) if len(times) == len(BOUNDS) else None
-            for each in zip(*by_bound, strict=True)
-            for times in [[one.seconds for one in each if one.seconds]]
-        ]
-        run = RunModel(files, transport, None, by_bound[0], executor)
-        yield Expectation(machine, run, intervals)
-
-
-def _placed(one: Observation, machine: MachineFile) -> tuple[Observation, str]:
-    """Return an observation on the layout that a machine file describes, or as is with the reason why it has none."""
-    layout = one.layout
-    if machine.geometry is None or one.algorithm is None:
-        return one, ""
-    if layout.ranks_per_node is None or (layout.mapping not in MAPPINGS and layout.nodes > 1):
-        return one, f"{machine.name} has as many ranks on each node, in block or cyclic order"
-    try:
-        mapping = layout.mapping if layout.nodes > 1 else None
-        described = machine.layout(layout.nodes, layout.ranks_per_node, layout.aggregators, mapping)
-    except BadInputError as error:
-        return one, str(error)
-    return replace(one, layout=described), ""
+        found = expected_times([one for _, one in measured], machine, report)
+        run = RunModel(files, transport, None, [one for one, _ in found], executor)
+        yield Expectation(machine, run, [ends for _, ends in found])

@@ -25,8 +25,8 @@ class OriginWords(NamedTuple):
 ORIGINS: Mapping[str, OriginWords] = {
     PUBLISHED: OriginWords("normal for {against}", "source", "published of machines of this class"),
     REFERENCE: OriginWords("expected by {against}", "run", "runs of the reference"),
-    MACHINE: OriginWords("expected of {against}", "", "simulated"),
-    MODEL: OriginWords("expected by NCCL's own model of {against}", "", "NCCL's own model"),
+    MACHINE: OriginWords("expected of {against}", "", "simulated on the machine"),
+    MODEL: OriginWords("expected by NCCL's own model of {against}", "", "computed"),
 }
 """The words of each origin."""
 
@@ -134,7 +134,7 @@ def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
         ("low", lambda each: figure(each, each.expected.low) if each.expected else ""),
         ("expected", lambda each: figure(each, each.expected.value) if each.expected else ""),
         ("high", lambda each: figure(each, each.expected.high) if each.expected else ""),
-        ("sources", lambda each: len(each.expected.sources) if each.expected else ""),
+        ("sources", lambda each: len(each.expected.sources) if each.expected and ORIGINS[each.expected.origin].source else ""),
         ("verdict", lambda each: VERDICT_WORDS[each.verdict]),
         ("why", lambda each: each.reason if each.verdict is Acceptance.FAIL else ""),
     )  # fmt: skip
@@ -159,7 +159,8 @@ def origin_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     """Yield a line for each origin of expectations, with its sources."""
     for origin, rows in acceptance.origins.items():
         sources = dict.fromkeys(source for each in rows if each.expected for source in each.expected.sources)
-        yield f"{_sizes(rows)}: {ORIGINS[origin].heading}: {join_words(sources)}"
+        named = join_ends(sources) if origin == REFERENCE else join_words(sources)
+        yield f"{_sizes(rows)}: {ORIGINS[origin].heading}: {named}"
 
 
 def _sizes(rows: Sequence[Judged]) -> str:

@@ -27,7 +27,8 @@ from testbed_bench import run_testbed
 
 from hpccoll.analysis.reference import Reference, make_reference
 from hpccoll.common.units import format_size
-from hpccoll.model.acceptance import Acceptance, Judged, judge_rows
+from hpccoll.model.acceptance import Acceptance, Judged
+from hpccoll.model.verdicts import judge_rows
 from hpccoll.store.load_results import read_results
 from hpccoll.store.result_files import read_all
 

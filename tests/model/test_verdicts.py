@@ -8,9 +8,10 @@ from predicted_machines import in_racks
 from published_outputs import Call, PublishedRow, imported, log_of, printed, without_source
 
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.model.acceptance import LARGE, MODEL, PUBLISHED, RATE, Acceptance, judge_rows
+from hpccoll.model.acceptance import MODEL, PUBLISHED, RATE, Acceptance
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.published_rates import figures_by_fabric
+from hpccoll.model.verdicts import LARGE, judge_rows
 
 PASS, FAIL, CANNOT_TELL = Acceptance.PASS, Acceptance.FAIL, Acceptance.CANNOT_TELL
 GIB, MIB, GB = 1 << 30, 1 << 20, 1e9
@@ -94,6 +95,12 @@ def test_what_no_class_has_cannot_be_told_and_the_reason_names_it(shape, words, 
     (one,) = judged(Call(GIB, 100), against=machine(TABLE), **shape)
     assert (one.verdict, one.expected) == (CANNOT_TELL, None)
     assert words in one.reason
+
+
+def test_a_run_without_warm_up_cannot_be_told(judged):
+    (one,) = judged(Call(GIB, 100), warmup=0)
+    assert (one.verdict, bool(one.expected)) == (CANNOT_TELL, True)
+    assert "warm-up" in one.reason
 
 
 @pytest.mark.parametrize(("busbw", "verdict"), [(180, FAIL), (450, PASS)])

@@ -1,0 +1,274 @@
+"""Whether measured numbers are as expected: what is expected of each row of results, and the verdict on it.
+
+Expectations are never mixed: each has one origin.
+
+| origin | what is held against it |
+| --- | --- |
+| published | calls of NCCL and RCCL, if two independent sources have their class and size |
+| model | others of them on two nodes and more, LARGE, of which a log or a setting names the ring or the tree |
+| machine | our schedules, by simulation; calls of other libraries, against the fastest of our schedules |
+| reference | everything, if the user has one |
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from statistics import median
+
+from hpccoll.analysis.printed_caveats import caveats_of
+from hpccoll.analysis.reference import Reference, compare_with_reference
+from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, TOLERANCE, UNCHANGED
+from hpccoll.analysis.setting import Choice
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.cases.library_request import NCCL_ALGORITHMS, requested_by_environment
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.text import join_words
+from hpccoll.common.units import format_count, format_per_cent
+from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
+from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, Judged
+from hpccoll.model.expected_times import expected_times
+from hpccoll.model.library_calls import modelled_busbw
+from hpccoll.model.library_expectations import library_expectations
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.observations import observations
+from hpccoll.model.published_rates import node_class, rates_by_source, usual_algorithm
+from hpccoll.model.simulation import BOUNDS
+from hpccoll.model.validation import count_progress
+from hpccoll.model.wire_bounds import wire_bound
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.store.call_key import CallKey
+from hpccoll.store.load_results import to_results
+from hpccoll.store.result_files import ResultFiles
+from hpccoll.store.rows import Results, Row, RowKey, Run
+
+LARGE = 1 << 30
+"""The size from which on healthy machines of one class agree: the 79 published figures that have two other sources are
+between 0.98 times the lowest and 1.03 times the highest of these."""
+NEEDED = 2
+"""The independent sources that make a range."""
+PASS_FROM, PASS_TO = 0.95, 1.05
+"""What passes: from this share of the low end on, to this multiple of the high end."""
+FAIL_BELOW = (64 << 20, 0.85), (1 << 20, 0.6), (0, 0.4)
+"""What fails, by the smallest size: less than this share of the low end. Of healthy pairs of nodes with 8 H100 or H200
+one has 0.7 times the bandwidth of the others at 16 MiB, and at 64 KiB one takes 70 us and others 33."""
+
+
+Expectation = tuple[Expected | None, str]
+"""What is expected of a row, and why nothing is, or why it decides nothing."""
+
+
+def judge_rows(
+    files: ResultFiles, against: MachineFile | Reference, log: LogRecord | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Judged]:  # fmt: skip
+    """Return the verdict on each row of results that ranks exchanged data for, by collective, place and size.
+
+    Args:
+        files: the results: raw files, or outputs of other programs that were imported.
+        against: a described cluster or a fitted machine, or a reference of ``compare --make-reference``.
+        log: the content of the logs of the run, which name the algorithm of each size.
+        progress: is called with the numbers of simulations that are done, and of all.
+
+    Raises:
+        UnusableError: if a reference has no case in common with the results.
+        KeyboardInterrupt: if the user has interrupted the simulations.
+    """
+    results = to_results(files)
+    rows = [row for row in results.rows if row.median_s and row.exchanges_data and not (row.floor or row.predicted)]
+    rows = [row for row in rows if row.collective in COLLECTIVES]
+    if isinstance(against, Reference):
+        return _spoken([*_against_reference(rows, results, against)])
+    simulated = {**_of_schedules(files, rows, against, progress), **_of_libraries(results, rows, against, progress)}
+    runs = {run.run_id: run for run in results.runs}
+    judged = []
+    for row in rows:
+        run = runs.get(row.run_id)
+        library = str(run.provenance.get("library", "")) if run and row.imported else ""
+        expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, log))
+        judged.append(_judged(row, expected, reason or "; ".join(caveats_of(row))))
+    return _spoken(judged)
+
+
+def _judged(row: Row, expected: Expected | None, reason: str) -> Judged:
+    """Return a row with a verdict on itself alone; with a reason it cannot be told."""
+    rate = row.busbw_Bps if expected is None or expected.origin in (PUBLISHED, MODEL) else None
+    one = Judged(row, RATE if rate else TIME, rate or row.median_s or 0.0, expected, Acceptance.CANNOT_TELL, reason)
+    if row.status == "wrong" or row.wrong:
+        return replace(one, verdict=Acceptance.FAIL, reason=row.reason or "the result is wrong")
+    if not row.usable:
+        return replace(one, reason=row.reason or f"it is {row.status}")
+    return one if expected is None or reason else _alone(one, expected)
+
+
+def _alone(one: Judged, expected: Expected) -> Judged:
+    """Return a row with the verdict of its range."""
+    of_low, of_high = one.measured / expected.low, one.measured / expected.high
+    if one.quantity == TIME:
+        of_low, of_high = expected.high / one.measured, expected.low / one.measured
+    least = next(share for size, share in FAIL_BELOW if one.row.bytes >= size)
+    if of_high > PASS_TO:
+        most = f"above {format_per_cent(PASS_TO)} of the highest that is expected"
+        return replace(one, reason=f"{most}: are nodes, ports and ranks those of the machine?")
+    if of_low < least:
+        return replace(one, verdict=Acceptance.FAIL)
+    if of_low < PASS_FROM:
+        bounds = f"between {format_per_cent(least)} and {format_per_cent(PASS_FROM)}"
+        return replace(one, reason=f"{bounds} of the lowest that is expected")
+    return replace(one, verdict=Acceptance.PASS)
+
+
+def _spoken(judged: Sequence[Judged]) -> list[Judged]:
+    """Return verdicts in order; a row that is low fails if one at a neighbouring size is, too, or if it has none."""
+    curves: dict[object, list[int]] = defaultdict(list)
+    judged = sorted(judged, key=lambda one: _order(one.row))
+    for number, one in enumerate(judged):
+        if one.expected:
+            key = CallKey.of(one.row).without("requested_bytes")
+            curves[one.row.run_id, Choice.of(one.row), key].append(number)
+    spoken = list(judged)
+    for numbers in curves.values():
+        low = [judged[number].verdict is Acceptance.FAIL for number in numbers]
+        for place, number in enumerate(numbers):
+            neighbours = low[max(0, place - 1) : place] + low[place + 1 : place + 2]
+            if low[place] and neighbours and not any(neighbours) and judged[number].row.usable:
+                reason = "it is low at this size only: measure the sizes around it again"
+                spoken[number] = replace(judged[number], verdict=Acceptance.CANNOT_TELL, reason=reason)
+    return spoken
+
+
+def _order(row: Row) -> tuple[object, ...]:
+    return (
+        row.collective, row.nodes, row.ranks, row.algorithm, row.transport, str(sorted(row.params.items())), row.dtype,
+        row.in_place, row.run_id, row.bytes,
+    )  # fmt: skip
+
+
+def _ran(row: Row, run: Run | None, log: LogRecord | None) -> tuple[str | None, str]:
+    """Return the algorithm that a log or a setting names, by the project's name, and why it is in doubt."""
+    variables = run.provenance.get("variables") if run else None
+    settings = {**(variables if isinstance(variables, Mapping) else {}), **(run.environment if run else {})}
+    if log:
+        settings |= log.settings
+        named = {line.algorithm for line in log.lines_of_case(row.collective, row.bytes, row.ranks, dtype=row.dtype)}
+        if len(named) == 1:
+            return named.pop(), ""
+        if named:
+            return None, f"the log names {join_words(sorted(named))} for this size"
+    executed = (row.executed or "").partition(" ")[0]
+    requested = row.requested or requested_by_environment(settings, row.collective)
+    if executed in NCCL_ALGORITHMS.values() or requested:
+        return (executed if executed in NCCL_ALGORITHMS.values() else requested), ""
+    if settings.get("NCCL_NVLS_ENABLE") == "0":
+        return None, "NVLS is off, and nothing names the algorithm: give a log with NCCL_DEBUG_SUBSYS=INIT,TUNING"
+    return None, ""
+
+
+def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None, str]) -> Expectation:
+    """Return what is expected of a call of NCCL or RCCL: what was published, or else NCCL's model."""
+    algorithm, doubt = ran
+    if reason := doubt or _unlike(row, machine, library):
+        return None, reason
+    like, per_node = machine.machine_class, row.ranks_per_node or 1
+    wire = wire_bound(like, row.collective, row.nodes, per_node, algorithm) if like else None
+    found = rates_by_source(
+        machine, row.collective, row.nodes, per_node, row.bytes, dtype=row.dtype, in_place=row.in_place,
+        algorithm=algorithm,
+    )  # fmt: skip
+    if len(found) >= NEEDED:
+        rates, likely = [rate for rates in found.values() for rate in rates], median(map(median, found.values()))
+        return Expected(min(rates), likely, max(rates), PUBLISHED, tuple(found), wire), ""
+    modelled = None
+    if algorithm and row.transport == "nccl" and row.bytes >= LARGE:
+        with suppress(BadInputError):  # the machine does not have such nodes
+            modelled = modelled_busbw(machine, row.collective, row.nodes, per_node, row.bytes, row.dtype, algorithm)
+    if modelled is None:
+        return None, _too_few(row, machine, found, algorithm)
+    return Expected(*modelled, MODEL, (f"NCCL's model of the {algorithm} on {machine.name}",), wire), ""
+
+
+def _unlike(row: Row, machine: MachineFile, library: str) -> str:
+    """Return why nothing that is known of NCCL and RCCL is about a row; empty if some of it is."""
+    if row.algorithm != NATIVE or row.transport not in NCCL_LIBRARIES:
+        return f"{machine.name} says nothing of {row.algorithm} over {row.transport}"
+    if library and library.partition(" ")[0].lower() not in (*NCCL_LIBRARIES, "unknown"):
+        return f"its library is {library}, and figures are of NCCL and RCCL"
+    if row.ranks_per_node is None:
+        return "its nodes have different numbers of ranks"
+    return "" if row.busbw_Bps else f"{row.collective} has no bus bandwidth"
+
+
+def _too_few(row: Row, machine: MachineFile, found: Iterable[str], algorithm: str | None) -> str:
+    """Return why nothing published is expected of a row."""
+    like = machine.machine_class
+    if like is None and not machine.published:
+        return f"{machine.name} has no class of machines with published figures"
+    if node_class(like, row.nodes)[1] is None:
+        return f"no class has {format_count(row.nodes, 'node')}: 1, 2, 4, and 8 and more are classes"
+    usual = usual_algorithm(like, row.nodes) if like and row.collective == "all_reduce" else None
+    named = f" by {algorithm}" if algorithm else f" by default ({usual})" if usual else ""
+    what = f"{row.collective}{named} of {row.dtype} on {format_count(row.nodes, 'node')} x {row.ranks_per_node}"
+    several = join_words([*found]) or "nobody"
+    needed = f"{NEEDED} independent sources are needed"
+    model = "; NCCL's model has the ring and the tree, on two nodes and more, from 1 GiB on" if algorithm else ""
+    return f"{several} published {what} of this size on machines of this class: {needed}{model}"
+
+
+def _of_schedules(
+    files: ResultFiles, rows: Iterable[Row], machine: MachineFile, progress: Callable[[int, int], None] | None
+) -> dict[RowKey, Expectation]:
+    """Return what the simulation expects of our schedules."""
+    ours = {row.key: row for row in rows if row.algorithm != NATIVE}
+    if not ours or not machine.tiers:
+        return dict.fromkeys(ours, (None, f"{machine.name}: the costs of its messages are not known"))
+    found: dict[RowKey, Expectation] = dict.fromkeys(ours, (None, "nothing is simulated of it"))
+    measured = [one for raw in files.raw_results for one in observations(raw, imported=True) if one.key in ours]
+    report = count_progress(progress, len(BOUNDS) * len(measured))
+    for one, ends in expected_times(measured, machine, report):
+        expected = Expected(ends[0], one.seconds, ends[1], MACHINE, (machine.name,)) if ends and one.seconds else None
+        found[one.observation.key] = expected, "" if expected else one.reason
+    return found
+
+
+def _of_libraries(
+    results: Results, rows: Iterable[Row], machine: MachineFile, progress: Callable[[int, int], None] | None
+) -> dict[RowKey, Expectation]:
+    """Return what the fastest schedule takes, of calls of libraries that nothing published and no model is about.
+
+    A library may choose a slower algorithm on a healthy machine: what is slower decides nothing.
+    """
+    known = machine.machine_class or machine.published or machine.nccl
+    native = [row for row in rows if row.algorithm == NATIVE and not (known and row.transport in NCCL_LIBRARIES)]
+    found: dict[RowKey, Expectation] = {}
+    if not machine.tiers:
+        return found
+    for each in library_expectations(replace(results, rows=tuple(native)), machine, progress):
+        for call in each.calls:
+            if (one := call.expected) is None:
+                found[call.row.key] = None, each.reason or call.reason
+                continue
+            low, high = one.interval
+            slow = (call.row.median_s or 0.0) > high / PASS_FROM
+            reason = f"slower than {one.algorithm} would be, which the library need not take" if slow else ""
+            found[call.row.key] = Expected(low, one.value_s, high, MACHINE, (machine.name,)), reason
+    return found
+
+
+def _against_reference(rows: Iterable[Row], results: Results, reference: Reference) -> Iterator[Judged]:
+    """Yield rows with the verdict of the comparison with a reference, which knows how many cases it tests at once."""
+    comparison = compare_with_reference(reference, results, TOLERANCE)
+    cases = {case.case_id: case for case in comparison.cases}
+    ends = {case.case_id: case for case in reference.cases}
+    verdicts = {REGRESSION: Acceptance.FAIL, UNCHANGED: Acceptance.PASS, IMPROVEMENT: Acceptance.PASS}
+    for row in rows:
+        case, of = cases.get(row.case_id), ends.get(row.case_id)
+        if case is None or of is None:
+            yield _judged(row, None, "the reference does not have it")
+            continue
+        expected = Expected(of.low_s, of.seconds, of.high_s, REFERENCE, tuple(reference.runs))
+        caveats = "; ".join(caveats_of(row, alike=True))
+        one = _judged(row, expected, caveats)
+        if row.usable and not caveats:
+            verdict = verdicts.get(case.verdict, Acceptance.CANNOT_TELL)
+            one = replace(one, verdict=verdict, reason=case.reason or "")
+        yield one
