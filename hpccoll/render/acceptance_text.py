@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_names import call_label
-from hpccoll.common.text import Columns, filled_columns, join_ends, join_words, table_lines, table_of
+from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_rate, format_seconds, format_size
 from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance, Judged
 from hpccoll.model.acceptance_summary import AcceptanceSummary
@@ -72,9 +72,8 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
     if judged.expected is None:
         return f"{what}: {judged.reason}"
     does = "takes {}" if judged.quantity == TIME else "reaches {} busbw"
-    words, sources = ORIGINS[judged.expected.origin], judged.expected.sources
-    of_sources = f" ({format_count(len(sources), words.source)})" if words.source else ""
-    expected = f"{range_words(judged)} are {words.sentence.format(against=acceptance.against)}{of_sources}"
+    normal = ORIGINS[judged.expected.origin].sentence.format(against=acceptance.against)
+    expected = f"{range_words(judged)} are {normal}{in_brackets(_sources(judged))}"
     return f"{what} {does.format(figure(judged, judged.measured))}; {expected}"
 
 
@@ -88,6 +87,12 @@ def range_words(judged: Judged) -> str:
     ends = [figure(judged, end) for end in (judged.expected.low, judged.expected.high)] if judged.expected else []
     units = {end.rpartition(" ")[2] for end in ends}
     return join_ends([*(end.rpartition(" ")[0] for end in ends[:-1]), *ends[-1:]] if len(units) == 1 else ends)
+
+
+def _sources(judged: Judged) -> str:
+    """Return how many sources an expectation has, in words; empty if their number says nothing."""
+    noun = ORIGINS[judged.expected.origin].source if judged.expected else ""
+    return format_count(len(judged.expected.sources), noun) if judged.expected and noun else ""
 
 
 def _call(row: Row) -> str:
@@ -134,7 +139,7 @@ def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
         ("low", lambda each: figure(each, each.expected.low) if each.expected else ""),
         ("expected", lambda each: figure(each, each.expected.value) if each.expected else ""),
         ("high", lambda each: figure(each, each.expected.high) if each.expected else ""),
-        ("sources", lambda each: len(each.expected.sources) if each.expected and ORIGINS[each.expected.origin].source else ""),
+        ("from", _sources),
         ("verdict", lambda each: VERDICT_WORDS[each.verdict]),
         ("why", lambda each: each.reason if each.verdict is Acceptance.FAIL else ""),
     )  # fmt: skip
