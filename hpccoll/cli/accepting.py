@@ -66,8 +66,8 @@ def accept(
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
-    with progress_counter("predictions"):
-        judged = judge_rows(read.files, against, evidence)
+    with progress_counter("predictions") as progress:
+        judged = judge_rows(read.files, against, evidence, progress)
     described = None if isinstance(against, Reference) else against
     judged = explain(judged, described, evidence, read.variables)
     acceptance = AcceptanceSummary(judged, name, require, read.file_names)

@@ -111,16 +111,13 @@ def _alone(one: Judged, expected: Expected) -> Judged:
         of_low, of_high = expected.high / one.measured, expected.low / one.measured
     least = next(share for size, share in FAIL_BELOW if one.row.bytes >= size)
     if of_high > PASS_TO:
-        reason = (
-            f"{format_per_cent(of_high)} of the highest that is expected: are nodes, ports and ranks those of the "
-            "machine?"
-        )
-        return replace(one, reason=reason)
+        most = f"above {format_per_cent(PASS_TO)} of the highest that is expected"
+        return replace(one, reason=f"{most}: are nodes, ports and ranks those of the machine?")
     if of_low < least:
         return replace(one, verdict=Acceptance.FAIL)
     if of_low < PASS_FROM:
-        bounds = f"passes from {format_per_cent(PASS_FROM)} on, fails below {format_per_cent(least)}"
-        return replace(one, reason=f"{format_per_cent(of_low)} of the lowest that is expected: {bounds}")
+        bounds = f"between {format_per_cent(least)} and {format_per_cent(PASS_FROM)}"
+        return replace(one, reason=f"{bounds} of the lowest that is expected")
     return replace(one, verdict=Acceptance.PASS)
 
 
@@ -289,8 +286,9 @@ def _against_reference(rows: Iterable[Row], results: Results, reference: Referen
             yield _judged(row, None, "the reference does not have it")
             continue
         expected = Expected(of.low_s, of.seconds, of.high_s, REFERENCE, tuple(reference.runs))
-        one = _judged(row, expected, "; ".join(caveats_of(row, alike=True)))
-        if row.usable and not one.reason:
+        caveats = "; ".join(caveats_of(row, alike=True))
+        one = _judged(row, expected, caveats)
+        if row.usable and not caveats:
             verdict = verdicts.get(case.verdict, Acceptance.CANNOT_TELL)
             one = replace(one, verdict=verdict, reason=case.reason or "")
         yield one
