@@ -3,11 +3,9 @@
 import gc
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -88,6 +86,8 @@ def require() -> Callable[[object, str], None]:
 @pytest.fixture(scope="session")
 def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
     """Run a Python program on so many ranks, more than there are cores where it must be."""
+    from launched_programs import launched
+
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     launcher = shutil.which("mpiexec", path=path)
     require(launcher, "there is no mpiexec")
@@ -106,20 +106,9 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
 
     def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 240) -> CompletedProcess[str]:
         command = [launcher, "-n", str(ranks), sys.executable, "-W", "error", *map(str, arguments)]
-        with subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        ) as launched:
-            try:
-                output = launched.communicate(timeout=timeout)
-            except BaseException as error:  # the launcher takes its ranks along, and if it cannot they go, too
-                launched.terminate()
-                with suppress(subprocess.TimeoutExpired):
-                    output = launched.communicate(timeout=10)
-                    error.add_note("".join(output))
-                with suppress(ProcessLookupError):
-                    os.killpg(launched.pid, signal.SIGKILL)
-                raise
-        return CompletedProcess(command, launched.returncode, *output)
+        with launched(command, env=environment) as process:
+            output = process.communicate(timeout=timeout)
+        return CompletedProcess(command, process.returncode, *output)
 
     return mpiexec
 

@@ -205,6 +205,7 @@ COMMANDS = {
     "tune": ["tune", RESULTS, "--out=t.json"],
     "fit": ["fit", RESULTS],
     "compare": ["compare", RESULTS, RESULTS],
+    "accept": ["accept", RESULTS, "--cluster=1x25g-tcp"],
     "predict": ["predict", "--cluster=8xh100-400g", "--nodes=2", "-b8"],
     "predict step": ["predict", "step", "--model=gpt2", "--cluster=8xh100-400g", "--nodes=2", "--compute=27ms"],
     "predict step (closed form)": ["predict", "step", "--params=1e9", "--rate=400gbit", "--compute=27ms"],

@@ -39,6 +39,7 @@ COMMANDS = {
     "list": "list", "show-svg": "show ring -p 4 --out out/ring.svg", "show-png": "show ring -p 4 --out out/ring.png",
     "status": "status results", "report": "report results --out out/report",
     "export": "export results --format csv", "compare": "compare results other --out out/compared.html",
+    "accept": "accept nccl.txt --cluster 8xh100-400g --out out/accepted.html",
     "tune": "tune results --out out/table.json",
     "predict-raw": "predict --cluster 8xh100-400g --nodes 2 -b 1M --out out/predicted.h5",
     "import": "import nccl.txt --out out/imported.h5", "evidence": "evidence nccl.log", "plan": "plan sweep.yaml",

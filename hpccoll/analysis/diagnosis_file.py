@@ -199,6 +199,11 @@ def _with_numbers(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: float(value) if value in NOT_FINITE else value for name, value in fields.items()}
 
 
+def diagnosis_of_job(directory: Path, job: str, allocation: str) -> Path:
+    """Return the file of the diagnosis that precedes a job in an allocation, in the directory of its raw file."""
+    return directory / f"{job}.diagnosis-{allocation}.h5"
+
+
 def is_interrupted(path: Path) -> bool:
     """Return whether a file is that of a diagnosis that was interrupted."""
     try:

@@ -64,10 +64,10 @@ def accept(
     common.check_suffix(out, *common.PICTURES)
     against, name = _read_expected(cluster, machine, reference)
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
-    evidence = _read_log(log) if log else None
+    evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
-    with progress_counter("predictions"):
-        judged = judge_rows(read.files, against, evidence)
+    with progress_counter("predictions") as progress:
+        judged = judge_rows(read.files, against, evidence, progress)
     described = None if isinstance(against, Reference) else against
     judged = explain(judged, described, evidence, read.variables)
     acceptance = AcceptanceSummary(judged, name, require, read.file_names)
@@ -101,12 +101,15 @@ def _read_expected(
     return described, described.name
 
 
-def _read_log(paths: list[Path]) -> "LogRecord":
-    """Return the content of the logs of a run; BadInputError if they are of several, or of none."""
-    from hpccoll.common.units import format_count
+def _read_log(paths: list[Path], ranks: set[int]) -> "LogRecord":
+    """Return the content of the logs of the run of so many ranks; BadInputError if they are of several, or of none."""
+    from hpccoll.common.units import format_count, format_counts
     from hpccoll.evidence.log_set import read_log_files
 
-    launches = read_log_files(paths).launches
-    if len(launches) != 1:
-        raise UnusableError("--log", f"logs of one run are needed: these are of {format_count(len(launches), 'run')}")
-    return launches[0].record
+    records = [launch.record for launch in read_log_files(paths).launches]
+    fitting = [record for record in records if record.ranks is None or record.ranks in ranks]
+    if len(fitting) != 1:
+        logged = ", ".join(format_count(record.ranks or "unknown", "rank") for record in records) or "none"
+        needed = f"logs of one run of {format_counts(sorted(ranks), 'rank')} are needed"
+        raise UnusableError("--log", f"{needed}: these are of runs of {logged}")
+    return fitting[0]

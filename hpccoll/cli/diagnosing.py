@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 DIAGNOSE_SUMMARY = "Find the slow nodes, links and racks of a cluster."
 DIAGNOSE_END = """\
 Examples:
-  srun -N 16 --ntasks-per-node=1 hpccoll diagnose --out monday.h5
+  srun -N 16 --ntasks-per-node=1 -K0 -W30 hpccoll diagnose --out monday.h5
   mpiexec -n 4 -ppn 1 hpccoll diagnose --rate 100gbit --json
   hpccoll diagnose --with 'sendrecv_perf -b 256M -e 256M' --out nccl.h5
   hpccoll diagnose --report monday.h5 tuesday.h5 wednesday.h5
@@ -43,8 +43,8 @@ The nodes transfer in pairs, which are drawn anew for each slot of time. A node
 that is slow with every partner is measured again beside healthy ones, and that
 alone decides: at most 1 % of healthy machines are to be accused. With several
 ranks on a node, the k-th of each is its rail k. The answer is first, then what
-to exclude, and how slow a node 9 of 10 diagnoses find. The exit code is 3 if
-something is slow, does not answer or was not judged.
+to exclude; the exit code is 3 if a part is slow, does not answer or was not
+judged. If a rank hangs, srun -K0 -W30 spares others, but ends with 137.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}

@@ -77,10 +77,12 @@ def _run_ranks(program: RankProgram) -> int:
     mpi_startup.start_deadline()
     comm = mpi_startup.start_mpi(program.device)  # only now: --help and errors of options need no MPI
     from hpccoll.measure.ranks import Ranks, abort_job
+    from hpccoll.measure.roll_call import call_roll
 
     code = 1
     try:
         mpi_startup.check_launch(comm)
+        call_roll(comm)
         code = program.run(Ranks(comm), stop)
     except BadInputError:
         raise

@@ -83,13 +83,13 @@ def sweep(
 
 def print_diagnoses(plan: "Plan", out: Path) -> int:
     """Print the verdict of the newest diagnosis of each job, and return the worst exit code of ``hpccoll diagnose``."""
+    from hpccoll.analysis.diagnosis_file import diagnosis_of_job
     from hpccoll.cases.plan import diagnosis_seconds
     from hpccoll.cli.diagnosing import print_recorded
-    from hpccoll.sweep.launch import diagnosis_file
 
     codes = []
     for job in (each for each in plan.jobs if diagnosis_seconds(each, plan.diagnose)):
-        pattern = diagnosis_file(out / "raw", job.name, "*")
+        pattern = diagnosis_of_job(out / "raw", job.name, "*")
         typer.echo(f"diagnosis of {job.name}:")
         try:
             newest = max(pattern.parent.glob(pattern.name), key=lambda path: path.stat().st_mtime)

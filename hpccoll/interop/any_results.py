@@ -24,6 +24,11 @@ class AnyResults:
         return {attempt.run_id: raw.path.name for raw in self.files.raw_results for attempt, _ in raw.attempts}
 
     @property
+    def ranks(self) -> set[int]:
+        """The numbers of ranks of all launches."""
+        return {attempt.ranks for raw in self.files.raw_results for attempt, _ in raw.attempts}
+
+    @property
     def variables(self) -> dict[str, str]:
         """The variables of the environment that all launches record, with the same values."""
         every = [attempt.provenance.get("variables") for raw in self.files.raw_results for attempt, _ in raw.attempts]

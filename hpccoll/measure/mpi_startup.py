@@ -6,11 +6,12 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from hpccoll.common.errors import BadInputError, UnusableError, check_resources
@@ -66,10 +67,11 @@ def start_deadline() -> None:
     Raises:
         BadInputError: if the variable is no number of seconds.
     """
-    faulthandler.dump_traceback_later(_start_timeout_s(), exit=True, file=STDERR)
+    faulthandler.dump_traceback_later(start_timeout_s(), exit=True, file=STDERR)
 
 
-def _start_timeout_s() -> float:
+def start_timeout_s() -> float:
+    """Return the seconds of the deadline."""
     return SECONDS.read(START_TIMEOUT_VARIABLE, os.environ.get(START_TIMEOUT_VARIABLE, "300"))
 
 
@@ -169,9 +171,33 @@ def start_mpi(device: str) -> "MPI.Intracomm":
         assign_gpu_before_mpi()
     if not MPI.Is_initialized():
         level = mpi4py.rc.thread_level if THREAD_LEVEL_VARIABLE in os.environ else default_thread_level(device)
-        MPI.Init_thread(getattr(MPI, f"THREAD_{level.upper()}"))
+        with _late_init_named():
+            MPI.Init_thread(getattr(MPI, f"THREAD_{level.upper()}"))
         atexit.register(_start_finalize_alarm)
     return MPI.COMM_WORLD
+
+
+LATE_INIT_S = 30.0
+"""After how many seconds rank 0 says that MPI_Init waits."""
+
+LATE_INIT = (
+    "r0 | MPI_Init has not returned after {:g} s: a rank or its host has not started; "
+    "do: launch 'hostname' in the same way, and see which host is missing"
+)
+
+WATCH = 'timeout "$0" cat; [ $? != 124 ] || echo "$1" >&2'
+"""Says something, unless its input ends before."""
+
+
+@contextmanager
+def _late_init_named() -> Iterator[None]:
+    """Say at rank 0 of several that MPI_Init waits; another process does, because MPI holds the GIL."""
+    command = ["sh", "-c", WATCH, f"{LATE_INIT_S:g}", LATE_INIT.format(LATE_INIT_S)]
+    with ExitStack() as stack:
+        if launcher_rank() == 0 and _count_ranks(LAUNCHERS) > 1:
+            with suppress(OSError):  # its input ends with this process, too
+                stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+        yield
 
 
 def check_launch(comm: "MPI.Intracomm") -> None:
@@ -221,7 +247,7 @@ _CLAIMS: list[socket.socket] = []
 def _start_finalize_alarm() -> None:
     """Let SIGALRM end this process if MPI_Finalize hangs; mpi4py calls it after Python's own shutdown."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, _start_timeout_s())
+    signal.setitimer(signal.ITIMER_REAL, start_timeout_s())
 
 
 def launcher_rank() -> int:

@@ -107,8 +107,8 @@ def likeliest_causes(
 def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
     """Return what is known of the machine that was measured, in the words of the table ``lacking``."""
     traits = {f"transport {row.transport}" for row in rows}
-    if machine and machine.nccl:
-        traits.add(f"architecture {machine.nccl.architecture}")
+    if machine and (like := machine.machine_class):
+        traits |= {f"fabric {like.fabric}", f"network {(like.network or '').partition('-')[2]}"}
     return traits
 
 
@@ -136,6 +136,7 @@ def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | N
     if rails and log.devices:
         number = "fewer ports than" if len(log.devices) < rails else "as many ports as"
         yield f"{number} described: {len(log.devices)} of {rails}"
+    yield from (f"ports of {kind}" for kind in {port.rpartition("/")[2] for port in log.devices})
     if any("nvls" in one.algorithm for one in log.collectives):
         yield "NVLS runs"
     yield f"tuner plugin {log.plugins['tuner']}" if "tuner" in log.plugins else "no tuner plugin"

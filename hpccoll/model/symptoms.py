@@ -13,6 +13,7 @@ from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.model.acceptance import MODEL, RATE, Acceptance, Judged
 from hpccoll.model.causes import Symptom, facts_of, likeliest_causes, traits_of
 from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.published_rates import usual_algorithm
 from hpccoll.store.call_key import CallKey
 
 LARGE = 1 << 20
@@ -22,7 +23,7 @@ LARGEST = 8
 MOST_OF_DIP = 2
 """The most neighbouring sizes that are a dip."""
 OF_RAILS = 0.02
-"""How far a share may be from that of some rails of all."""
+"""How far a share may be from that of most rails of all."""
 RING_OF_NVLS = 0.7, 0.86
 """The bandwidth of a ring over that of NVLS: H200 367 of 480, B300 695 of 845, two nodes of H100 370 of 452."""
 UNEQUAL = 1.1
@@ -34,7 +35,7 @@ class _Calls:
     """The verdicts on one collective in one place that have an expectation, by size."""
 
     judged: Sequence[Judged]
-    rails: int | None  # of a node of the machine; None if nothing says it
+    machine: MachineFile | None  # the machine, if it is described
 
     @property
     def collective(self) -> str:
@@ -43,6 +44,19 @@ class _Calls:
     @property
     def nodes(self) -> int:
         return self.judged[0].row.nodes
+
+    @property
+    def in_fabric(self) -> bool:
+        """Whether one fabric connects all nodes, so that no network takes part."""
+        like = self.machine and self.machine.machine_class
+        return self.nodes <= (like.fabric_nodes if like else 1)
+
+    @property
+    def usual_is_nvls(self) -> bool:
+        """Whether NCCL takes NVLS or NVLSTree without a setting: if no class says it, on one and two nodes."""
+        like = self.machine and self.machine.machine_class
+        usual = usual_algorithm(like, self.nodes) if like else "NVLS" if self.nodes <= 2 else None
+        return self.judged[0].row.transport == "nccl" and (usual or "").startswith("NVLS")
 
     @property
     def failed(self) -> list[Judged]:
@@ -77,6 +91,10 @@ def _share(judged: Judged) -> float:
     return judged.measured / expected if judged.quantity == RATE else expected / judged.measured
 
 
+def _rails_of(machine: MachineFile | None) -> int | None:
+    return machine.geometry.rails if machine and machine.geometry else None
+
+
 def _origin(judged: Judged) -> str:
     return judged.expected.origin if judged.expected else ""
 
@@ -93,13 +111,15 @@ def explain(
         log: the content of the logs of the run.
         variables: the variables of its environment that its file records.
     """
-    rails = machine.geometry.rails if machine and machine.geometry else None
-    facts, traits = [*facts_of(log, variables or {}, rails)], traits_of((one.row for one in judged), machine)
+    facts, traits = (
+        [*facts_of(log, variables or {}, _rails_of(machine))],
+        traits_of((one.row for one in judged), machine),
+    )
     places: dict[object, list[Judged]] = defaultdict(list)
     for one in judged:
         if one.expected:
             places[_place(one)].append(one)
-    every = {place: _Calls(calls, rails) for place, calls in places.items()}
+    every = {place: _Calls(calls, machine) for place, calls in places.items()}
     causes = {
         place: likeliest_causes([*symptoms_of(calls, every.values())], facts, traits)
         for place, calls in every.items()
@@ -180,29 +200,35 @@ def _unstable(calls: _Calls, _every: Collection[_Calls]) -> str:
 
 
 def _rails(calls: _Calls, _every: Collection[_Calls]) -> str:
-    rails = calls.rails or 1
+    rails = _rails_of(calls.machine) or 1
     used = round(calls.share * rails)
-    near = 0 < used < rails and used * 2 != rails and abs(calls.share - used / rails) <= OF_RAILS
+    near = rails < 2 * used < 2 * rails and abs(calls.share - used / rails) <= OF_RAILS
     return f"{_large(calls)}, about {used} of {rails} rails" if near and calls.nodes > 1 else ""
 
 
 def _ring_level(calls: _Calls, _every: Collection[_Calls]) -> str:
     low, high = RING_OF_NVLS
     known = any(one.row.requested or one.row.executed != UNKNOWN or _origin(one) == MODEL for one in calls.failed)
-    at_ring = calls.collective == "all_reduce" and calls.nodes <= 2 and not known and low <= calls.share <= high
+    at_ring = calls.collective == "all_reduce" and calls.usual_is_nvls and not known and low <= calls.share <= high
     return f"{_large(calls)}, as a ring has where NVLS is normal" if at_ring and calls.failed_sizes[-1] >= LARGE else ""
 
 
 def _node(calls: _Calls, every: Collection[_Calls]) -> str:
-    alone = next((other for other in every if other.nodes == 1 and other.collective == calls.collective), calls)
-    return _large(alone) if alone.nodes == 1 and alone.failed and calls.failed_sizes[-1] >= LARGE else ""
+    failed = [other for other in _inside(calls, every) if other.failed]
+    return _large(failed[0]) if failed and calls.failed_sizes[-1] >= LARGE else ""
 
 
 def _nodes(calls: _Calls, every: Collection[_Calls]) -> str:
-    one_node = [other for other in every if other.nodes == 1 and other.collective == calls.collective]
-    if calls.nodes == 1 or calls.failed_sizes[-1] < LARGE or any(other.failed for other in one_node):
+    inside = _inside(calls, every)
+    if calls.in_fabric or calls.failed_sizes[-1] < LARGE or any(other.failed for other in inside):
         return ""
-    return f"{_large(calls)}{'; one node is normal' if any(other.is_normal for other in one_node) else ''}"
+    return f"{_large(calls)}{'; one node is normal' if any(other.is_normal for other in inside) else ''}"
+
+
+def _inside(calls: _Calls, every: Collection[_Calls]) -> list[_Calls]:
+    """Return the calls of the same collective that need no network, from the fewest nodes on."""
+    same = [other for other in every if other.in_fabric and other.collective == calls.collective]
+    return sorted(same, key=lambda other: other.nodes)
 
 
 SYMPTOMS: dict[str, Callable[[_Calls, Collection[_Calls]], str]] = {

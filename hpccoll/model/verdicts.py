@@ -36,6 +36,7 @@ from hpccoll.model.published_rates import node_class, rates_by_source, usual_alg
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import count_progress
 from hpccoll.model.wire_bounds import wire_bound
+from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.load_results import to_results
@@ -86,7 +87,9 @@ def judge_rows(
         run = runs.get(row.run_id)
         library = str(run.provenance.get("library", "")) if run and row.imported else ""
         expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, log))
-        judged.append(_judged(row, expected, reason or "; ".join(caveats_of(row))))
+        one = _judged(row, expected, reason or "; ".join(caveats_of(row)))
+        unasked = _unasked(row, against, log) if log and one.verdict is Acceptance.PASS else ""
+        judged.append(replace(one, verdict=Acceptance.CANNOT_TELL, reason=unasked) if unasked else one)
     return _spoken(judged)
 
 
@@ -113,16 +116,13 @@ def _alone(one: Judged, expected: Expected) -> Judged:
     shares = FAIL_BELOW if expected.origin == PUBLISHED else FAIL_BELOW[:1]
     least = next((share for size, share in shares if one.row.bytes >= size), shares[0][1])
     if of_high > PASS_TO:
-        reason = (
-            f"{format_per_cent(of_high)} of the highest that is expected: are nodes, ports and ranks those of the "
-            "machine?"
-        )
-        return replace(one, reason=reason)
+        most = f"above {format_per_cent(PASS_TO)} of the highest that is expected"
+        return replace(one, reason=f"{most}: are nodes, ports and ranks those of the machine?")
     if of_low < least:
         return replace(one, verdict=Acceptance.FAIL)
     if of_low < PASS_FROM:
-        bounds = f"passes from {format_per_cent(PASS_FROM)} on, fails below {format_per_cent(least)}"
-        return replace(one, reason=f"{format_per_cent(of_low)} of the lowest that is expected: {bounds}")
+        bounds = f"between {format_per_cent(least)} and {format_per_cent(PASS_FROM)}"
+        return replace(one, reason=f"{bounds} of the lowest that is expected")
     return replace(one, verdict=Acceptance.PASS)
 
 
@@ -170,6 +170,23 @@ def _ran(row: Row, run: Run | None, log: LogRecord | None) -> tuple[str | None, 
     if settings.get("NCCL_NVLS_ENABLE") == "0":
         return None, "NVLS is off, and nothing names the algorithm: give a log with NCCL_DEBUG_SUBSYS=INIT,TUNING"
     return None, ""
+
+
+def _unasked(row: Row, machine: MachineFile, log: LogRecord) -> str:
+    """Return why what a log names may be a fault, although it is as fast as expected; empty if it is none.
+
+    NCCL takes a ring if it cannot set NVLS up. A log without any variable does not show whether one asks for the ring.
+    """
+    like, names = machine.machine_class, ("NCCL_ALGO", "NCCL_NVLS_ENABLE")
+    usual = usual_algorithm(like, row.nodes) if like and row.collective == "all_reduce" else None
+    lines = log.lines_of_case(row.collective, row.bytes, row.ranks, dtype=row.dtype)
+    ran = sorted({line.algorithm for line in lines})
+    of_nvls = (usual or "").startswith("NVLS") and row.bytes >= LARGE and itemsize(row.dtype) > 1
+    if not (ran and of_nvls and log.settings) or any(name.startswith("nvls") for name in ran):
+        return ""
+    if any(name in log.settings for name in names):
+        return ""
+    return f"{usual} is usual here, {join_words(ran)} ran, and the log has neither {join_words(names, 'nor')}"
 
 
 def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None, str]) -> Expectation:

@@ -7,18 +7,19 @@ from typing import NamedTuple
 import altair as alt
 
 from hpccoll.common.terminal import printable
-from hpccoll.common.units import format_rate, format_seconds, format_size
+from hpccoll.common.units import format_size
 from hpccoll.model.acceptance import TIME, Acceptance, Judged
 from hpccoll.model.acceptance_summary import AcceptanceSummary
 from hpccoll.render import chart_base
 from hpccoll.render.acceptance_text import (
     VERDICT_WORDS,
-    cause_rows,
-    curve_heading,
+    figure,
     first_line,
     labels_of,
     origin_lines,
+    part_title,
     place_words,
+    range_words,
     reason_lines,
     verdict_table,
 )
@@ -70,12 +71,13 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
             "chart": acceptance_chart([part], heading),
         }
         for number, part in enumerate(acceptance.parts, 1)
-        for heading in [curve_heading(part)]
+        for heading in [part_title(part)]
     ]  # fmt: skip
     context = {
         "title": f"Held against {acceptance.against}", "first_line": first_line(acceptance), "parts_of_page": parts,
-        "causes": cause_rows(acceptance), "reasons": [*reason_lines(acceptance)],
-        "origins": [*origin_lines(acceptance)], "caption": CAPTION, "vega": vega_script(),
+        "causes": [(cause.what, cause.because, cause.check) for cause in acceptance.causes],
+        "reasons": [*reason_lines(acceptance)], "origins": [*origin_lines(acceptance)], "caption": CAPTION,
+        "vega": vega_script(),
     }  # fmt: skip
     return render("acceptance.html", context)
 
@@ -89,7 +91,7 @@ def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str
     shapes = {VERDICT_WORDS[verdict]: mark.shape for verdict, mark in MARKS.items()} | {EXPECTED: "stroke"}
     shapes = chart_base.present(shapes, data, "verdict")
     shown = [name for name in shapes if name != EXPECTED]
-    legend = alt.Legend(symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown)
+    legend = alt.Legend(orient="bottom", symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown)
     of_time = parts[0].judged[0].quantity == TIME
     axis = chart_base.time_axis if of_time else chart_base.linear_rate_axis
     ends = [end for each in data for name in ("low", "high") if isinstance(end := each.get(name), float)]
@@ -98,7 +100,7 @@ def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str
         data, chart_base.size_axis(each.row.bytes for part in parts for each in part.judged),
         lambda values: axis([*values, *ends]), colours,
         ("series", "size", "verdict", "measured", "normal"), titles=panels if len(panels) > 1 else (),
-        columns=min(2, len(panels)), symbol="stroke", mark_size=90, pick=False,
+        columns=min(2, len(panels)), symbol="stroke", mark_size=120, pick=False,
         shape=alt.Shape("verdict:N", scale=chart_base.scale_of(shapes), legend=legend),
         below=lambda base: [_ranges(base), *(bounds(base) if bounds else ())],
     )  # fmt: skip
@@ -121,14 +123,14 @@ def _records(part: AcceptanceSummary) -> list[ChartRecord]:
     measured: list[ChartRecord] = []
     expected: dict[tuple[object, ...], ChartRecord] = {}  # once for all rows of a size of which the same is expected
     for each in part.judged:
-        name = " ".join(label(each) for _, label in labels)
+        name = " ".join(str(label(each)) for _, label in labels)
         at = {"panel": panel, "bytes": each.row.bytes, "size": format_size(each.row.bytes), "machine": ""}
         measured.append(at | {"series": name or "measured"} | _measured_fields(each))
         if found := each.expected:
             key = each.row.bytes, found.low, found.value, found.high, found.origin
             expected[key] = at | {
                 "series": f"{EXPECTED}: {found.origin}", "verdict": EXPECTED, "value": found.value, "low": found.low,
-                "high": found.high, "line": chart_base.MODELLED, "normal": _range(each),
+                "high": found.high, "line": chart_base.MODELLED, "normal": range_words(each),
             }  # fmt: skip
     return [*expected.values(), *measured]
 
@@ -137,15 +139,6 @@ def _measured_fields(judged: Judged) -> ChartRecord:
     wire = judged.expected and judged.expected.wire_Bps
     return {
         "value": judged.measured, "verdict": VERDICT_WORDS[judged.verdict], "fill": MARKS[judged.verdict].fill,
-        "measured": _figure(judged, judged.measured), "normal": _range(judged) or judged.reason,
+        "measured": figure(judged, judged.measured), "normal": range_words(judged) or judged.reason,
         **({"limit": wire, "limit_name": WIRES} if wire and judged.quantity != TIME else {}),
     }  # fmt: skip
-
-
-def _range(judged: Judged) -> str:
-    ends = (judged.expected.low, judged.expected.high) if judged.expected else ()
-    return " to ".join(_figure(judged, end) for end in ends)
-
-
-def _figure(judged: Judged, value: float) -> str:
-    return format_seconds(value) if judged.quantity == TIME else format_rate(value)

@@ -141,7 +141,7 @@ def _evidence(fault: NamedFault) -> str:
     if fault.candidates and not ends:
         return "no transfer between them ended; none of these is excluded"
     if fault.place.kind == "failed":
-        return f"with {join_words(fault.missed_with)}"
+        return f"its transfers with {join_words(fault.missed_with)} ended with an error"
     parts = [f"{format_count(fault.slots.get(fault.deciding, 0), 'slot')} {SLOTS[fault.deciding]} decided"]
     if not ends:
         parts.append("both nodes answer to others")

@@ -12,7 +12,6 @@ from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.analysis.mapping_comparison import mapping_table
 from hpccoll.analysis.measurement_quality import noise_note
-from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.sent_bytes import sent_bytes_table
 from hpccoll.analysis.step_findings import step_table
@@ -43,6 +42,7 @@ from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.provenance_text import provenance_facts
 from hpccoll.render.report_columns import rows_table
+from hpccoll.render.report_findings import report_findings
 from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.render.unmeasured_text import not_measured
@@ -171,7 +171,7 @@ def render_page(
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
     several = len(collectives) > 1
     unmeasured = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - collectives.keys()
-    others, findings = other_programs(results), opening_findings(results)
+    others, findings = other_programs(results), report_findings(results)
     ends = {
         "rows": not several, "other-programs": others, "skipped": results.skipped, "jobs": results.scheduled,
         "provenance": True, "glossary": True,

@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from hpccoll.analysis.measurement_quality import noise_note
-from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.sweep_status import SweepStatus
 from hpccoll.common.units import format_count, format_wait
 from hpccoll.render.answers import Answers, conclusion_lines
 from hpccoll.render.measured_summary import gpu_machines
+from hpccoll.render.report_findings import report_findings
 from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
 
 MAX_REASONS = 5
@@ -59,7 +59,7 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
 
 def outcome_lines(results: Results) -> Iterator[str]:
     """Yield critical findings, GPUs, counts of cases, why some are missing, what to use, the noise, other findings."""
-    findings = opening_findings(results)
+    findings = report_findings(results)
     yield from (finding.with_remedy for finding in findings if finding.severity == "critical")
     yield from gpu_machines(results)
     if results.skipped and not (results.measured or results.missing):

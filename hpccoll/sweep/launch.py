@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from hpccoll.analysis.diagnosis.recorded import KEPT
-from hpccoll.analysis.diagnosis_file import is_interrupted, read_diagnosis
+from hpccoll.analysis.diagnosis_file import diagnosis_of_job, is_interrupted, read_diagnosis
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Launcher, Plan, diagnosis_seconds
 from hpccoll.cases.probe_cases import probe_cases
@@ -85,11 +85,6 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         _record_failure(out, str(error))
         raise
     return _finalize(job, out)
-
-
-def diagnosis_file(directory: Path, job: str, allocation: str) -> Path:
-    """Return the file of the diagnosis of a job in an allocation, in the directory of its raw file."""
-    return directory / f"{job}.diagnosis-{allocation}.h5"
 
 
 def log_directory(out: Path, job: Job, shape: Shape) -> Path:
@@ -221,7 +216,7 @@ class JobLaunch:
         seconds = diagnosis_seconds(self.job, options)
         if not seconds:
             return False
-        file = diagnosis_file(out.parent, self.job.name, os.environ.get(JOB_ID, "local"))
+        file = diagnosis_of_job(out.parent, self.job.name, os.environ.get(JOB_ID, "local"))
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
         command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=30")  # the others are judged
         line = f"{command} diagnose {shlex.join([*(options or ()), '--out', str(file)])}"

@@ -68,7 +68,7 @@ PARTS: Mapping[str, Part] = {
         120, "ranks", "rank_programs", "2, 3 and 4 ranks: cases, training steps, a stalled rank", shared=True
     ),
     "run": Part(30, "ranks", "runs", "hpccoll run on 2 ranks, with a probe, and its evidence", shared=True),
-    "diagnosis": Part(45, "ranks", "runs", "hpccoll diagnose on 2 ranks, each of which stands for a node", shared=True),
+    "diagnosis": Part(120, "ranks", "runs", "hpccoll diagnose on 2 ranks as nodes; one fails, one stops", shared=True),
     "busbw": Part(60, "ranks", "runs", "all-reduce on 2 to all GPUs; NVLS and its negative control", several=True),
     "tests": Part(60, "tests", "suite", "the tests, pytest -m gpu, as far as the time goes", shared=True),
 }

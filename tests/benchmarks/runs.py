@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from here import Here, last_words, launched
 from verdicts import MISSED, Verdict, bound, not_run, recorded
@@ -76,27 +76,52 @@ def run(here: Here) -> Iterator[Verdict]:
 
 
 def diagnosis(here: Here) -> Iterator[Verdict]:
-    """A diagnosis over NCCL: each slot has all of its times. Who is slow is no result: ranks may share a GPU."""
-    out = here.out / "diagnosis.json"
-    command = here.rank_program(NODES, "measure/gpu_diagnosis_ranks.py", str(out), json.dumps({"slot_s": 0.02}))
-    code, output = launched(command, here.limit_left)
+    """Diagnoses over NCCL: each slot has all of its times. Who is slow is no result: ranks may share a GPU.
+
+    Then the last rank has an error, and then it stops: the other one waits for neither.
+    """
+    code, output, result = diagnosed(here)
     what = f"a diagnosis of {NODES} ranks: times between GPUs"
-    if code or not out.exists():
+    if code or not result:
         yield Verdict(what, MISSED, "it does not come to its end" if code is None else last_words(output), "all")
         return
-    result = json.loads(out.read_text())
-    out.unlink()
     rows = [row for _, _, seconds in result["measured"] for row in seconds]
     found = sum(0 < seconds < math.inf for row in rows for seconds in row)
     asked = sum(one != partner for _, partners, seconds in result["measured"]
                 for row, _ in zip(partners, seconds, strict=False) for one, partner in enumerate(row))  # fmt: skip
     all_found = found == asked > 0 and result["load"]["memory"] == "GPU"
     yield bound(what, found, f"{asked}, in GPU memory", all_found)
+    yield ended(output)
+    yield recorded("noise of the time of a pair", result["diagnosis"]["noise"])
+    code, output, result = diagnosed(here, sender=[NODES - 1, 8, "has no memory"])
+    errors = {(each["hosts"][0], each["why"].partition(":")[0]) for each in result.get("transfer_errors", [])}
+    expected = {(f"n{NODES - 1}", "GPU memory")}
+    yield bound("a rank without GPU memory: errors", f"{errors}", f"{expected}", not code and errors == expected)
+    yield ended(output)
+    code, output, result = diagnosed(here, sender=[NODES - 1, 8, "stops"])
+    left = result.get("unfinished")
+    yield bound("a rank that stops: hosts with transfers that have not ended", f"{left}", "it alone",
+                left == [f"n{NODES - 1}"])  # fmt: skip
+
+
+def diagnosed(here: Here, **options: object) -> tuple[int | None, str, dict[str, Any]]:
+    """Return the exit code, the output and the record of a diagnosis, with the fields of its provenance beside it."""
+    out = here.out / "diagnosis.json"
+    out.unlink(missing_ok=True)
+    words = json.dumps({"slot_s": 0.02, **options})
+    code, output = launched(
+        here.rank_program(NODES, "measure/gpu_diagnosis_ranks.py", str(out), words), here.limit_left
+    )
+    result = json.loads(out.read_text()) if out.exists() else {}
+    return code, output, {**result.get("provenance", {}), **result}
+
+
+def ended(output: str) -> Verdict:
+    """Return whether each rank has ended all communicators that it made."""
     counts = COMMUNICATORS.findall(output)
     all_ended = len(counts) == NODES and all(made == ended for made, ended in counts)
     got = "; ".join(f"{made} and {ended}" for made, ended in counts)
-    yield bound("communicators that each rank made and ended", got, "as many", all_ended)
-    yield recorded("noise of the time of a pair", result["diagnosis"]["noise"])
+    return bound("communicators that each rank made and ended", got, "as many", all_ended)
 
 
 def busbw(here: Here) -> Iterator[Verdict]:

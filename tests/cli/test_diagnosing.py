@@ -1,15 +1,15 @@
 """``hpccoll diagnose``: what it reads and refuses, what it prints of recorded diagnoses, and how it ends."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_runner import ENVIRONMENT, invoke
+from launched_programs import launched
 from nccl_tests_stand_in import installed
+from patience import LONG_S, wait
 from recorded_diagnoses import interrupted, recorded
 
 from hpccoll.analysis.diagnosis.records import Component
@@ -143,19 +143,14 @@ def test_ranks_of_one_node_are_bad_input(mpiexec):
 @pytest.mark.mpi
 def test_a_signal_ends_the_diagnosis_and_what_was_measured_is_kept_until_the_next_one(mpiexec, tmp_path):  # noqa: ARG001
     out = tmp_path / "F.h5"
-    command = ["mpiexec", "-n", "2", sys.executable, RANKS, "--seconds", "1", "--out", out]
-    with subprocess.Popen(
-        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as run:
-        assert run.stderr
-        try:
-            first = run.stderr.readline()  # a line of progress: slots are measured
-            run.send_signal(signal.SIGUSR1)
-            printed, complaints = run.communicate(timeout=120)
-        finally:
-            if run.poll() is None:
-                os.killpg(run.pid, signal.SIGKILL)
-    assert run.returncode == 3, first + printed + complaints
+    errors = tmp_path / "errors"
+    command = "mpiexec", "-n", "2", sys.executable, RANKS, "--seconds", "1", "--out", out
+    with errors.open("w") as stderr, launched(command, env=ENVIRONMENT, stderr=stderr) as run:
+        wait(lambda: " slots " in errors.read_text(), "no slot is measured")
+        run.send_signal(signal.SIGUSR1)
+        printed, _ = run.communicate(timeout=LONG_S)
+    complaints = errors.read_text()
+    assert run.returncode == 3, printed + complaints
     assert "Traceback" not in printed + complaints
     assert printed.startswith("the diagnosis was interrupted")
     diagnosis = read_diagnosis(out)

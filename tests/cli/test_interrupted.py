@@ -2,21 +2,18 @@
 
 import re
 import signal
-import subprocess
 import sys
-import time
 from contextlib import suppress
 
 import pytest
 import raw_examples
 from cli_runner import ENVIRONMENT, invoke
+from launched_programs import launched
+from patience import LONG_S, wait
 
 from hpccoll.cases.case import Effort
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.journal import journal_path, read_journal
-
-LONG_S = 240
-"""What takes a second has this long: processors may be busy."""
 
 
 @pytest.fixture
@@ -38,13 +35,11 @@ def measurements(out):
 def test_ctrl_c_prints_in_a_line_what_is_stored_and_the_same_command_continues(mpiexec, slow, tmp_path):  # noqa: ARG001
     out = tmp_path / "F.h5"
     command = ["mpiexec", "-n", "2", sys.executable, "-m", "hpccoll", "run", "--job", slow, "--out", out]
-    with subprocess.Popen(
-        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # who tests in the background ignores it  # noqa: PLW1509
+    with launched(
+        command, env=ENVIRONMENT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # who tests in the background ignores it
     ) as run:  # fmt: skip
-        until = time.monotonic() + LONG_S
-        while measurements(out) < 2 and time.monotonic() < until:
-            time.sleep(0.05)
+        wait(lambda: measurements(out) >= 2, "nothing is measured")
         run.send_signal(signal.SIGINT)
         printed, complaints = run.communicate(timeout=LONG_S)
     assert run.returncode == 3, printed + complaints

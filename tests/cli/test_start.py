@@ -14,6 +14,7 @@ from hpccoll.measure import mpi_startup
 from hpccoll.sweep.child_process import root_cause
 
 LATE = Path(__file__).with_name("late_ranks.py")
+STOPPED = Path(__file__).with_name("stopped_ranks.py")
 LITTLE = ("-a", "null", "-b", "8", "-e", "8", "-n", "1")
 
 
@@ -39,6 +40,40 @@ def test_a_rank_that_never_writes_the_results_or_never_ends_is_not_waited_for(la
     assert ended.returncode != 0
     assert "null" in ended.stdout  # it has come to the end
     assert words in ended.stdout + ended.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("rank", "command", "line"),
+    [
+        (2, ["diagnose"], "r0 | rank 2 does not answer "),
+        (0, ["run", *LITTLE], "r1 | rank 0 does not answer "),
+    ],
+)
+def test_a_rank_that_stops_before_its_first_call_is_named_when_the_launch_ends(mpiexec, rank, command, line):
+    ended = mpiexec(4, STOPPED, rank, "after", *command)
+    assert ended.returncode == 3, ended.stderr
+    (named,) = [each for each in ended.stderr.splitlines() if each.startswith(line)]
+    assert named.endswith("; the launch ends by MPI_Abort")
+    assert ("; the others are on n[0-1], n3;" in named) == (rank == 2)
+    assert not ended.stdout
+
+
+@pytest.mark.mpi
+def test_a_rank_that_is_late_is_named_once_and_waited_for(mpiexec, tmp_path):
+    ended = mpiexec(2, STOPPED, 1, tmp_path / "named", "run", *LITTLE)
+    assert ended.returncode == 0, ended.stderr
+    (named,) = [line for line in ended.stderr.splitlines() if "MPI_Init" in line]
+    assert named.startswith("r0 | rank 1 does not answer ")
+    assert named.endswith("; the others are on n0")
+    assert "null" in ended.stdout
+
+
+@pytest.mark.mpi
+def test_rank_0_says_that_mpi_init_waits_for_a_rank_that_does_not_come(mpiexec):
+    ended = mpiexec(2, STOPPED, 1, "before", "run", *LITTLE)
+    assert ended.returncode
+    assert "r0 | MPI_Init has not returned after 1 s" in ended.stderr
 
 
 def test_seconds_that_are_none_are_refused_by_the_name_of_their_variable(monkeypatch):

@@ -1,5 +1,6 @@
 """Causes of fails: each symptom of a machine has its cause among the likeliest, and a log proves and excludes them."""
 
+import os
 import re
 import tomllib
 from dataclasses import replace
@@ -7,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from published_outputs import PublishedRow
 from row_examples import make_row
 
 from hpccoll.evidence.log_set import read_logs
@@ -99,6 +101,13 @@ def test_a_network_is_no_suspect_where_one_node_is_as_slow():
     assert not any("ACS" in each.what for each in causes_of(sweep(0.45, nodes=1) + sweep(0.45)))
 
 
+def test_between_nodes_of_one_fabric_no_network_is_a_suspect():
+    causes = causes_of(sweep(0.5, nodes=4), "gb200-nvl72")
+    assert any("links between GPUs" in each.what for each in causes)
+    assert not any("network" in each.what or "NIC" in each.what for each in causes)
+    assert any("NIC" in each.what for each in causes_of(sweep(0.5, nodes=32), "gb200-nvl72"))
+
+
 def test_what_passes_has_no_causes_and_verdicts_stay():
     judged = sweep(0.4) + sweep(1.0, nodes=1)
     explained = explain(judged)
@@ -111,12 +120,14 @@ def every_cause(machine=None, **more):
     shares = (each / 100 for each in range(1, 84))
     mixed = (sweep(share, nodes=nodes, **more) for share in shares for nodes in (1, 2))
     judged = [*mixed, *(one for one, _ in SHOWN.values() if not more)]
-    return " ".join(each.what for one in judged for each in causes_of(one, machine))
+    return " ".join(f"{each.what} {each.check}" for one in judged for each in causes_of(one, machine))
 
 
 def test_causes_that_a_machine_cannot_have_are_left_out():
     assert {"NVLS", "ACS"} <= {*re.findall("NVLS|ACS", every_cause("8xh100-400g"))}
     assert "NVLS" not in every_cause("8xa100-200g")
+    assert "NCCL_IB_" not in every_cause("aws-p5")
+    assert "GPUDirect" not in every_cause("gcp-a3-mega")
     assert not re.search("NVLS|PXN", every_cause(transport="rccl"))
     assert not re.search("NCCL|GPU", every_cause(transport="mpi"))
 
@@ -163,6 +174,25 @@ def test_the_algorithm_that_a_log_names_is_no_cause_of_what_is_held_against_it()
     ring = [replace(one, expected=replace(one.expected, origin=MODEL)) for one in sweep(0.8, nodes=1)]
     assert "NVLS" in causes_of(sweep(0.8, nodes=1))[0].what
     assert not any("NVLS" in each.what for each in causes_of(ring))
+
+
+FOUND = {
+    "PROTO": "NCCL_PROTO", "CUMEM": "cuMem", "SPLIT": "split", "GDR_LEVEL": "GPUDirect", "tuner": "tuner",
+    "pinned": "proxy", "": "ACS",
+}  # fmt: skip
+"""The causes of published numbers by what their settings say: what was found where that was taken back."""
+
+
+@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data")
+def test_published_numbers_that_fail_have_the_cause_that_was_found_among_the_likeliest(tmp_path):
+    rows = PublishedRow.read(Path(os.environ["HPCCOLL_DATA"]) / "published" / "nccl-tests.csv")
+    unhealthy = [row for row in rows if row.healthy is False and row.call.nbytes >= GIB]
+    assert len(unhealthy) == 11
+    for row in unhealthy:
+        variables = dict(re.findall(r"(NCCL_\w+)=(\w+)", row.cells["settings"]))
+        (judged,) = explain([row.judged(tmp_path)], row.machine, variables=variables)
+        cause = next(cause for setting, cause in FOUND.items() if setting in row.cells["settings"])
+        assert any(cause in each.what for each in judged.causes), (row.cells, judged.causes)
 
 
 def test_every_row_of_the_table_is_whole():

@@ -36,7 +36,7 @@ def test_the_first_line_says_where_the_range_comes_from(origin):
 
 def test_the_table_has_the_rows_with_an_expectation_and_columns_only_for_what_differs():
     head, cells = verdict_table(acceptance())
-    assert head == ["size", "measured", "low", "expected", "high", "verdict"]
+    assert head == ["size", "measured", "low", "expected", "high", "from", "verdict"]
     assert [row[0] for row in cells] == ["64 MiB", "256 MiB", "1 GiB", "16 GiB"]
     several = [
         judged(450 * GB, 445 * GB, 459 * GB, in_place=in_place, dtype=dtype)

@@ -74,6 +74,17 @@ SITUATIONS = {
     "more than a quarter that is hung": verdict(
         *(hung(f"n{node}", f"n{node + 5}", f"n{node + 20}") for node in range(12)), too_many=True
     ),
+    "a node whose transfers end with an error": verdict(
+        replace(hung("n3", "n7", "n9"), place=Place("failed", ("n3",)), error='NCCL: "$(x)" unhandled cuda error'),
+        exclude=("n3",),
+    ),
+    "two nodes, of which one fails": verdict(
+        replace(
+            fault("failed", "n1", effect=math.inf, candidates=((Place("hung", ("n1",)),), (Place("hung", ("n2",)),))),
+            error="NCCL: unhandled system error",
+        ),
+        nodes=2, noise=math.nan, smallest_effect=math.inf,
+    ),
     "a node that is slow under load only": verdict(fault("node", "n5", under_load_only=True)),
     "a node that was not judged": verdict(unjudged=("n3",)),
     "more than half of the nodes, which were not judged": verdict(

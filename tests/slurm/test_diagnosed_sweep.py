@@ -8,6 +8,7 @@ import yaml
 from sweep_sandbox import SweepSandbox
 
 from hpccoll.analysis.diagnosis_file import read_diagnosis
+from hpccoll.render.report_findings import report_findings
 from hpccoll.store.load_results import read_results
 
 pytestmark = [pytest.mark.slurm, pytest.mark.sweep, pytest.mark.long]
@@ -37,7 +38,10 @@ def test_a_sweep_names_the_slow_node_of_its_allocation_and_keeps_its_measurement
     verdict = first.out.partition("n3 sends slowly: ")[2]
     assert "\n--exclude=n3\n" in verdict
     assert first.out.splitlines()[-1].startswith("report: ")
-    assert {row.status for row in read_results([box.out]).rows} == {"ok"}
+    results = read_results([box.out])
+    assert {row.status for row in results.rows} == {"ok"}
+    finding, *_ = report_findings(results)
+    assert (finding.kind, finding.values["faults"]) == ("slow_nodes", [("send", "n3")])
     (file,) = box.out.glob("raw/*.diagnosis-*.h5")
     assert read_diagnosis(file).question.links
     before = {path: path.stat().st_mtime_ns for path in box.out.glob("raw/*")}

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from nccl_tests_stand_in import installed
 from patience import wait
 from slurm_testbed import on_host
 
@@ -63,7 +64,8 @@ def test_shellcheck_finds_nothing(require):
 def test_every_script_stops_at_its_first_error_and_is_signalled_before_its_end(path):
     text = path.read_text()
     assert "\nset -euo pipefail\n" in text
-    assert "\n#SBATCH --signal=USR1@60\n#SBATCH --no-requeue\n" in text
+    shell_only = "B:" * (path.stem == "diagnose")  # which signals its launch
+    assert f"\n#SBATCH --signal={shell_only}USR1@60\n#SBATCH --no-requeue\n" in text
     assert ' hpccoll run --shape "${' in text or path.stem == "diagnose", "a wrong geometry fails"
     assert ("UNTESTED" in text) == (path.stem in UNTESTED)
 
@@ -146,8 +148,8 @@ def test_a_node_that_sends_slowly_is_named_and_the_job_ends_with_3(submit, end, 
     assert code == 3, log
     assert "\nn3 sends slowly: " in log
     assert "\n--exclude=n3\n" in log
-    assert log.endswith(f"\nhpccoll diagnose --report results/diagnose/{number}.h5\n")
-    recorded = read_diagnosis(tmp_path / "results" / "diagnose" / f"{number}.h5")
+    assert log.endswith(f"\nhpccoll diagnose --report results/diagnoses/{number}.h5\n")
+    recorded = read_diagnosis(tmp_path / "results" / "diagnoses" / f"{number}.h5")
     assert (recorded.question.hosts, recorded.question.seed) == (("n1", "n2", "n3", "n4"), 7)
 
 
@@ -162,6 +164,21 @@ def test_a_rank_that_hangs_costs_no_verdict(submit, end, fault, tmp_path):
     assert "\nn2 does not answer\n" in verdict
     assert "\n--exclude=n2\n" in verdict
     assert verdict.endswith("\nhpccoll diagnose --report mine.h5\n")
+
+
+@pytest.mark.parametrize("program", ["", "sendrecv_perf"])
+def test_a_signal_before_the_time_limit_keeps_what_was_measured(testbed, submit, end, tmp_path, program):
+    words = ("--with", f"{installed(tmp_path)} -b 2M") if program else ("--seconds", "1")
+    number = submit("diagnose", *words, options=["-N", 4], HPCCOLL_OUT="mine.h5", LASTS="1")
+    log = tmp_path / f"{number}.log"
+    wait(lambda: log.exists() and "; screen" in log.read_text(), "no slot is measured")
+    testbed.slurm("scancel", "--batch", "--signal=USR1", number)  # as --signal=B:USR1@60 does
+    code, text = end(number)
+    assert code == 3, text
+    assert "\nthe diagnosis was interrupted" in text
+    assert text.endswith("\nhpccoll diagnose --report mine.h5\n")
+    recorded = read_diagnosis(tmp_path / "mine.h5")
+    assert (recorded.diagnosis, bool(recorded.measured)) == (None, True)
 
 
 @pytest.fixture
@@ -196,16 +213,17 @@ def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stan
     )
 
 
-def test_the_file_of_an_earlier_job_is_no_verdict_of_this_one(stand_in, tmp_path):
+@pytest.mark.parametrize("ended", [2, 137])
+def test_the_file_of_an_earlier_job_is_no_verdict_of_this_one(stand_in, tmp_path, ended):
     (tmp_path / "d.h5").touch()
-    os.utime(tmp_path / "d.h5", (1, 1))
-    stand_in("srun", "exit 137")
+    os.utime(tmp_path / "d.h5", (2**32, 2**32))  # by a clock that is ahead of this one
+    stand_in("srun", f"exit {ended}")
     place = stand_in("hpccoll", 'echo "hpccoll $*"')
     job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "1", "SLURM_JOB_ID": "5", "HPCCOLL_OUT": "d.h5"}
     command = ["bash", ROOT / "slurm" / "diagnose.sbatch"]
     variables = {"PATH": f"{place}:/usr/bin:/bin", **job}
     result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (result.returncode, result.stdout) == (137, "")
+    assert (result.returncode, result.stdout) == (ended, "")
 
 
 @pytest.mark.parametrize("words", [["--with", "sendrecv_perf -b 1M"], ["--with=all_reduce_perf"]])

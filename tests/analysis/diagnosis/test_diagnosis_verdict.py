@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from recorded_diagnoses import interrupted, recorded
 
+from hpccoll.analysis.diagnosis.nodes_alone import TRANSFER_ERRORS
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, MeasuredSlots
 from hpccoll.analysis.diagnosis.records import Component, Fault, Slots
 from hpccoll.analysis.diagnosis.verdict import verdict_of
@@ -86,6 +87,19 @@ def test_a_hung_node_is_named_with_the_nodes_to_which_it_did_not_answer():
     partners = [each.slots.partners[len(each.seconds) - 1, 3] for each in missed]
     assert fault.missed_with == tuple(f"n{partner}" for partner in partners)
     assert len(partners) == 2
+
+
+def test_a_node_whose_transfers_end_with_errors_has_failed_with_the_last_one_and_is_excluded():
+    diagnosis = recorded(16, hung=[3])
+    errors = [{"hosts": ["n3", "n7"], "why": why} for why in ("NCCL: internal error", "NCCL: unhandled cuda error")]
+    errors.append({"hosts": ["n7", "n3"], "why": "NCCL: remote process exited"})  # as its partner has it
+    verdict = verdict_of(replace(diagnosis, provenance={**diagnosis.provenance, TRANSFER_ERRORS: errors}))
+    (fault,) = strict_json(verdict.to_json())["verdicts"]
+    assert (fault["kind"], fault["where"], fault["error"]) == ("failed", ["n3"], "NCCL: unhandled cuda error")
+    assert verdict.exclude == ("n3",)
+    of_others = {**diagnosis.provenance, TRANSFER_ERRORS: errors[2:]}
+    (silent,) = verdict_of(replace(diagnosis, provenance=of_others)).verdicts
+    assert (silent.place.kind, silent.error) == ("hung", None)
 
 
 def test_two_nodes_are_both_named_if_a_direction_between_them_is_slow_and_none_is_excluded():

@@ -6,6 +6,7 @@ import pytest
 from hpccoll.analysis.diagnosis.nodes_alone import (
     DOES,
     FAILED_PAIRS,
+    GPUS_OF_HOSTS,
     HOSTS_SHARE_A_MACHINE,
     MEMORY,
     PRODUCT,
@@ -140,3 +141,24 @@ def test_gpus_with_a_lower_power_limit_are_named_together():
     power, ecc = findings_of_nodes(recorded({}, ("n1", "n2", "n3", "n4"), gpus=provenance))
     assert power.text == "1b, 2c of n4: power limit (W) 500.0; of the other nodes 700.0."
     assert (ecc.values["fact"], ecc.values["value"], ecc.values["usual"]) == ("ECC", True, False)
+
+
+def test_hosts_that_find_fewer_gpus_than_others_are_critical_and_why_none_is_used_is_said():
+    visible = {**dict.fromkeys(HOSTS, 8), "n2": 7, "n5": 0}
+    found = findings_of_nodes(
+        recorded({}, HOSTS, **{GPUS_OF_HOSTS: {"visible": visible, "unused_because": "no CUDA device"}})
+    )
+    missing = [each for each in found if each.kind == "gpus_missing"]
+    assert [(each.severity, each.values["hosts"], each.values["visible"]) for each in missing] == [
+        ("critical", ("n5",), 0),
+        ("critical", ("n2",), 7),
+    ]
+    (unused,) = (each for each in found if each.kind == "gpus_unused")
+    assert "no CUDA device" in unused.text
+
+
+def test_if_all_hosts_find_as_many_gpus_or_none_nothing_is_said_of_them():
+    alike = {"visible": dict.fromkeys(HOSTS, 8), "unused_because": None}
+    for of_hosts in (alike, None):
+        kinds = {each.kind for each in findings_of_nodes(recorded({}, HOSTS, **{GPUS_OF_HOSTS: of_hosts}))}
+        assert not kinds & {"gpus_missing", "gpus_unused"}

@@ -1,0 +1,165 @@
+"""The command accept: verdicts and exit codes on outputs as people have them, what is required, and bad input."""
+
+import json
+
+import pytest
+from cli_runner import invoke
+from imported_outputs import OUTPUTS
+from printed_outputs import nccl_tests_output
+from written_runs import SIZES, write_run
+
+from hpccoll.model.machine_file import cluster_names
+
+H100 = "8xh100-400g"
+GIB = 1 << 30
+HEALTHY = {64 << 20: 268, 256 << 20: 390, GIB: 450, 8 * GIB: 480}
+SLOW = HEALTHY | {256 << 20: 170, GIB: 180, 8 * GIB: 185}
+
+RING_LOG = """\
+n1:100:120 [0] NCCL INFO NCCL_ALGO set by environment to Ring
+n1:100:120 [0] NCCL INFO Using network IB
+n1:100:120 [0] NCCL INFO comm 0x55d0 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+n1:100:100 [0] NCCL INFO AllReduce: {bytes} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}
+"""
+
+
+@pytest.fixture
+def output(tmp_path):
+    """Return a function that writes an output of nccl-tests with bus bandwidths in GB/s by size."""
+
+    def write(rates, name="nccl.txt", **more):
+        path = tmp_path / name
+        path.write_text(nccl_tests_output(rates, **more))
+        return path
+
+    return write
+
+
+def accept(*words, code=0):
+    """Return the rows of the command's JSON; all else is in ``text``."""
+    ended = invoke("accept", *words, "--json")
+    assert ended.code == code, ended.err
+    return json.loads(ended.out)
+
+
+def text(*words, code=0):
+    ended = invoke("accept", *words)
+    assert ended.code == code, ended.err
+    return ended.out.splitlines()
+
+
+def at(rows, nbytes):
+    """Return the row of a size, out of place."""
+    (row,) = (row for row in rows if row["bytes"] == nbytes and not row["in_place"])
+    return row
+
+
+def test_two_nodes_of_h100_with_180_gb_s_at_1_gib_fail_with_three_causes(output):
+    row = at(accept(output(SLOW), "--cluster", H100, code=3), GIB)
+    assert (row["verdict"], row["quantity"]) == ("fail", "busbw_Bps")
+    assert (round(row["low"] / 1e9), round(row["high"] / 1e9), row["expected_from"]) == (445, 459, "published")
+    assert row["low"] <= row["expected"] <= row["high"]
+    assert row["measured"] == pytest.approx(180e9, rel=1e-3)
+    assert len(row["sources"]) >= 2
+    assert len(row["causes"]) >= 3
+    assert all(cause["check"] and cause["what"] for cause in row["causes"])
+
+
+def test_one_size_alone_fails(output):
+    (row, _) = accept(output({GIB: 180}), "--cluster", H100, code=3)
+    assert row["verdict"] == "fail"
+
+
+def test_the_same_with_450_pass_and_the_first_line_says_so(output):
+    rows = accept(output(HEALTHY), "--cluster", H100)
+    assert at(rows, GIB)["verdict"] == "pass"
+    first, *_ = text(output(HEALTHY), "--cluster", H100)
+    assert (first.startswith("pass: "), H100 in first, f"{len(rows)} rows" in first) == (True, True, True)
+
+
+def test_with_a_log_of_a_ring_the_model_expects_and_no_class_of_nvlstree(output, tmp_path):
+    log = tmp_path / "nccl.log"
+    log.write_text(RING_LOG.format(bytes=GIB))
+    (row, _) = accept(output({GIB: 360}), "--cluster", H100, "--log", log)
+    assert (row["expected_from"], row["verdict"]) == ("model", "pass")
+    assert 335e9 <= row["low"] <= row["expected"] <= row["high"] <= 375e9
+    (slow, _) = accept(output({GIB: 180}), "--cluster", H100, "--log", log, code=3)
+    assert (slow["verdict"], slow["expected_from"]) == ("fail", "model")
+
+
+def test_nodes_that_no_class_has_cannot_be_told_unless_rows_are_required(output):
+    path = output({GIB: 300}, ranks=24, nodes=3)
+    rows = accept(path, "--cluster", H100)
+    assert {row["verdict"] for row in rows} == {"cannot_tell"}
+    assert all(row["reason"] for row in rows)
+    first, *_ = text(path, "--cluster", H100)
+    assert (first.startswith("cannot tell: "), "2 cannot tell" in first) == (True, True)
+    assert text(path, "--cluster", H100, "--require", "1", code=3)[0].startswith("cannot tell: ")
+
+
+def test_absent_values_are_null_and_every_row_has_the_keys_of_the_contract(output):
+    keys = (
+        "collective", "bytes", "nodes", "ranks", "quantity", "measured", "low", "expected", "high", "verdict", "causes",
+        "expected_from",
+    )  # fmt: skip
+    rows = accept(output({8: 0.0003, GIB: 450}), "--cluster", H100)
+    assert all(key in row for row in rows for key in keys)
+    unknown = [row for row in rows if row["expected_from"] is None]
+    assert all(row[key] is None for row in unknown for key in ("low", "expected", "high"))
+
+
+def test_a_reference_of_equal_runs_passes_one_more_and_fails_a_slower_one(tmp_path):
+    runs = [write_run(tmp_path / f"{seed}.h5", seed=seed) for seed in range(6)]
+    slower = dict.fromkeys((("ring", size) for size in SIZES), 1.5)
+    slow = write_run(tmp_path / "slow.h5", slower, seed=7)
+    reference = tmp_path / "F.json"
+    assert invoke("compare", "--make-reference", *runs[:5], "--out", reference).code == 0
+    healthy = accept(runs[5], "--reference", reference)
+    assert {row["expected_from"] for row in healthy} == {"reference"}
+    assert "fail" not in {row["verdict"] for row in healthy}
+    rows = accept(slow, "--reference", reference, code=3)
+    assert {row["algorithm"] for row in rows if row["verdict"] == "fail"} == {"ring"}
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ((), "exactly one of --cluster"),
+        (("--cluster", H100, "--machine", "m.json"), "exactly one of --cluster"),
+        (("--cluster", "8xh999"), cluster_names()[0]),
+        (("--reference", "nowhere.json"), "nowhere.json"),
+        (("--cluster", H100, "--log", "nowhere.log"), "nowhere.log"),
+        (("--cluster", H100, "--out", "a.pdf"), "--out"),
+        (("--cluster", H100, "--require", "-1"), "--require"),
+    ],
+)
+def test_bad_input_is_one_line(output, words, named):
+    assert invoke("accept", output(HEALTHY), *words).is_bad_input(named)
+
+
+@pytest.mark.parametrize("content", ["# Avg bus bandwidth    : 140.5\n", "it was fast\n", ""])
+def test_an_average_alone_and_a_file_without_sizes_are_refused(tmp_path, content):
+    path = tmp_path / "a.txt"
+    path.write_text(content)
+    assert invoke("accept", path, "--cluster", H100).is_bad_input(path.name)
+
+
+def test_logs_of_several_runs_are_refused(output, tmp_path):
+    for number in (1, 2):
+        start = f"ncclCommInitRank comm 0x1 rank 0 nranks 16 commId 0x{number}23 - Init START"
+        (tmp_path / f"{number}.log").write_text(f"n1:{number}:{number} [0] NCCL INFO {start}\n")
+    logs = [word for number in (1, 2) for word in ("--log", tmp_path / f"{number}.log")]
+    assert invoke("accept", output(HEALTHY), "--cluster", H100, *logs).is_bad_input("--log", "2 runs")
+
+
+@pytest.mark.parametrize("suffix", [".html", ".svg"])
+def test_the_page_is_written_and_named(output, tmp_path, suffix):
+    out = tmp_path / f"page{suffix}"
+    assert text(output(HEALTHY), "--cluster", H100, "--out", out)[-1] == f"page: {out}"
+    assert out.stat().st_size > 1000
+
+
+def test_outputs_of_several_programs_are_judged_together():
+    outputs = OUTPUTS / "nccl_all_reduce.txt", OUTPUTS / "imb_mpi1.txt"
+    rows = accept(*outputs, "--nodes", "2", "--cluster", H100)
+    assert {row["file"] for row in rows} == {path.name for path in outputs}
