@@ -115,6 +115,11 @@ def test_what_passes_has_no_causes_and_verdicts_stay():
     assert [one.row for one in explained] == [one.row for one in judged]
 
 
+def test_a_wrong_result_is_no_symptom_of_a_slow_machine():
+    wrong = [replace(one, verdict=Acceptance.FAIL, row=replace(one.row, wrong=3, status="wrong")) for one in sweep(1.0)]
+    assert not any(one.causes for one in explain(wrong))
+
+
 def every_cause(machine=None, **more):
     """Return the causes of fails with all symptoms and shares."""
     shares = (each / 100 for each in range(1, 84))
