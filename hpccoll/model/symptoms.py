@@ -197,7 +197,7 @@ def _rails(calls: _Calls, _every: Collection[_Calls]) -> str:
     rails = calls.rails or 1
     used = round(calls.share * rails)
     near = rails < 2 * used < 2 * rails and abs(calls.share - used / rails) <= OF_RAILS
-    return f"{_large(calls)}, about {used} of {rails} rails" if near and calls.nodes > 1 else ""
+    return f"{_large(calls)}, about {used} of {rails} rails" if near and not calls.in_fabric else ""
 
 
 def _ring_level(calls: _Calls, _every: Collection[_Calls]) -> str:

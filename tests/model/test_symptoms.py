@@ -104,6 +104,7 @@ def test_a_network_is_no_suspect_where_one_node_is_as_slow():
 def test_between_nodes_of_one_fabric_no_network_is_a_suspect():
     causes = causes_of(sweep(0.5, nodes=4), "gb200-nvl72")
     assert any("links between GPUs" in each.what for each in causes)
+    causes += causes_of(sweep(0.75, nodes=4), "gb200-nvl72")
     assert not any("network" in each.what or "NIC" in each.what for each in causes)
     assert any("NIC" in each.what for each in causes_of(sweep(0.5, nodes=32), "gb200-nvl72"))
 
