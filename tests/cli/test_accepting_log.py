@@ -15,8 +15,8 @@ HEAD = "node-0:31000:31000 [0] NCCL INFO"
 def accept(tmp_path):
     """Hold an output of low numbers against its class, with a log."""
 
-    def accepted(*lines, ranks=16, logs=1):
-        (tmp_path / "out.txt").write_text(printed(LOW))
+    def accepted(*lines, ranks=16, logs=1, calls=LOW):
+        (tmp_path / "out.txt").write_text(printed(calls))
         size = f"comm 0x1 rank 0 nRanks {ranks} nNodes 2 localRanks {ranks // 2} localRank 0"
         text = "".join(f"{HEAD} {line}\n" for line in (size, *lines))
         for number in range(logs):
@@ -47,3 +47,12 @@ def test_what_the_log_proves_comes_first_with_the_fact(accept):
 def test_a_log_of_other_ranks_or_of_several_runs_is_refused_in_one_line(accept):
     assert accept(ranks=8).is_bad_input("--log", "16 ranks", "8 ranks")
     assert accept(logs=2).is_bad_input("--log", "one run")
+
+
+@pytest.mark.parametrize(("variable", "verdict"), [("DEBUG_SUBSYS", "cannot_tell"), ("ALGO", "pass")])
+def test_a_ring_that_no_variable_asks_for_is_a_doubt_where_nvls_is_usual(variable, verdict, accept):
+    ran = f"AllReduce: {GIB} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..7}}"
+    ended = accept(ran, f"NCCL_{variable} set by environment to Ring", calls=[Call(GIB, 360)])
+    (row,) = json.loads(ended.out)
+    assert (ended.code, row["verdict"], row["expected_from"]) == (0, verdict, "model")
+    assert ("NCCL_ALGO" in (row["reason"] or "")) == (verdict == "cannot_tell")
