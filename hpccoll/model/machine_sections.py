@@ -236,6 +236,7 @@ class ClassSection(YamlSection):
     network: Name | None = Field(
         None, description="the network, by Gbit/s for each GPU and its kind, such as 400g (RDMA) or 400g-efa [unknown]"
     )
+    library: Literal["nccl", "rccl"] = Field("nccl", description="whose figures they are: nccl or rccl")
     fabric_nodes: Annotated[int, Bounded(RANKS)] = Field(1, description="the nodes that one fabric connects")
     fabric_bytes_per_s: Rate | None = Field(None, description="the rate of a GPU into the fabric, each way [unknown]")
     network_bytes_per_s: Rate | None = Field(

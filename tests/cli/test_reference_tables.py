@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 from cli_runner import invoke
 
 from hpccoll.cli.reference_tables import REFERENCES
@@ -53,3 +54,18 @@ def test_a_word_filters_by_parts_of_names_and_by_descriptions():
     shown = invoke("list", "switch").out
     assert "ranks that play switches" in shown
     assert invoke("list", "brodcast").is_bad_input("did you mean broadcast?")
+
+
+def test_a_described_cluster_is_printed_as_its_file_and_as_json_with_what_it_is_like():
+    text = invoke("list", "clusters", "8xh200-400g").out
+    assert yaml.safe_load(text)["like"] == "8xh100-400g"
+    content = json.loads(invoke("list", "clusters", "8xh200-400g", "--json").out)
+    assert (content["name"], content["class"]["fabric"]) == ("8xh200-400g", "nvlink4")
+    assert content["tiers"].keys() == {"node", "rack", "fabric"}
+
+
+@pytest.mark.parametrize(
+    ("words", "named"), [(("clusters", "8xh"), "8xh100-400g"), (("columns", "x"), "list clusters")]
+)
+def test_another_word_after_a_reference_is_refused_with_what_is_valid(words, named):
+    assert invoke("list", *words).is_bad_input(named)

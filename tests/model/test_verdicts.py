@@ -1,17 +1,24 @@
 """Verdicts on results: against published classes, NCCL's model, a machine file, a reference; and what decides none."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from predicted_machines import in_racks
+import raw_examples
+from predicted_machines import cluster, in_racks
 from published_outputs import Call, PublishedRow, imported, log_of, printed, without_source
+from synthetic_timings import times_around
 
+from hpccoll.analysis.reference import make_reference
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.model.acceptance import MODEL, PUBLISHED, RATE, Acceptance
+from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance
 from hpccoll.model.machine_file import read_machine
+from hpccoll.model.predict import Request, predict
 from hpccoll.model.published_rates import figures_by_fabric
 from hpccoll.model.verdicts import LARGE, judge_rows
+from hpccoll.store.load_results import to_results
+from hpccoll.store.result_files import ResultFiles
 
 PASS, FAIL, CANNOT_TELL = Acceptance.PASS, Acceptance.FAIL, Acceptance.CANNOT_TELL
 GIB, MIB, GB = 1 << 30, 1 << 20, 1e9
@@ -86,7 +93,7 @@ def test_small_sizes_fail_only_far_below_and_only_at_sizes_that_were_published(j
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ({"nodes": 3}, "no class has 3 nodes"), ({"nodes": 4}, "nobody published"),
+        ({"nodes": 3}, "no class has 3 nodes"), ({"nodes": 4}, "no source published"),
         ({"gpus_per_node": 4}, "2 nodes x 4"), ({"collective": "all_gather"}, "all_gather"),
         ({"given": {"library": "MSCCL++"}, "library": ""}, "MSCCL++"),
     ],
@@ -144,24 +151,96 @@ def test_calls_of_mscclpp_and_sizes_below_1_gib_have_no_model(judged):
     assert "NCCL's model" in one.reason
 
 
+def test_calls_of_nccl_are_not_held_against_figures_of_rccl(judged):
+    (one,) = judged(Call(GIB, 345), against=read_machine("8xmi300x-400g", "--cluster"))
+    assert (one.verdict, one.expected) == (CANNOT_TELL, None)
+    assert "RCCL" in one.reason
+
+
 @pytest.mark.parametrize("name", ["8xh100-400g", "8xb200-400g", "8xa100-200g", "8xmi300x-400g", "8xmi355x-400g"])
 def test_what_was_published_of_a_class_passes_in_the_class_and_less_than_85_per_cent_of_it_fails(name, judged):
-    cluster, failed, passed = read_machine(name, "--cluster"), 0, 0
+    described, failed, passed = read_machine(name, "--cluster"), 0, 0
     gpu = "AMD Instinct MI300X" if "mi" in name else "NVIDIA H100 80GB HBM3"
-    figures = [each for each in figures_by_fabric()[cluster.machine_class.fabric] if each.nbytes >= LARGE]
+    figures = [each for each in figures_by_fabric()[described.machine_class.fabric] if each.nbytes >= LARGE]
     for figure in figures[::5]:
-        if figure.network not in (None, cluster.machine_class.network) or figure.forced:
+        if figure.network not in (None, described.machine_class.network) or figure.forced:
             continue
         for share in (1.0, 0.8):
             call = Call(figure.nbytes, share * figure.rate / GB, bool(figure.in_place), figure.dtype)
             shape = {"nodes": figure.nodes, "gpus_per_node": figure.gpus_per_node, "collective": figure.collective}
-            (one,) = judged(call, against=cluster, gpu=gpu, **shape)
+            (one,) = judged(call, against=described, gpu=gpu, **shape)
             if one.expected:
                 below = one.measured < 0.85 * one.expected.low
                 assert one.verdict is PASS if share == 1.0 else (one.verdict is FAIL) == below
                 passed, failed = passed + (one.verdict is PASS), failed + (one.verdict is FAIL)
     assert bool(passed) == bool(failed)
-    assert passed or name == "8xmi300x-400g"
+    assert passed
+
+
+SIZES = [1 << 10, 1 << 14, 1 << 18]
+PAPER = cluster()
+
+
+def measured(slower, algorithm="ring", number=0):
+    """Return results of ours on two nodes that took times of what ``PAPER`` promises of a ring, by size."""
+    promised = predict(PAPER, Request(nodes=[2], sizes=SIZES, algorithms=["ring"])).predictions
+    params = {"channels": 1, "window": 1} if algorithm == "ring" else {}
+    outcomes = [
+        raw_examples.outcome(
+            raw_examples.case(each.nbytes, algorithm=algorithm), params=params,
+            times=times_around(slower.get(each.nbytes, slower[0]) * each.value_s * (1 + 0.002 * number)),
+        )
+        for each in promised
+    ]  # fmt: skip
+    return ResultFiles(raw_results=[raw_examples.raw(*outcomes)])
+
+
+@pytest.mark.parametrize(
+    ("slower", "expected"),
+    [
+        ({0: 1.0}, [PASS] * 3), ({0: 9.0}, [FAIL] * 3), ({0: 1.0, SIZES[2]: 9.0}, [PASS, PASS, CANNOT_TELL]),
+        ({0: 1.0, SIZES[1]: 9.0, SIZES[2]: 9.0}, [PASS, FAIL, FAIL]), ({0: 0.01}, [CANNOT_TELL] * 3),
+    ],
+)  # fmt: skip
+def test_our_schedules_are_held_against_their_simulation_within_its_interval(slower, expected):
+    rows = judge_rows(measured(slower), PAPER)
+    assert [one.verdict for one in rows] == expected
+    assert {one.expected.origin for one in rows} == {MACHINE}
+    assert {one.quantity for one in rows} == {TIME}
+    assert all(one.expected.low < one.expected.value < one.expected.high for one in rows)
+
+
+def test_a_library_that_is_slower_than_the_fastest_schedule_decides_nothing_and_one_as_fast_passes():
+    for slower, verdict in ((1.0, PASS), (9.0, CANNOT_TELL)):
+        rows = judge_rows(measured({0: slower}, "native"), PAPER)
+        assert [one.verdict for one in rows] == [verdict] * 3
+        assert all(("need not take" in one.reason) == (verdict is CANNOT_TELL) for one in rows)
+
+
+def test_a_machine_without_costs_of_messages_says_nothing_of_our_schedules():
+    rows = judge_rows(measured({0: 1.0}), read_machine("8xmi300x-400g", "--cluster"))
+    assert [one.verdict for one in rows] == [CANNOT_TELL] * 3
+    assert "costs of its messages" in rows[0].reason
+
+
+def test_a_reference_decides_every_row_and_one_slow_size_alone_does_not_fail():
+    reference = make_reference([to_results(measured({0: 1.0}, number=number)) for number in range(5)])
+    for slower, expected in (
+        ({0: 1.0}, [PASS] * 3), ({0: 0.5}, [PASS] * 3), ({0: 1.0, SIZES[2]: 1.25}, [PASS, PASS, CANNOT_TELL]),
+        ({0: 1.25, SIZES[0]: 1.0}, [PASS, FAIL, FAIL]),
+    ):  # fmt: skip
+        rows = judge_rows(measured(slower, number=2), reference)
+        assert [one.verdict for one in rows] == expected
+        assert {one.expected.origin for one in rows} == {REFERENCE}
+        assert all(one.expected.low < one.expected.value < one.expected.high for one in rows)
+
+
+def test_a_wrong_result_fails_however_fast_it_is():
+    files = measured({0: 1.0})
+    raw = files.raw_results[0]
+    (attempt, outcomes), *_ = raw.attempts
+    raw.attempts[0] = attempt, [replace(each, status="wrong", wrong=1) for each in outcomes]
+    assert [one.verdict for one in judge_rows(files, PAPER)] == [FAIL] * 3
 
 
 def test_without_its_source_a_figure_is_held_against_the_others(judged):
