@@ -13,8 +13,8 @@ from hpccoll.store.call_key import CallKey
 PART = "collective", "nodes", "ranks"
 """What the rows of a part share, besides the quantity."""
 
+Item = TypeVar("Item")
 Key = TypeVar("Key")
-Groups = Mapping[Key, Sequence[Judged]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +66,30 @@ class AcceptanceSummary:
         return sorted(parts, key=lambda part: part.verdict is not Acceptance.FAIL)
 
     @property
-    def causes(self) -> Sequence[Cause]:
-        """The causes of failed rows; those of the decisive row first, in their order."""
+    def causes(self) -> Mapping[str, Sequence[Cause]]:
+        """The causes of failed rows by what they follow from; those of the decisive row first, in their order."""
         failed = sorted(self.of(Acceptance.FAIL), key=_margin)
-        return [*dict.fromkeys(cause for each in failed for cause in each.causes)]
+        return _grouped(dict.fromkeys(cause for each in failed for cause in each.causes), lambda cause: cause.because)
 
     @property
-    def reasons(self) -> Groups[str]:
+    def reasons(self) -> Mapping[str, Sequence[Judged]]:
         """The rows of which nothing can be told, by the reason."""
         return _grouped(self.of(Acceptance.CANNOT_TELL), lambda each: each.reason)
 
     @property
-    def origins(self) -> Groups[str]:
+    def origins(self) -> Mapping[str, Sequence[Judged]]:
         """The rows of which something is expected, by where that comes from."""
-        return _grouped(
-            (each for each in self.judged if each.expected), lambda each: each.expected.origin if each.expected else ""
-        )
+        by_origin = _grouped(self.judged, lambda each: each.expected.origin if each.expected else "")
+        return {origin: rows for origin, rows in by_origin.items() if origin}
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the rows as JSON has them, in SI units; absent values are None."""
         return [each.to_json() | {"file": self.files.get(each.row.run_id)} for each in self.judged]
 
 
-def _grouped(rows: Iterable[Judged], key: Callable[[Judged], Key]) -> Groups[Key]:
-    groups = defaultdict[Key, list[Judged]](list)
-    for each in rows:
+def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Mapping[Key, Sequence[Item]]:
+    groups = defaultdict[Key, list[Item]](list)
+    for each in items:
         groups[key(each)].append(each)
     return groups
 

@@ -75,9 +75,8 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
     ]  # fmt: skip
     context = {
         "title": f"Held against {acceptance.against}", "first_line": first_line(acceptance), "parts_of_page": parts,
-        "causes": [(cause.what, cause.because, cause.check) for cause in acceptance.causes],
-        "reasons": [*reason_lines(acceptance)], "origins": [*origin_lines(acceptance)], "caption": CAPTION,
-        "vega": vega_script(),
+        "causes": acceptance.causes, "reasons": [*reason_lines(acceptance)], "origins": [*origin_lines(acceptance)],
+        "caption": CAPTION, "vega": vega_script(),
     }  # fmt: skip
     return render("acceptance.html", context)
 

@@ -23,7 +23,7 @@ class OriginWords(NamedTuple):
 
 
 ORIGINS: Mapping[str, OriginWords] = {
-    PUBLISHED: OriginWords("normal for {against}", "source", "published of machines of this class"),
+    PUBLISHED: OriginWords("normal for {against}", "source", "published for machines of this class"),
     REFERENCE: OriginWords("expected by {against}", "run", "runs of the reference"),
     MACHINE: OriginWords("expected of {against}", "", "simulated on the machine"),
     MODEL: OriginWords("expected by NCCL's own model of {against}", "", "computed"),
@@ -148,10 +148,12 @@ def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
 
 
 def cause_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
-    """Yield each cause of failed rows with what it follows from, and then what checks it."""
-    for cause in acceptance.causes:
-        yield f"{cause.what}: {cause.because}"
-        yield f"  check: {cause.check}"
+    """Yield what causes of failed rows follow from, then each cause, with what checks it."""
+    for because, causes in acceptance.causes.items():
+        yield f"{because}:"
+        for cause in causes:
+            yield f"  {cause.what}"
+            yield f"    check: {cause.check}"
 
 
 def reason_lines(acceptance: AcceptanceSummary) -> Iterator[str]:

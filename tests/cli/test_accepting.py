@@ -149,7 +149,7 @@ def test_logs_of_several_runs_are_refused(output, tmp_path):
         start = f"ncclCommInitRank comm 0x1 rank 0 nranks 16 commId 0x{number}23 - Init START"
         (tmp_path / f"{number}.log").write_text(f"n1:{number}:{number} [0] NCCL INFO {start}\n")
     logs = [word for number in (1, 2) for word in ("--log", tmp_path / f"{number}.log")]
-    assert invoke("accept", output(HEALTHY), "--cluster", H100, *logs).is_bad_input("--log", "2 runs")
+    assert invoke("accept", output(HEALTHY), "--cluster", H100, *logs).is_bad_input("--log", "one run of 16 ranks")
 
 
 @pytest.mark.parametrize("suffix", [".html", ".svg"])

@@ -1,5 +1,7 @@
 """The verdict on results as a whole: which rows decide, what a gate asks for, what is grouped."""
 
+from dataclasses import replace
+
 import pytest
 from acceptance_examples import ACS, GB, GIB, SPLIT, acceptance, judged, of_two_nodes, timed
 
@@ -58,7 +60,9 @@ def test_a_wrong_result_decides_before_any_that_is_slow():
 
 def test_causes_are_named_once_and_those_of_the_decisive_row_come_first():
     low = judged(300 * GB, 385 * GB, 395 * GB, causes=[SPLIT])
-    assert acceptance([low, *of_two_nodes()]).causes == [ACS, SPLIT]
+    other = replace(ACS, because="the log names one NIC")
+    found = acceptance([replace(low, causes=(SPLIT, other)), *of_two_nodes()])
+    assert found.causes == {ACS.because: [ACS, SPLIT], other.because: [other]}
 
 
 def test_expectations_of_several_origins_are_kept_apart():
