@@ -108,6 +108,9 @@ def test_sources_of_one_repository_or_thread_are_one_and_runs_of_several_machine
         ends = [rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)[source] for size in (2, 4)]
         assert min(ends[0]) < min(rates) <= max(rates) < max(ends[1])
     assert "NVIDIA/nccl#2409" not in between  # of which one size is known
+    of_two = [len(rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)["NVIDIA/nccl-tests#309"])
+              for size in (1, 4, 8)]  # fmt: skip
+    assert of_two == [2, 1, 2]  # of the other user 1 and 8 GiB, which are no neighbours
 
 
 def test_a_forced_algorithm_is_a_class_of_its_own_and_the_usual_one_is_that_of_figures_without_a_name():
@@ -116,6 +119,8 @@ def test_a_forced_algorithm_is_a_class_of_its_own_and_the_usual_one_is_that_of_f
     ring = rates_by_source(cluster, "all_reduce", 1, 8, 16 << 30, algorithm="ring", **call)
     assert all(360e9 < rate < 370e9 for rates in ring.values() for rate in rates)
     assert len(ring) == 2
+    by_default = rates_by_source(cluster, "all_reduce", 1, 8, 16 << 30, **call)
+    assert all(rate > 475e9 for rates in by_default.values() for rate in rates)
     usual = rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="nvls_tree", **call)
     assert usual == rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, **call)
     assert rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="ring", **call) == {}
