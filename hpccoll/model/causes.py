@@ -131,7 +131,7 @@ def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | N
     if log.gdr is not None:
         yield "GPUDirect RDMA on every hop" if log.gdr else "not every hop with GPUDirect RDMA"
     yield from (f"path {path}" for path in log.paths)
-    if log.paths and all(path.startswith(("P2P", "NET")) for path in log.paths):
+    if {path.partition("/")[0] for path in log.paths} - {"NET"} == {"P2P"}:
         yield "every path in a node is peer-to-peer"
     if rails and log.devices:
         number = "fewer ports than" if len(log.devices) < rails else "as many ports as"
