@@ -11,8 +11,9 @@ from hpccoll.common.units import format_count, format_counts, format_per_cent, f
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.model.acceptance import MODEL, RATE, Acceptance, Judged
-from hpccoll.model.causes import Symptom, facts_of, likeliest_causes, traits_of
+from hpccoll.model.causes import Cause, Symptom, facts_of, likeliest_causes, traits_of
 from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import usual_algorithm
 from hpccoll.store.call_key import CallKey
 
@@ -35,7 +36,8 @@ class _Calls:
     """The verdicts on one collective in one place that have an expectation, by size."""
 
     judged: Sequence[Judged]
-    machine: MachineFile | None  # the machine, if it is described
+    like: ClassSection | None  # the class of the machine
+    rails: int | None  # of a node of the machine
 
     @property
     def collective(self) -> str:
@@ -48,14 +50,12 @@ class _Calls:
     @property
     def in_fabric(self) -> bool:
         """Whether one fabric connects all nodes, so that no network takes part."""
-        like = self.machine and self.machine.machine_class
-        return self.nodes <= (like.fabric_nodes if like else 1)
+        return self.nodes <= (self.like.fabric_nodes if self.like else 1)
 
     @property
     def usual_is_nvls(self) -> bool:
         """Whether NCCL takes NVLS or NVLSTree without a setting: if no class says it, on one and two nodes."""
-        like = self.machine and self.machine.machine_class
-        usual = usual_algorithm(like, self.nodes) if like else "NVLS" if self.nodes <= 2 else None
+        usual = usual_algorithm(self.like, self.nodes) if self.like else "NVLS" if self.nodes <= 2 else None
         return self.judged[0].row.transport == "nccl" and (usual or "").startswith("NVLS")
 
     @property
@@ -78,6 +78,11 @@ class _Calls:
         return not self.failed and any(size >= LARGE for size in self.normal_sizes)
 
     @property
+    def of_model(self) -> bool:
+        """Whether NCCL's model is what is expected: of the algorithm that ran."""
+        return any(one.expected and one.expected.origin == MODEL for one in self.judged)
+
+    @property
     def share(self) -> float:
         """The median share of the largest sizes: of those that fail, if any does."""
         calls = self.failed or self.judged
@@ -89,14 +94,6 @@ def _share(judged: Judged) -> float:
     """Return the measured bandwidth over the expected one, or the expected time over the measured one."""
     expected = judged.expected.value if judged.expected else judged.measured
     return judged.measured / expected if judged.quantity == RATE else expected / judged.measured
-
-
-def _rails_of(machine: MachineFile | None) -> int | None:
-    return machine.geometry.rails if machine and machine.geometry else None
-
-
-def _origin(judged: Judged) -> str:
-    return judged.expected.origin if judged.expected else ""
 
 
 def explain(
@@ -111,22 +108,19 @@ def explain(
         log: the content of the logs of the run.
         variables: the variables of its environment that its file records.
     """
-    facts, traits = (
-        [*facts_of(log, variables or {}, _rails_of(machine))],
-        traits_of((one.row for one in judged), machine),
-    )
+    rails = machine.geometry.rails if machine and machine.geometry else None
+    facts, traits = [*facts_of(log, variables or {}, rails)], traits_of((one.row for one in judged), machine)
     places: dict[object, list[Judged]] = defaultdict(list)
     for one in judged:
-        if one.expected:
+        if one.expected and one.row.usable:
             places[_place(one)].append(one)
-    every = {place: _Calls(calls, machine) for place, calls in places.items()}
-    causes = {
-        place: likeliest_causes([*symptoms_of(calls, every.values())], facts, traits)
-        for place, calls in every.items()
-        if calls.failed
-    }
-    failed = Acceptance.FAIL
-    return [replace(one, causes=causes.get(_place(one), ())) if one.verdict is failed else one for one in judged]
+    every = [_Calls(calls, machine.machine_class if machine else None, rails) for calls in places.values()]
+    causes: dict[int, tuple[Cause, ...]] = {}
+    for calls in every:
+        if calls.failed:
+            found = likeliest_causes([*symptoms_of(calls, every)], facts, traits)
+            causes |= {id(one): found for one in calls.failed}
+    return [replace(one, causes=causes.get(id(one), ())) for one in judged]
 
 
 def _place(judged: Judged) -> object:
@@ -200,15 +194,15 @@ def _unstable(calls: _Calls, _every: Collection[_Calls]) -> str:
 
 
 def _rails(calls: _Calls, _every: Collection[_Calls]) -> str:
-    rails = _rails_of(calls.machine) or 1
+    rails = calls.rails or 1
     used = round(calls.share * rails)
     near = rails < 2 * used < 2 * rails and abs(calls.share - used / rails) <= OF_RAILS
-    return f"{_large(calls)}, about {used} of {rails} rails" if near and calls.nodes > 1 else ""
+    return f"{_large(calls)}, about {used} of {rails} rails" if near and not calls.in_fabric else ""
 
 
 def _ring_level(calls: _Calls, _every: Collection[_Calls]) -> str:
     low, high = RING_OF_NVLS
-    known = any(one.row.requested or one.row.executed != UNKNOWN or _origin(one) == MODEL for one in calls.failed)
+    known = any(one.row.requested or one.row.executed != UNKNOWN for one in calls.failed) or calls.of_model
     at_ring = calls.collective == "all_reduce" and calls.usual_is_nvls and not known and low <= calls.share <= high
     return f"{_large(calls)}, as a ring has where NVLS is normal" if at_ring and calls.failed_sizes[-1] >= LARGE else ""
 

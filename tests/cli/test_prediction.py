@@ -10,7 +10,7 @@ from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, in_racks
 from svg_texts import overlaps
 
-from hpccoll.model import expectations, library_expectations, step_scenarios
+from hpccoll.model import expected_times, library_expectations, step_scenarios
 from hpccoll.model.machine_file import cluster_names, read_machine, write_machine
 from hpccoll.store import hdf5
 
@@ -115,7 +115,7 @@ def test_an_interrupt_keeps_the_comparisons_that_are_complete(tmp_path, monkeypa
     result = invoke(*words)
     assert (result.code, result.err) == (130, "hpccoll: left out: all but 1 comparison: interrupted\n")
     assert result.out.startswith("this machine gives ")
-    monkeypatch.setattr(expectations, "validate", interrupted)
+    monkeypatch.setattr(expected_times, "validate", interrupted)
     assert invoke(*words).code == 130
 
 

@@ -104,6 +104,7 @@ def test_a_network_is_no_suspect_where_one_node_is_as_slow():
 def test_between_nodes_of_one_fabric_no_network_is_a_suspect():
     causes = causes_of(sweep(0.5, nodes=4), "gb200-nvl72")
     assert any("links between GPUs" in each.what for each in causes)
+    causes += causes_of(sweep(0.75, nodes=4), "gb200-nvl72")
     assert not any("network" in each.what or "NIC" in each.what for each in causes)
     assert any("NIC" in each.what for each in causes_of(sweep(0.5, nodes=32), "gb200-nvl72"))
 
@@ -113,6 +114,11 @@ def test_what_passes_has_no_causes_and_verdicts_stay():
     explained = explain(judged)
     assert [bool(one.causes) for one in explained] == [one.verdict is Acceptance.FAIL for one in judged]
     assert [one.row for one in explained] == [one.row for one in judged]
+
+
+def test_a_wrong_result_is_no_symptom_of_a_slow_machine():
+    wrong = [replace(one, verdict=Acceptance.FAIL, row=replace(one.row, wrong=3, status="wrong")) for one in sweep(1.0)]
+    assert not any(one.causes for one in explain(wrong))
 
 
 def every_cause(machine=None, **more):
