@@ -122,10 +122,10 @@ def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | N
     """
     settings = {**variables, **(log.settings if log else {})}
     yield from (f"{name}={value}" for name, value in settings.items())
-    if settings:
-        yield "variables are logged"
     if log is None:
         return
+    if log.settings:  # variables of NCCL's configuration files are in no environment
+        yield "variables are logged"
     if log.network_type:
         yield f"network {log.network_type}: {', '.join(log.network) or 'Socket'}"
     if log.gdr is not None:

@@ -179,6 +179,12 @@ def test_causes_that_the_log_excludes_are_left_out():
     assert not any("peer-to-peer" in each.what for each in causes_of(sweep(0.05, nodes=1), log=p2p))
 
 
+def test_variables_that_a_file_records_prove_causes_and_exclude_none():
+    for variables, is_proven in (({"NCCL_IB_SPLIT_DATA_ON_QPS": "1"}, True), ({"NCCL_DEBUG": "WARN"}, False)):
+        *_, last = explain(sweep(0.5), described("8xh100-400g"), variables=variables)
+        assert [each.proven for each in last.causes if "split" in each.what] == [is_proven]
+
+
 def test_the_algorithm_that_a_log_names_is_no_cause_of_what_is_held_against_it():
     ring = [replace(one, expected=replace(one.expected, origin=MODEL)) for one in sweep(0.8, nodes=1)]
     assert "NVLS" in causes_of(sweep(0.8, nodes=1))[0].what
