@@ -122,16 +122,16 @@ def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | N
     """
     settings = {**variables, **(log.settings if log else {})}
     yield from (f"{name}={value}" for name, value in settings.items())
-    if settings:
-        yield "variables are logged"
     if log is None:
         return
+    if log.settings:  # variables of NCCL's configuration files are in no environment
+        yield "variables are logged"
     if log.network_type:
         yield f"network {log.network_type}: {', '.join(log.network) or 'Socket'}"
     if log.gdr is not None:
         yield "GPUDirect RDMA on every hop" if log.gdr else "not every hop with GPUDirect RDMA"
     yield from (f"path {path}" for path in log.paths)
-    if log.paths and all(path.startswith(("P2P", "NET")) for path in log.paths):
+    if {path.partition("/")[0] for path in log.paths} - {"NET"} == {"P2P"}:
         yield "every path in a node is peer-to-peer"
     if rails and log.devices:
         number = "fewer ports than" if len(log.devices) < rails else "as many ports as"

@@ -172,9 +172,17 @@ def _published(row: Row, machine: MachineFile) -> Sequence[PublishedSection]:
     return published_near(machine, row.collective, row.nodes, row.ranks_per_node, row.bytes)
 
 
+def transport_mismatch(row: Row, machine: MachineFile) -> str:
+    """Return that a machine has the costs of another transport than that of a row; empty if it has those."""
+    transport = row.transport if row.device == "cpu" else f"{row.transport} on {row.device}"
+    if machine.transport == transport:
+        return ""
+    return f"{machine.name} has the costs of {machine.transport}, the call was one of {transport}"
+
+
 def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
     """Return what a call is held against; empty with the reason why there is nothing."""
-    transport = row.transport if row.device == "cpu" else f"{row.transport} on {row.device}"
+    mismatch = transport_mismatch(row, machine)
     basis = NCCL_MODEL if row.transport == "nccl" and machine.nccl else FASTEST_SCHEDULE
     usual, each = (machine.geometry and machine.geometry.ranks_per_node) or row.ranks_per_node, row.ranks_per_node
     own = [name.removeprefix("nccl_") for name in library_names(machine, row.collective)]
@@ -191,9 +199,7 @@ def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
         ),
     } if basis == NCCL_MODEL else {
         f"{machine.name} has no section nccl, which NCCL's own model needs": row.transport == "nccl",
-        f"{machine.name} has the costs of {machine.transport}, the call was one of {transport}": (
-            machine.transport != transport
-        ),
+        mismatch: bool(mismatch),
     }  # fmt: skip
     reasons[f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"] = (each or 0) > (
         usual or 0

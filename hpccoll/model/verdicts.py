@@ -29,7 +29,7 @@ from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, Judged
 from hpccoll.model.expected_times import expected_times
 from hpccoll.model.library_calls import modelled_busbw
-from hpccoll.model.library_expectations import library_expectations
+from hpccoll.model.library_expectations import library_expectations, transport_mismatch
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import observations
 from hpccoll.model.published_rates import node_class, rates_by_source, usual_algorithm
@@ -248,8 +248,12 @@ def _of_schedules(
     ours = {row.key: row for row in rows if row.algorithm != NATIVE}
     if not ours or not machine.tiers:
         return dict.fromkeys(ours, (None, f"{machine.name}: the costs of its messages are not known"))
-    found: dict[RowKey, Expectation] = dict.fromkeys(ours, (None, "nothing is simulated of it"))
-    measured = [one for raw in files.raw_results for one in observations(raw, imported=True) if one.key in ours]
+    mismatches = {key: transport_mismatch(row, machine) for key, row in ours.items()}
+    found: dict[RowKey, Expectation] = {
+        key: (None, mismatch or "nothing is simulated of it") for key, mismatch in mismatches.items()
+    }
+    every = (one for raw in files.raw_results for one in observations(raw, imported=True))
+    measured = [one for one in every if mismatches.get(one.key) == ""]
     report = count_progress(progress, len(BOUNDS) * len(measured))
     for one, ends in expected_times(measured, machine, report):
         expected = Expected(ends[0], one.seconds, ends[1], MACHINE, (machine.name,)) if ends and one.seconds else None

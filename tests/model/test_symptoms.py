@@ -174,6 +174,15 @@ def test_causes_that_the_log_excludes_are_left_out():
         assert cause in named(share)
         assert cause not in named(share, *LOG, GDR)
     assert "ACS" in named(0.5, *LOG, GDR)
+    assert "peer-to-peer" in causes_of(sweep(0.05, nodes=1), log=log_of(*LOG, GDR))[0].what
+    p2p = log_of(*LOG, GDR, "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM")
+    assert not any("peer-to-peer" in each.what for each in causes_of(sweep(0.05, nodes=1), log=p2p))
+
+
+def test_variables_that_a_file_records_prove_causes_and_exclude_none():
+    for variables, is_proven in (({"NCCL_IB_SPLIT_DATA_ON_QPS": "1"}, True), ({"NCCL_DEBUG": "WARN"}, False)):
+        *_, last = explain(sweep(0.5), described("8xh100-400g"), variables=variables)
+        assert [each.proven for each in last.causes if "split" in each.what] == [is_proven]
 
 
 def test_the_algorithm_that_a_log_names_is_no_cause_of_what_is_held_against_it():
