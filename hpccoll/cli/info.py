@@ -8,7 +8,7 @@ import typer
 
 from hpccoll.cli.common import INCOMPLETE, given_options, show_found
 from hpccoll.cli.progress_counter import progress_counter
-from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, writing
 from hpccoll.common.limits import RANKS
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
 
     if word != "clusters":
         raise BadInputError("NAME", name, f"nothing after {word}: only 'list clusters NAME' has a second word")
-    if name not in cluster_names():
-        raise BadInputError("NAME", name, cluster_names())
+    if name not in (known := cluster_names()):
+        raise BadInputError("NAME", name, f"{did_you_mean(name, known)}a name that 'hpccoll list clusters' prints")
     content = read_machine(name, "NAME").model_dump(mode="json", by_alias=True, exclude_none=True)
     show_found(content, machine_path(name, "NAME").read_text(encoding="utf-8").splitlines(), as_json=as_json)
 

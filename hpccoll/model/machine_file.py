@@ -310,7 +310,9 @@ def machine_path(name: str | Path, key: str, directory: Path | None = None) -> P
         return CLUSTERS / f"{name}.yaml"
     path = Path(name) if directory is None else directory / name
     if not path.exists():
-        raise BadInputError(key, str(name), f"{did_you_mean(str(name), known)}a file, or one of {', '.join(known)}")
+        raise BadInputError(
+            key, str(name), f"{did_you_mean(str(name), known)}a file, or a name of 'hpccoll list clusters'"
+        )
     return path
 
 

@@ -65,7 +65,7 @@ def test_a_described_cluster_is_printed_as_its_file_and_as_json_with_what_it_is_
 
 
 @pytest.mark.parametrize(
-    ("words", "named"), [(("clusters", "8xh"), "8xh100-400g"), (("columns", "x"), "list clusters")]
+    ("words", "named"), [(("clusters", "8xh100-400"), "did you mean 8xh100-400g"), (("columns", "x"), "list clusters")]
 )
 def test_another_word_after_a_reference_is_refused_with_what_is_valid(words, named):
     assert invoke("list", *words).is_bad_input(named)
