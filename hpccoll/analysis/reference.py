@@ -114,7 +114,8 @@ def make_reference(runs: Sequence[Results]) -> Reference:
     if not common:
         raise UnusableError("--make-reference", "the runs have no case in common")
     times = [[of_run[key].seconds or 0.0 for of_run in every] for key in common]
-    lows, highs = (ends.tolist() for ends in RunSpread.of(times).bounds)
+    sizes = [every[0][key].coordinates["requested_bytes"] for key in common]
+    lows, highs = (ends.tolist() for ends in RunSpread.of(times, sizes).bounds)
     cases = [
         ReferenceCase.of(every[-1][key], each, low, high)
         for key, each, low, high in zip(common, times, lows, highs, strict=True)

@@ -261,8 +261,11 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
     common = [key for key in before if key in after and before[key].timed and after[key].timed]
     samples, of_new = ([side[key].samples for key in common] for side in (before, after))
     found: Sequence[Shift | None] = []
-    if common:
-        found = RunSpread.of(samples).shifts([each for (each,) in of_new]) if old.of_runs else shifts(samples, of_new)
+    if common and old.of_runs:
+        sizes = [before[key].coordinates["requested_bytes"] for key in common]
+        found = RunSpread.of(samples, sizes).shifts([each for (each,) in of_new])
+    elif common:
+        found = shifts(samples, of_new)
     moved = dict(zip(common, found, strict=True))
     pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
     cases = []

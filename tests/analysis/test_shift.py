@@ -76,14 +76,15 @@ def times_of_runs(generator, runs, common, own):
     return 1e-6 * np.exp(of_run[None, :] + own * generator.standard_normal((40, runs)))
 
 
+@pytest.mark.parametrize("sizes", [[], [8 << number // 4 for number in range(40)], [*range(40)]], ids=len)
 @pytest.mark.parametrize("runs", [3, 8])
 @pytest.mark.parametrize(("common", "own"), [(0.0, 0.02), (0.04, 0.01)])
-def test_a_further_run_is_within_the_bounds_as_often_as_they_say(runs, common, own):
+def test_a_further_run_is_within_the_bounds_as_often_as_they_say(runs, common, own, sizes):
     generator = np.random.default_rng(1)
     inside = []
     for _ in range(200):
         times = times_of_runs(generator, runs + 1, common, own)
-        low, high = RunSpread.of(times[:, :-1]).bounds
+        low, high = RunSpread.of(times[:, :-1], sizes).bounds
         inside.append(((low <= times[:, -1]) & (times[:, -1] <= high)).mean())
     assert 0.90 <= np.mean(inside) <= 0.98
 
@@ -94,6 +95,16 @@ def test_a_run_that_is_slow_as_a_whole_is_no_evidence_about_each_of_its_cases():
     apart = times_of_runs(generator, 4, 0.0, 0.05)
     assert np.median(RunSpread.of(together).degrees) == pytest.approx(3, abs=0.1)
     assert np.median(RunSpread.of(apart).degrees) > 10
+
+
+def test_what_disturbs_small_messages_of_a_run_leaves_the_bounds_of_large_ones():
+    times = times_of_runs(np.random.default_rng(4), 5, 0.0, 0.01)
+    sizes = np.repeat([8, 64, 512, 4096, 1 << 20], 8)
+    times[sizes < 4096, 4] *= 6
+    spread = RunSpread.of(times, sizes.tolist())
+    reach = spread.bounds[1] / np.exp(spread.middle)
+    assert reach[sizes >= 4096].max() < 1.1
+    assert reach[sizes < 4096].min() > 2
 
 
 @given(st.lists(st.lists(st.floats(1e-7, 1.0), min_size=3, max_size=3), min_size=1, max_size=6), st.floats(0.1, 10.0))

@@ -34,7 +34,7 @@ from hpccoll.store.result_files import read_all
 
 REFERENCE, HEALTHY, SLOW = "reference", "healthy", "slow"
 
-RUN = "-a ring,recursive_doubling,native -b 8 -e 512K -f 4 -n 20 --rounds 5 --in-place"
+RUN = "-a ring,recursive_doubling,rabenseifner,native -b 8 -e 512K -f 4 -n 20 --rounds 5 --in-place"
 SMALLEST, LARGE = 8, 128 << 10
 """The smallest size, and that from which on the wire sets the time, in bytes."""
 
