@@ -51,6 +51,8 @@ from hpccoll.store.durable_files import replacing_file
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
 CLUSTERS = Path(__file__).parent / "clusters"
 """The directory of the described clusters that come with hpccoll."""
+MAX_LIKE = 8
+"""The most files of which each is like the next one."""
 
 
 class MachineFile(YamlSection):
@@ -319,13 +321,15 @@ def machine_path(name: str | Path, key: str, directory: Path | None = None) -> P
 def _content(path: Path, key: str, readers: tuple[Path, ...] = ()) -> Any:
     """Return the content of a file, with what it has of the machine that it is like; ``readers`` are like this one."""
     content = load_plain_yaml(path, key)
-    if not isinstance(content, dict) or not isinstance(content.get("like"), str):
+    if not isinstance(content, dict) or "like" not in content:
         return content
     own = {"name": path.stem, **content}
     like, where, readers = own.pop("like"), f"{path}: like", (*readers, path.resolve())
+    if not isinstance(like, str) or not like:
+        raise BadInputError(where, like, "a file, or a name of 'hpccoll list clusters'")
     base = machine_path(like, where, path.parent)
-    if base.resolve() in readers:
-        raise BadInputError(where, like, "a machine that is not like this one in turn")
+    if base.resolve() in readers or len(readers) > MAX_LIKE:
+        raise BadInputError(where, like, f"a machine that is not like this one in turn, in at most {MAX_LIKE} files")
     of_base = _content(base, where, readers)
     to_model(of_base, base, MachineFile)  # its errors are its own
     return _patched(of_base, own)

@@ -261,7 +261,8 @@ def test_a_machine_that_is_like_another_has_what_it_does_not_say_itself_key_by_k
     ("text", "words"),
     [
         ("like: 8xh100\n", "like.yaml: like: '8xh100' is not valid"), ("like: like.yaml\n", "not like this one in"),
-        ("like: other.yaml\n", "not like this one in"), ("like: [a]\nschema: hpccoll-machine\n", "schema_version"),
+        ("like: other.yaml\n", "not like this one in"), ("like: [a]\n", "like.yaml: like: "),
+        ("like: ''\n", "like.yaml: like: "), ("like: long0.yaml\n", "at most 8 files"),
         ("like: 8xh100-400g\nport: {bytes: 1}\n", "port.bytes"), ("like: bad.yaml\n", "bad.yaml: schema"),
     ],
 )  # fmt: skip
@@ -269,6 +270,8 @@ def test_a_machine_that_is_like_none_or_like_itself_is_refused_in_one_line(text,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.yaml").write_text("like: like.yaml\n")
     (tmp_path / "bad.yaml").write_text("a: 1\n")
+    for number in range(20):
+        (tmp_path / f"long{number}.yaml").write_text(f"like: long{number + 1}.yaml\n")
     (tmp_path / "like.yaml").write_text(text)
     with pytest.raises(BadInputError) as raised:
         read_machine("like.yaml", "--cluster")
