@@ -54,12 +54,17 @@ CAPTION = (
 
 
 def write_acceptance(acceptance: AcceptanceSummary, out: Path) -> None:
-    """Write the page of an acceptance (html), or its chart alone (svg, png); OSError if it cannot be written."""
+    """Write the page of an acceptance (html), or the chart of the first quantity alone (svg, png).
+
+    Raises:
+        OSError: if it cannot be written.
+    """
     if out.suffix == ".html":
         with replacing_file(out.resolve()) as unfinished:
             unfinished.write_text(acceptance_page(acceptance), encoding="utf-8")
         return
-    parts = acceptance.parts[: chart_base.MAX_PANELS]
+    quantity = acceptance.parts[0].judged[0].quantity  # times and bandwidths have no common axis
+    parts = [part for part in acceptance.parts if part.judged[0].quantity == quantity][: chart_base.MAX_PANELS]
     chart_base.write_picture(acceptance_chart(parts, f"Held against {acceptance.against}", first_line(acceptance)), out)
 
 

@@ -61,6 +61,12 @@ def test_text_of_results_is_escaped():
     assert "</title><script>" not in acceptance_page(found)
 
 
+def test_a_picture_has_the_quantity_of_the_parts_that_fail_and_no_other(tmp_path):
+    out = tmp_path / "accept.svg"
+    write_acceptance(acceptance([timed(1.0, 0.9, 1.1), *of_two_nodes()]), out)
+    assert ("busbw (GB/s)" in out.read_text(), "time per operation" in out.read_text()) == (True, False)
+
+
 @pytest.mark.parametrize("suffix", [".html", ".svg", ".png"])
 def test_an_acceptance_is_written_in_the_format_of_the_suffix(tmp_path, suffix):
     out = tmp_path / f"accept{suffix}"
