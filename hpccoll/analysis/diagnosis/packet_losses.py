@@ -4,6 +4,9 @@ The count of a node is compared with those of all others. Healthy nodes lose pac
 share that a node loses is taken to be distributed exponentially, as widely as its mean. Given the sum of the counts,
 all ways to divide it among the nodes are then equally likely (Bose and Einstein), whatever the mean is. Counts that
 scatter less, down to those of Poisson, alarm less often.
+
+What counts are not segments: TCP loses them in bursts, such as when a queue is full, of one pair. Up to BURST of them
+are one event, and a node is named only for what it loses with several partners.
 """
 
 import math
@@ -24,8 +27,15 @@ LOSSES = "losses"
 FALSE_ALARM = 1e-3
 """The chance that any node of a healthy machine is named for its segments, and again for its ports."""
 
+BURST, LONGEST_BURST = 4, 64
+"""The segments of a burst: up to how many are one event, and the most that it loses."""
+
+PARTNERS = 4
+"""With how many partners a node must lose segments to be named (with all, if it has fewer): none of its pairs counts
+for more than the pair in this place. Else it is a path that is named, for what is more than the longest burst."""
+
 MUCH = 5e-4
-"""The share from which on losses are critical: at 0.1 % a connection of 10 Gbit/s has lost half of its rate."""
+"""The share from which on the losses of a node are critical: at 0.1 % a connection of 10 Gbit/s has lost half of its rate."""
 
 MOST_FAULTY = 0.25
 """The part of the nodes that may be named at most; of few, one."""
@@ -62,6 +72,7 @@ class _Losses:
     sizes: Integers  # [2, pairs]: what the sender sent, and the receiver received
     lost: Integers  # [2, pairs]: of that
     nodes: int
+    burst: int  # how many of these are one event at most
 
     def outliers(self) -> Iterator[_Lossy]:
         """Yield what loses more than others beyond chance."""
@@ -82,21 +93,25 @@ class _Losses:
             own = np.flatnonzero((self.ends[direction] == node) & is_with[self.ends[1 - direction]])
             if not (sizes[own].sum() and sizes[is_among].sum()):
                 continue
-            usual = float(lost[is_among].sum() / sizes[is_among].sum())
+            size, among = sizes[own].sum() * len(others) / sizes[is_among].sum(), lost[is_among]
+            usual = float(among.sum() / sizes[is_among].sum())
 
-            def is_more(pairs: Integers, usual: float = usual, sizes: Integers = sizes, lost: Integers = lost) -> bool:
-                expected = usual * sizes[pairs].sum() * len(others)
-                chance = chance_of(lost[pairs].sum(), expected, len(others) + 1)
+            def is_more(events: int, of_others: Integers, size: float = size) -> bool:
+                chance = chance_of(events, float(of_others.sum()) * size, len(others) + 1)
                 return 2 * self.nodes * chance < FALSE_ALARM
 
-            if is_more(own):
-                worst = own[lost[own].argmax()]
-                has_most = len(own) > 1 and 2 * lost[worst] > lost[own].sum()
-                is_path = has_most and not is_more(own[own != worst])
-                pairs = own[own == worst] if is_path else own
-                where = tuple(self.ends[:, worst].tolist()) if is_path else (node,)
-                share = float(lost[pairs].sum() / sizes[pairs].sum())
-                yield _Lossy(where, 0 if is_path else direction, share, usual)
+            counted = np.minimum(lost[own], np.sort(lost[own])[-PARTNERS:][0])
+            if is_more(int(_events(counted, self.burst).sum()), _events(among, self.burst)):
+                yield _Lossy((node,), direction, float(lost[own].sum() / sizes[own].sum()), usual)
+                continue
+            for pair in own if len(own) > 1 else ():
+                if is_more(int(lost[pair] // LONGEST_BURST), among // LONGEST_BURST):
+                    sender, receiver = self.ends[:, pair].tolist()
+                    yield _Lossy((sender, receiver), 0, float(lost[pair] / sizes[pair]), usual)
+
+
+def _events(lost: Integers, burst: int) -> Integers:
+    return -(-lost // burst)
 
 
 def chance_of(count: float, others: float, nodes: int) -> float:
@@ -119,10 +134,10 @@ def findings_of_losses(provenance: Mapping[str, object]) -> Iterator[Finding]:
         (node, node): (each.packets, [sum(errors.values()) for errors in each.errors])
         for node, each in enumerate(hosts)
     }
-    for unit, lost in ((SEGMENTS, of_pairs), (PACKETS, of_ports)):
+    for unit, lost, burst in ((SEGMENTS, of_pairs, BURST), (PACKETS, of_ports, 1)):
         if lost:
             ends, counts = np.array([*lost]).T, np.array([*lost.values()])
-            outliers = _Losses(ends, counts[:, 0].T, counts[:, 1].T, len(hosts)).outliers()
+            outliers = _Losses(ends, counts[:, 0].T, counts[:, 1].T, len(hosts), burst).outliers()
             yield from _findings(hosts, outliers, unit)
 
 
@@ -142,7 +157,8 @@ def _findings(hosts: Sequence[HostLosses], found: Iterable[_Lossy], unit: str) -
                 + (in_brackets(*_counters(hosts[where[0]].errors[each.direction])) if unit == PACKETS else "")
                 for each in several
             ]
-        severity = critical if max(each.share for each in several) >= MUCH else warning
+        is_much = len(where) == 1 and max(each.share for each in several) >= MUCH
+        severity = critical if is_much else warning
         usual = max(each.usual for each in several)
         text = f"{join_words(parts)} {FATES[unit]}, of those of other nodes {_per_cent(usual)}."
         values: dict[str, Any] = {DIRECTIONS[each.direction]: each.share for each in several}

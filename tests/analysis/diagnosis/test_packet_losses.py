@@ -46,6 +46,31 @@ def test_of_healthy_machines_one_in_five_hundred_has_a_lossy_node(nodes, usual, 
     assert alarms <= 2 * FALSE_ALARM * runs + 3.5  # and what 300 runs scatter
 
 
+@pytest.mark.parametrize("bursts", [1, 5, 30])
+@pytest.mark.parametrize("nodes", [16, 64])
+def test_bursts_of_losses_on_a_healthy_machine_alarm_as_seldom(nodes, bursts):
+    rng, alarms, runs = np.random.default_rng([nodes, bursts]), 0, 60
+    for _ in range(runs):
+        hosts = [HostLosses(f"n{k}", {}) for k in range(nodes)]
+        for distance in rng.choice(np.arange(1, nodes), min(40, nodes - 1), replace=False):
+            for k, host in enumerate(hosts):
+                host.segments[f"n{(k + distance) % nodes}"] = [3500, 0]
+        for _ in range(bursts):
+            of_pairs = hosts[rng.integers(nodes)].segments
+            of_pairs[rng.choice([*of_pairs])][1] += int(rng.geometric(1 / 8))
+        alarms += bool(named({LOSSES: [asdict(each) for each in hosts]}))
+    assert alarms <= 2 * FALSE_ALARM * runs + 1  # and what 60 runs scatter
+
+
+def test_a_burst_with_one_partner_accuses_nobody_and_a_path_that_loses_much_is_a_warning():
+    provenance = segments(64, np.random.default_rng(1), usual=0)
+    provenance[LOSSES][3]["segments"]["n4"][1] = 60
+    assert not named(provenance)
+    provenance[LOSSES][3]["segments"]["n4"][1] = 600
+    (found,) = findings_of_losses(provenance)
+    assert (found.severity, found.values["hosts"]) == ("warning", ["n3", "n4"])
+
+
 ALL = slice(None)
 
 
