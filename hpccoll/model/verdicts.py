@@ -95,9 +95,10 @@ def judge_rows(
     for row in rows:
         run = runs.get(row.run_id)
         library = str(run.provenance.get("library", "")) if run and row.imported else ""
-        expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, log))
+        own = log if log and log.ranks in (None, row.ranks) else None
+        expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, own))
         one = _judged(row, expected, reason or "; ".join(caveats_of(row)))
-        unasked = _unasked(row, against, log) if log and one.verdict is Acceptance.PASS else ""
+        unasked = _unasked(row, against, own) if own and one.verdict is Acceptance.PASS else ""
         judged.append(replace(one, verdict=Acceptance.CANNOT_TELL, reason=unasked) if unasked else one)
     return _spoken(judged)
 

@@ -128,6 +128,12 @@ def test_a_ring_that_a_log_names_is_held_against_the_model_and_not_against_the_u
     assert one.expected.wire_Bps == 400 * GB
 
 
+def test_a_log_says_nothing_of_runs_on_other_ranks(judged):
+    call = Call(GIB, 466)
+    one, other = (judged(call, log=log, nodes=1)[0] for log in (read_logs({"l": log_of([call], "RING", ranks=16)}), None))
+    assert (one.verdict, one.expected) == (PASS, other.expected)
+
+
 def test_the_usual_algorithm_that_a_log_names_has_the_same_range_as_without_a_log(judged):
     call = Call(GIB, 450)
     with_log, without = (judged(call, log=log)[0] for log in (read_logs({"l": log_of([call], "NVLS_TREE")}), None))
