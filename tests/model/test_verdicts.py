@@ -130,7 +130,9 @@ def test_a_ring_that_a_log_names_is_held_against_the_model_and_not_against_the_u
 
 def test_a_log_says_nothing_of_runs_on_other_ranks(judged):
     call = Call(GIB, 466)
-    one, other = (judged(call, log=log, nodes=1)[0] for log in (read_logs({"l": log_of([call], "RING", ranks=16)}), None))
+    one, other = (
+        judged(call, log=log, nodes=1)[0] for log in (read_logs({"l": log_of([call], "RING", ranks=16)}), None)
+    )
     assert (one.verdict, one.expected) == (PASS, other.expected)
 
 
