@@ -56,7 +56,7 @@ which has an interval of its own, the first share counts for all sizes. Healthy 
 0.79 times the bandwidth of others at 64 MiB (AWS p5), 0.7 times at 16 MiB, and at 64 KiB take 33 to 70 us."""
 
 WIDEST = 1.5
-"""The ratio of the ends of a published range, from LARGE on, beyond which it decides nothing: its sources do not agree."""
+"""The ratio of the ends of a published range, from LARGE on, beyond which it decides nothing: sources do not agree."""
 
 OF_FIGURES = "sum", "avg"
 """The reductions of published figures; NVLS has no others (NCCL's device.h, ncclNvlsSupported)."""

@@ -130,10 +130,10 @@ def test_a_ring_that_a_log_names_is_held_against_the_model_and_not_against_the_u
 
 def test_a_log_says_nothing_of_runs_on_other_ranks(judged):
     call = Call(GIB, 466)
-    one, other = (
-        judged(call, log=log, nodes=1)[0] for log in (read_logs({"l": log_of([call], "RING", ranks=16)}), None)
-    )
-    assert (one.verdict, one.expected) == (PASS, other.expected)
+    begun = "node-0:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 cudaDev 0 commId 0x2 - Init START\n"
+    log = read_logs({"log": begun + log_of([call], "RING")})
+    one, other = (judged(call, log=each, nodes=1)[0] for each in (log, None))
+    assert (log.ranks, one.verdict, one.expected) == (16, PASS, other.expected)
 
 
 def test_the_usual_algorithm_that_a_log_names_has_the_same_range_as_without_a_log(judged):
