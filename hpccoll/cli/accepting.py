@@ -19,7 +19,7 @@ family = typer.Typer()
 EXPECTED, RUN = "What is expected", "The run, where its output does not say it"
 
 
-@family.command(epilog="Example: hpccoll accept nccl.txt --cluster 8xh100-400g --log nccl.log --out accept.html")
+@family.command(epilog="Example: hpccoll accept nccl.txt --cluster 8xh100-400g --out accept.html")
 def accept(
     files: Annotated[
         list[Path],

@@ -5,8 +5,8 @@ share that a node loses is taken to be distributed exponentially, as widely as i
 all ways to divide it among the nodes are then equally likely (Bose and Einstein), whatever the mean is. Counts that
 scatter less, down to those of Poisson, alarm less often.
 
-What counts are not segments: TCP loses them in bursts, such as when a queue is full, of one pair. Up to BURST of them
-are one event, and a node is named only for what it loses with several partners.
+TCP loses segments in bursts, such as when a queue is full. A burst is of one pair: a node is named only for what it
+loses with several partners, and no pair counts for more than those.
 """
 
 import math
@@ -27,15 +27,15 @@ LOSSES = "losses"
 FALSE_ALARM = 1e-3
 """The chance that any node of a healthy machine is named for its segments, and again for its ports."""
 
-BURST, LONGEST_BURST = 4, 64
-"""The segments of a burst: up to how many are one event, and the most that it loses."""
-
 PARTNERS = 4
 """With how many partners a node must lose segments to be named (with all, if it has fewer): none of its pairs counts
-for more than the pair in this place. Else it is a path that is named, for what is more than the longest burst."""
+for more than the pair in this place."""
+
+LONGEST_BURST = 64
+"""The segments that a burst loses at most; a path is named only for more."""
 
 MUCH = 5e-4
-"""The share from which on the losses of a node are critical: at 0.1 % a connection of 10 Gbit/s has lost half of its rate."""
+"""The share from which on losses of a node are critical: at 0.1 % a connection of 10 Gbit/s has lost half of its rate."""
 
 MOST_FAULTY = 0.25
 """The part of the nodes that may be named at most; of few, one."""
@@ -72,7 +72,6 @@ class _Losses:
     sizes: Integers  # [2, pairs]: what the sender sent, and the receiver received
     lost: Integers  # [2, pairs]: of that
     nodes: int
-    burst: int  # how many of these are one event at most
 
     def outliers(self) -> Iterator[_Lossy]:
         """Yield what loses more than others beyond chance."""
@@ -101,17 +100,13 @@ class _Losses:
                 return 2 * self.nodes * chance < FALSE_ALARM
 
             counted = np.minimum(lost[own], np.sort(lost[own])[-PARTNERS:][0])
-            if is_more(int(_events(counted, self.burst).sum()), _events(among, self.burst)):
+            if is_more(int(counted.sum()), among):
                 yield _Lossy((node,), direction, float(lost[own].sum() / sizes[own].sum()), usual)
                 continue
             for pair in own if len(own) > 1 else ():
                 if is_more(int(lost[pair] // LONGEST_BURST), among // LONGEST_BURST):
                     sender, receiver = self.ends[:, pair].tolist()
                     yield _Lossy((sender, receiver), 0, float(lost[pair] / sizes[pair]), usual)
-
-
-def _events(lost: Integers, burst: int) -> Integers:
-    return -(-lost // burst)
 
 
 def chance_of(count: float, others: float, nodes: int) -> float:
@@ -134,10 +129,10 @@ def findings_of_losses(provenance: Mapping[str, object]) -> Iterator[Finding]:
         (node, node): (each.packets, [sum(errors.values()) for errors in each.errors])
         for node, each in enumerate(hosts)
     }
-    for unit, lost, burst in ((SEGMENTS, of_pairs, BURST), (PACKETS, of_ports, 1)):
+    for unit, lost in ((SEGMENTS, of_pairs), (PACKETS, of_ports)):
         if lost:
             ends, counts = np.array([*lost]).T, np.array([*lost.values()])
-            outliers = _Losses(ends, counts[:, 0].T, counts[:, 1].T, len(hosts), burst).outliers()
+            outliers = _Losses(ends, counts[:, 0].T, counts[:, 1].T, len(hosts)).outliers()
             yield from _findings(hosts, outliers, unit)
 
 
