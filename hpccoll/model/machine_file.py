@@ -23,6 +23,7 @@ from hpccoll.common.limits import (
     RANKS,
     RANKS_PER_NODE,
 )
+from hpccoll.common.text import join_words
 from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import Text, YamlSection, load_plain_yaml, load_yaml, to_model
 from hpccoll.model.contradictions import contradictions
@@ -51,6 +52,9 @@ from hpccoll.store.durable_files import replacing_file
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
 CLUSTERS = Path(__file__).parent / "clusters"
 """The directory of the described clusters that come with hpccoll."""
+OF_A_CLASS = "layout", "port", "uplink", "tiers", "nccl"
+"""The sections that decide which published figures are of machines like one; who changes them says ``class`` anew."""
+
 MAX_LIKE = 8
 """The most files of which each is like the next one."""
 
@@ -332,6 +336,9 @@ def _content(path: Path, key: str, readers: tuple[Path, ...] = ()) -> Any:
         raise BadInputError(where, like, f"a machine that is not like this one in turn, in at most {MAX_LIKE} files")
     of_base = _content(base, where, readers)
     to_model(of_base, base, MachineFile)  # its errors are its own
+    if "class" in of_base and "class" not in own and (other := [name for name in OF_A_CLASS if name in own]):
+        whose = f"that of {of_base['name']}, which has another {join_words(other)}"
+        raise BadInputError(f"{path}: class", whose, "null, or the fabric, network and rates of this machine")
     return _patched(of_base, own)
 
 

@@ -55,6 +55,15 @@ FAIL_BELOW = (LARGE, 0.85), (1 << 20, 0.65), (0, 0.4)
 which has an interval of its own, the first share counts for all sizes. Healthy pairs of nodes with 8 H100 or H200 have
 0.79 times the bandwidth of others at 64 MiB (AWS p5), 0.7 times at 16 MiB, and at 64 KiB take 33 to 70 us."""
 
+WIDEST = 1.5
+"""The ratio of the ends of a published range, from LARGE on, beyond which it decides nothing: sources do not agree."""
+
+OF_FIGURES = "sum", "avg"
+"""The reductions of published figures; NVLS has no others (NCCL's device.h, ncclNvlsSupported)."""
+
+BROKEN = "failed", "wrong"
+"""The statuses of rows without a right result, which fail whatever is expected."""
+
 Expectation = tuple[Expected | None, str]
 """What is expected of a row, and why nothing is, or why it decides nothing."""
 
@@ -76,8 +85,8 @@ def judge_rows(
         KeyboardInterrupt: if the user has interrupted the simulations.
     """
     results = to_results(files)
-    rows = [row for row in results.rows if row.median_s and row.exchanges_data and not (row.floor or row.predicted)]
-    rows = [row for row in rows if row.collective in COLLECTIVES]
+    rows = [row for row in results.rows if row.exchanges_data and not (row.floor or row.predicted)]
+    rows = [row for row in rows if row.collective in COLLECTIVES and (row.median_s or row.status in BROKEN)]
     if isinstance(against, Reference):
         return _spoken([*_against_reference(rows, results, against)])
     simulated = {**_of_schedules(files, rows, against, progress), **_of_libraries(results, rows, against, progress)}
@@ -86,19 +95,25 @@ def judge_rows(
     for row in rows:
         run = runs.get(row.run_id)
         library = str(run.provenance.get("library", "")) if run and row.imported else ""
-        expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, log))
+        own = log if log and log.ranks in (None, row.ranks) else None
+        expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, own))
         one = _judged(row, expected, reason or "; ".join(caveats_of(row)))
-        unasked = _unasked(row, against, log) if log and one.verdict is Acceptance.PASS else ""
+        unasked = _unasked(row, against, own) if own and one.verdict is Acceptance.PASS else ""
         judged.append(replace(one, verdict=Acceptance.CANNOT_TELL, reason=unasked) if unasked else one)
     return _spoken(judged)
 
 
 def _undecided(row: Row, expected: Expected | None, reason: str) -> Judged:
     """Return a row that cannot be told, for a reason if there is one; a wrong result fails."""
+    if row.status in BROKEN or row.wrong:
+        reason, expected = row.reason or f"the result is {row.status if row.status in BROKEN else 'wrong'}", None
     rate = row.busbw_Bps if expected is None or expected.origin in (PUBLISHED, MODEL) else None
-    one = Judged(row, RATE if rate else TIME, rate or row.median_s or 0.0, expected, Acceptance.CANNOT_TELL, reason)
-    if row.status == "wrong" or row.wrong:
-        return replace(one, verdict=Acceptance.FAIL, reason=row.reason or "the result is wrong")
+    seconds = row.median_s or 0.0
+    if row.imported and (runs := [each for each in row.round_medians_s if each]):  # each is a run of its own
+        rate, seconds = rate and rate * seconds / max(runs), max(runs)
+    one = Judged(row, RATE if rate else TIME, rate or seconds, expected, Acceptance.CANNOT_TELL, reason)
+    if row.status in BROKEN or row.wrong:
+        return replace(one, verdict=Acceptance.FAIL)
     return one if row.usable else replace(one, reason=row.reason or f"it is {row.status}")
 
 
@@ -115,6 +130,8 @@ def _alone(one: Judged, expected: Expected) -> Judged:
         of_low, of_high = expected.high / one.measured, expected.low / one.measured
     shares = FAIL_BELOW if expected.origin == PUBLISHED else FAIL_BELOW[:1]
     least = next((share for size, share in shares if one.row.bytes >= size), shares[0][1])
+    if expected.origin == PUBLISHED and one.row.bytes >= LARGE and expected.high > WIDEST * expected.low:
+        return replace(one, reason=f"its sources differ by more than {WIDEST:g} times")
     if of_high > PASS_TO:
         most = f"above {format_per_cent(PASS_TO)} of the highest that is expected"
         return replace(one, reason=f"{most}: are nodes, ports and ranks those of the machine?")
@@ -127,17 +144,20 @@ def _alone(one: Judged, expected: Expected) -> Judged:
 
 
 def _spoken(judged: Sequence[Judged]) -> list[Judged]:
-    """Return verdicts in order; a row that is low fails if one at a neighbouring size is, too, or if it has none."""
+    """Return verdicts in order; a row that is low fails if one at a neighbouring size is, too, or if it has none.
+
+    The largest size fails alone: nothing lies beyond it that shows a dip. A reference has bounds for each size.
+    """
     curves: dict[object, list[int]] = defaultdict(list)
     judged = sorted(judged, key=lambda one: _order(one.row))
     for number, one in enumerate(judged):
-        if one.expected:
+        if one.expected and one.expected.origin != REFERENCE:
             key = CallKey.of(one.row).without("requested_bytes")
             curves[one.row.run_id, Choice.of(one.row), key].append(number)
     spoken = list(judged)
     for numbers in curves.values():
         low = [judged[number].verdict is Acceptance.FAIL for number in numbers]
-        for place, number in enumerate(numbers):
+        for place, number in enumerate(numbers[:-1]):
             neighbours = low[max(0, place - 1) : place] + low[place + 1 : place + 2]
             if low[place] and neighbours and not any(neighbours) and judged[number].row.usable:
                 reason = "it is low at this size only: measure the sizes around it again"
@@ -182,9 +202,11 @@ def _unasked(row: Row, machine: MachineFile, log: LogRecord) -> str:
     lines = log.lines_of_case(row.collective, row.bytes, row.ranks, dtype=row.dtype)
     ran = sorted({line.algorithm for line in lines})
     of_nvls = (usual or "").startswith("NVLS") and row.bytes >= LARGE and itemsize(row.dtype) > 1
-    if not (ran and of_nvls and log.settings) or any(name.startswith("nvls") for name in ran):
+    if not (ran and of_nvls) or any(name.startswith("nvls") for name in ran):
         return ""
-    if any(name in log.settings for name in names):
+    if lost := [each.reason for each in log.unavailable if "nvls" in each.feature.lower()]:
+        return f"{usual} is usual here, and the log says why it did not run: {lost[0]}"
+    if not log.settings or "NCCL_ALGO" in log.settings or log.settings.get("NCCL_NVLS_ENABLE") == "0":
         return ""
     return f"{usual} is usual here, {join_words(ran)} ran, and the log has neither {join_words(names, 'nor')}"
 
@@ -222,6 +244,8 @@ def _unlike(row: Row, machine: MachineFile, library: str) -> str:
         return f"the call was one of {row.transport.upper()}, and figures of {machine.name} are of {ours.upper()}"
     if row.ranks_per_node is None:
         return "its nodes have different numbers of ranks"
+    if row.op not in (None, *OF_FIGURES):
+        return f"it folds by {row.op}, and figures are of {join_words(OF_FIGURES, 'or')}: NVLS folds by no other"
     return "" if row.busbw_Bps else f"{row.collective} has no bus bandwidth"
 
 
