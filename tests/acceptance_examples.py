@@ -45,7 +45,7 @@ def of_two_nodes(at_1_gib=180 * GB):
         judged(268 * GB, 266 * GB, 273 * GB, 64 * MIB),
         judged(170 * GB if is_low else 390 * GB, 385 * GB, 395 * GB, 256 * MIB, causes=causes),
         judged(at_1_gib, 445 * GB, 459 * GB, GIB, causes=causes),
-        judged(300 * GB, 350 * GB, 360 * GB, 16 * GIB, Acceptance.CANNOT_TELL, ONE_SOURCE, sources=SOURCES[:1]),
+        judged(300 * GB, 350 * GB, 360 * GB, 8 * GIB, Acceptance.CANNOT_TELL, ONE_SOURCE, sources=SOURCES[:1]),
     ]
 
 

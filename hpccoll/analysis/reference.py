@@ -14,7 +14,16 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from hpccoll.analysis.provenance_changes import Facts, facts_of_runs
-from hpccoll.analysis.run_comparison import COORDINATES, ComparedCase, Comparison, Side, cases_of_rows, compare_sides
+from hpccoll.analysis.run_comparison import (
+    COORDINATES,
+    MISSING,
+    TOLERANCE,
+    ComparedCase,
+    Comparison,
+    Side,
+    cases_of_rows,
+    compare_sides,
+)
 from hpccoll.analysis.shift import RunSpread
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import parse_json
@@ -135,6 +144,16 @@ def compare_with_reference(reference: Reference, new: Results, tolerance: float)
     if not reference.side.cases.keys() & side.cases.keys():
         raise UnusableError("--reference", "it has no case in common with the run")
     return compare_sides(reference.side, side, tolerance)
+
+
+def missing_cases(reference: Reference, new: Results) -> list[str]:
+    """Return the cases of a reference of which a run has no result, in words.
+
+    Raises:
+        UnusableError: if they have no case in common.
+    """
+    comparison = compare_with_reference(reference, new, TOLERANCE)
+    return [case.label for case in comparison.cases if case.verdict == MISSING]
 
 
 def write_reference(reference: Reference, path: Path) -> None:

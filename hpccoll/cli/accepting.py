@@ -7,7 +7,7 @@ import typer
 
 from hpccoll.cli import common
 from hpccoll.cli.progress_counter import progress_counter
-from hpccoll.common.errors import UnusableError, writing
+from hpccoll.common.errors import UnusableError, to_one_line, writing
 
 if TYPE_CHECKING:
     from hpccoll.analysis.reference import Reference
@@ -34,7 +34,7 @@ def accept(
         Path | None, typer.Option(help="reference, of hpccoll compare --make-reference", metavar="F.json")
     ] = None,
     require: Annotated[
-        int, typer.Option(help="rows that must be judged: with fewer it ends with 3", metavar="N", min=0)
+        int, typer.Option(help="rows of each file that must be judged, else it ends with 3", metavar="N", min=0)
     ] = 0,
     log: Annotated[
         list[Path] | None,
@@ -52,14 +52,17 @@ def accept(
 
     Each row passes, fails, or cannot be told, with what is missing. It is held against what was published of machines
     of its class, against your own reference, or against a model, and the output says which. Causes of fails have the
-    command that checks them. Ends with 3 if a row fails, or if fewer rows are judged than --require.
+    command that checks them. Ends with 3 if a row fails, if a file is damaged or cut short, or with --require unless
+    every run passes at its large sizes.
     """
-    from hpccoll.analysis.reference import Reference
+    from hpccoll.analysis.reference import Reference, missing_cases
+    from hpccoll.common.units import format_count
     from hpccoll.interop.any_results import read_any
     from hpccoll.model.acceptance_summary import AcceptanceSummary
     from hpccoll.model.symptoms import explain
     from hpccoll.model.verdicts import judge_rows
     from hpccoll.render.acceptance_text import acceptance_lines
+    from hpccoll.store.load_results import to_results
 
     common.check_suffix(out, *common.PICTURES)
     against, name = _read_expected(cluster, machine, reference)
@@ -70,10 +73,14 @@ def accept(
         judged = judge_rows(read.files, against, evidence, progress)
     described = None if isinstance(against, Reference) else against
     judged = explain(judged, described, evidence, read.variables)
-    acceptance = AcceptanceSummary(judged, name, require, read.file_names)
+    missing = missing_cases(against, to_results(read.files)) if isinstance(against, Reference) else []
+    acceptance = AcceptanceSummary(judged, name, require, read.file_names, len(missing))
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
+    if missing:
+        line = f"note: {format_count(len(missing), 'case')} of the reference missing, the first {missing[0]}"
+        typer.echo(f"hpccoll: {to_one_line(line)}", err=True)
     if out:
         from hpccoll.render.acceptance_page import write_acceptance
 
@@ -92,7 +99,8 @@ def _read_expected(
         BadInputError: if not exactly one is given, or it cannot be read.
     """
     if sum(map(bool, (cluster, machine, reference))) != 1:
-        raise UnusableError("hpccoll accept", "exactly one of --cluster, --machine and --reference")
+        needed = "exactly one of --cluster ('hpccoll list clusters'), --machine and --reference"
+        raise UnusableError("hpccoll accept", needed)
     if reference:
         from hpccoll.analysis.reference import read_reference
 

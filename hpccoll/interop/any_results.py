@@ -1,5 +1,6 @@
 """Results of anybody: raw files of ours and outputs of other programs, read into memory as one."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +21,13 @@ class AnyResults:
 
     @property
     def file_names(self) -> dict[str, str]:
-        """The name of the file of each launch, by run_id."""
-        return {attempt.run_id: raw.path.name for raw in self.files.raw_results for attempt, _ in raw.attempts}
+        """The name of the file of each launch, by run_id; its path if several files have the name."""
+        names = Counter(raw.path.name for raw in self.files.raw_results)
+        return {
+            attempt.run_id: raw.path.name if names[raw.path.name] == 1 else str(raw.path)
+            for raw in self.files.raw_results
+            for attempt, _ in raw.attempts
+        }
 
     @property
     def ranks(self) -> set[int]:

@@ -1,5 +1,6 @@
 """Verdicts on measured numbers: what was expected of a row of results, where that comes from, and whether it is so."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,6 +11,9 @@ from hpccoll.store.rows import Row
 PUBLISHED, REFERENCE, MACHINE, MODEL = "published", "reference", "machine", "model"
 """Where an expectation comes from: published figures of a class of machines, the user's reference, the simulation on a
 machine file, NCCL's own model."""
+
+LARGEST = 8
+"""The large sizes of results are those down to the largest one divided by this."""
 
 RATE, TIME = "busbw_Bps", "time_s"
 """What is judged: bus bandwidth in bytes a second, or the time in seconds."""
@@ -59,3 +63,9 @@ class Judged:
             "expected_from": expected and expected.origin, "sources": list(expected.sources) if expected else [],
             "causes": [each.to_json() for each in self.causes],
         }  # fmt: skip
+
+
+def of_large_sizes(judged: Sequence[Judged]) -> list[Judged]:
+    """Return the rows of the large sizes; ValueError if there are no rows."""
+    least = max(each.row.requested_bytes for each in judged) / LARGEST
+    return [each for each in judged if each.row.requested_bytes >= least]

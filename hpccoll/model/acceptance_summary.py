@@ -1,12 +1,12 @@
 """The verdict on results as a whole: that of all rows together, the row that decides it, and what is missing."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeVar
 
-from hpccoll.model.acceptance import RATE, Acceptance, Judged
+from hpccoll.model.acceptance import RATE, Acceptance, Judged, of_large_sizes
 from hpccoll.model.causes import Cause
 from hpccoll.store.call_key import CallKey
 
@@ -23,36 +23,56 @@ class AcceptanceSummary:
 
     judged: Sequence[Judged]
     against: str  # the name of the machine, or the file of the reference
-    required: int = 0  # the least number of rows to be judged
+    required: int = 0  # the least number of rows to be judged of each file
     files: Mapping[str, str] = field(default_factory=dict)  # the names of the files of runs, by run_id
+    missing: int = 0  # the number of cases of the reference that the results lack
 
     def of(self, *verdicts: Acceptance) -> list[Judged]:
         """Return the rows of some verdicts."""
         return [each for each in self.judged if each.verdict in verdicts]
 
     @property
-    def decided(self) -> int:
-        """The number of rows that pass or fail."""
-        return len(self.of(Acceptance.PASS, Acceptance.FAIL))
+    def decided(self) -> Mapping[str, int]:
+        """The numbers of rows that pass or fail, by file."""
+        counts = dict.fromkeys(self.files.values() or [""], 0)
+        decided = self.of(Acceptance.PASS, Acceptance.FAIL)
+        return counts | Counter(self.files.get(each.row.run_id, "") for each in decided)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer rows of a file are judged than required, or a reference has more cases."""
+        return self.required > min(self.decided.values()) or bool(self.required and self.missing)
+
+    @property
+    def open(self) -> list[Judged]:
+        """The large sizes of each collective, place, run and type of elements of which none passes."""
+        groups = _grouped(self.judged, lambda each: (CallKey.of(each.row).only(*PART, "dtype"), each.row.run_id))
+        large = map(of_large_sizes, groups.values())
+        return [each for rows in large if Acceptance.PASS not in {one.verdict for one in rows} for each in rows]
 
     @property
     def verdict(self) -> Acceptance:
-        """The verdict on all rows: one that fails decides; too few that are judged decide nothing."""
+        """The verdict on all rows: one that fails decides; all pass if a large size of each curve does."""
         if self.of(Acceptance.FAIL):
             return Acceptance.FAIL
-        return Acceptance.PASS if self.decided >= max(1, self.required) else Acceptance.CANNOT_TELL
+        return Acceptance.CANNOT_TELL if self.open or self.is_short or not self.judged else Acceptance.PASS
 
     @property
     def is_refused(self) -> bool:
-        """Whether a gate must not open: a row fails, or fewer rows than required are judged."""
-        return self.verdict is Acceptance.FAIL or self.decided < self.required
+        """Whether a gate must not open: a row fails, or rows are required and not all passes."""
+        return self.verdict is Acceptance.FAIL or bool(self.required and self.verdict is not Acceptance.PASS)
 
     @property
     def decisive(self) -> Judged | None:
-        """The failed row that is farthest below its range, or else the largest that passes; None if none is judged."""
+        """The largest row that is wrong, or the one farthest below its range, or the largest of the verdict.
+
+        None if there is no row.
+        """
         if failed := self.of(Acceptance.FAIL):
-            return min(failed, key=_margin)
-        return max(self.of(Acceptance.PASS), key=lambda each: (each.row.bytes, -_margin(each)), default=None)
+            wrong = [each for each in failed if each.reason]
+            return max(wrong, key=lambda each: each.row.bytes) if wrong else min(failed, key=_margin)
+        among = self.open or self.of(Acceptance.PASS)
+        return max(among, key=lambda each: (each.row.bytes, each.expected is not None, -_margin(each)), default=None)
 
     @property
     def parts(self) -> "list[AcceptanceSummary]":
@@ -62,7 +82,7 @@ class AcceptanceSummary:
         """
         by_size = sorted(self.judged, key=lambda each: each.row.bytes)
         groups = _grouped(by_size, lambda each: (CallKey.of(each.row).only(*PART), each.quantity))
-        parts = [replace(self, judged=rows, required=0) for rows in groups.values()]
+        parts = [replace(self, judged=rows, required=0, missing=0) for rows in groups.values()]
         return sorted(parts, key=lambda part: part.verdict is not Acceptance.FAIL)
 
     @property

@@ -10,7 +10,7 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count, format_counts, format_per_cent, format_size
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import UNKNOWN
-from hpccoll.model.acceptance import MODEL, RATE, Acceptance, Judged
+from hpccoll.model.acceptance import MODEL, RATE, Acceptance, Judged, of_large_sizes
 from hpccoll.model.causes import Cause, Symptom, facts_of, likeliest_causes, traits_of
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import ClassSection
@@ -19,8 +19,6 @@ from hpccoll.store.call_key import CallKey
 
 LARGE = 1 << 20
 """The size in bytes from which on bandwidth counts more than latency."""
-LARGEST = 8
-"""The share of a collective is that of the sizes down to the largest one divided by this."""
 MOST_OF_DIP = 2
 """The most neighbouring sizes that are a dip."""
 OF_RAILS = 0.02
@@ -84,10 +82,8 @@ class _Calls:
 
     @property
     def share(self) -> float:
-        """The median share of the largest sizes: of those that fail, if any does."""
-        calls = self.failed or self.judged
-        least = max(one.row.requested_bytes for one in calls) / LARGEST
-        return median(_share(one) for one in calls if one.row.requested_bytes >= least)
+        """The median share of the large sizes: of those that fail, if any does."""
+        return median(map(_share, of_large_sizes(self.failed or self.judged)))
 
 
 def _share(judged: Judged) -> float:

@@ -54,11 +54,15 @@ def first_line(acceptance: AcceptanceSummary) -> str:
     For example ``fail: all_reduce 1 GiB on 2 nodes x 8 GPUs reaches 180 GB/s busbw; 445 to 459 GB/s are normal for
     8xh100-400g (4 sources); 12 rows: 8 pass, 2 fail, 2 cannot tell``.
     """
-    few = f"{format_count(acceptance.decided, 'row')} judged, {acceptance.required} required"
+    file, decided = min(acceptance.decided.items(), key=lambda item: item[1])
+    of_file = f" of {file}" if len(acceptance.decided) > 1 else ""
+    few = f"{format_count(decided, 'row')}{of_file} judged, {acceptance.required} required"
+    missing = f"{format_count(acceptance.missing, 'case')} of the reference missing"
     found = Counter(each.verdict for each in acceptance.judged)
     counts = ", ".join(f"{found[verdict]} {words}" for verdict, words in VERDICT_WORDS.items() if found[verdict])
     parts = (
-        _decisive_words(acceptance), few if acceptance.decided < acceptance.required else "",
+        _decisive_words(acceptance), few if decided < acceptance.required else "",
+        missing if acceptance.missing else "",
         f"{format_count(len(acceptance.judged), 'row')}: {counts}",
     )  # fmt: skip
     return f"{VERDICT_WORDS[acceptance.verdict]}: {'; '.join(filter(None, parts))}"
@@ -67,14 +71,15 @@ def first_line(acceptance: AcceptanceSummary) -> str:
 def _decisive_words(acceptance: AcceptanceSummary) -> str:
     judged = acceptance.decisive
     if judged is None:
-        return next(iter(acceptance.reasons), "no row has a result")
+        return "no row has a result"
     what = f"{_call(judged.row)} {format_size(judged.row.bytes)} {place_words(judged.row)}"
-    if judged.expected is None:
-        return f"{what}: {judged.reason}"
     does = "takes {}" if judged.quantity == TIME else "reaches {} busbw"
+    reached = f"{what} {does.format(figure(judged, judged.measured))}"
+    if judged.reason or judged.expected is None:
+        return f"{what if judged.verdict is Acceptance.FAIL else reached}: {judged.reason}"
     normal = ORIGINS[judged.expected.origin].sentence.format(against=acceptance.against)
     expected = f"{range_words(judged)} are {normal}{in_brackets(_sources(judged))}"
-    return f"{what} {does.format(figure(judged, judged.measured))}; {expected}"
+    return f"{reached}; {expected}"
 
 
 def figure(judged: Judged, value: float) -> str:

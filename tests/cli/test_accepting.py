@@ -119,10 +119,37 @@ def test_a_reference_of_equal_runs_passes_one_more_and_fails_a_slower_one(tmp_pa
     assert {row["algorithm"] for row in rows if row["verdict"] == "fail"} == {"ring"}
 
 
+def test_a_run_that_ended_early_lacks_cases_of_the_reference(tmp_path):
+    runs = [write_run(tmp_path / f"{seed}.h5", seed=seed) for seed in range(5)]
+    ended = dict.fromkeys(((name, size) for name in ("ring", "recursive_doubling") for size in SIZES[2:]), None)
+    short = write_run(tmp_path / "short.h5", ended, seed=6)
+    reference = tmp_path / "F.json"
+    assert invoke("compare", "--make-reference", *runs, "--out", reference).code == 0
+    assert "of the reference missing" in text(short, "--reference", reference)[0]
+    ended = invoke("accept", short, "--reference", reference, "--require", 1, "--json")
+    assert (ended.code, "of the reference missing" in ended.err) == (3, True)
+
+
+def test_a_gate_requires_rows_of_each_file(output):
+    known, unknown = output(HEALTHY), output({GIB: 300}, "three.txt", ranks=24, nodes=3)
+    assert "0 rows of three.txt" in text(known, unknown, "--cluster", H100, "--require", 4, code=3)[0]
+
+
+def test_a_bandwidth_above_all_that_is_known_does_not_pass_by_its_small_sizes(output):
+    first, *_ = text(output(HEALTHY | {GIB: 885, 8 * GIB: 885}), "--cluster", H100)
+    assert first.startswith("cannot tell: all_reduce 8 GiB")
+
+
+def test_files_of_one_name_are_told_apart(output, tmp_path):
+    (tmp_path / "b").mkdir()
+    paths = output(HEALTHY), output(HEALTHY, "b/nccl.txt")
+    assert {row["file"] for row in accept(*paths, "--cluster", H100)} == {*map(str, paths)}
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        ((), "exactly one of --cluster"),
+        ((), "hpccoll list clusters"),
         (("--cluster", H100, "--machine", "m.json"), "exactly one of --cluster"),
         (("--cluster", "8xh999"), "hpccoll list clusters"),
         (("--reference", "nowhere.json"), "nowhere.json"),

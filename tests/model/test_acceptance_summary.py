@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from acceptance_examples import ACS, GB, GIB, SPLIT, acceptance, judged, of_two_nodes, timed
+from acceptance_examples import ACS, GB, GIB, MIB, SPLIT, acceptance, judged, of_two_nodes, timed
 
 from hpccoll.model.acceptance import RATE, TIME, Acceptance
 
@@ -17,14 +17,14 @@ def test_a_row_that_fails_refuses_all_and_the_farthest_below_its_range_decides()
 def test_rows_of_which_nothing_can_be_told_refuse_nothing_unless_some_are_required():
     rows = [each for each in of_two_nodes() if each.verdict is Acceptance.CANNOT_TELL]
     found = acceptance(rows)
-    assert (found.verdict, found.is_refused, found.decisive) == (Acceptance.CANNOT_TELL, False, None)
+    assert (found.verdict, found.is_refused, found.decisive) == (Acceptance.CANNOT_TELL, False, rows[-1])
     assert acceptance(rows, required=1).is_refused
 
 
 @pytest.mark.parametrize(("required", "refused"), [(3, False), (4, True)])
 def test_a_gate_asks_for_rows_that_were_judged(required, refused):
     found = acceptance(of_two_nodes(450 * GB), required=required)
-    assert (found.decided, found.is_refused) == (3, refused)
+    assert (found.decided, found.is_refused) == ({"": 3}, refused)
     assert found.verdict is (Acceptance.CANNOT_TELL if refused else Acceptance.PASS)
 
 
@@ -56,6 +56,40 @@ def test_of_rows_that_pass_the_largest_decides():
 def test_a_wrong_result_decides_before_any_that_is_slow():
     wrong = judged(3 * GB, verdict=Acceptance.FAIL, reason="the result is wrong")
     assert acceptance([*of_two_nodes(), wrong]).decisive is wrong
+
+
+def test_of_wrong_results_the_largest_decides():
+    wrong = [judged(3 * GB, nbytes=size, verdict=Acceptance.FAIL, reason="it is wrong") for size in (16, GIB, MIB)]
+    assert acceptance(wrong).decisive is wrong[1]
+
+
+@pytest.mark.parametrize("low", [None, 467 * GB])  # nothing is published of the size, or what it reaches is impossible
+def test_a_small_size_that_passes_does_not_decide_for_large_ones(low):
+    large = judged(885 * GB, low, 485 * GB, 8 * GIB, Acceptance.CANNOT_TELL, "above what is expected")
+    found = acceptance([judged(5 * GB, 4 * GB, 6 * GB, MIB), large], required=1)
+    assert (found.verdict, found.decisive, found.is_refused) == (Acceptance.CANNOT_TELL, large, True)
+
+
+@pytest.mark.parametrize("other", [{"nodes": 4, "ranks": 32}, {"run_id": "b"}, {"dtype": "float16"}])
+def test_a_place_a_run_and_a_type_that_cannot_be_told_leave_the_whole_open(other):
+    passes = judged(450 * GB, 445 * GB, 459 * GB)
+    found = acceptance([passes, judged(60 * GB, reason="nothing is known", **other)])
+    assert (found.verdict, found.is_refused) == (Acceptance.CANNOT_TELL, False)
+    assert acceptance([passes, judged(60 * GB, reason="nothing is known")]).verdict is Acceptance.PASS
+
+
+def test_rows_are_required_of_each_file_also_of_one_without_any():
+    rows = [judged(450 * GB, 445 * GB, 459 * GB, run_id="a"), judged(450 * GB, 445 * GB, 459 * GB, run_id="b")]
+    files = {"a": "one.txt", "b": "two.txt"}
+    assert not acceptance(rows, files=files, required=1).is_refused
+    assert acceptance(rows, files=files, required=2).is_refused
+    assert acceptance(rows, files=files | {"c": "three.txt"}, required=1).is_refused
+
+
+def test_cases_that_the_reference_alone_has_refuse_a_gate_that_requires_rows():
+    rows = [timed(1.0, 0.9, 1.1)]
+    assert not acceptance(rows, missing=3).is_refused
+    assert acceptance(rows, missing=3, required=1).is_refused
 
 
 def test_causes_are_named_once_and_those_of_the_decisive_row_come_first():

@@ -37,7 +37,7 @@ def test_the_first_line_says_where_the_range_comes_from(origin):
 def test_the_table_has_the_rows_with_an_expectation_and_columns_only_for_what_differs():
     head, cells = verdict_table(acceptance())
     assert head == ["size", "measured", "low", "expected", "high", "from", "verdict"]
-    assert [row[0] for row in cells] == ["64 MiB", "256 MiB", "1 GiB", "16 GiB"]
+    assert [row[0] for row in cells] == ["64 MiB", "256 MiB", "1 GiB", "8 GiB"]
     several = [
         judged(450 * GB, 445 * GB, 459 * GB, in_place=in_place, dtype=dtype)
         for in_place in (False, True)
@@ -61,6 +61,19 @@ def test_a_wrong_result_is_in_the_table_and_in_the_first_line_with_its_reason():
     head, ((*_, verdict, why),) = verdict_table(found)
     assert (head[-1], verdict, why) == ("why", "fail", "2 elements are wrong")
     assert "2 elements are wrong" in first_line(found)
+
+
+def test_the_first_line_names_the_largest_row_that_cannot_be_told_with_its_reason():
+    rows = [judged(5 * GB, 4 * GB, 6 * GB, MIB), judged(885 * GB, nbytes=GIB, reason="above what is expected")]
+    line = first_line(acceptance(rows))
+    assert line.startswith("cannot tell: all_reduce 1 GiB on 2 nodes x 8 GPUs reaches 885 GB/s busbw: above what")
+
+
+def test_the_first_line_says_which_file_lacks_rows_and_how_many_cases_are_missing():
+    rows, files = [judged(450 * GB, 445 * GB, 459 * GB, run_id="a")], {"a": "one.txt", "b": "two.txt"}
+    line = first_line(acceptance(rows, files=files, required=1, missing=42))
+    assert "0 rows of two.txt judged, 1 required" in line
+    assert "42 cases of the reference missing" in line
 
 
 def test_rows_that_cannot_be_told_for_one_reason_have_one_line_and_none_in_the_table():
