@@ -35,7 +35,8 @@ LONGEST_BURST = 64
 """The segments that a burst loses at most; a path is named only for more."""
 
 MUCH = 5e-4
-"""The share from which on losses of a node are critical: at 0.1 % a connection of 10 Gbit/s has lost half of its rate."""
+"""The share from which on losses of a node are critical: at 0.1 % a connection of 10 Gbit/s has lost half of its
+rate."""
 
 MOST_FAULTY = 0.25
 """The part of the nodes that may be named at most; of few, one."""
