@@ -16,6 +16,7 @@ from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quant
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
 from hpccoll.measure.diagnosis_member import LEADER_LIMIT_S, ORDERS, Alone, End, Go, LastOrder, Member, Order, Report
+from hpccoll.measure.loss_recorder import RankLosses
 from hpccoll.measure.pair_transfers import FAILED, UNKNOWN_RATE, Timing, Transfer, stream_at
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import print_of_rank
@@ -194,11 +195,7 @@ class Leader:
         """Send orders to ranks, do something, and return the answers by rank that come before the deadline."""
         member, asked = self._member, [rank for rank, order in orders.items() if order and rank]
         answers = [member.control.irecv(source=rank, tag=tag) for rank in asked]
-        limit_s = self._limit_s
-        silent_s = limit_s + LEADER_LIMIT_S + SECONDS_PER_LINK * len(self._hosts) ** 2
-        for rank, order in orders.items():
-            if rank and (order or member.has_received(rank)):
-                member.send((order, silent_s), rank, ORDERS)
+        limit_s = self._send(orders)
         member.take(orders[0])
         meanwhile()
         found: dict[int, Any] = {}
@@ -222,6 +219,15 @@ class Leader:
         self._late += [answer for answer in answers if answer != MPI.REQUEST_NULL]
         return found
 
+    def _send(self, orders: Mapping[int, Order]) -> float:
+        """Send orders to ranks; return how long they may take to answer, in seconds."""
+        limit_s = self._limit_s
+        silent_s = limit_s + LEADER_LIMIT_S + SECONDS_PER_LINK * len(self._hosts) ** 2
+        for rank, order in orders.items():
+            if rank and (order or self._member.has_received(rank)):
+                self._member.send((order, silent_s), rank, ORDERS)
+        return limit_s
+
     @property
     def _limit_s(self) -> float:
         kind, usual_s = self._member.kind, self.stream.seconds
@@ -237,9 +243,24 @@ class Leader:
 
     def end(self, load: LoadRecorder) -> dict[int, Report]:
         """End the diagnosis on all ranks; return what they report by rank, without those that do not answer."""
-        member, tag = self._member, self._next_tag()
-        others = range(1, member.size)
-        reports: dict[int, Report] = self._ask(tag, {0: None, **dict.fromkeys(others, End(tag))})
+        member, tag, others = self._member, self._next_tag(), range(1, self._member.size)
+        until = time.monotonic() + self._send(dict.fromkeys(others, End(tag)))
+        reports: dict[int, Report] = {}
+        arriving: dict[int, MPI.Request] = {}
+        while len(reports) < len(others) and time.monotonic() < until:
+            for rank in others:
+                # A report may be long: its size is probed first.
+                if rank not in arriving and (message := member.control.improbe(source=rank, tag=tag)):
+                    arriving[rank] = message.irecv()
+                if rank in arriving and rank not in reports:
+                    try:
+                        arrived, report = arriving[rank].test()
+                    except Exception as error:  # noqa: BLE001  a report is less than the verdict
+                        print_of_rank(0, f"the report of rank {rank} is unreadable: {error}")
+                        arrived, report = True, Report(unfinished=False, load=None, losses=RankLosses({}, {}))
+                    if arrived:
+                        reports[rank] = report
+            member.pause()
         reports[0] = member.report(load)
         self.aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
         for rank in others:

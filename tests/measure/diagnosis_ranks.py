@@ -8,6 +8,7 @@ The object has fields of DiagnosisOptions, and
     stops_alone: the rank that stops while it measures what it does alone;
     leader_stops: whether rank 0 stops when the others have reported;
     leader_limit_s: LEADER_LIMIT_S;
+    report: what rank 1 reports at the end: of REPORTS;
     fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS.
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import BadInputError
+from hpccoll.host import tcp_connections
 from hpccoll.measure import mpi_startup
 
 comm = mpi_startup.start_mpi("cpu")
@@ -32,6 +34,7 @@ from hpccoll.measure import (  # noqa: E402 they start MPI
     diagnosis_leader,
     diagnosis_member,
     diagnosis_runner,
+    loss_recorder,
     pair_transfers,
     provenance,
     ranks,
@@ -39,6 +42,25 @@ from hpccoll.measure import (  # noqa: E402 they start MPI
 
 LATE = pair_transfers.Timing(1e6, 0.0)
 """The answer that comes after its slot has ended."""
+
+
+CONNECTIONS = 2000
+"""As many as a rank of a large launch has, or one whose library opens several for each pair."""
+
+
+class Unreadable:
+    """What rank 0 cannot read."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+REPORTS = {
+    "large": lambda: loss_recorder.RankLosses(
+        {(("10.0.0.1", k), ("10.0.0.2", k)): tcp_connections.SentSegments(1, 0) for k in range(CONNECTIONS)}, {}
+    ),
+    "unreadable": Unreadable,
+}
 
 
 def slot_file(number):
@@ -120,6 +142,9 @@ if comm.rank == options.pop("stops_alone", None):
     diagnosis_runner.own_seconds = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 if options.pop("leader_stops", False) and comm.rank == 0:
     diagnosis_member.Member.report = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
+report = options.pop("report", None)
+if report and comm.rank == 1:
+    loss_recorder.LossRecorder.end = lambda _: REPORTS[report]()
 pids = comm.gather(os.getpid())
 diagnosis_leader.KEEP_INTERVAL_S = 0.0
 

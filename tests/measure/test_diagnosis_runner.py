@@ -137,6 +137,16 @@ def test_rank_0_that_stops_at_the_end_is_waited_for_no_longer_than_in_a_slot(dia
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize("report", ["large", "unreadable"])
+def test_no_report_of_a_rank_costs_the_verdict(diagnose, report):
+    ended, result = diagnose([*"abc"], report=report)
+    assert ended.returncode == 0, ended.stderr
+    assert result["diagnosis"]
+    assert result["provenance"]["unfinished"] == []
+    assert ("the report of rank 1 is unreadable" in ended.stderr) == (report == "unreadable")
+
+
+@pytest.mark.mpi
 def test_a_rank_that_dies_costs_none_of_the_slots_that_were_measured(diagnose):
     ended, result = diagnose([*"abcd"], fault=[2, 12, "dies"])
     assert ended.returncode
