@@ -259,7 +259,7 @@ class Leader:
                         print_of_rank(0, f"the report of rank {rank} is unreadable: {error}")
                         arrived, report = True, Report(unfinished=False, load=None, losses=RankLosses({}, {}))
                     if arrived:
-                        reports[rank] = report
+                        reports[rank] = cast("Report", report)
             member.pause()
         reports[0] = member.report(load)
         self.aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
