@@ -171,7 +171,7 @@ class PublishedRow:
 
     def judged(self, directory):
         """Import it alone, and return its verdict with its own source left out of what is expected."""
-        gpu = "AMD Instinct MI300X" if "MI3" in self.cells["machine"] else H100
+        gpu = "AMD Radeon Graphics" if "MI3" in self.cells["machine"] else "NVIDIA Graphics Device"
         library = "MSCCL++" if "MSCCL++" in self.cells["nccl_version"] else None
         named = "" if library else NAMED
         text = printed([self.call], self.nodes, self.gpus_per_node, self.collective, gpu, library=named)

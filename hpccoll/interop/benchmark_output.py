@@ -86,6 +86,7 @@ class BenchmarkOutput:
     # the names of the nodes by the ranks and nodes of a run; none if the output does not say them
     hosts: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)  # of its environment, those on the allow-list
+    device_names: set[str] = field(default_factory=set)  # of the GPUs that it lists
     results: list[ForeignResult] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)  # what was not imported, and why; one sentence each
     truncated: bool = False  # whether the end that the program always writes is missing

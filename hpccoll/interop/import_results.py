@@ -180,11 +180,12 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
         launches[case.ranks or first.ranks, case.nodes or first.nodes].append(
             _outcome(results, first.source, variables)
         )
+    device_names = sorted({name for output in outputs.values() for name in output.device_names if name})
     provenance: dict[str, object] = {
         "hpccoll": __version__, "program": ", ".join(dict.fromkeys(output.program for output in outputs.values())),
         "library": first.library or "unknown", "imported_from": [path.name for path in outputs],
         "hosts": list(dict.fromkeys(host for names in all_hosts.hosts.values() for host in names)),
-        **({"variables": variables} if variables else {}),
+        **({"variables": variables} if variables else {}), **({"device_names": device_names} if device_names else {}),
     }  # fmt: skip
     attempts = [
         (_attempt(number, ranks, nodes, all_hosts.hosts.get((ranks, nodes), ()), provenance), outcomes)

@@ -246,6 +246,7 @@ class _NcclTestsParser(LineParser):
         self._enter(DEVICES)
         place = f"{found[5]} {found[6]}" if ":" in (found[6] or "") else ""
         self.run.devices.append(ListedDevice(int(found[1]), found[2] or "0", (found[4], found[3]), place))
+        self.output.device_names.add(found[7].strip())
         if AMD_GPU.search(found[7]):
             self.run.suite = RCCL_TESTS
 
@@ -363,6 +364,7 @@ def _json_run(
         run.timing = SINGLE
     # A process lists its first device only, whichever number of threads and devices it has.
     RANKS.check(f"{path}: devices", per_process * len(config["devices"]))
+    output.device_names = {str(each.get("device_info", "")) for each in config["devices"]}
     for each in config["devices"]:
         process, place = (str(each["hostname"]), str(each["pid"])), f"{each['device']} {each['device_hex']}"
         run.devices += [

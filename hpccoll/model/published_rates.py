@@ -7,7 +7,7 @@ from the printed time, where one was printed. A machine file may add figures of 
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -33,6 +33,12 @@ bus bandwidth grows by up to a half from a size to its double, and falls by a fe
 
 SMALLEST = 1 << 20
 """The smallest size of which bandwidth says more than latency."""
+
+GPUS: Mapping[str, tuple[str, ...]] = {
+    "nvlink3": ("A100",), "nvlink4": ("H100", "H200"), "nvlink5": ("B200", "B300"), "nvl72": ("GB200", "GB300"),
+    "mi300x": ("MI300X", "MI325X"), "mi350x": ("MI350X",), "mi355x": ("MI355X",),
+}  # fmt: skip
+"""The GPUs whose figures the table has, by fabric, as a word of their names begins."""
 
 SCALES = (8, 4, 2, 1)
 """The numbers of fabrics that are classes of their own; the first one and all larger ones are one class."""

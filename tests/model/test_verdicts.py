@@ -165,10 +165,20 @@ def test_calls_of_nccl_are_not_held_against_figures_of_rccl(judged):
     assert "RCCL" in one.reason
 
 
+@pytest.mark.parametrize(
+    ("gpu", "verdict"),
+    [("NVIDIA H100 80GB HBM3", FAIL), ("NVIDIA H200", FAIL), ("NVIDIA Graphics Device", FAIL), ("", FAIL),
+     ("NVIDIA L40S", CANNOT_TELL), ("NVIDIA A100-SXM4-80GB", CANNOT_TELL), ("NVIDIA H20", CANNOT_TELL)],
+)  # fmt: skip
+def test_gpus_that_a_machine_does_not_have_are_named_and_decide_nothing(gpu, verdict, judged):
+    (one,) = judged(Call(GIB, 60), gpu=gpu)
+    assert (one.verdict, bool(gpu) and gpu in one.reason) == (verdict, verdict is CANNOT_TELL)
+
+
 @pytest.mark.parametrize("name", ["8xh100-400g", "8xb200-400g", "8xa100-200g", "8xmi300x-400g", "8xmi355x-400g"])
 def test_what_was_published_of_a_class_passes_in_the_class_and_less_than_85_per_cent_of_it_fails(name, judged):
     described, failed, passed = read_machine(name, "--cluster"), 0, 0
-    gpu = "AMD Instinct MI300X" if "mi" in name else "NVIDIA H100 80GB HBM3"
+    gpu = "AMD Radeon Graphics" if "mi" in name else "NVIDIA Graphics Device"
     figures = [each for each in figures_by_fabric()[described.machine_class.fabric] if each.nbytes >= LARGE]
     for figure in figures[::5]:
         if figure.network not in (None, described.machine_class.network) or figure.forced:
