@@ -15,7 +15,18 @@ from hpccoll.analysis.diagnosis.records import Floats, Integers, Purpose, Slots
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
-from hpccoll.measure.diagnosis_member import LEADER_LIMIT_S, ORDERS, Alone, End, Go, LastOrder, Member, Order, Report
+from hpccoll.measure.diagnosis_member import (
+    LEADER_LIMIT_S,
+    ORDERS,
+    Alone,
+    End,
+    Go,
+    LastOrder,
+    Member,
+    Order,
+    Report,
+    measured_alone,
+)
 from hpccoll.measure.loss_recorder import RankLosses
 from hpccoll.measure.pair_transfers import FAILED, UNKNOWN_RATE, Timing, Transfer, stream_at
 from hpccoll.measure.provenance import LoadRecorder
@@ -46,6 +57,7 @@ class Leader:
         self, member: Member, endpoints: Sequence[int], question: Question, progress: ShowSlots, *, together: bool
     ) -> None:
         self._member, self._endpoints, self._hosts = member, endpoints, question.hosts
+        self._host_of_rank = {rank: question.hosts[end % len(question.hosts)] for end, rank in enumerate(endpoints)}
         self._progress, self._together = progress, together
         self._rng = np.random.default_rng(question.seed)
         self._shown = self._kept = time.monotonic()
@@ -61,12 +73,18 @@ class Leader:
         self.aborts = False  # whether the launch ends by MPI_Abort, because a rank does not answer at the end
 
     def measure_alone(self, alone: Callable[[], Mapping[str, Floats]]) -> list[Mapping[str, Floats]]:
-        """Return what each rank does alone, as ``own_seconds``; NaN of a rank that does not answer."""
-        tag, own = self._next_tag(), dict[str, Floats]()
+        """Return what each rank does alone, as ``own_seconds``; NaN of a rank that fails or does not answer."""
+        tag, own = self._next_tag(), list[tuple[Mapping[str, Floats], str | None]]()
         orders = dict.fromkeys(range(1, self._member.size), Alone(tag))
-        answers = self._ask(tag, {0: None, **orders}, lambda: own.update(alone()))
-        unknown = {name: np.full_like(seconds, np.nan) for name, seconds in own.items()}
-        return [own, *(answers.get(rank, unknown) for rank in orders)]
+        answers = self._ask(tag, {0: None, **orders}, lambda: own.append(measured_alone(alone)))
+        answers[0] = own[0]
+        for rank, (_, why) in sorted(answers.items()):
+            if why:
+                self.errors.append(TransferError(hosts=[self._host_of_rank[rank]], why=why))
+                print_of_rank(0, f"alone, {error_text(self.errors[-1])}")
+        known: Mapping[str, Floats] = next((seconds for seconds, _ in answers.values() if seconds), {})
+        unknown = {name: np.full_like(seconds, np.nan) for name, seconds in known.items()}
+        return [answers.get(rank, ({}, None))[0] or unknown for rank in range(self._member.size)]
 
     def choose_stream(self, slot_s: float | None) -> None:
         """Choose what pairs send by the rate of the faster ones; for ``slot_s`` seconds, if that is not None.

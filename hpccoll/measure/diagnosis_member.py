@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 
 from mpi4py import MPI
 
+from hpccoll.analysis.diagnosis.records import Floats
 from hpccoll.measure.loss_recorder import LossRecorder, RankLosses
 from hpccoll.measure.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind
 from hpccoll.measure.provenance import LoadRecorder
@@ -29,7 +30,7 @@ ORDERS = 0
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """The order to measure what a rank does alone; the answer is that of ``own_seconds``."""
+    """The order to measure what a rank does alone; the answer is that of ``measured_alone``."""
 
     tag: int
 
@@ -61,6 +62,14 @@ class Report:
     unfinished: bool  # whether this rank has left a transfer
     load: Mapping[str, object] | None  # what else used its host
     losses: RankLosses
+
+
+def measured_alone(alone: Callable[[], Mapping[str, Floats]]) -> tuple[Mapping[str, Floats], str | None]:
+    """Return what a rank does alone, and the error with which that ended, such as of a GPU without memory."""
+    try:
+        return alone(), None
+    except Exception as error:  # noqa: BLE001  whatever it is, the others are diagnosed on
+        return {}, f"{type(error).__name__}: {error}"
 
 
 Order: TypeAlias = Transfer | Go | Alone | End | LastOrder | None  # None: the rank rests
@@ -135,7 +144,7 @@ class Member:
         seconds = PAUSES_S[self._oversubscribed, self.rests]
         time.sleep(seconds) if seconds else os.sched_yield()
 
-    def follow(self, alone: Callable[[], object], load: LoadRecorder) -> None:
+    def follow(self, alone: Callable[[], Mapping[str, Floats]], load: LoadRecorder) -> None:
         """Do what rank 0 asks for, until it ends the diagnosis; return if the launch can end by MPI_Finalize."""
         orders, tag = self.control.irecv(source=0, tag=ORDERS), 0
         until = time.monotonic() + LEADER_LIMIT_S + self.rank
@@ -150,7 +159,7 @@ class Member:
                 if isinstance(order, Transfer | Go):
                     tag = order.tag
                 elif order:
-                    self.send(alone() if isinstance(order, Alone) else self.report(load), 0, order.tag)
+                    self.send(measured_alone(alone) if isinstance(order, Alone) else self.report(load), 0, order.tag)
             elif timing := self.advance():
                 self.send((timing, self.stop()), 0, tag)
             elif time.monotonic() > until:

@@ -90,7 +90,8 @@ def run_diagnosis(
         gpus = RankGpus(ranks)
         kind, gpus_of_hosts = choose_transfers(gpus, options)
         on_gpus = kind is not OVER_MPI
-        attempt = gather_attempt(ranks, 1, gpus.provenance(["nccl"]) if on_gpus else gpus.facts)
+        facts = gpus.provenance(["nccl"]) if on_gpus else {} if options.device == "cpu" else gpus.facts
+        attempt = gather_attempt(ranks, 1, facts)  # the driver of a sick GPU may hang: cpu starts none
         load = LoadRecorder(ranks.comm, attempt)
         ports = find_ports()
         rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in ports)))

@@ -124,6 +124,16 @@ class RankGpus:
         """The GPU of this rank, which becomes the current one."""
         return Gpu(self.number)
 
+    @cached_property
+    def failure(self) -> str | None:
+        """Why the GPU of a rank cannot be used, of the first such rank; None if all can."""
+        why = None
+        try:
+            _ = self.gpu_of_rank
+        except Exception as error:  # noqa: BLE001  of CUDA or CuPy: others would wait for this rank
+            why = f"GPU {self.number} of {node_name()} fails: {type(error).__name__}: {error}"
+        return first_reason(self.ranks.comm, why)
+
     @property
     def number(self) -> int:
         """The device number of the GPU of this rank, which it keeps if others of its node are lost."""

@@ -18,7 +18,7 @@ from hpccoll.analysis.diagnosis.nodes_alone import GpusOfHosts
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_size
-from hpccoll.measure.gpu_assignment import RankGpus
+from hpccoll.measure.gpu_assignment import BASE_TRANSPORT, RankGpus
 from hpccoll.measure.pair_transfers import (
     FAILED,
     OVER_MPI,
@@ -69,7 +69,8 @@ def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> tuple[Transfe
     """
     if options.device == "cpu":
         return OVER_MPI, None
-    visible, lacking = gpus.visible_on_hosts, gpus.missing_for("nccl")
+    visible = gpus.visible_on_hosts
+    lacking = gpus.missing_for(BASE_TRANSPORT) or gpus.failure or gpus.missing_for("nccl")
     if lacking is None and options.together:
         why = "over NCCL the directions of a pair take turns; do: --directions in-turn, or --device cpu"
         raise UnusableError("--directions together", why)

@@ -6,6 +6,7 @@ The object has fields of DiagnosisOptions, and
     boots: whether each rank is on a node of its own, whatever the names;
     machines: whether these nodes are said to be machines of their own;
     stops_alone: the rank that stops while it measures what it does alone;
+    fails_alone: the rank with an error while it measures what it does alone;
     leader_stops: whether rank 0 stops when the others have reported;
     leader_limit_s: LEADER_LIMIT_S;
     report: what rank 1 reports at the end: of REPORTS;
@@ -39,6 +40,7 @@ from hpccoll.measure import (  # noqa: E402 they start MPI
     provenance,
     ranks,
 )
+from hpccoll.transports import gpu  # noqa: E402
 
 LATE = pair_transfers.Timing(1e6, 0.0)
 """The answer that comes after its slot has ended."""
@@ -61,6 +63,15 @@ REPORTS = {
     ),
     "unreadable": Unreadable,
 }
+
+
+def fail_alone(*_):
+    raise MemoryError("the GPU is full")
+
+
+def count_gpus(count=gpu.device_count):
+    print("the driver of GPUs is asked\n", end="", flush=True)
+    return count()
 
 
 def slot_file(number):
@@ -140,6 +151,9 @@ if fault := options.pop("fault", None):
     fail(*fault)
 if comm.rank == options.pop("stops_alone", None):
     diagnosis_runner.own_seconds = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
+if comm.rank == options.pop("fails_alone", None):
+    diagnosis_runner.own_seconds = fail_alone
+gpu.device_count = count_gpus
 if options.pop("leader_stops", False) and comm.rank == 0:
     diagnosis_member.Member.report = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 report = options.pop("report", None)

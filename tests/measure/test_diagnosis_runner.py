@@ -175,6 +175,17 @@ def test_a_rank_that_stops_while_it_measures_alone_is_named_and_the_others_have_
 
 
 @pytest.mark.mpi
+@pytest.mark.parametrize("who", [0, 2])
+def test_an_error_of_a_rank_alone_is_kept_with_its_text_and_the_others_have_their_rates(diagnose, who):
+    ended, result = diagnose([*"abc"], machines=True, fails_alone=who, device="cpu")
+    assert ended.returncode == 0, ended.stderr
+    assert result["provenance"]["transfer_errors"] == [{"hosts": ["abc"[who]], "why": "MemoryError: the GPU is full"}]
+    for seconds in result["rates"].values():
+        assert np.flatnonzero(np.isnan(seconds).all(axis=0)).tolist() == [who]
+    assert "the driver of GPUs is asked" not in ended.stdout  # a sick one may hang
+
+
+@pytest.mark.mpi
 def test_a_signal_to_any_rank_ends_a_diagnosis_with_the_slots_that_it_has(diagnose):
     ended, result = diagnose([*"abcd"], fault=[2, 5, "is interrupted"])
     assert ended.returncode == 0, ended.stderr

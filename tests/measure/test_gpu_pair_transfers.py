@@ -123,11 +123,11 @@ def test_no_pair_transfers_before_all_pairs_of_its_slot_have_connected(diagnose)
         assert max(connected) <= min(went_on)
 
 
-def gpus(*, lacking, visible=8, of_last=None):
+def gpus(*, lacking=None, failure=None, visible=8, of_last=None):
     """Return GPUs of ranks that lack something for NCCL, or None; the last of four hosts may see other ones."""
     hosts = dict.fromkeys(("n0", "n1", "n2", "n3"), visible)
     return SimpleNamespace(
-        missing_for={"nccl": lacking}.get, gpu_of_rank=None,
+        missing_for={"nccl": lacking}.get, gpu_of_rank=None, failure=failure,
         visible_on_hosts=hosts if of_last is None else {**hosts, "n3": of_last},
     )  # fmt: skip
 
@@ -150,6 +150,11 @@ def test_why_gpus_are_not_used_is_kept_and_how_many_each_host_finds():
     kind, found = choose_transfers(gpus(lacking="no CUDA device", of_last=0), options())
     assert kind is OVER_MPI
     assert found["visible"] == {"n0": 8, "n1": 8, "n2": 8, "n3": 0}
+
+
+def test_a_gpu_that_fails_at_the_start_is_named_and_the_nodes_are_diagnosed_over_mpi():
+    kind, found = choose_transfers(gpus(failure="GPU 3 of n2 fails: no memory"), options())
+    assert (kind, found["unused_because"]) == (OVER_MPI, "GPU 3 of n2 fails: no memory")
 
 
 def test_what_nccl_cannot_transfer_is_refused_in_one_line():

@@ -84,16 +84,15 @@ class FailedPair(TypedDict):
 
 
 class TransferError(TypedDict):
-    """A transfer that ended with an error."""
+    """A transfer, or a measurement of a rank alone, that ended with an error."""
 
-    hosts: list[str]  # that whose rank reports it, and its partner
+    hosts: list[str]  # that whose rank reports it, and its partner if it had one
     why: str
 
 
 def error_text(error: TransferError) -> str:
     """Return who fails with whom, and why."""
-    host, partner = error["hosts"]
-    return f"{host} with {partner}: {error['why']}"
+    return f"{' with '.join(error['hosts'])}: {error['why']}"
 
 
 class GpusOfHosts(TypedDict):
