@@ -65,10 +65,11 @@ PARTS: Mapping[str, Part] = {
     "train": Part(15, "mpi", "steps", "training steps on one rank: pauses, products, the timeline"),
     "sanitizer": Part(20, "cuda", "sanitizer", "compute-sanitizer on small folds, fills and counts"),
     "ranks": Part(
-        120, "ranks", "rank_programs", "2, 3 and 4 ranks: cases, training steps, a stalled rank", shared=True
+        100, "ranks", "rank_programs", "2, 3 and 4 ranks: cases, training steps, a stalled rank", shared=True
     ),
     "run": Part(30, "ranks", "runs", "hpccoll run on 2 ranks, with a probe, and its evidence", shared=True),
-    "diagnosis": Part(120, "ranks", "runs", "hpccoll diagnose on 2 ranks as nodes; one fails, one stops", shared=True),
+    # 60 s on an H100, most of them deadlines, which are as long elsewhere
+    "diagnosis": Part(65, "ranks", "runs", "hpccoll diagnose on 2 ranks as nodes; one fails, one stops", shared=True),
     "busbw": Part(60, "ranks", "runs", "all-reduce on 2 to all GPUs; NVLS and its negative control", several=True),
     "tests": Part(60, "tests", "suite", "the tests, pytest -m gpu, as far as the time goes", shared=True),
 }
