@@ -50,10 +50,10 @@ def accept(
 ) -> int:
     """Judge whether measured numbers are normal.
 
-    Each row passes, fails, or cannot be told, with what is missing. It is held against what was published of machines
-    of its class, against your own reference, or against a model, and the output says which. Causes of fails have the
-    command that checks them. Ends with 3 if a row fails, if a file is damaged or cut short, or with --require unless
-    every run passes at its large sizes.
+    Each row passes or fails, or the output says what is missing to judge it. A row is held against what was published
+    of machines of its class, against your own reference, or against a model; the output says which. Causes of fails
+    have the command that checks them. Ends with 3 if a row fails, if a file is damaged or cut short, or with --require
+    unless every run passes at its large sizes.
     """
     from hpccoll.analysis.reference import Reference, missing_cases
     from hpccoll.common.units import format_count

@@ -105,7 +105,7 @@ class MachineVerdict:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether all nodes were judged, nothing is slow, and nothing beside it is critical."""
+        """Whether all nodes were judged, none is slow, and no finding is critical."""
         failed = any(finding.severity == "critical" for finding in self.findings)
         return self.accuses_none and not self.unjudged and not failed
 
