@@ -3,6 +3,7 @@
 | parallelism | collectives |
 | --- | --- |
 | dp | an all-reduce of each bucket, started when its last gradient is ready |
+| dp, compressed | what stands for it: see ``compression`` |
 | dp, zero1 | a reduce-scatter of each bucket, started likewise; at the end all-gathers of the parameters |
 | dp, zero2 | the same; gradients are divided, too, and so reduced after every micro-batch |
 | dp, zero3 | as zero2, but the all-gathers precede both passes through a block, one for each tensor |
@@ -242,7 +243,14 @@ class _Builder:
         return starts
 
     def synchronise(self, operation: StepOperation) -> None:
-        """Append the operation of a bucket; with hsdp the all-reduce of its shards follows, beside the next bucket."""
+        """Append the operation of a bucket, or the chain of a compressed one.
+
+        With hsdp the all-reduce of its shards follows, beside the next bucket.
+        """
+        if self.parallelism.compression:
+            for each in self.parallelism.compression.operations(operation, self.mesh.size(operation.axis)):
+                self.start(each)
+            return
         number = self.start(operation)
         if self.parallelism.sharding == "hsdp":
             shard = -(-operation.nbytes // self.mesh.shard)
