@@ -6,7 +6,8 @@ import pytest
 from predicted_machines import NCCL, in_racks
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.machine_file import MachineFile, cluster_names, read_machine
+from hpccoll.model.machine_content import cluster_names
+from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.published_rates import TABLE, node_class, published_near, rates_by_source
