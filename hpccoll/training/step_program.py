@@ -16,7 +16,7 @@ from hpccoll.training.model_shape import ModelShape
 FORWARD, BACKWARD, STEP = "forward", "backward", "step"
 
 CODEC = "codec"
-"""What stands for the collective of an operation that encodes or decodes gradients: see ``compression``."""
+"""What stands for the collective of an operation that encodes or decodes gradients: see ``compressed_bucket``."""
 
 
 @dataclass(frozen=True, slots=True)

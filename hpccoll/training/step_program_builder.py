@@ -3,7 +3,7 @@
 | parallelism | collectives |
 | --- | --- |
 | dp | an all-reduce of each bucket, started when its last gradient is ready |
-| dp, compressed | what stands for it: see ``compression`` |
+| dp, compressed | what stands for it: see ``compressed_bucket`` |
 | dp, zero1 | a reduce-scatter of each bucket, started likewise; at the end all-gathers of the parameters |
 | dp, zero2 | the same; gradients are divided, too, and so reduced after every micro-batch |
 | dp, zero3 | as zero2, but the all-gathers precede both passes through a block, one for each tensor |
@@ -32,6 +32,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 
 from hpccoll.schedule import itemsize
+from hpccoll.training.compressed_bucket import compressed
 from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
 from hpccoll.training.parallelism import Parallelism, part_of
 from hpccoll.training.step_program import (
@@ -247,8 +248,8 @@ class _Builder:
 
         With hsdp the all-reduce of its shards follows, beside the next bucket.
         """
-        if self.parallelism.compression:
-            for each in self.parallelism.compression.operations(operation, self.mesh.size(operation.axis)):
+        if compression := self.parallelism.compression:
+            for each in compressed(operation, compression, self.mesh.size(operation.axis)):
                 self.start(each)
             return
         number = self.start(operation)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, itemsize
+from hpccoll.training.compressed_bucket import compressed
 from hpccoll.training.compression import COMPRESSIONS, Compression
 from hpccoll.training.models import model_of
 from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
@@ -20,7 +21,7 @@ ALL = [name if name != "topk" else "topk=1%" for name in COMPRESSIONS]
 
 def chain(text, elements=ELEMENTS, ranks=RANKS):
     bucket = StepOperation("bucket 1", "all_reduce", "dp", 4 * elements, "float32", "backward")
-    return Compression.parse(text).operations(bucket, ranks)
+    return compressed(bucket, Compression.parse(text), ranks)
 
 
 def sent(operations, ranks):
@@ -78,7 +79,7 @@ def programs(dtype="float32", **parallelism):
 def test_each_bucket_of_a_step_becomes_the_chain_of_its_compression(text):
     compression = Compression.parse(text)
     dense = programs(mesh=Mesh(dp=4))[0].operations
-    chains = [each for bucket in dense for each in compression.operations(bucket, 4)]
+    chains = [each for bucket in dense for each in compressed(bucket, compression, 4)]
     assert programs(mesh=Mesh(dp=4), compression=compression)[0].operations == chains
     assert {each.collective for each in chains if not each.is_codec} <= {*COLLECTIVES}
 
