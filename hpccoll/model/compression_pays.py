@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from hpccoll.analysis.paying_rate import NETWORKS, PayingRate, paying_factor
-from hpccoll.model.group_costs import GroupCosts
 from hpccoll.model.machine_sections import Bound
 from hpccoll.training.step_program import StepOperation, StepProgram
 from hpccoll.training.step_timeline import Seconds, step_timeline
@@ -20,12 +19,15 @@ MOST_NETWORKS = 4
 FOUND = 0.02
 """The relative difference up to which a network is the one that is sought."""
 
-Networks = Mapping[float, GroupCosts]
+BoundCost = Callable[[StepOperation, Bound], float]
+"""Returns the seconds of an operation, with the numbers of the machine at their values or at one end of them."""
+
+Networks = Mapping[float, BoundCost]
 """The costs of operations on two networks, by how many times as fast they are."""
 
 
 def paying_rate(
-    costs_on: Callable[[float], GroupCosts], programs: Sequence[StepProgram], dense: Sequence[StepProgram],
+    costs_on: Callable[[float], BoundCost], programs: Sequence[StepProgram], dense: Sequence[StepProgram],
     seconds: Seconds, link: float, ratios: tuple[float, float],
 ) -> PayingRate | None:  # fmt: skip
     """Return the rate of a link below which the steps of compressed programs take less than those of dense ones.
@@ -51,9 +53,9 @@ def paying_rate(
 
         def cost(operation: StepOperation, x: float) -> float:
             if operation.is_codec:
-                return near.cost(operation, codecs)
+                return near(operation, codecs)
             if operation not in known:
-                first, second = ratio * near.cost(operation, wires), ratio * far.cost(operation, wires)
+                first, second = ratio * near(operation, wires), ratio * far(operation, wires)
                 known[operation] = first, (first - second) / (1 / slow - 1 / fast)
             at_slow, of_bytes = known[operation]
             return max(0.0, at_slow + of_bytes * (1 / x - 1 / slow))
@@ -66,7 +68,7 @@ def paying_rate(
 
     tried = {x: costs_on(x) for x in (1.0, OTHER)}
     operations = {each for program in dense for each in program.operations}
-    if all(tried[1.0].cost(each) == tried[OTHER].cost(each) for each in operations):
+    if all(tried[1.0](each, "value") == tried[OTHER](each, "value") for each in operations):
         return None
     networks: Networks = tried
     for _ in range(MOST_NETWORKS):

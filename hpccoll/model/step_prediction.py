@@ -18,7 +18,7 @@ from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count, format_seconds
 from hpccoll.model.codec_costs import CodecCosts
-from hpccoll.model.compression_pays import paying_rate
+from hpccoll.model.compression_pays import BoundCost, paying_rate
 from hpccoll.model.group_costs import GroupCosts, UnmodelledWork
 from hpccoll.model.library_calls import NO_PARAMETERS, library_names
 from hpccoll.model.machine_file import MachineFile
@@ -336,8 +336,8 @@ def _predict(
     pays = None
     if compression and link:
 
-        def both_on(factor: float) -> GroupCosts:
-            return costs_on(machine.with_network(factor), [*programs, *dense])
+        def both_on(factor: float) -> BoundCost:
+            return costs_on(machine.with_network(factor), [*programs, *dense]).cost
 
         pays = paying_rate(both_on, programs, dense, seconds, link, machine.held_out_ratios)
     kinds = frozenset(costs.kinds or {SIMULATED})
