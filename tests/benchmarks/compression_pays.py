@@ -129,10 +129,10 @@ def show(keep: Path) -> Iterator[bool]:
         one, then, pays = likely[name], blind[name].median_s or 0.0, likely[name].pays
         errors[name] = abs(slow[name].step.step_s / then - 1)
         ends = f"{format_bit_rate(pays.low)} to {format_bit_rate(pays.high)}" if pays else ""
-        where = format_bit_rate(crossing(keep, rates, name)) if pays else ""
+        cells = [format_bit_rate(each) for each in (pays.likely, crossing(keep, rates, name))] if pays else ["", ""]
         print(f"| {name} | {1e3 * (now[name].median_s or 0):.0f} | {1e3 * one.step.step_s:.0f} "
               f"| {1e3 * one.step.codec_s:.0f} | {1e3 * then:.0f} | {1e3 * slow[name].step.step_s:.0f} "
-              f"| {errors[name]:.1%} | {format_bit_rate(pays.likely) if pays else ''} | {where} | {ends} |")  # fmt: skip
+              f"| {errors[name]:.1%} | {' | '.join(cells)} | {ends} |")  # fmt: skip
     print()
     yield verdict(f"largest error of a step at {BLIND} Mbit/s", max(errors.values()), BLIND_ERROR)
     pays = likely[BRACKETED].pays
