@@ -7,6 +7,7 @@ for which no condition of a level holds aborts. Sizes go through atoi.
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_algorithms, library_table
@@ -43,6 +44,7 @@ def json_name(collective: str, algorithm: LibraryAlgorithm) -> str:
     return f"MPIR_{collective.capitalize()}_{place}{algorithm.name}"
 
 
+@cache
 def _json_names() -> dict[str, tuple[str, LibraryAlgorithm]]:
     names = dict[str, tuple[str, LibraryAlgorithm]]()
     for collective, algorithms in library_algorithms("mpich").items():

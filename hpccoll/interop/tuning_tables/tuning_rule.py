@@ -60,9 +60,9 @@ class TuningTable:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, kind: str, line: int, value: object, **words: object) -> None:
-        """Add a finding about a value on a line, counted from 1; 0 and None are the whole file. The words fill its template.
+        """Add a finding about a value on a line, counted from 1; 0 and None are the whole file.
 
-        A list as the word ``known`` becomes the valid choices, the nearest first.
+        The words fill its template; a list as ``known`` becomes the valid choices, the nearest first.
         """
         if not isinstance(words.get("known", ""), str):
             words["known"] = format_choices(value, cast("Iterable[object]", words["known"]))

@@ -42,7 +42,7 @@ def read_ucc_tune(text: str) -> TuningTable:
 def _kind(token: str) -> str:
     """Return what a token looks like, in the order in which UCC tries it; empty for nothing."""
     words, facts = token.lower().split(","), library_table()["ucc"]
-    looks = {
+    forms = {
         "collectives": {*words} <= {*facts["collectives"]},
         "memories": {*words} <= {*facts["memories"]},
         "score": re.fullmatch("[0-9]+|inf", token.lower()),
@@ -50,7 +50,7 @@ def _kind(token: str) -> str:
         "teams": re.fullmatch(r"\[[0-9]+(-([0-9]+|inf))?(,[0-9]+(-([0-9]+|inf))?)*\]", token),
         "algorithm": token.startswith("@"),
     }
-    return next((kind for kind, fits in looks.items() if fits), "")
+    return next((kind for kind, fits in forms.items() if fits), "")
 
 
 def _read_section(table: TuningTable, library: str, section: str, line: int) -> None:
