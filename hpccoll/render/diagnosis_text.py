@@ -9,7 +9,7 @@ from hpccoll.analysis.diagnosis.history import DAYS, MachineHistory, PastState, 
 from hpccoll.analysis.diagnosis.nodes_alone import MOST_NAMED
 from hpccoll.analysis.diagnosis.records import Kind, Purpose
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place
-from hpccoll.common.text import first_few, join_ends, join_words, tables_within
+from hpccoll.common.text import first_few, join_ends, join_words, rack_text, tables_within
 from hpccoll.common.units import format_count, format_factor, format_per_cent, format_size
 from hpccoll.store.host_names import host_ranges
 
@@ -121,8 +121,7 @@ def fault_sentence(fault: NamedFault) -> str:
 
 def place_name(place: Place) -> str:
     """Return a component as a part of a sentence."""
-    rack = place.rack if "rack" in (place.rack or "").lower() else f"rack {place.rack}"
-    name = NAMES[place.kind].format(hosts=_hosts(place.hosts), rack=rack, rail=place.rail)
+    name = NAMES[place.kind].format(hosts=_hosts(place.hosts), rack=rack_text(place.rack or ""), rail=place.rail)
     return name if place.rail is None or place.kind == "rail" else f"{name} on rail {place.rail}"
 
 

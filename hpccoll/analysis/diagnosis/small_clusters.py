@@ -16,6 +16,7 @@ from hpccoll.analysis.diagnosis.significance import (
     LEAST_BEYOND_RATE,
     LEAST_EFFECT,
     LINKS,
+    MUCH_BEYOND_RATE,
     NODES,
     RACKS,
     USUAL_SPREAD,
@@ -78,7 +79,8 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     explanations: list[Explanation] = [(), *((each,) for each in columns), *slow_nodes]
     test = SlownessTest((NODES + LINKS + RACKS) / cluster.rails, len(columns))
     has_rate = expected_s is not None and nodes <= MOST_NODES_OF_RATE
-    has_rate = has_rate and bool(np.nanmin(found.values[0], initial=np.inf) > -LEAST_BEYOND_RATE)  # else it is wrong
+    fastest = float(np.nanmin(found.values[0], initial=np.inf))  # of a rate that is a little too high none is
+    has_rate = has_rate and (abs(fastest) < LEAST_BEYOND_RATE or fastest > MUCH_BEYOND_RATE)
     healthy = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # beyond the mean of the others
     least = LEAST_BEYOND_RATE if has_rate else max(LEAST_EFFECT, healthy)
     fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}
