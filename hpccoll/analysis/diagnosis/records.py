@@ -1,5 +1,6 @@
 """What a diagnosis measures, and what it says."""
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
@@ -94,6 +95,7 @@ class Diagnosis:
     too_many: bool = False  # whether more than a quarter of the nodes seems slow, or as many do not answer
     links: bool = True  # whether single links were judged, too
     effects: tuple[JudgedEffect, ...] = field(default=(), compare=False, repr=False)  # of all that was judged
+    smallest_link_effect: float = math.inf  # likewise of a single link; infinite if none would be found, or unknown
 
     @property
     def exclude(self) -> tuple[int, ...]:

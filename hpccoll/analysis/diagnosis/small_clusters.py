@@ -87,6 +87,8 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     visible = Component("node" if nodes > 2 or has_rate else "send", (0,))
     error = float(fits[visible,].errors[0])
     smallest = smallest_found(max(least, test.critical_value * error), error)
+    of_links = [float(fit.errors[0]) for (*each,), fit in fits.items() if [part.kind for part in each] == ["link"]]
+    smallest_link = smallest_found(max(least, test.critical_value * max(of_links)), max(of_links))
     judged = []
     for component in columns:
         if nodes == 2 and not has_rate and component.kind not in DIRECTIONS[1:]:
@@ -102,7 +104,9 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
         alike = tuple(each for each in fits if fits[each].chi_squared < fits[best].chi_squared + ALIKE)
         if len(alike) > 1:
             faults = (replace(faults[0], candidates=alike),)
-    return Diagnosis(faults, 0, found.noise, math.exp(smallest), effects=tuple(judged))
+    return Diagnosis(
+        faults, 0, found.noise, math.exp(smallest), effects=tuple(judged), smallest_link_effect=math.exp(smallest_link)
+    )
 
 
 def _medians(measured: Transfers, usual: float) -> _Pairs:
