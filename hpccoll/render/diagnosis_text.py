@@ -73,8 +73,9 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     if math.isfinite(verdict.smallest_effect):
         what = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
         found = f"{what} {format_factor(verdict.smallest_effect)} as long would have been found in 90 % of diagnoses"
-        say_of_links = verdict.links and verdict.accuses_none and not verdict.only_directions
-        yield f"{found}, a single link only if it is slower still" if say_of_links else found
+        link = verdict.smallest_link_effect
+        say_of_links = verdict.links and verdict.accuses_none and not verdict.only_directions and math.isfinite(link)
+        yield f"{found}, and a single link over which they take {format_factor(link)}" if say_of_links else found
     if verdict.only_directions:
         yield "whether both directions are slow is unknown; do: add a node, or --rate RATE, the usual one"
     if verdict.complete and not verdict.links:
@@ -100,6 +101,11 @@ def _faults(verdict: MachineVerdict) -> Iterator[str]:
         if fault not in hung:
             yield fault_sentence(fault)
             yield f"  {_evidence(fault)}"
+            if fault.wait:
+                host, *shares = fault.wait
+                share, of_others = map(format_per_cent, shares)
+                waited = f"the rank of {host} waited for a core {share} of the time, those of others {of_others}"
+                yield f"  {waited}: the load of the node may be what is slow, not its wire; therefore not excluded"
 
 
 def fault_sentence(fault: NamedFault) -> str:

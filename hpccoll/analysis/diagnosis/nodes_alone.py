@@ -99,7 +99,7 @@ def error_text(error: TransferError) -> str:
 class GpusOfHosts(TypedDict):
     """Which GPUs ranks find, some at least."""
 
-    visible: Mapping[str, int]  # by host: how many
+    visible: Mapping[str, int]  # by host: how many its ranks find together; 0 if their driver does not answer
     unused_because: str | None  # why transfers are in host memory; None if they are between GPUs
 
 

@@ -202,7 +202,8 @@ def _finding_of_uplink(
     uplink: _LossyUplink, names: Sequence[str], rack: Integers, hosts: Sequence[HostLosses]
 ) -> Finding:
     of_racks = [names[number] for number, _ in uplink.racks]
-    members = [hosts[node].host for node in np.flatnonzero(np.isin(rack, [number for number, _ in uplink.racks]))]
+    is_member = np.isin(rack, [number for number, _ in uplink.racks]).tolist()
+    members = [each.host for each, its in zip(hosts, is_member, strict=True) if its]
     parts = [
         f"{('left', 'came to')[direction]} {rack_text(names[number])}"
         + in_brackets(host_ranges([each.host for each, its in zip(hosts, rack, strict=True) if its == number]))
@@ -212,10 +213,9 @@ def _finding_of_uplink(
     text = f"{share} of the segments that {join_words(parts)} had to be sent again, of those elsewhere {usual}."
     remedy = f"Do: look at the uplink of {join_words(map(rack_text, of_racks), 'or')}; most of the nodes lose alike."
     severity = critical if uplink.share >= MUCH else warning
-    values = {DIRECTIONS[direction]: uplink.share for _, direction in uplink.racks}
-    return severity(
-        "uplink_losses", text, remedy=remedy, racks=of_racks, hosts=members, unit=SEGMENTS, usual=uplink.usual, **values
-    )
+    values: dict[str, Any] = {DIRECTIONS[direction]: uplink.share for _, direction in uplink.racks}
+    values |= {"racks": of_racks, "hosts": members, "unit": SEGMENTS, "usual": uplink.usual}
+    return severity("uplink_losses", text, remedy=remedy, **values)
 
 
 def _findings(hosts: Sequence[HostLosses], found: Iterable[_Lossy], unit: str) -> Iterator[Finding]:
