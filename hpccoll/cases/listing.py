@@ -110,10 +110,9 @@ def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> 
         selected = {kind: rows if kind == word else [] for kind, rows in selected.items()}
     if not any(selected.values()):
         names = {row["name"] for kind in kinds for row in tables[kind]} | tables["collectives"].keys()
-        meant = did_you_mean(word, [*kinds, *others, *names])
-        raise BadInputError(
-            "list", word, f"{meant}a word of what 'hpccoll list' prints, or {', '.join([*kinds, *others])}"
-        )
+        valid = dict.fromkeys([*kinds, *others])
+        meant = did_you_mean(word, [*valid, *names])
+        raise BadInputError("list", word, f"{meant}a word of what 'hpccoll list' prints, or {', '.join(valid)}")
     whose = {row["collective"] for row in selected["algorithms"]}
     return {"collectives": {name: row for name, row in tables["collectives"].items() if name in whose}, **selected}
 
@@ -167,6 +166,7 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
         yield f"workload {row['name']}{values}"
     for row in tables["models"]:
         yield f"model {row['name']} ({row['parameters']:,} parameters in {row['tensors']} tensors)"
+    yield from (f"cluster {row['name']} ({row['meaning']})" for row in tables.get("clusters", ()))
     reasons: defaultdict[str, list[str]] = defaultdict(list)
     for kind in ("algorithms", "policies", "transports", "variants"):
         for row in tables[kind]:

@@ -39,7 +39,7 @@ def list_(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
 ) -> None:
-    """List algorithms, transports, variants and models.
+    """List algorithms, transports, variants, models and described clusters.
 
     Each with what this machine lacks for it; variants with their settings and requirements, in --json also with the
     evidence that they require.
@@ -55,12 +55,18 @@ def list_(
         rows = [{"name": entry.name, "meaning": entry.meaning, **entry.details} for entry in entries]
         show_found(rows, reference_lines(entries), as_json=as_json)
     else:
-        tables = select(listing(), word, REFERENCES) if word else listing()
+        tables = listing()
+        if word:
+            clusters = [
+                {"name": entry.name, "meaning": entry.meaning.partition(". ")[0]} for entry in REFERENCES["clusters"]()
+            ]
+            tables = select(tables | {"clusters": clusters}, word, REFERENCES)
         show_found(tables, listing_lines(tables, described=bool(word)), as_json=as_json)
 
 
 def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
-    from hpccoll.model.machine_file import cluster_names, machine_path, read_machine
+    from hpccoll.model.machine_content import cluster_names, machine_path
+    from hpccoll.model.machine_file import read_machine
 
     if word != "clusters":
         raise BadInputError("NAME", name, f"nothing after {word}: only 'list clusters NAME' has a second word")

@@ -61,7 +61,8 @@ def _machine() -> Iterator[Entry]:
 
 
 def _clusters() -> Iterator[Entry]:
-    from hpccoll.model.machine_file import cluster_names, read_machine
+    from hpccoll.model.machine_content import cluster_names
+    from hpccoll.model.machine_file import read_machine
 
     for name in cluster_names():
         yield Entry(name, read_machine(name, "--cluster").source or "", {})

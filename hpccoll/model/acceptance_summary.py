@@ -64,15 +64,13 @@ class AcceptanceSummary:
 
     @property
     def decisive(self) -> Judged | None:
-        """The largest row that is wrong, or the one farthest below its range, or the largest of the verdict.
+        """The largest row that is wrong, or that fails, or of the verdict; of several the one farthest below its range.
 
         None if there is no row.
         """
         if failed := self.of(Acceptance.FAIL):
-            wrong = [each for each in failed if each.reason]
-            return max(wrong, key=lambda each: each.row.bytes) if wrong else min(failed, key=_margin)
-        among = self.open or self.of(Acceptance.PASS)
-        return max(among, key=lambda each: (each.row.bytes, each.expected is not None, -_margin(each)), default=None)
+            return min([each for each in failed if each.reason] or failed, key=_weight)
+        return min(self.open or self.of(Acceptance.PASS), key=_weight, default=None)
 
     @property
     def parts(self) -> "list[AcceptanceSummary]":
@@ -88,7 +86,7 @@ class AcceptanceSummary:
     @property
     def causes(self) -> Mapping[str, Sequence[Cause]]:
         """The causes of failed rows by what they follow from; those of the decisive row first, in their order."""
-        failed = sorted(self.of(Acceptance.FAIL), key=_margin)
+        failed = sorted(self.of(Acceptance.FAIL), key=_weight)
         return _grouped(dict.fromkeys(cause for each in failed for cause in each.causes), lambda cause: cause.because)
 
     @property
@@ -114,11 +112,15 @@ def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Mapping[Key, 
     return groups
 
 
-def _margin(judged: Judged) -> float:
-    """Return the measured rate over the lowest expected one, or the highest expected time over the measured one.
+def _weight(judged: Judged) -> tuple[float, float]:
+    """Return the sort key of rows: the largest first, of one size that farthest below its range, without one the last.
 
-    Results that are wrong come first: nothing is expected of them.
+    How far that is, is the measured rate over the lowest expected one, or the highest expected time over the measured.
     """
+    return -judged.row.bytes, _margin(judged)
+
+
+def _margin(judged: Judged) -> float:
     if judged.expected is None:
-        return -inf
+        return inf
     return judged.measured / judged.expected.low if judged.quantity == RATE else judged.expected.high / judged.measured

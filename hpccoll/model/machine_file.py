@@ -16,18 +16,13 @@ from pydantic import (
     model_validator,
 )
 
-from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, file_error
-from hpccoll.common.limits import (
-    AGGREGATORS,
-    MAX_LIST_ENTRIES,
-    RANKS,
-    RANKS_PER_NODE,
-)
-from hpccoll.common.text import join_words
+from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.limits import AGGREGATORS, MAX_LIST_ENTRIES, RANKS, RANKS_PER_NODE
 from hpccoll.common.units import format_size
-from hpccoll.common.yaml_model import Text, YamlSection, load_plain_yaml, load_yaml, to_model
+from hpccoll.common.yaml_model import Text, YamlSection, load_yaml, to_model
 from hpccoll.model.contradictions import contradictions
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
+from hpccoll.model.machine_content import machine_path, read_content
 from hpccoll.model.machine_sections import (
     AggregatorKind,
     Bound,
@@ -50,13 +45,6 @@ from hpccoll.schedule import DTYPE, MAPPINGS, Layout, numbering
 from hpccoll.store.durable_files import replacing_file
 
 SCHEMA, VERSION = "hpccoll-machine", "1.0"
-CLUSTERS = Path(__file__).parent / "clusters"
-"""The directory of the described clusters that come with hpccoll."""
-OF_A_CLASS = "layout", "port", "uplink", "tiers", "nccl"
-"""The sections that decide which published figures are of machines like one; who changes them says ``class`` anew."""
-
-MAX_LIKE = 8
-"""The most files of which each is like the next one."""
 
 
 class MachineFile(YamlSection):
@@ -86,6 +74,9 @@ class MachineFile(YamlSection):
     memory: RateSection | None = Field(None, description="all messages inside a node together [no limit]")
     reduction: dict[Annotated[str, AfterValidator(lambda name: DTYPE.read("dtype", name))], RateSection] = Field(
         {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
+    )
+    codecs: dict[Name, dict[Name, RateSection]] = Field(
+        {}, description="by compression (fp16, topk+feedback): each codec on one rank, bytes of a pass [a table's]"
     )
     cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
     aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
@@ -291,11 +282,6 @@ def _byte_s(section: RateSection | UplinkSection | CpusSection | None, bound: Bo
     return 1 / rate.at(bound, is_rate=True) if rate else 0.0
 
 
-def cluster_names() -> list[str]:
-    """Return the names of the described clusters that come with hpccoll."""
-    return sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
-
-
 def read_machine(name: str | Path, key: str) -> MachineFile:
     """Read the file of a machine.
 
@@ -303,51 +289,8 @@ def read_machine(name: str | Path, key: str) -> MachineFile:
         BadInputError: if there is no such machine, or the file is invalid.
     """
     path = machine_path(name, key)
-    return to_model(_content(path, key), path, MachineFile)
-
-
-def machine_path(name: str | Path, key: str, directory: Path | None = None) -> Path:
-    """Return the file of a machine; a relative path is one from ``directory`` [the current one].
-
-    Raises:
-        BadInputError: if there is no such machine.
-    """
-    if str(name) in (known := cluster_names()):
-        return CLUSTERS / f"{name}.yaml"
-    path = Path(name) if directory is None else directory / name
-    if not path.exists():
-        raise BadInputError(
-            key, str(name), f"{did_you_mean(str(name), known)}a file, or a name of 'hpccoll list clusters'"
-        )
-    return path
-
-
-def _content(path: Path, key: str, readers: tuple[Path, ...] = ()) -> Any:
-    """Return the content of a file, with what it has of the machine that it is like; ``readers`` are like this one."""
-    content = load_plain_yaml(path, key)
-    if not isinstance(content, dict) or "like" not in content:
-        return content
-    own = {"name": path.stem, **content}
-    like, where, readers = own.pop("like"), f"{path}: like", (*readers, path.resolve())
-    if not isinstance(like, str) or not like:
-        raise BadInputError(where, like, "a file, or a name of 'hpccoll list clusters'")
-    base = machine_path(like, where, path.parent)
-    if base.resolve() in readers or len(readers) > MAX_LIKE:
-        raise BadInputError(where, like, f"a machine that is not like this one in turn, in at most {MAX_LIKE} files")
-    of_base = _content(base, where, readers)
-    to_model(of_base, base, MachineFile)  # its errors are its own
-    if "class" in of_base and "class" not in own and (other := [name for name in OF_A_CLASS if name in own]):
-        whose = f"that of {of_base['name']}, which has another {join_words(other)}"
-        raise BadInputError(f"{path}: class", whose, "null, or the fabric, network and rates of this machine")
-    return _patched(of_base, own)
-
-
-def _patched(content: Any, patch: Any) -> Any:
-    """Return content with a patch, as RFC 7386 has it: mappings key by key, null removes, others are replaced."""
-    if not isinstance(content, dict) or not isinstance(patch, dict):
-        return patch
-    merged = {**content, **{name: _patched(content.get(name), value) for name, value in patch.items()}}
-    return {name: value for name, value in merged.items() if value is not None}
+    content = read_content(path, key, lambda base, of: to_model(base, of, MachineFile))
+    return to_model(content, path, MachineFile)
 
 
 def write_machine(machine: MachineFile, path: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import RANKS, IntegerRange
 from hpccoll.training.buckets import BucketRule
+from hpccoll.training.compression import Compression
 from hpccoll.training.model_shape import ModelShape
 
 AXES: Mapping[str, str] = {
@@ -167,6 +168,7 @@ class Parallelism:
     samples: int = 1  # the samples of a micro-batch of a data-parallel rank
     recompute: bool = False  # whether the backward pass computes the forward pass of each block again
     dtypes: StepDtypes | None = None  # the types of what moves [that of the model]
+    compression: Compression | None = None  # how gradients are compressed [not at all]
 
     def __post_init__(self) -> None:
         if self.sharding not in SHARDINGS:
@@ -215,12 +217,23 @@ class Parallelism:
             (self.recompute and shape is None, "recompute", 1, f"0: {model.name} has no blocks"),
             ((mesh.shard > 1) != (self.sharding == "hsdp"), "parallel shard", mesh.shard,
              "more than 1 with hsdp, and 1 with other shardings"),
+            *self._compression_rules(model),
             *((gathers and sizes[axis] > 1, "sharding", self.sharding, f"none, zero1 or zero2 with {what}")
               for axis, what in (("pp", "a pipeline"), ("ep", "expert parallelism"))),
         ]  # fmt: skip
         for is_wrong, key, value, valid in rules:
             if is_wrong:
                 raise BadInputError(key, value, valid)
+
+    def _compression_rules(self, model: ModelShape) -> list[tuple[bool, str, str, str]]:
+        if self.compression is None:
+            return []
+        text, dtype = self.compression.text, self.dtypes_of(model).gradient
+        return [
+            (self.sharding != "none", "compress", text,
+             f"nothing with sharding {self.sharding}: only all-reduces of gradients are compressed"),
+            (dtype != "float32", "compress", text, f"gradients of float32, which are {dtype}"),
+        ]  # fmt: skip
 
 
 def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:

@@ -15,10 +15,13 @@ from hpccoll.training.model_shape import ModelShape
 
 FORWARD, BACKWARD, STEP = "forward", "backward", "step"
 
+CODEC = "codec"
+"""What stands for the collective of an operation that encodes or decodes gradients: see ``compressed_bucket``."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepOperation:
-    """A collective of a training step."""
+    """A collective of a training step, or a codec between two of them, which takes its turn on their stream."""
 
     label: str  # what it is for: ``bucket 3``, ``block 7 attention``
     collective: str  # the name of the collective; ``send_recv`` is one message between neighbouring stages
@@ -28,6 +31,13 @@ class StepOperation:
     phase: str  # ``forward``, ``backward``, or ``step`` after both
     peer: int | None = None  # of a message between stages, the other stage
     sends: bool = False  # of a message between stages, whether this stage sends it
+    op: str | None = None  # the reduction [that of the step]
+    codec: str = ""  # of a codec, what it does: ``encode``, ``sum``, ``decode``
+
+    @property
+    def is_codec(self) -> bool:
+        """Whether it moves nothing: its bytes are those that a codec goes through."""
+        return self.collective == CODEC
 
     @property
     def stream(self) -> str:
@@ -64,6 +74,7 @@ class Compute:
 
     phase: str  # ``forward`` or ``backward``
     flops: float  # its FLOPs on this rank
+    modules: tuple[str, ...] = ()  # the names of the modules that it passes through, in order
 
 
 @dataclass(frozen=True, slots=True)

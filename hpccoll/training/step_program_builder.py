@@ -3,6 +3,7 @@
 | parallelism | collectives |
 | --- | --- |
 | dp | an all-reduce of each bucket, started when its last gradient is ready |
+| dp, compressed | what stands for it: see ``compressed_bucket`` |
 | dp, zero1 | a reduce-scatter of each bucket, started likewise; at the end all-gathers of the parameters |
 | dp, zero2 | the same; gradients are divided, too, and so reduced after every micro-batch |
 | dp, zero3 | as zero2, but the all-gathers precede both passes through a block, one for each tensor |
@@ -31,6 +32,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 
 from hpccoll.schedule import itemsize
+from hpccoll.training.compressed_bucket import compressed
 from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
 from hpccoll.training.parallelism import Parallelism, part_of
 from hpccoll.training.step_program import (
@@ -138,7 +140,7 @@ class _Builder:
             self.part_begins(part, unit, direction, phase)
             for module in each:
                 if module.forward_flops:
-                    self.instructions.append(Compute(phase, module.forward_flops * flops))
+                    self.instructions.append(Compute(phase, module.forward_flops * flops, (module.name,)))
                 for operation in (starts or {}).get(module.name, ()):
                     self.synchronise(operation)
             self.part_ends(part, unit, direction, phase)
@@ -242,7 +244,14 @@ class _Builder:
         return starts
 
     def synchronise(self, operation: StepOperation) -> None:
-        """Append the operation of a bucket; with hsdp the all-reduce of its shards follows, beside the next bucket."""
+        """Append the operation of a bucket, or the chain of a compressed one.
+
+        With hsdp the all-reduce of its shards follows, beside the next bucket.
+        """
+        if compression := self.parallelism.compression:
+            for each in compressed(operation, compression, self.mesh.size(operation.axis)):
+                self.start(each)
+            return
         number = self.start(operation)
         if self.parallelism.sharding == "hsdp":
             shard = -(-operation.nbytes // self.mesh.shard)
@@ -311,4 +320,5 @@ def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
         if key is None:
             yield from each
         else:
-            yield Compute(key, sum(one.flops for one in each if isinstance(one, Compute)))
+            joined = [one for one in each if isinstance(one, Compute)]
+            yield Compute(key, sum(one.flops for one in joined), (*chain.from_iterable(one.modules for one in joined),))

@@ -11,7 +11,8 @@ from predicted_machines import NCCL, cluster, in_racks
 from svg_texts import overlaps
 
 from hpccoll.model import expected_times, library_expectations, step_scenarios
-from hpccoll.model.machine_file import cluster_names, read_machine, write_machine
+from hpccoll.model.machine_content import cluster_names
+from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.store import hdf5
 
 CONTRACT = {

@@ -56,6 +56,15 @@ def test_a_word_filters_by_parts_of_names_and_by_descriptions():
     assert invoke("list", "brodcast").is_bad_input("did you mean broadcast?")
 
 
+def test_a_part_of_a_name_or_the_gpu_of_a_cluster_finds_it():
+    names = {row["name"] for row in listed("h100")["clusters"]}
+    assert names >= {"8xh100-400g", "aws-p5", "gcp-a3-high"}
+    assert not any("b200" in name for name in names)
+    assert [row["name"] for row in listed("a4x-max")["clusters"]] == ["gcp-a4x-max"]
+    assert "cluster aws-p5 (AWS p5.48xlarge" in invoke("list", "H100").out
+    assert invoke("list", "8xh10").out.startswith("cluster 8xh100-400g (Nodes of 8 H100")
+
+
 def test_a_described_cluster_is_printed_as_its_file_and_as_json_with_what_it_is_like():
     text = invoke("list", "clusters", "8xh200-400g").out
     assert yaml.safe_load(text)["like"] == "8xh100-400g"

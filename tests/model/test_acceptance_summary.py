@@ -8,10 +8,16 @@ from acceptance_examples import ACS, GB, GIB, MIB, SPLIT, acceptance, judged, of
 from hpccoll.model.acceptance import RATE, TIME, Acceptance
 
 
-def test_a_row_that_fails_refuses_all_and_the_farthest_below_its_range_decides():
-    found = acceptance()
+def test_a_row_that_fails_refuses_all_and_the_largest_that_fails_decides():
+    smaller = judged(20 * GB, 100 * GB, 110 * GB, MIB)
+    found = acceptance([smaller, *of_two_nodes()])
     assert (found.verdict, found.is_refused) == (Acceptance.FAIL, True)
-    assert found.decisive.row.bytes == GIB  # 0.40 of the low end; 256 MiB has 0.44
+    assert found.decisive.row.bytes == GIB  # 0.40 of the low end; 1 MiB has 0.20
+
+
+def test_of_one_size_the_row_farthest_below_its_range_decides():
+    rows = [judged(rate * GB, 445 * GB, 459 * GB, in_place=rate < 200) for rate in (200, 180, 190)]
+    assert acceptance(rows).decisive is rows[1]
 
 
 def test_rows_of_which_nothing_can_be_told_refuse_nothing_unless_some_are_required():
@@ -30,7 +36,7 @@ def test_a_gate_asks_for_rows_that_were_judged(required, refused):
 
 def test_of_times_the_longest_beside_its_range_decides():
     fail = Acceptance.FAIL
-    found = acceptance([timed(1.5, 0.9, 1.1, verdict=fail), timed(1.6, 0.9, 1.1, 8, fail)])
+    found = acceptance([timed(1.5, 0.9, 1.1, verdict=fail), timed(1.6, 0.9, 1.1, verdict=fail)])
     assert found.decisive.measured == 1.6
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.contradictions import contradictions
-from hpccoll.model.machine_file import MachineFile, cluster_names, read_machine
+from hpccoll.model.machine_content import cluster_names
+from hpccoll.model.machine_file import MachineFile, read_machine
 
 
 def described(kind="described", **changed):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hpccoll.model.machine_file import cluster_names, read_machine
+from hpccoll.model.machine_content import cluster_names
+from hpccoll.model.machine_file import read_machine
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import figures_of, word_of
 from hpccoll.model.wire_bounds import wire_bound

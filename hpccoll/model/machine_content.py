@@ -1,0 +1,76 @@
+"""The content of a machine file before it is checked: where it is, and what it has of a machine that it is ``like``."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hpccoll.common.errors import BadInputError, did_you_mean
+from hpccoll.common.text import join_words
+from hpccoll.common.yaml_model import load_plain_yaml
+
+CLUSTERS = Path(__file__).parent / "clusters"
+"""The directory of the described clusters that come with hpccoll."""
+OF_A_CLASS = "layout", "port", "uplink", "tiers", "nccl"
+"""The sections that decide which published figures are of machines like one; who changes them says ``class`` anew."""
+
+MAX_LIKE = 8
+"""The most files of which each is like the next one."""
+
+
+def cluster_names() -> list[str]:
+    """Return the names of the described clusters that come with hpccoll."""
+    return sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
+
+
+def machine_path(name: str | Path, key: str, directory: Path | None = None) -> Path:
+    """Return the file of a machine; a relative path is one from ``directory`` [the current one].
+
+    Raises:
+        BadInputError: if there is no such machine.
+    """
+    if str(name) in (known := cluster_names()):
+        return CLUSTERS / f"{name}.yaml"
+    path = Path(name) if directory is None else directory / name
+    if not path.exists():
+        raise BadInputError(
+            key, str(name), f"{did_you_mean(str(name), known)}a file, or a name of 'hpccoll list clusters'"
+        )
+    return path
+
+
+def read_content(path: Path, key: str, check: Callable[[Any, Path], object], readers: tuple[Path, ...] = ()) -> Any:
+    """Return the content of a file, with what it has of the machine that it is like.
+
+    Args:
+        path: the file.
+        key: what names it in errors.
+        check: raises an error if the content of a file that another one is like is no machine.
+        readers: the files that are like this one.
+
+    Raises:
+        BadInputError: if a file cannot be read, or ``like`` names no machine that it can be like.
+    """
+    content = load_plain_yaml(path, key)
+    if not isinstance(content, dict) or "like" not in content:
+        return content
+    own = {"name": path.stem, **content}
+    like, where, readers = own.pop("like"), f"{path}: like", (*readers, path.resolve())
+    if not isinstance(like, str) or not like:
+        raise BadInputError(where, like, "a file, or a name of 'hpccoll list clusters'")
+    base = machine_path(like, where, path.parent)
+    if base.resolve() in readers or len(readers) > MAX_LIKE:
+        raise BadInputError(where, like, f"a machine that is not like this one in turn, in at most {MAX_LIKE} files")
+    of_base = read_content(base, where, check, readers)
+    check(of_base, base)  # its errors are its own
+    if "class" in of_base and "class" not in own and (other := [name for name in OF_A_CLASS if name in own]):
+        whose = f"that of {of_base['name']}, which has another {join_words(other)}"
+        raise BadInputError(f"{path}: class", whose, "null, or the fabric, network and rates of this machine")
+    return _patched(of_base, own)
+
+
+def _patched(content: Any, patch: Any) -> Any:
+    """Return content with a patch, as RFC 7386 has it: mappings key by key, null removes, others are replaced."""
+    if not isinstance(content, dict) or not isinstance(patch, dict):
+        return patch
+    merged = {**content, **{name: _patched(content.get(name), value) for name, value in patch.items()}}
+    return {name: value for name, value in merged.items() if value is not None}
