@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.cluster import LEAST_RACK
-from hpccoll.analysis.diagnosis.records import Booleans, Integers
+from hpccoll.analysis.diagnosis.records import LEAST_RACK, Booleans, Integers
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE
 from hpccoll.common.records import from_builtins
 from hpccoll.common.text import Finding, critical, in_brackets, join_words, rack_text, warning

@@ -18,6 +18,9 @@ Kind: TypeAlias = Literal["node", "send", "receive", "link", "shared_link", "rai
 several nodes share to all others; one rail of a node; the path out of a rack; all nodes of a rack; a node that does not
 answer, or, as a verdict has it, answers with an error."""
 
+LEAST_RACK = 4
+"""The nodes of a rack, and racks, from which on racks are judged."""
+
 OF_A_RACK: tuple[Kind, ...] = "uplink", "rack"
 """The kinds of faults of a rack, whose ``where`` is the rack."""
 
