@@ -114,6 +114,12 @@ PREDICTED: Mapping[str, StepKey] = {
     "batch": StepKey("samples of a step on all GPUs, not of a micro-batch", None, TOKENS),
     "dtype": StepKey("type of all that moves [that of the model]", None, DTYPE),
     **{name: WORKLOAD[name] for name in _DTYPES},
+    "gradient_dtype": replace(
+        WORKLOAD["gradient_dtype"], help="type; --parameter-dtype, --activation-dtype, too [-d]"
+    ),
+    "compress": StepKey("fp16, bf16, fp8_e4m3, fp8_e5m2, topk=1%; --feedback", "", PrintableText()),
+    "feedback": StepKey("1: what a compressed gradient leaves out is added to the next", 0, FLAG),
+    "codec_rate": StepKey("bytes of float32 that codecs pass a second", None, PositiveNumber(1e18)),
     "algorithm": StepKey("algorithm [NCCL's or the fastest; of --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
     "mfu": StepKey("fraction of the peak of the GPU, not --flops-rate", None, PositiveNumber(1.0)),
