@@ -70,7 +70,7 @@ def step_request(
     dtypes = StepDtypes.of(keys, keys["dtype"] or model.dtype)
     return StepRequest(
         model=model, nodes=nodes, compute=compute_rate(keys, compute), parallel=keys["parallel"],
-        parallelism=parallelism_of(keys, dtypes=dtypes), batch=keys["batch"],
+        parallelism=parallelism_of({**keys, "compress": DENSE}, dtypes=dtypes), batch=keys["batch"],
         ranks_per_node=keys["ranks_per_node"], algorithm=keys["algorithm"], parameters=parameters or {},
         compressions=compressions(keys["compress"], feedback=bool(keys["feedback"])), codec_rate=keys["codec_rate"],
     )  # fmt: skip
