@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from hpccoll.executor.compiled_executor import CompiledExecutor, advance_until
+from hpccoll.measure.gradient_buckets import CodecOperation
 from hpccoll.measure.step_computations import (
     BEGIN,
     END,
@@ -89,7 +90,7 @@ class StepEngine(ProgramRunner[Drivable]):
     ) -> None:
         super().__init__(program, operations)
         self.streams = streams
-        self._compiled = [each for each in operations if isinstance(each, CompiledExecutor)]
+        self._compiled = all(isinstance(each, CompiledExecutor | CodecOperation) for each in operations)
         self._gemm = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
         self._seconds = phase_seconds(program, workload) if program else {}
         self.times = np.zeros(self.events, np.int64)
@@ -146,7 +147,7 @@ class StepEngine(ProgramRunner[Drivable]):
         self._begun[number] = True
         operation = self.operations[number]
         operation.start()
-        if isinstance(operation, CompiledExecutor) and not operation.running:
+        if isinstance(operation, CodecOperation) or (isinstance(operation, CompiledExecutor) and not operation.running):
             self._end(number)
 
     def _end(self, number: int) -> None:
@@ -169,7 +170,7 @@ class StepEngine(ProgramRunner[Drivable]):
             running = self._running()
             if awaited is not None and self._ended[awaited]:
                 return
-            if len(self._compiled) == len(self.operations):
+            if self._compiled:
                 if not advance_until([self.operations[n] for n in running], until_ns):  # type: ignore[misc]
                     return
                 for number in running:

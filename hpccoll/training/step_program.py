@@ -62,6 +62,10 @@ class StepOperation:
         pair = (stage, self.peer) if self.sends else (self.peer, stage)
         return "message", pair, self.nbytes, self.dtype
 
+    def belongs_to(self, bucket: "GradientBucket") -> bool:
+        """Whether it is an operation of a bucket, or of the chain that stands for it."""
+        return self.axis == bucket.axis and f"{self.label} ".startswith(f"{bucket.label} ")
+
     @property
     def is_bucket(self) -> bool:
         """Whether it synchronises a bucket of gradients, or gathers its parameters."""
