@@ -36,7 +36,7 @@ ROUNDOFF: Mapping[str, float] = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 """The unit roundoff of the types in which an all-reduce adds."""
 
 
-class Message(NamedTuple):
+class CodecMessage(NamedTuple):
     """The buffers of a collective of a chain at this rank; in place the first is a part of the second."""
 
     own: Array  # what the rank contributes
@@ -109,8 +109,7 @@ class Fp8:
 
     def decode(self, codes: Codes, scale: np.float32, values: Floats) -> None:
         """Write the values of codes times a scale."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            table = self._values * scale
+        table = self._values * scale
         for block, out in _blocks(codes, values):
             np.take(table, block, out=out, mode="clip")
 
@@ -145,11 +144,11 @@ class Codec(ABC):
 
     ``gradient`` are its gradients, which become their mean over ``ranks`` ranks; ``messages`` are the buffers of the
     collectives of its chain. Over all steps ``overflowed`` counts the finite gradients that the type of the message
-    cannot hold, and ``not_finite`` the means that are infinite or NaN.
+    cannot hold, and ``not_finite`` the means that are infinite or NaN; NumPy warns of both unless it is told not to.
     """
 
     def __init__(
-        self, compression: Compression, gradient: Floats, messages: Sequence[Message], ranks: int, rank: int
+        self, compression: Compression, gradient: Floats, messages: Sequence[CodecMessage], ranks: int, rank: int
     ) -> None:
         self.compression, self.gradient, self.messages, self.ranks, self.rank = (
             compression, gradient, messages, ranks, rank,
@@ -182,10 +181,9 @@ class CastCodec(Codec):
     def encode(self) -> None:
         self.average()
         own = self.messages[0].own[: len(self.gradient)]
-        with np.errstate(over="ignore", invalid="ignore"):
-            own[:] = self.gradient
-            if self.residual is not None:
-                np.subtract(self.gradient, own, out=self.residual)
+        own[:] = self.gradient
+        if self.residual is not None:
+            np.subtract(self.gradient, own, out=self.residual)
         self.count_overflows(own, own.dtype.name)
 
     def decode(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.codecs import CODECS, ROUNDOFF, Array, Codec, Floats, Message
+from hpccoll.measure.codecs import CODECS, ROUNDOFF, Array, Codec, CodecMessage, Floats
 from hpccoll.training.compression import Compression
 from hpccoll.training.step_program import GradientBucket
 
@@ -23,17 +23,6 @@ SEEDS = 7
 
 RESIDUAL = 0.25
 """With feedback, what earlier steps have left out of seeded gradients: a quarter of them, in reverse order."""
-
-
-class CodecOperation:
-    """A codec as an operation of a step: when it has started, it has ended."""
-
-    def __init__(self, run: Callable[[], None]) -> None:
-        self.start = run
-
-    def advance(self) -> bool:
-        """Return that it has ended."""
-        return True
 
 
 class GradientBucketBuffer:
@@ -55,7 +44,7 @@ class GradientBucketBuffer:
         self.gradient: Array = cases[0].result[: bucket.elements] if dense else np.zeros(bucket.elements, np.float32)
         if cases and compression:
             of_ranks = cases[0].layout.workers, cases[0].rank
-            messages = [Message(each.contribution, each.result) for each in cases]
+            messages = [CodecMessage(each.contribution, each.result) for each in cases]
             self.codec = CODECS[compression.name](compression, cast("Floats", self.gradient), messages, *of_ranks)
             self.fill_by_caller()
 
@@ -64,9 +53,10 @@ class GradientBucketBuffer:
         for each in self.cases:
             each.fill_by_caller()
 
-    def operation(self, codec: str) -> CodecOperation:
-        """Return a codec of the chain; it does nothing if the collectives do nothing."""
-        return CodecOperation(getattr(self.codec, codec) if self.codec else nothing)
+    def function(self, codec: str) -> Callable[[], None] | None:
+        """Return what a codec of the chain does; None if the collectives do nothing."""
+        function: Callable[[], None] | None = getattr(self.codec, codec, None)
+        return function
 
     def seed(self) -> None:
         """Give a compressed bucket seeded gradients in every step, and check their mean; others have the payload."""
@@ -116,7 +106,3 @@ class GradientBucketBuffer:
         differences = np.abs(cast("Floats", self.gradient) - self._mean)
         differs: NDArray[np.bool] = np.logical_not(differences <= self._bound)  # NaN differs, too
         return differs
-
-
-def nothing() -> None:
-    """Do nothing."""

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import COMPILED, Case, Parameter
 from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
-from hpccoll.measure.gradient_buckets import CodecOperation, GradientBucketBuffer, nothing
+from hpccoll.measure.gradient_buckets import GradientBucketBuffer
 from hpccoll.measure.step_computations import Nanoseconds, matrix_products
-from hpccoll.measure.step_engine import Drivable, StepEngine
+from hpccoll.measure.step_engine import CodecOperation, Drivable, StepEngine
 from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
@@ -24,7 +25,7 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.training.compression import Compression
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.parallelism import Mesh
-from hpccoll.training.step_keys import GEMM, WORKLOAD
+from hpccoll.training.step_keys import GEMM, NO_COMPRESSION, WORKLOAD
 from hpccoll.training.step_program import Compute, StepOperation, StepProgram
 from hpccoll.training.workload import ROUTED_ARGUMENT, Workload
 from hpccoll.transports.gpu import Gpu
@@ -48,6 +49,10 @@ Prepare: TypeAlias = "Callable[[MPI.Intracomm, Layout, Case, Gpu | None], Prepar
 MESSAGE = "binomial"
 """The broadcast that sends a message from one rank to another: on two ranks all are alike."""
 
+
+COUNTED = {"all_to_all": "pairwise", "all_gather": "ring"}
+"""What moves compressed gradients if the algorithm of the step is of all-reduces only: schedules, so that their bytes
+are known."""
 
 Group: TypeAlias = tuple[MPI.Intracomm, Layout]
 
@@ -203,7 +208,7 @@ class PreparedStep:
     def _drivable(self, operation: StepOperation, prepared: "PreparedCase | None") -> Drivable:
         if prepared is None:
             of_bucket = (each for each in self.buckets if operation.belongs_to(each.bucket))
-            return next((each.operation(operation.codec) for each in of_bucket), CodecOperation(nothing))
+            return CodecOperation(next((each.function(operation.codec) for each in of_bucket), None))
         if isinstance(prepared.plan, MpiVendorPlan):
             return prepared.plan.nonblocking()
         return cast("Drivable", prepared.plan.executor)  # of plans over MPI
@@ -230,10 +235,15 @@ class PreparedStep:
         raise_nccl_failure(failures, "fails")
 
     def _case(self, operation: StepOperation, stage: int, layout: Layout) -> Case:
-        """Return the case of an operation: with the requested algorithm where its collective has it, else native."""
+        """Return the case of an operation: with the requested algorithm where its collective has it.
+
+        Else compressed gradients have that of COUNTED, messages have MESSAGE, and others are native.
+        """
         name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
         family, requested = collective(name), self.case.algorithm
         other = MESSAGE if operation.peer is not None and requested != NATIVE else NATIVE
+        if operation.is_bucket and requested != NATIVE and self.workload.compress != NO_COMPRESSION:
+            other = COUNTED.get(name, other)
         algorithm = requested if requested in measurable_names(name) else other
         known = known_parameters(name, algorithm)
         params = {key: value for key, value in self.case.params.items() if key in known and key not in WORKLOAD}
@@ -265,6 +275,12 @@ class PreparedStep:
 
     def wrong(self) -> int:
         return sum(each.wrong() for each in self._checked)
+
+    @property
+    def overflows(self) -> NDArray[np.int64]:
+        """How many gradients of this rank overflowed when they were compressed, and how many means are not finite."""
+        codecs = [each.codec for each in self.buckets if each.codec]
+        return np.array([sum(each.overflowed for each in codecs), sum(each.not_finite for each in codecs)], np.int64)
 
     @property
     def _checked(self) -> "list[PreparedCase | GradientBucketBuffer]":

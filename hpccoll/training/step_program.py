@@ -55,6 +55,8 @@ class StepOperation:
         Operations that are alike and follow one another share buffers, but every bucket has its own. Both ends of a
         message have the same value.
         """
+        if self.is_codec:  # the gradients themselves
+            return stage, self.axis, self.label.removesuffix(self.codec)
         if self.is_bucket:
             return stage, number
         if self.peer is None:
@@ -130,7 +132,10 @@ class StepProgram:
     @property
     def buffer_bytes(self) -> int:
         """S of all operations together, once for those that share buffers."""
-        sizes = {each.buffers(self.stage, number): each.nbytes for number, each in enumerate(self.operations)}
+        sizes: dict[Hashable, int] = {}
+        for number, each in enumerate(self.operations):
+            key = each.buffers(self.stage, number)
+            sizes[key] = max(sizes.get(key, 0), each.nbytes)
         return sum(sizes.values())
 
     def flops(self, phase: str) -> float:
