@@ -34,6 +34,8 @@ WHOSE = {
     "--scenarios": "a key of the file of --scenarios",
 }
 """Where any other option belongs instead, by form."""
+IN_OTHER_LINES = {"parameter_dtype", "activation_dtype", "feedback"}
+"""The keys that the help of other keys names."""
 SHORT_FORMS = {"dtype": ["-d"]}
 
 
@@ -62,7 +64,8 @@ def _option(name: str, key: StepKey) -> inspect.Parameter:
         flags = [f"{flags[0]}/--no-{name}"] if default else flags
         help_text = help_text.removeprefix("1: ").partition("; 0:")[0]
     group = STEP if name in PREDICTED else CLOSED_FORMULAS
-    about = typer.Option(*flags, help=help_text, metavar=metavar, rich_help_panel=group)
+    hidden = name in IN_OTHER_LINES
+    about = typer.Option(*flags, help=help_text, metavar=metavar, rich_help_panel=group, hidden=hidden)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])
 
 

@@ -22,10 +22,10 @@ from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.training.compression import Compression
+from hpccoll.training.compression import DENSE, Compression
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.parallelism import Mesh
-from hpccoll.training.step_keys import GEMM, NO_COMPRESSION, WORKLOAD
+from hpccoll.training.step_keys import GEMM, WORKLOAD
 from hpccoll.training.step_program import Compute, StepOperation, StepProgram
 from hpccoll.training.workload import ROUTED_ARGUMENT, Workload
 from hpccoll.transports.gpu import Gpu
@@ -242,7 +242,7 @@ class PreparedStep:
         name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
         family, requested = collective(name), self.case.algorithm
         other = MESSAGE if operation.peer is not None and requested != NATIVE else NATIVE
-        if operation.is_bucket and requested != NATIVE and self.workload.compress != NO_COMPRESSION:
+        if operation.is_bucket and requested != NATIVE and self.workload.compress != DENSE:
             other = COUNTED.get(name, other)
         algorithm = requested if requested in measurable_names(name) else other
         known = known_parameters(name, algorithm)

@@ -8,6 +8,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -67,24 +68,41 @@ class CodecOperation:
         return True
 
 
-class Gemm:
-    """Multiplies matrices in a thread, which leaves the calling thread to collectives."""
+class ComputingThread:
+    """Computes in a thread, which leaves the calling thread to collectives.
 
-    def __init__(self, computations: Sequence[Products]) -> None:
+    ``computations`` are those of a step, in the order of its program.
+    """
+
+    def __init__(self, computations: Sequence[Callable[[], None]]) -> None:
         from concurrent.futures import ThreadPoolExecutor  # only here: other ranks need not import it
 
-        self._computations, self._next = computations, iter(computations)
-        self._a, self._b = (np.full(ROWS[-1] ** 2, value, np.float32) for value in (0.5, 0.25))
-        self._c = np.empty_like(self._a)
-        self._thread, self._closed = ThreadPoolExecutor(1, "gemm"), False
+        self.computations, self._next = computations, iter(computations)
+        self._thread = ThreadPoolExecutor(1, "computations")
 
     def begin_step(self) -> None:
         """Begin with the first computation again."""
-        self._next = iter(self._computations)
+        self._next = iter(self.computations)
 
     def start(self) -> "Future[None]":
-        """Start the products of the next computation, and return their end."""
-        return self._thread.submit(self._multiply, next(self._next))
+        """Start the next computation, and return its end."""
+        return self._thread.submit(next(self._next))
+
+    def end_step(self) -> None:
+        """Do what follows the last operation of the step."""
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+
+class Gemm(ComputingThread):
+    """Multiplies matrices."""
+
+    def __init__(self, computations: Sequence[Products]) -> None:
+        super().__init__([partial(self._multiply, products) for products in computations])
+        self._a, self._b = (np.full(ROWS[-1] ** 2, value, np.float32) for value in (0.5, 0.25))
+        self._c = np.empty_like(self._a)
+        self._closed = False
 
     def _multiply(self, products: Products) -> None:
         for rows, number in products:
@@ -96,19 +114,24 @@ class Gemm:
 
     def close(self) -> None:
         self._closed = True
-        self._thread.shutdown()
+        super().close()
 
 
 class StepEngine(ProgramRunner[Drivable]):
-    """Runs a program in host memory; ``streams`` are those of its operations."""
+    """Runs a program in host memory.
+
+    ``streams`` are those of its operations. Without a thread that computes, computations are what the workload says.
+    """
 
     def __init__(
-        self, program: StepProgram | None, workload: Workload, operations: Sequence[Drivable], streams: Sequence[str]
-    ) -> None:
+        self, program: StepProgram | None, workload: Workload, operations: Sequence[Drivable], streams: Sequence[str],
+        thread: ComputingThread | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(program, operations)
         self.streams = streams
         self._compiled = all(isinstance(each, CompiledExecutor | CodecOperation) for each in operations)
-        self._gemm = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
+        of_products = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
+        self._thread = thread or of_products
         self._seconds = phase_seconds(program, workload) if program else {}
         self.times = np.zeros(self.events, np.int64)
         self._begun_ns = self._computed_ns = 0  # when what follows may begin, by waits and by computations
@@ -120,10 +143,12 @@ class StepEngine(ProgramRunner[Drivable]):
     def run(self) -> None:
         self.times = np.zeros(self.events, np.int64)
         self._begun[:] = self._ended[:] = [False] * len(self.operations)
-        if self._gemm:
-            self._gemm.begin_step()
+        if self._thread:
+            self._thread.begin_step()
         self._begun_ns = self._computed_ns = time.perf_counter_ns()
         self.walk()
+        if self._thread:
+            self._thread.end_step()
         self.runs.append(self.times)
 
     def compute(self, instruction: Compute, event: int) -> None:
@@ -133,11 +158,11 @@ class StepEngine(ProgramRunner[Drivable]):
 
     def _end_of_computation(self, instruction: Compute, begin: int) -> int:
         self.current = f"the {instruction.phase} pass"
-        if self._gemm:
-            products = self._gemm.start()
-            while not products.done() and self._running():
+        if self._thread:
+            computation = self._thread.start()
+            while not computation.done() and self._running():
                 self._drive(time.perf_counter_ns() + SLICE_NS)
-            products.result()
+            computation.result()
             return time.perf_counter_ns()
         end = begin + int(self._seconds[instruction.phase] * instruction.flops * 1e9)
         if end > begin:
@@ -212,8 +237,8 @@ class StepEngine(ProgramRunner[Drivable]):
         return False
 
     def close(self) -> None:
-        if self._gemm:
-            self._gemm.close()
+        if self._thread:
+            self._thread.close()
 
 
 def _pause(until_ns: int, *, driving: bool) -> None:

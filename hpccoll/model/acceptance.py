@@ -37,6 +37,8 @@ class Expected:
     origin: str  # PUBLISHED, REFERENCE, MACHINE or MODEL
     sources: tuple[str, ...] = ()  # the independent sources, as they are to be named
     wire_Bps: float | None = None  # the bound of the wires as bus bandwidth; None if the machine does not say it
+    gpus: tuple[str, ...] = ()  # those that published figures are of
+    libraries: tuple[str, ...] = ()  # those that published figures are of, the oldest first; empty for an unknown one
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Judged:
     verdict: Acceptance
     reason: str = ""  # why it cannot be told, and what is missing; else empty
     causes: tuple[Cause, ...] = ()  # of a fail, the likeliest first
+    library: str = ""  # the library of the run, with its version where it is known
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it, in SI units; absent values are None."""
@@ -57,10 +60,13 @@ class Judged:
         return {
             "collective": row.collective, "algorithm": row.algorithm, "bytes": row.bytes, "nodes": row.nodes,
             "ranks": row.ranks, "ranks_per_node": row.ranks_per_node, "dtype": row.dtype, "in_place": row.in_place,
-            "quantity": self.quantity, "measured": self.measured, "low": expected and expected.low,
-            "expected": expected and expected.value, "high": expected and expected.high,
-            "wire_Bps": expected and expected.wire_Bps, "verdict": str(self.verdict), "reason": self.reason or None,
+            "library": self.library or None, "quantity": self.quantity, "measured": self.measured,
+            "low": expected and expected.low, "expected": expected and expected.value,
+            "high": expected and expected.high, "wire_Bps": expected and expected.wire_Bps,
+            "verdict": str(self.verdict), "reason": self.reason or None,
             "expected_from": expected and expected.origin, "sources": list(expected.sources) if expected else [],
+            "gpus": list(expected.gpus) if expected else [],
+            "libraries": [each or None for each in expected.libraries] if expected else [],
             "causes": [each.to_json() for each in self.causes],
         }  # fmt: skip
 

@@ -85,9 +85,15 @@ class AcceptanceSummary:
 
     @property
     def causes(self) -> Mapping[str, Sequence[Cause]]:
-        """The causes of failed rows by what they follow from; those of the decisive row first, in their order."""
+        """The causes of failed rows by what they follow from; those of the decisive row first, in their order.
+
+        What several symptoms have the same causes, such as those of two collectives, is joined with semicolons.
+        """
         failed = sorted(self.of(Acceptance.FAIL), key=_weight)
-        return _grouped(dict.fromkeys(cause for each in failed for cause in each.causes), lambda cause: cause.because)
+        found = dict.fromkeys(cause for each in failed for cause in each.causes)
+        by_symptom = _grouped(found, lambda cause: cause.because)
+        alike = _grouped(by_symptom.items(), lambda item: tuple((cause.what, cause.check) for cause in item[1]))
+        return {"; ".join(because for because, _ in items): items[0][1] for items in alike.values()}
 
     @property
     def reasons(self) -> Mapping[str, Sequence[Judged]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.published_rates import version_of
 from hpccoll.store.rows import Row
 
 LIKELIEST = 3
@@ -48,6 +49,7 @@ class _KnownCause:
     check: str
     source: str
     share: Sequence[float] = (0.0, 1.0)
+    slows: frozenset[str] = frozenset()
     needs: frozenset[str] = frozenset()
     proven: re.Pattern[str] | None = None
     excluded: re.Pattern[str] | None = None
@@ -55,7 +57,7 @@ class _KnownCause:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "_KnownCause":
         """Return a row as TOML has it."""
-        sets = {name: frozenset(row.get(name, ())) for name in ("symptoms", "needs")}
+        sets = {name: frozenset(row.get(name, ())) for name in ("symptoms", "needs", "slows")}
         patterns = {name: re.compile(row[name]) for name in ("proven", "excluded") if name in row}
         return cls(**{**row, **sets, **patterns})
 
@@ -75,14 +77,16 @@ def _table() -> tuple[Sequence[_KnownCause], Mapping[str, Sequence[str]]]:
 
 
 def likeliest_causes(
-    symptoms: Sequence[Symptom], facts: Collection[str] = (), traits: Collection[str] = ()
-) -> tuple[Cause, ...]:
+    symptoms: Sequence[Symptom], facts: Collection[str] = (), traits: Collection[str] = (), *,
+    passing: Collection[str] = (),
+) -> tuple[Cause, ...]:  # fmt: skip
     """Return the likeliest causes of symptoms, at most ``LIKELIEST``.
 
     Args:
         symptoms: the symptoms, the most specific first.
         facts: what is known of the run, as ``facts_of`` says it.
         traits: those of the machine, as ``traits_of`` says them.
+        passing: the sizes that pass, ``small`` or ``large``, so that nothing slows them.
     """
     causes, table = _table()
     lacking = {each for trait in traits for each in table.get(trait, ())}
@@ -92,11 +96,14 @@ def likeliest_causes(
         if not shown or known.needs & lacking:
             continue
         proof = next((fact for fact in facts if known.proven and known.proven.search(fact)), "")
-        if not proof and any(known.excluded and known.excluded.search(fact) for fact in facts):
+        excluded = not known.slows.isdisjoint(passing) or any(
+            known.excluded and known.excluded.search(fact) for fact in facts
+        )
+        if excluded and not proof:
             continue
         rank, symptom = shown[0]
         distance = known.distance(symptom.share)
-        order = not proof, distance > 0, rank, distance
+        order = (False, False, 0, 0.0) if proof else (True, distance > 0, rank, distance)
         found.append(
             (order, Cause(known.what, known.check, f"the log has {proof}" if proof else symptom.words, bool(proof)))
         )
@@ -110,6 +117,15 @@ def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
     if machine and (like := machine.machine_class):
         traits |= {f"fabric {like.fabric}", f"network {(like.network or '').partition('-')[2]}"}
     return traits
+
+
+def age_of(library: str, figures: Iterable[str]) -> Iterator[str]:
+    """Yield how old a library is next to those of published figures, if both are known, as a fact for the table."""
+    versions = [version for version in map(version_of, figures) if version]
+    if versions and (own := version_of(library)):
+        oldest = ".".join(map(str, min(versions)))
+        is_older = own < min(versions)
+        yield f"{library}, which is older than all figures (from {oldest} on)" if is_older else library
 
 
 def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | None = None) -> Iterator[str]:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import UnusableError
+from hpccoll.model.codec_costs import CodecCosts
 from hpccoll.model.library_calls import NAMES, LibraryCalls, library_names
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
@@ -37,6 +38,7 @@ USUAL_IN_STEPS: Mapping[str, tuple[str, ...]] = {
     "all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchical"),
     "reduce_scatter": ("ring", "recursive_halving"),
     "all_gather": ("ring", "bruck", "recursive_doubling"),
+    "all_to_all": ("pairwise", "bruck"),
     "all_to_all_v": ("pairwise",),
     "send_recv": ("ping_pong",),
 }
@@ -127,6 +129,9 @@ class GroupCosts:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
+    codecs: CodecCosts | None = None  # the costs of the codecs of compressed gradients [no gradients are compressed]
+    # what was simulated on the same layout and mesh, by the rate of the network, the operation and its size
+    known: dict[tuple[object, ...], "_Simulated"] = field(default_factory=dict)
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     assumed: dict[str, None] = field(default_factory=dict)  # the assumptions behind the costs, in order
     unmodelled: list[UnmodelledWork] = field(default_factory=list)  # what NCCL may run and has no formula here
@@ -134,7 +139,8 @@ class GroupCosts:
     def prepare(self, programs: Iterable[StepProgram]) -> None:
         """Simulate the collectives of programs; BadInputError if no algorithm can run one of them."""
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
-        for operation in dict.fromkeys(each for program in programs for each in program.operations):
+        operations = (each for program in programs for each in program.operations if not each.is_codec)
+        for operation in dict.fromkeys(operations):
             sizes[self._key(operation)].add(self._padded(operation))
         for key, needed in sizes.items():
             if key not in self._times:
@@ -143,7 +149,9 @@ class GroupCosts:
                 self._times[key] = list(times)
 
     def cost(self, operation: StepOperation, bound: Bound = "value") -> float:
-        """Return the seconds of an operation that was prepared."""
+        """Return the seconds of an operation that was prepared, or of a codec."""
+        if operation.is_codec and self.codecs:
+            return self.codecs.seconds(operation, bound)
         return interpolated(self._times[self._key(operation)], self._padded(operation), bound)
 
     def algorithms(self) -> dict[str, str]:
@@ -220,17 +228,32 @@ class GroupCosts:
             for name in ([asked] if asked else USUAL_IN_STEPS[family])
         }  # fmt: skip
         for nbytes in sizes:
-            reasons = {name: each.unpredicted_reason(nbytes) for name, each in simulations.items()}
-            usable = [name for name, reason in reasons.items() if reason is None]
-            if not usable:
-                said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-                raise UnusableError(f"{family} of {group.layout.workers} ranks", said)
-            likely = {name: simulations[name].seconds(nbytes, ["value"]) for name in usable}
-            fastest = min(usable, key=lambda name: likely[name]["value"])
-            ends = simulations[fastest].seconds(nbytes, ["low_cost", "high_cost"])
-            if assumed := simulations[fastest].assumed:
-                self.assumed[f"{fastest}: {assumed}"] = None
-            yield nbytes, AlgorithmTime(fastest, likely[fastest] | ends)
+            mark = self.machine.network_factor, group, nbytes
+            if mark not in self.known:
+                self.known[mark] = self._fastest(simulations, group, nbytes)
+            time, assumed = self.known[mark]
+            if assumed:
+                self.assumed[f"{time.algorithm}: {assumed}"] = None
+            yield nbytes, time
+
+    def _fastest(self, simulations: Mapping[str, "_GroupSimulation"], group: "_Group", nbytes: int) -> "_Simulated":
+        """Return the time of the fastest algorithm that can run; UnusableError if none can."""
+        reasons = {name: each.unpredicted_reason(nbytes) for name, each in simulations.items()}
+        usable = [name for name, reason in reasons.items() if reason is None]
+        if not usable:
+            said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+            raise UnusableError(f"{group.family} of {group.layout.workers} ranks", said)
+        likely = {name: simulations[name].seconds(nbytes, ["value"]) for name in usable}
+        fastest = min(usable, key=lambda name: likely[name]["value"])
+        ends = simulations[fastest].seconds(nbytes, ["low_cost", "high_cost"])
+        return _Simulated(AlgorithmTime(fastest, likely[fastest] | ends), simulations[fastest].assumed)
+
+
+class _Simulated(NamedTuple):
+    """What a simulation of a collective gives."""
+
+    time: AlgorithmTime
+    assumed: str | None  # what it assumes, in words; None if nothing
 
 
 class _Group(NamedTuple):

@@ -75,6 +75,9 @@ class MachineFile(YamlSection):
     reduction: dict[Annotated[str, AfterValidator(lambda name: DTYPE.read("dtype", name))], RateSection] = Field(
         {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
     )
+    codecs: dict[Name, dict[Name, RateSection]] = Field(
+        {}, description="by compression (fp16, topk+feedback): each codec on one rank, bytes of a pass [a table's]"
+    )
     cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
     aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
     nccl: NcclSection | None = Field(None, description="parameters of NCCL's own model [it is left out]")

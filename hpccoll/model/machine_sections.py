@@ -236,6 +236,10 @@ class ClassSection(YamlSection):
     network: Name | None = Field(
         None, description="the network, by Gbit/s for each GPU and its kind, such as 400g (RDMA) or 400g-efa [unknown]"
     )
+    gpus: list[Name] = Field([], description="the GPUs of which figures count, such as H100, as names begin [any]")
+    operator: Name | None = Field(
+        None, description="whose machines they are; of any other operator all sources count as one [anybody's]"
+    )
     library: Literal["nccl", "rccl"] = Field("nccl", description="whose figures they are: nccl or rccl")
     fabric_nodes: Annotated[int, Bounded(RANKS)] = Field(1, description="the nodes that one fabric connects")
     fabric_bytes_per_s: Rate | None = Field(None, description="the rate of a GPU into the fabric, each way [unknown]")

@@ -7,7 +7,7 @@ from the printed time, where one was printed. A machine file may add figures of 
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
+from hpccoll.common.text import join_words
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import ClassSection, PublishedSection
 
@@ -34,17 +35,16 @@ bus bandwidth grows by up to a half from a size to its double, and falls by a fe
 SMALLEST = 1 << 20
 """The smallest size of which bandwidth says more than latency."""
 
-GPUS: Mapping[str, tuple[str, ...]] = {
-    "nvlink3": ("A100",), "nvlink4": ("H100", "H200"), "nvlink5": ("B200", "B300"), "nvl72": ("GB200", "GB300"),
-    "mi300x": ("MI300X", "MI325X"), "mi350x": ("MI350X",), "mi355x": ("MI355X",),
-}  # fmt: skip
-"""The GPUs whose figures the table has, by fabric, as a word of their names begins."""
-
 SCALES = (8, 4, 2, 1)
-"""The numbers of fabrics that are classes of their own; the first one and all larger ones are one class."""
+"""The numbers of fabrics that are classes of their own; of larger ones, and the first, figures count up to NEAR."""
+
+OLD = (2, 19)
+"""The version of NCCL below which pairs of nodes are slower: with 2.18.5 AWS p5 has 313 of 437 GB/s at 1 GiB, with
+2.9.9 p4d 57 of 77. One node of H100 has the same figures with 2.18.5 as with 2.27.7."""
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(?:#\d+)?")
 """The repository that a source names first, or a thread of it."""
+_VERSION = re.compile(r"(?:[NR]CCL )?(\d+(?:\.\d+)+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,10 @@ class PublishedFigure:
     rate: float  # the bus bandwidth, in bytes a second
     run: str  # what tells the runs of one source apart: the machine
     source: str  # where it was published
+    gpu: str = ""  # the GPU, such as H100; empty if unknown
+    operator: str = ""  # whose machine it was, such as a cloud; empty if unknown
+    library: str = ""  # the library with its version; empty if unknown
+    owner: str = ""  # the machine whose own file has it; empty in the table
 
     @property
     def origin(self) -> str:
@@ -73,7 +77,7 @@ class PublishedFigure:
     @property
     def cited(self) -> str:
         """The source without the place in a repository."""
-        return self.source.split()[0] if _REPOSITORY.match(self.source) else self.origin
+        return self.source.split()[0] if _REPOSITORY.match(self.source) else self.source.partition(";")[0]
 
     def ran(self, algorithm: str | None, usual: str | None) -> bool:
         """Return whether it is one of an algorithm.
@@ -103,7 +107,7 @@ def figures_by_fabric() -> dict[str, list[PublishedFigure]]:
                 collective=row["collective"], nbytes=int(row["bytes"]), dtype=row["dtype"],
                 in_place={"yes": True, "no": False}.get(row["in_place"]), algorithm=row["algorithm"],
                 forced=row["forced"] == "yes", rate=1e9 * float(row["busbw_GBps"]), run=row["machine"],
-                source=row["source"],
+                source=row["source"], gpu=row["gpu"], operator=row["operator"], library=row["library"],
             )  # fmt: skip
             table[row["fabric"]].append(figure)
     return table
@@ -113,7 +117,9 @@ def figures_of(machine: MachineFile) -> Iterator[PublishedFigure]:
     """Yield what was published of machines like this one: the table's figures of its class, and those of its file."""
     like = machine.machine_class
     if like:
-        yield from (each for each in figures_by_fabric().get(like.fabric, ()) if each.network in (None, like.network))
+        for each in figures_by_fabric().get(like.fabric, ()):
+            if each.network in (None, like.network) and (each.gpu in like.gpus or not like.gpus):
+                yield each
     for section in machine.published:
         crosses = node_class(like, section.nodes)[0]
         usual = like and usual_algorithm(like, section.nodes)
@@ -125,7 +131,7 @@ def figures_of(machine: MachineFile) -> Iterator[PublishedFigure]:
                     gpus_per_node=machine.geometry.ranks_per_node if machine.geometry else 0, nodes=section.nodes,
                     collective=section.collective, nbytes=section.nbytes, dtype=DEFAULT_DTYPE, in_place=None,
                     algorithm=named, forced=bool(named and usual and word_of(named) != word_of(usual)),
-                    rate=rate, run=machine.name, source=source,
+                    rate=rate, run=machine.name, source=source, owner=machine.name,
                 )  # fmt: skip
 
 
@@ -174,14 +180,35 @@ def published_near(
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class SourceRates:
+    """What one independent source has of a call: bus bandwidths in bytes a second, and a figure of each run."""
+
+    rates: Sequence[float]
+    figures: Sequence[PublishedFigure]
+
+    @property
+    def name(self) -> str:
+        """The operator with its repositories, or the repository; and whose file has it, if that is not the table."""
+        origins = join_words(dict.fromkeys(each.origin for each in self.figures))
+        operators = {each.operator for each in self.figures}
+        name = f"{operator}: {origins}" if len(operators) == 1 and (operator := operators.pop()) else origins
+        owner = next((each.owner for each in self.figures if each.owner), "")
+        return f"{name} (in the file of {owner})" if owner else name
+
+
+_RunRates = tuple[list[float], PublishedFigure]
+
+
 def rates_by_source(
     machine: MachineFile, collective: str, nodes: int, ranks_per_node: int, nbytes: int, *, dtype: str, in_place: bool,
-    algorithm: str | None = None,
-) -> dict[str, list[float]]:  # fmt: skip
-    """Return the published bus bandwidths of calls of one class and size, in bytes a second, by independent source.
+    algorithm: str | None = None, library: str = "",
+) -> dict[str, SourceRates]:  # fmt: skip
+    """Return the published bus bandwidths of calls of one class and size, by independent source.
 
     A size between two of one run, of which the larger is at most NEAR times the smaller, has a rate between theirs, in
-    proportion to the logarithm of the size. Of a source that has both placements, that of the call counts.
+    proportion to the logarithm of the size. Of a source that has both placements, that of the call counts. Independent
+    are sources of different repositories that ran on machines of different operators, unless the class is of one.
 
     Args:
         machine: the machine, of a class.
@@ -192,23 +219,51 @@ def rates_by_source(
         dtype: the type of the elements.
         in_place: whether contribution and result share a buffer.
         algorithm: the algorithm, by the project's name [what the library takes without a setting].
+        library: the library of the call, with its version [a recent one].
     """
     like = machine.machine_class
-    crosses, scale = node_class(like, nodes)
     usual = usual_algorithm(like, nodes) if like and collective == "all_reduce" else None
-    runs: dict[tuple[str, str, int, bool | None], list[PublishedFigure]] = defaultdict(list)
+    runs: dict[tuple[str, str, str, int, bool | None], list[PublishedFigure]] = defaultdict(list)
     for each in figures_of(machine):
         alike = (each.collective, each.gpus_per_node, each.dtype) == (collective, ranks_per_node, dtype)
-        there = (each.network is not None, node_class(like, each.nodes)[1]) == (crosses, scale)
-        if alike and there and scale and each.ran(algorithm, usual):
-            runs[each.origin, each.run, each.nodes, each.in_place].append(each)
-    found: dict[str, dict[bool | None, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (origin, _, _, placement), figures in runs.items():
-        found[origin][placement] += _rates_at(nbytes, figures)
-    chosen = {
-        origin: rates.get(in_place) or rates.get(None) or rates.get(not in_place) for origin, rates in found.items()
-    }
-    return {origin: rates for origin, rates in chosen.items() if rates}
+        if alike and _same_place(like, each, nodes, library) and each.ran(algorithm, usual):
+            runs[each.origin, each.operator, each.run, each.nodes, each.in_place].append(each)
+    found: dict[tuple[str, str], dict[bool | None, list[_RunRates]]] = {}
+    for (origin, operator, _, _, placement), figures in runs.items():
+        if rates := _rates_at(nbytes, figures):
+            of_source = found.setdefault((origin, operator), defaultdict(list))
+            of_source[placement].append((rates, figures[0]))
+    chosen = {key: placed.get(in_place) or placed.get(None) or placed[not in_place] for key, placed in found.items()}
+    own = like.operator if like else None
+    by_repository: dict[str, list[_RunRates]] = defaultdict(list)
+    by_operator: dict[str, list[_RunRates]] = defaultdict(list)
+    for (origin, operator), measured in chosen.items():
+        by_repository[origin] += measured
+        by_operator[origin if operator in ("", own) else operator] += measured
+    found_rates = (
+        SourceRates([rate for rates, _ in measured for rate in rates], [figure for _, figure in measured])
+        for measured in min(by_repository, by_operator, key=len).values()
+    )
+    return {each.name: each for each in found_rates}
+
+
+def _same_place(like: ClassSection | None, figure: PublishedFigure, nodes: int, library: str) -> bool:
+    """Return whether a figure is of the class of so many nodes, and across nodes of a library as old."""
+    crosses, scale = node_class(like, nodes)
+    if scale is None or (figure.network is not None, node_class(like, figure.nodes)[1]) != (crosses, scale):
+        return False
+    return not crosses or (_ratio(figure.nodes, nodes) <= NEAR and is_old(figure.library) == is_old(library))
+
+
+def is_old(library: str) -> bool:
+    """Return whether a library is an NCCL before OLD; one without a version counts as recent."""
+    return () < version_of(library) < OLD and not library.startswith("RCCL")
+
+
+def version_of(library: str) -> tuple[int, ...]:
+    """Return the version of NCCL or RCCL in the name of a library: ``2.27.7``, ``NCCL 2.27.7``; empty without one."""
+    found = _VERSION.match(library)
+    return tuple(map(int, found[1].split("."))) if found else ()
 
 
 def _rates_at(nbytes: int, figures: list[PublishedFigure]) -> list[float]:

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from hpccoll.analysis.paying_rate import PayingRate
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count, format_seconds
+from hpccoll.model.codec_costs import CodecCosts
+from hpccoll.model.compression_pays import BoundCost, paying_rate
 from hpccoll.model.group_costs import GroupCosts, UnmodelledWork
 from hpccoll.model.library_calls import NO_PARAMETERS, library_names
 from hpccoll.model.machine_file import MachineFile
@@ -24,6 +27,7 @@ from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Layout, Parameter, itemsize
 from hpccoll.store.schema import MODELLED, SIMULATED
+from hpccoll.training.compression import Compression
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
 from hpccoll.training.step_program import Compute, StepProgram
@@ -123,6 +127,9 @@ class StepRequest:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
+    # how gradients are compressed, a prediction for each; None: not at all
+    compressions: Sequence[Compression | None] = (None,)
+    codec_rate: float | None = None  # the bytes of float32 that codecs go through in a second [see ``codec_costs``]
 
     def on(self, ranks: int) -> Parallelism:
         """Return the parallelism of a number of ranks; BadInputError if they cannot be divided so."""
@@ -154,6 +161,7 @@ class StepPrediction:
     links: int  # the links of a node that one of these collectives uses at once
     # the rate of a link, in bits a second, at which all communication takes as long as the computation
     hide_rate: float | None
+    pays: PayingRate | None  # the rates of a link below which compression pays; None without it, or without any link
     algorithms: Mapping[str, str]  # the algorithms of each collective and axis
     # measured over predicted time of held-out measurements of the machine, 5th and 95th percentile
     ratios: tuple[float, float]
@@ -166,6 +174,11 @@ class StepPrediction:
     def step(self) -> StepTimeline:
         """The timeline at the likely values of the machine."""
         return self.timelines["value"]
+
+    @property
+    def compress(self) -> str | None:
+        """How gradients are compressed, as text; None: not at all."""
+        return self.parallelism.compression.text if self.parallelism.compression else None
 
     @property
     def communication_share(self) -> float:
@@ -196,12 +209,15 @@ class StepPrediction:
         return {
             "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
             "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
+            "compress": self.compress, "codec_s": step.codec_s,
             "samples": self.samples, **self.dtypes.keys, "gradient_bytes": self.gradient_bytes,
             "rank_gradient_bytes": self.rank_gradient_bytes, "communication_s": step.communication_s,
             "exposed_s": step.exposed_s, "compute_s": step.compute_s,
             "flops_per_s": self.flops_per_s, "bubble_s": step.bubble_s,
             "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
             "communication_share": self.communication_share, "hide_rate_bps": self.hide_rate,
+            **{f"pays_below_{name}bps": self.pays and getattr(self.pays, end)
+               for name, end in (("", "likely"), ("low_", "low"), ("high_", "high"))},
             "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
             "algorithms": dict(self.algorithms), "kind": self.kind, "kinds": sorted(self.kinds),
             "distance": self.distance, "assumptions": list(self.assumptions),
@@ -246,11 +262,13 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
     left_out: dict[str, list[int]] = defaultdict(list)
     refused: BadInputError | None = None
     interrupted = False
-    for done, nodes in enumerate(request.nodes):
+    wanted = [(nodes, compression) for nodes in request.nodes for compression in request.compressions]
+    known: defaultdict[int, dict[tuple[object, ...], Any]] = defaultdict(dict)
+    for done, (nodes, compression) in enumerate(wanted):
         try:
             if progress:
-                progress(done, len(request.nodes), format_count(f"{nodes:,}", "node"))
-            predictions.append(_predict(machine, request, nodes))
+                progress(done, len(wanted), format_count(f"{nodes:,}", "node"))
+            predictions.append(_predict(machine, request, nodes, compression, known[nodes]))
             request = replace(request, compute=predictions[-1].compute)
         except BadInputError as error:
             if request.compute.whole_s is not None:  # the computation follows from the first number of nodes
@@ -260,7 +278,7 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
         except KeyboardInterrupt:
             if not predictions:
                 raise
-            left_out["interrupted"], interrupted = [*request.nodes[done:]], True
+            left_out["interrupted"], interrupted = [*dict.fromkeys(nodes for nodes, _ in wanted[done:])], True
             break
     if refused and not predictions:
         raise refused
@@ -278,26 +296,35 @@ def _check_algorithm(machine: MachineFile, request: StepRequest) -> None:
             raise BadInputError(f"parameter of {request.algorithm}", name, valid or NO_PARAMETERS)
 
 
-def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPrediction:
+def _predict(
+    machine: MachineFile, request: StepRequest, nodes: int, compression: Compression | None,
+    known: dict[tuple[object, ...], Any],
+) -> StepPrediction:  # fmt: skip
+    """Return a prediction; ``known`` is what was simulated for others on as many nodes."""
     layout = machine.layout(nodes, request.ranks_per_node)
-    parallelism = request.on(layout.workers)
-    mesh = parallelism.mesh
+    uncompressed = request.on(layout.workers)
+    parallelism, mesh = replace(uncompressed, compression=compression), uncompressed.mesh
     programs = step_programs(request.model, parallelism)
+    dense = step_programs(request.model, uncompressed) if compression else programs
+    codecs = CodecCosts.of(machine, compression, layout, request.codec_rate) if compression else None
 
-    def costs_on(machine: MachineFile) -> GroupCosts:
-        costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators)
+    def costs_on(machine: MachineFile, programs: Sequence[StepProgram] = programs) -> GroupCosts:
+        costs = GroupCosts(
+            machine, layout, mesh, request.algorithm, request.parameters, request.aggregators, codecs, known
+        )  # fmt: skip
         costs.prepare(programs)
         return costs
 
     costs = costs_on(machine)
-    is_solved = request.compute.whole_s is not None and machine.unscaled is not machine
-    today = costs_on(machine.unscaled) if is_solved else costs  # the network on which the step takes so long
-    compute = request.compute.solved(programs, today.cost, nodes)
+    is_solved = request.compute.whole_s is not None and (machine.unscaled is not machine or compression)
+    # the network on which the step, without compression, takes so long
+    today = costs_on(machine.unscaled, dense) if is_solved else costs
+    compute = request.compute.solved(dense, today.cost, nodes)
     seconds = compute.seconds(programs)
     timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
     dtypes = parallelism.dtypes_of(request.model)
     size = itemsize(dtypes.gradient)
-    largest = max((each.nbytes for program in programs for each in program.operations), default=0)
+    largest = max((each.nbytes for program in programs for each in program.operations if not each.is_codec), default=0)
     busbw = _gradient_busbw(mesh, timelines["value"])
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
 
@@ -306,13 +333,24 @@ def _predict(machine: MachineFile, request: StepRequest, nodes: int) -> StepPred
         return step_timeline(programs, seconds, on.cost).communication_s
 
     hide = hiding_factor(timelines["value"], communication_s) if link else None
+    pays = None
+    if compression and link:
+
+        def both_on(factor: float) -> BoundCost:
+            return costs_on(machine.with_network(factor), [*programs, *dense]).cost
+
+        pays = paying_rate(both_on, programs, dense, seconds, link, machine.held_out_ratios)
+    kinds = frozenset(costs.kinds or {SIMULATED})
+    assumed = [*costs.assumed, *([codecs.source] if codecs else ())]
+    if pays and MODELLED in kinds:
+        assumed.append("the interval of the rate below which compression pays is that of codecs: formulas have none")
     return StepPrediction(
         nodes, layout, parallelism, compute, compute.rate(programs), dtypes, request.model.parameters * size,
         max(program.model.parameters for program in programs) * size, timelines,
         mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links,
-        8 * link * hide if link and hide else None, costs.algorithms(),
-        machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), [*costs.assumed],
-        costs.unmodelled, frozenset(costs.kinds or {SIMULATED}),
+        8 * link * hide if link and hide else None, pays, costs.algorithms(),
+        machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), assumed,
+        costs.unmodelled, kinds,
     )  # fmt: skip
 
 
@@ -349,7 +387,7 @@ def _gradient_busbw(mesh: Mesh, timeline: StepTimeline) -> float | None:
     moved = taken = 0.0
     for span in max(timeline.spans, key=len):
         operation = span.operation
-        if operation is None or operation.axis not in GRADIENT_AXES:
+        if operation is None or operation.is_codec or operation.axis not in GRADIENT_AXES:
             continue
         factor = collective(operation.collective).busbw
         moved += operation.nbytes * (factor(mesh.size(operation.axis)) if factor else 0.0)

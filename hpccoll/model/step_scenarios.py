@@ -25,6 +25,7 @@ from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.schedule import Parameter
+from hpccoll.training.compression import DENSE, compressions
 from hpccoll.training.model_file import load_models, models_from_json
 from hpccoll.training.model_shape import ModelShape, with_sequence
 from hpccoll.training.models import model_of
@@ -69,8 +70,9 @@ def step_request(
     dtypes = StepDtypes.of(keys, keys["dtype"] or model.dtype)
     return StepRequest(
         model=model, nodes=nodes, compute=compute_rate(keys, compute), parallel=keys["parallel"],
-        parallelism=parallelism_of(keys, dtypes=dtypes), batch=keys["batch"],
+        parallelism=parallelism_of({**keys, "compress": DENSE}, dtypes=dtypes), batch=keys["batch"],
         ranks_per_node=keys["ranks_per_node"], algorithm=keys["algorithm"], parameters=parameters or {},
+        compressions=compressions(keys["compress"], feedback=bool(keys["feedback"])), codec_rate=keys["codec_rate"],
     )  # fmt: skip
 
 
@@ -105,15 +107,21 @@ class ScenarioPrediction:
     prediction: StepPrediction
 
     @property
+    def name(self) -> str:
+        """The name of the scenario, with the compression if it has several."""
+        several = "," in (self.scenario.compress or "")
+        return f"{self.scenario.name}, {self.prediction.compress or DENSE}" if several else self.scenario.name
+
+    @property
     def title(self) -> str:
         """The scenario in a line."""
         mesh = self.prediction.parallelism.mesh.text
         where = f"{format_count(self.prediction.nodes, 'node')} of {self.machine.name}"
-        return f"{self.scenario.name}: {self.scenario.model} on {where}, {mesh}"
+        return f"{self.name}: {self.scenario.model} on {where}, {mesh}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units."""
-        return {"scenario": self.scenario.name, "machine": self.machine.name, **self.prediction.to_json()}
+        return {"scenario": self.name, "machine": self.machine.name, **self.prediction.to_json()}
 
 
 class ScenarioPredictions(NamedTuple):
@@ -137,18 +145,22 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> Scena
             given = step_request(dict(each), [each.nodes], each.params, AS_BEFORE if number else None)
         steps.append((each, machine, given))
     found: list[ScenarioPrediction] = []
+    complete = 0
     try:
-        for done, (scenario, machine, given) in enumerate(steps):
+        for scenario, machine, given in steps:
             if progress:
-                progress(done, len(steps), scenario.name)
+                progress(complete, len(steps), scenario.name)
             compute = found[-1].prediction.compute if given.compute is AS_BEFORE else given.compute
             with _naming(path, scenario):
                 predicted = predict_steps(machine, replace(given, compute=compute))
-            found.append(ScenarioPrediction(scenario, machine, predicted.predictions[0]))
+            found += [ScenarioPrediction(scenario, machine, each) for each in predicted.predictions]
+            if predicted.interrupted:
+                break
+            complete += 1
     except KeyboardInterrupt:
         if not found:
             raise
-    return ScenarioPredictions(found, [scenario.name for scenario, *_ in steps[len(found) :]])
+    return ScenarioPredictions(found, [scenario.name for scenario, *_ in steps[complete:]])
 
 
 @contextmanager

@@ -11,14 +11,14 @@ from hpccoll.common.units import format_count, format_counts, format_per_cent, f
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.model.acceptance import MODEL, RATE, Acceptance, Judged, of_large_sizes
-from hpccoll.model.causes import Cause, Symptom, facts_of, likeliest_causes, traits_of
+from hpccoll.model.causes import Cause, Symptom, age_of, facts_of, likeliest_causes, traits_of
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import usual_algorithm
 from hpccoll.store.call_key import CallKey
 
-LARGE = 1 << 20
-"""The size in bytes from which on bandwidth counts more than latency."""
+SMALL, LARGE = 64 << 10, 1 << 20
+"""The sizes in bytes up to which latency alone counts, and from which on bandwidth counts more."""
 MOST_OF_DIP = 2
 """The most neighbouring sizes that are a dip."""
 OF_RAILS = 0.02
@@ -76,6 +76,15 @@ class _Calls:
         return not self.failed and any(size >= LARGE for size in self.normal_sizes)
 
     @property
+    def passing(self) -> set[str]:
+        """Which sizes pass, so that none of them fails: ``small`` or ``large``."""
+        of_verdict = [
+            {"small" if size <= SMALL else "large" for size in sizes if not SMALL < size < LARGE}
+            for sizes in (self.normal_sizes, self.failed_sizes)
+        ]
+        return of_verdict[0] - of_verdict[1]
+
+    @property
     def of_model(self) -> bool:
         """Whether NCCL's model is what is expected: of the algorithm that ran."""
         return any(one.expected and one.expected.origin == MODEL for one in self.judged)
@@ -106,6 +115,8 @@ def explain(
     """
     rails = machine.geometry.rails if machine and machine.geometry else None
     facts, traits = [*facts_of(log, variables or {}, rails)], traits_of((one.row for one in judged), machine)
+    figures = {name for one in judged if one.expected for name in one.expected.libraries}
+    facts += {age for one in judged for age in age_of(one.library, figures)}
     places: dict[object, list[Judged]] = defaultdict(list)
     for one in judged:
         if one.expected and one.row.usable:
@@ -114,7 +125,7 @@ def explain(
     causes: dict[int, tuple[Cause, ...]] = {}
     for calls in every:
         if calls.failed:
-            found = likeliest_causes([*symptoms_of(calls, every)], facts, traits)
+            found = likeliest_causes([*symptoms_of(calls, every)], facts, traits, passing=calls.passing)
             causes |= {id(one): found for one in calls.failed}
     return [replace(one, causes=causes.get(id(one), ())) for one in judged]
 
@@ -157,6 +168,14 @@ def _placement(calls: _Calls, _every: Collection[_Calls]) -> str:
 def _small(calls: _Calls, _every: Collection[_Calls]) -> str:
     largest = calls.failed_sizes[-1]
     return f"only sizes up to {format_size(largest)} fail" if largest < LARGE else ""
+
+
+def _small_nodes(calls: _Calls, every: Collection[_Calls]) -> str:
+    said, inside = _small(calls, every), _inside(calls, every)
+    if calls.in_fabric or not said or any(other.failed for other in inside):
+        return ""
+    normal = "; one node is normal" if any("small" in other.passing for other in inside) else ""
+    return f"{said}, on {format_count(calls.nodes, 'node')}{normal}"
 
 
 def _all_to_all(calls: _Calls, every: Collection[_Calls]) -> str:
@@ -222,9 +241,9 @@ def _inside(calls: _Calls, every: Collection[_Calls]) -> list[_Calls]:
 
 
 SYMPTOMS: dict[str, Callable[[_Calls, Collection[_Calls]], str]] = {
-    "dip": _dip, "placement": _placement, "small": _small, "with_nodes": _with_nodes, "all_to_all": _all_to_all,
-    "collective": _collective, "unstable": _unstable, "rails": _rails, "ring_level": _ring_level, "node": _node,
-    "nodes": _nodes,
+    "dip": _dip, "placement": _placement, "small_nodes": _small_nodes, "small": _small, "with_nodes": _with_nodes,
+    "all_to_all": _all_to_all, "collective": _collective, "unstable": _unstable, "rails": _rails,
+    "ring_level": _ring_level, "node": _node, "nodes": _nodes,
 }  # fmt: skip
 """The symptoms that causes.toml names, the most specific first; each returns its words, empty if it is not shown."""
 _BY_SHARE = "all_to_all", "node", "nodes"

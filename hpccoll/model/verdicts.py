@@ -24,7 +24,7 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, requested_by_environment
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.text import join_words
+from hpccoll.common.text import in_brackets, join_words
 from hpccoll.common.units import format_count, format_per_cent
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, Judged
@@ -33,7 +33,17 @@ from hpccoll.model.library_calls import modelled_busbw
 from hpccoll.model.library_expectations import library_expectations, transport_mismatch
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import observations
-from hpccoll.model.published_rates import GPUS, node_class, rates_by_source, usual_algorithm
+from hpccoll.model.published_rates import (
+    NEAR,
+    OLD,
+    SCALES,
+    SourceRates,
+    is_old,
+    node_class,
+    rates_by_source,
+    usual_algorithm,
+    version_of,
+)
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import count_progress
 from hpccoll.model.wire_bounds import wire_bound
@@ -97,9 +107,11 @@ def judge_rows(
         run = runs.get(row.run_id)
         library = str(run.provenance.get("library", "")) if run and row.imported else ""
         own = log if log and log.ranks in (None, row.ranks) else None
+        if own and own.version and not version_of(library):
+            library = f"{row.transport.upper()} {own.version}"
         expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, own))
         reason = reason or (_other_gpus(run, against) if run else "") or "; ".join(caveats_of(row))
-        one = _judged(row, expected, reason)
+        one = replace(_judged(row, expected, reason), library=library)
         unasked = _unasked(row, against, own) if own and one.verdict is Acceptance.PASS else ""
         judged.append(replace(one, verdict=Acceptance.CANNOT_TELL, reason=unasked) if unasked else one)
     return _spoken(judged)
@@ -222,18 +234,28 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
     wire = wire_bound(like, row.collective, row.nodes, per_node, algorithm) if like else None
     found = rates_by_source(
         machine, row.collective, row.nodes, per_node, row.bytes, dtype=row.dtype, in_place=row.in_place,
-        algorithm=algorithm,
+        algorithm=algorithm, library=library,
     )  # fmt: skip
     if len(found) >= NEEDED:
-        rates, likely = [rate for rates in found.values() for rate in rates], median(map(median, found.values()))
-        return Expected(min(rates), likely, max(rates), PUBLISHED, tuple(found), wire), ""
+        return _published(found, wire), ""
     modelled = None
     if algorithm and row.transport == "nccl" and row.bytes >= LARGE:
         with suppress(BadInputError):  # the machine does not have such nodes
             modelled = modelled_busbw(machine, row.collective, row.nodes, per_node, row.bytes, row.dtype, algorithm)
     if modelled is None:
-        return None, _too_few(row, machine, found, algorithm)
+        return None, _too_few(row, machine, found, algorithm, library)
     return Expected(*modelled, MODEL, (f"{algorithm}, which a log or a setting names",), wire), ""
+
+
+def _published(found: Mapping[str, SourceRates], wire: float | None) -> Expected:
+    """Return the range of what several sources published."""
+    rates = [rate for each in found.values() for rate in each.rates]
+    figures = [figure for each in found.values() for figure in each.figures]
+    gpus, libraries = {each.gpu for each in figures} - {""}, {each.library for each in figures}
+    return Expected(
+        min(rates), median(median(each.rates) for each in found.values()), max(rates), PUBLISHED, tuple(found), wire,
+        tuple(sorted(gpus)), tuple(sorted(libraries, key=version_of)),
+    )  # fmt: skip
 
 
 def _unlike(row: Row, machine: MachineFile, library: str) -> str:
@@ -254,7 +276,7 @@ def _unlike(row: Row, machine: MachineFile, library: str) -> str:
 def _other_gpus(run: Run, machine: MachineFile) -> str:
     """Return that a run lists GPUs that a machine does not have; empty if it has them, or their names say no model."""
     like, names = machine.machine_class, run.provenance.get("device_names")
-    known = GPUS.get(like.fabric, ()) if like else ()
+    known = tuple(like.gpus) if like else ()
     listed = [str(name) for name in names if re.search(r"\b[A-Z]*\d", str(name))] if isinstance(names, list) else []
     others = [name for name in listed if not any(word.startswith(known) for word in re.split(r"[^\w]", name))]
     if not (known and others):
@@ -262,20 +284,25 @@ def _other_gpus(run: Run, machine: MachineFile) -> str:
     return f"the output lists {join_words(others)}, and figures of {machine.name} are of {join_words(known, 'or')}"
 
 
-def _too_few(row: Row, machine: MachineFile, found: Iterable[str], algorithm: str | None) -> str:
+def _too_few(row: Row, machine: MachineFile, found: Iterable[str], algorithm: str | None, library: str) -> str:
     """Return why nothing published is expected of a row."""
     like = machine.machine_class
     if like is None and not machine.published:
         return f"{machine.name} has no class of machines with published figures"
-    if node_class(like, row.nodes)[1] is None:
+    crosses, scale = node_class(like, row.nodes)
+    if scale is None:
         return f"no class has {format_count(row.nodes, 'node')}: 1, 2, 4, and 8 and more are classes"
     usual = usual_algorithm(like, row.nodes) if like and row.collective == "all_reduce" else None
     named = f" by {algorithm}" if algorithm else f" by default ({usual})" if usual else ""
     what = f"{row.collective}{named} of {row.dtype} on {format_count(row.nodes, 'node')} x {row.ranks_per_node}"
+    what += f" (or {1 / NEAR:g} to {NEAR} times as many nodes)" if crosses and scale == SCALES[0] else ""
     several = join_words([*found]) or "no source"
+    class_ = f"this class{in_brackets(join_words(like.gpus)) if like else ''}"
     needed = f"{NEEDED} independent sources are needed"
+    if crosses and is_old(library):
+        needed += f"; on several nodes NCCL before {'.'.join(map(str, OLD))} was slower, the output is of {library}"
     model = "; NCCL's model has the ring and the tree, on two nodes and more, from 1 GiB on" if algorithm else ""
-    return f"{several} published {what} of this size on machines of this class: {needed}{model}"
+    return f"{several} published {what} of this size on machines of {class_}: {needed}{model}"
 
 
 def _of_schedules(

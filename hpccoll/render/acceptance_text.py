@@ -10,6 +10,7 @@ from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends,
 from hpccoll.common.units import format_count, format_rate, format_seconds, format_size
 from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance, Judged
 from hpccoll.model.acceptance_summary import AcceptanceSummary
+from hpccoll.model.published_rates import version_of
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row
 
@@ -171,8 +172,20 @@ def origin_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     """Yield a line for each origin of expectations, with its sources."""
     for origin, rows in acceptance.origins.items():
         sources = dict.fromkeys(source for each in rows if each.expected for source in each.expected.sources)
-        named = join_ends(sources) if origin == REFERENCE else join_words(sources)
-        yield f"{_sizes(rows)}: {ORIGINS[origin].heading}: {named}"
+        named = join_ends(sources) if origin == REFERENCE else "; ".join(sources)
+        yield f"{_sizes(rows)}: {ORIGINS[origin].heading}{in_brackets(_figures_of(rows))}: {named}"
+
+
+def _figures_of(rows: Sequence[Judged]) -> str:
+    """Return the GPUs and the versions of the library that published figures are of; empty of other expectations."""
+    every = [each.expected for each in rows if each.expected]
+    libraries = sorted({name for each in every for name in each.libraries}, key=version_of)
+    ends = join_ends(dict.fromkeys(".".join(map(str, version)) for each in libraries if (version := version_of(each))))
+    versions = f"{rows[0].row.transport.upper()} {ends or 'of unknown versions'}" if libraries else ""
+    unknown = " and unknown versions" if ends and not all(map(version_of, libraries)) else ""
+    return ", ".join(
+        filter(None, (join_words(sorted({gpu for each in every for gpu in each.gpus})), versions + unknown))
+    )
 
 
 def _sizes(rows: Sequence[Judged]) -> str:

@@ -14,6 +14,7 @@ from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ValueAxis
 from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.colours import BLACK, INK, WHITE, group_colours, numbered_colours, series_colour
+from hpccoll.training.compression import DENSE
 
 COLUMNS = {1: 1, 2: 2, 3: 3, 4: 2}
 """The panels in a row of times over nodes, by their number."""
@@ -99,8 +100,10 @@ def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
 
 def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
     """Write the picture of steps over nodes: their parts, and the shares of communication (see above)."""
-    charts = [_bars(rows, [f"{row['gpus']:,}" for row in rows], "GPUs", WIDTH // 2)]
-    if len(rows) > 1:
+    several = len({row["compress"] for row in rows}) > 1
+    names = [f"{row['gpus']:,}" + f", {row['compress'] or DENSE}" * several for row in rows]
+    charts = [_bars(rows, names, "GPUs", WIDTH // 2)]
+    if len(rows) > 1 and not several:
         keys = {"exposed": "share", "all communication": "communication_share"}
         formulas_alone = {kind for row in rows for kind in row["kinds"]} == {chart_base.MODELLED}
         line = chart_base.MODELLED if formulas_alone else chart_base.SIMULATED

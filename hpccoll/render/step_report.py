@@ -19,6 +19,7 @@ from hpccoll.render.prediction_report import (
     paragraph,
     published_sentences,
 )
+from hpccoll.training.compression import DENSE
 
 BEST_CASE = (
     "a best case: gathers of parameters run beside computation and do not slow it down; published runs with sharded "
@@ -44,10 +45,12 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     if {*types.values()} - {first.dtypes.gradient}:
         yield f"  {', '.join(f'{name}s move in {dtype}' for name, dtype in types.items())}"
     yield f"  {', '.join(_parallel_words(request, first))}"
-    yield from table_lines(*table_of(_STEP, predicted.predictions))
-    yield from _meanings(_STEP)
+    columns = _with_codecs(_STEP, predicted.predictions)
+    yield from table_lines(*table_of(columns, predicted.predictions))
+    yield from _meanings(columns)
     yield ""
     yield from _wall_lines(predicted)
+    yield from _paying_lines((f"  {one.compress} on {one.layout.workers:,} GPUs", one) for one in predicted.predictions)
     used: dict[str, dict[str, None]] = {}
     for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
         used.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
@@ -120,7 +123,26 @@ _STEP: Columns[StepPrediction] = (
 )
 
 
+def _with_codecs(columns: Columns[StepPrediction], predictions: Sequence[StepPrediction]) -> Columns[StepPrediction]:
+    """Return the columns, after the first two with those of compressed gradients if there are any."""
+    return (*columns[:2], *_CODECS, *columns[2:]) if any(one.compress for one in predictions) else columns
+
+
+_CODECS: Columns[StepPrediction] = (
+    ("compress", lambda one: one.compress or DENSE),
+    ("codec", lambda one: format_seconds(one.step.codec_s)),
+)
+
+
+def _paying_lines(predictions: Iterable[tuple[str, StepPrediction]]) -> Iterator[str]:
+    """Yield from which rate of the network downward each compression pays; predictions have the begin of a line."""
+    for begin, one in predictions:
+        if one.pays:
+            yield f"{begin} {one.pays.text}"
+
+
 _MEANINGS = {
+    "codec": "time of all codecs of a GPU, which take turns with its collectives of gradients",
     "compute": "time that the busiest GPU computes in a step",
     "bubble": "time that it waits for other stages of the pipeline, without communication",
     "communic.": "time of all collectives of a GPU, hidden behind computation or not",
@@ -199,16 +221,18 @@ _WALL: Columns[WallPoint] = (
 
 def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
     """Yield the scenarios as a table."""
-    head, body = table_of(_TIMES, (each.prediction for each in predicted))
-    names = (each.scenario.name for each in predicted)
+    steps = [each.prediction for each in predicted]
+    columns = _with_codecs(_TIMES, steps)
+    head, body = table_of(columns, steps)
+    names = (each.name for each in predicted)
     rows = ((name, *cells) for name, cells in zip(names, body, strict=True))
     yield from table_lines(("scenario", *head), rows, indent="")
-    yield from _meanings(_TIMES)
+    yield from _meanings(columns)
     yield from scenario_titles(predicted)
+    yield from _paying_lines((f"{each.name}: {each.prediction.compress}", each.prediction) for each in predicted)
     for each in predicted:
         works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
-        yield f"{each.scenario.name}: {works}"
-    steps = [each.prediction for each in predicted]
+        yield f"{each.name}: {works}"
     yield from _formula_lines((each.machine for each in predicted), steps)
     yield from _unmodelled_lines(steps)
     for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):

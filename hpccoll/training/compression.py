@@ -13,6 +13,9 @@ TOP_K = "topk"
 COMPRESSIONS = "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", TOP_K
 """The compressions: see ``compressed_bucket``."""
 
+DENSE = "none"
+"""What stands for gradients that are not compressed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compression:
@@ -35,6 +38,11 @@ class Compression:
         return cls(name, _part(text, part) if equals else 1.0, feedback)
 
     @property
+    def codec(self) -> str:
+        """The codecs that it takes: ``fp16``, or ``fp16+feedback``."""
+        return f"{self.name}{'+feedback' * self.feedback}"
+
+    @property
     def text(self) -> str:
         """The compression as text: ``topk=1%``."""
         return f"{self.name}={100 * self.kept:.12g}%" if self.name == TOP_K else self.name
@@ -42,6 +50,16 @@ class Compression:
     def kept_of(self, elements: int) -> int:
         """Return how many of so many gradients topk keeps: at least one."""
         return ceil(self.kept * elements - 1e-9)  # 1 % of 100 is 1, whatever is rounded
+
+
+def compressions(texts: str, *, feedback: bool = False) -> "list[Compression | None]":
+    """Return the compressions of a text such as ``none,fp16,topk=1%``, each once; None where nothing is compressed.
+
+    Raises:
+        BadInputError: if one of them is invalid.
+    """
+    each = dict.fromkeys(text.strip() for text in texts.split(",")) if texts else (DENSE,)
+    return [None if text == DENSE else Compression.parse(text, feedback=feedback) for text in each]
 
 
 def _part(text: str, part: str) -> float:

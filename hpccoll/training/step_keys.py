@@ -12,14 +12,13 @@ from hpccoll.common.limits import FLAG, MAX_BYTES, IntegerRange, Kind, OneOfWord
 from hpccoll.common.units import MAX_FACTOR, MAX_QUANTITY, parse_factor, parse_rate, parse_seconds, parse_size
 from hpccoll.schedule import DTYPE
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
-from hpccoll.training.compression import COMPRESSIONS, Compression
+from hpccoll.training.compression import COMPRESSIONS, DENSE, Compression
 from hpccoll.training.parallelism import PER_STEP, SHARDINGS, Parallelism
 
 WAIT, GEMM, NOTHING = "wait", "gemm", "none"
 COMPUTATIONS = WAIT, GEMM, NOTHING
 """How ranks compute: not at all, as a host whose accelerator computes; by products of matrices; or in no time."""
 
-NO_COMPRESSION = "none"
 
 PEAK_FLOPS: Mapping[str, float] = {
     "v100": 125e12, "a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "mi300x": 1307e12,
@@ -58,11 +57,11 @@ class CompressionText(OneOfWords):
     """Names of compressions, of which that of top-k has the part that is kept: see ``Compression``."""
 
     def accepts(self, value: object) -> bool:
-        return value == NO_COMPRESSION or (isinstance(value, str) and self.parse(value) == value)
+        return value == DENSE or (isinstance(value, str) and self.parse(value) == value)
 
     def parse(self, text: str) -> str:
         """Return the text as files have it: ``topk=1%`` of ``topk=0.01``; BadInputError if it is no compression."""
-        return text if text == NO_COMPRESSION else Compression.parse(text).text
+        return text if text == DENSE else Compression.parse(text).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +108,8 @@ WORKLOAD: Mapping[str, StepKey] = {
     "sequence": StepKey("1: tensor-parallel ranks divide the sequence, too", 0, FLAG),
     "recompute": StepKey("1: the backward pass repeats the forward pass of blocks", 0, FLAG),
     "sequence_length": StepKey("tokens of a sample of a transformer [its own]", 0, TOKENS),
-    "compress": StepKey("none, fp16, bf16, fp8_e4m3, fp8_e5m2, topk=1%", NO_COMPRESSION,
-                        CompressionText((NO_COMPRESSION, *COMPRESSIONS))),
+    "compress": StepKey("none, fp16, bf16, fp8_e4m3, fp8_e5m2, topk=1%", DENSE,
+                        CompressionText((DENSE, *COMPRESSIONS))),
     "feedback": StepKey("1: what compression left out is added later", 0, FLAG),
     "gradient_dtype": StepKey("type in which gradients are summed [-d]", "", DTYPE),
     "parameter_dtype": StepKey("type in which parameters are gathered [-d]", "", DTYPE),
@@ -132,6 +131,12 @@ PREDICTED: Mapping[str, StepKey] = {
     "batch": StepKey("samples of a step on all GPUs, not of a micro-batch", None, TOKENS),
     "dtype": StepKey("type of all that moves [that of the model]", None, DTYPE),
     **{name: WORKLOAD[name] for name in _DTYPES},
+    "gradient_dtype": replace(
+        WORKLOAD["gradient_dtype"], help="type; --parameter-dtype, --activation-dtype, too [-d]"
+    ),
+    "compress": StepKey("fp16, bf16, fp8_e4m3, fp8_e5m2, topk=1%; --feedback", "", PrintableText()),
+    "feedback": StepKey("1: what a compressed gradient leaves out is added to the next", 0, FLAG),
+    "codec_rate": StepKey("bytes of float32 that codecs pass a second", None, PositiveNumber(1e18)),
     "algorithm": StepKey("algorithm [NCCL's or the fastest; of --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
     "mfu": StepKey("fraction of the peak of the GPU, not --flops-rate", None, PositiveNumber(1.0)),
@@ -159,8 +164,8 @@ def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
     rule = BucketRule(
         keys["buckets"], keys["bucket"] or None, keys.get("first_bucket") or None, scale=keys.get("scale", 1)
     )
-    text = keys.get("compress", NO_COMPRESSION)
-    compression = None if text == NO_COMPRESSION else Compression.parse(text, feedback=bool(keys.get("feedback")))
+    text = keys.get("compress", DENSE)
+    compression = None if text == DENSE else Compression.parse(text, feedback=bool(keys.get("feedback")))
     return Parallelism(
         compression=compression,
         buckets=rule, sharding=keys["sharding"], sequence=bool(keys["sequence"]), overlap=bool(keys["overlap"]),

@@ -80,6 +80,7 @@ class Compute:
 
     phase: str  # ``forward`` or ``backward``
     flops: float  # its FLOPs on this rank
+    modules: tuple[str, ...] = ()  # the names of the modules that it passes through, in order
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ class _Builder:
             self.part_begins(part, unit, direction, phase)
             for module in each:
                 if module.forward_flops:
-                    self.instructions.append(Compute(phase, module.forward_flops * flops))
+                    self.instructions.append(Compute(phase, module.forward_flops * flops, (module.name,)))
                 for operation in (starts or {}).get(module.name, ()):
                     self.synchronise(operation)
             self.part_ends(part, unit, direction, phase)
@@ -320,4 +320,5 @@ def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
         if key is None:
             yield from each
         else:
-            yield Compute(key, sum(one.flops for one in each if isinstance(one, Compute)))
+            joined = [one for one in each if isinstance(one, Compute)]
+            yield Compute(key, sum(one.flops for one in joined), (*chain.from_iterable(one.modules for one in joined),))

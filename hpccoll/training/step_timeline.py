@@ -5,6 +5,7 @@ takes alone. What stages send each other is there when the sender has started it
 when all stages have computed and awaited everything.
 
 - *communication*: the seconds of all collectives of a stage, and of the messages that it sends, together.
+- *codec*: the seconds of all codecs of a stage, which take turns with its collectives.
 - *exposed*: what the step takes longer than the same step with collectives that take no time.
 - *share*: exposed seconds over those of the step.
 
@@ -37,9 +38,14 @@ class StepSpan:
     operation: StepOperation | None = None  # the operation; None for a computation
 
     @property
+    def is_codec(self) -> bool:
+        """Whether it encodes or decodes gradients."""
+        return self.operation is not None and self.operation.is_codec
+
+    @property
     def communicates(self) -> bool:
         """Whether an operation lasts as long as its collective takes: a message is received for as long as awaited."""
-        return self.operation is not None and not self.operation.receives
+        return self.operation is not None and not self.operation.receives and not self.operation.is_codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ class StepTimeline:
     bare_s: float  # the seconds of the same step without communication
     compute_s: float  # the seconds that the busiest stage computes
     communication_s: float  # the seconds of all collectives and sent messages of the stage that communicates longest
+    codec_s: float  # the seconds of all codecs of the stage that has most of them
     spans: tuple[tuple[StepSpan, ...], ...]  # the computations and operations of each stage
 
     @property
@@ -74,8 +81,9 @@ def step_timeline(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost)
     _, bare_s = _run(programs, seconds, lambda _operation: 0.0)
     spans = [stage.spans for stage in stages]
     communicated = [sum(span.end_s - span.begin_s for span in each if span.communicates) for each in spans]
+    codec = [sum((span.end_s - span.begin_s for span in each if span.is_codec), 0.0) for each in spans]
     computed = max(stage.computed for stage in stages)
-    return StepTimeline(step_s, bare_s, computed, max(communicated), tuple(map(tuple, spans)))
+    return StepTimeline(step_s, bare_s, computed, max(communicated), max(codec), tuple(map(tuple, spans)))
 
 
 Messages: TypeAlias = defaultdict[tuple[int, int, str], deque[float]]

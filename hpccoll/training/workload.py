@@ -12,10 +12,11 @@ from typing import Any
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import WORKLOADS, all_reduce, itemsize
 from hpccoll.training.compressed_bucket import MESSAGE_DTYPES
+from hpccoll.training.compression import DENSE
 from hpccoll.training.model_shape import ModelShape, scaled, with_sequence
 from hpccoll.training.models import MODELS, model_of
 from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes, moved_elements
-from hpccoll.training.step_keys import NO_COMPRESSION, WORKLOAD, parallelism_of
+from hpccoll.training.step_keys import WORKLOAD, parallelism_of
 from hpccoll.training.step_program import StepProgram
 from hpccoll.training.step_program_builder import step_programs
 
@@ -97,7 +98,7 @@ class Workload:
         }
         if self.sequence_length and (transformer := self._unscaled(models).transformer):
             own["sequence_length"] = self.sequence_length * (self.sequence_length != transformer.sequence)
-        own["feedback"] = self.feedback * (self.compress != NO_COMPRESSION)
+        own["feedback"] = self.feedback * (self.compress != DENSE)
         return types.gradient, replace(self, **own)
 
     def dtypes(self, dtype: str) -> StepDtypes:

@@ -163,7 +163,8 @@ class Run(NamedTuple):
         """Plant the faults, diagnose, and return the record."""
         faults = {ONE: 1, TWO: 2, HEALTHY: 0}[self.sort]
         planted = setting.draw(self.number, faults, np.random.default_rng([self.seed, zlib.crc32(self.name.encode())]))
-        raw.unlink(missing_ok=True)  # of a call that was killed
+        for left in (raw, raw.with_suffix(".html")):  # of a call that was killed
+            left.unlink(missing_ok=True)
         setting.call("clear")
         for fault in planted:
             setting.plant(fault)

@@ -105,6 +105,17 @@ def test_causes_are_named_once_and_those_of_the_decisive_row_come_first():
     assert found.causes == {ACS.because: [ACS, SPLIT], other.because: [other]}
 
 
+def test_symptoms_with_the_same_causes_are_named_together_with_their_causes_once():
+    rows = [
+        judged(rate * GB, 445 * GB, 459 * GB, collective=name,
+               causes=[replace(cause, because=f"{name} has {rate} of 452") for cause in (ACS, SPLIT)])
+        for rate, name in ((180, "all_reduce"), (185, "all_gather"))
+    ]  # fmt: skip
+    ((because, causes),) = acceptance(rows).causes.items()
+    assert because == "all_reduce has 180 of 452; all_gather has 185 of 452"
+    assert [each.what for each in causes] == [ACS.what, SPLIT.what]
+
+
 def test_expectations_of_several_origins_are_kept_apart():
     found = acceptance([*of_two_nodes(), timed(1.0, 0.9, 1.1)])
     assert {origin: len(rows) for origin, rows in found.origins.items()} == {"published": 4, "reference": 1}

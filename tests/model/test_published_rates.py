@@ -4,13 +4,14 @@ import csv
 
 import pytest
 from predicted_machines import NCCL, in_racks
+from published_outputs import without_source
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.predict import Request, predict
-from hpccoll.model.published_rates import TABLE, node_class, published_near, rates_by_source
+from hpccoll.model.published_rates import TABLE, is_old, node_class, published_near, rates_by_source, version_of
 
 MIB = 1 << 20
 
@@ -103,25 +104,56 @@ def test_sources_of_one_repository_or_thread_are_one_and_runs_of_several_machine
     cluster = read_machine("8xh100-400g", "--cluster")
     call = {"dtype": "float32", "in_place": False}
     found = rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, **call)
-    assert len(found["skypilot-org/skypilot"]) == len(found["NVIDIA/nccl-tests#309"]) == 2
+    assert len(found["NVIDIA/nccl-tests#309"].rates) == 2
     between = rates_by_source(cluster, "all_reduce", 2, 8, 3 << 30, **call)
-    for source, rates in between.items():
-        ends = [rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)[source] for size in (2, 4)]
-        assert min(ends[0]) < min(rates) <= max(rates) < max(ends[1])
+    for source, of_source in between.items():
+        ends = [rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)[source].rates for size in (2, 4)]
+        assert min(ends[0]) < min(of_source.rates) <= max(of_source.rates) < max(ends[1])
     assert "NVIDIA/nccl#2409" not in between  # of which one size is known
-    of_two = [len(rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)["NVIDIA/nccl-tests#309"])
+    of_two = [rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)["NVIDIA/nccl-tests#309"]
               for size in (1, 4, 8)]  # fmt: skip
-    assert of_two == [2, 1, 2]  # of the other user 1 and 8 GiB, which are no neighbours
+    assert [len(each.rates) for each in of_two] == [2, 1, 2]  # of the other user 1 and 8 GiB, which are no neighbours
+
+
+def test_sources_that_ran_on_machines_of_one_operator_are_one_unless_the_class_is_its_own():
+    call = {"dtype": "float32", "in_place": False}
+    found = rates_by_source(read_machine("8xh100-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call)
+    (nebius,) = [each for name, each in found.items() if "Nebius" in name]
+    assert {each.origin for each in nebius.figures} == {
+        "dstackai/dstack",
+        "skypilot-org/skypilot",
+        "twinanda/ml-cookbook",
+    }
+    google = rates_by_source(read_machine("gcp-a3-mega", "--cluster"), "all_reduce", 2, 8, 8 << 30, **call)
+    assert [*google] == ["Google: NVIDIA/aicr", "Google: lessizzmore/create-a3mega-ztan-fork"]
+    assert len(rates_by_source(read_machine("8xb200-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call)) == 2
+
+
+def test_one_repository_is_one_source_also_with_machines_of_several_operators():
+    like = read_machine("8xb200-400g", "--cluster")
+    with without_source("DeepEP on GKE B200 guide, README"):
+        found = rates_by_source(like, "all_reduce", 2, 8, 1 << 30, dtype="float32", in_place=False)
+    assert [*found] == ["dstackai/dstack"]
+    assert {each.operator for each in found["dstackai/dstack"].figures} == {"Google", "Lambda"}
+
+
+@pytest.mark.parametrize(
+    ("library", "version", "old"),
+    [("2.18.5", (2, 18, 5), True), ("NCCL 2.19.3", (2, 19, 3), False), ("RCCL 2.18.3", (2, 18, 3), False),
+     ("RCCL (ROCm 6.4.1)", (), False), ("unknown", (), False), ("", (), False)],
+)  # fmt: skip
+def test_versions_of_libraries_are_read_and_those_of_old_nccl_known(library, version, old):
+    assert (version_of(library), is_old(library)) == (version, old)
 
 
 def test_a_forced_algorithm_is_a_class_of_its_own_and_the_usual_one_is_that_of_figures_without_a_name():
     cluster = read_machine("8xh100-400g", "--cluster")
     call = {"dtype": "float32", "in_place": True}
     ring = rates_by_source(cluster, "all_reduce", 1, 8, 16 << 30, algorithm="ring", **call)
-    assert all(360e9 < rate < 370e9 for rates in ring.values() for rate in rates)
+    assert all(360e9 < rate < 370e9 for each in ring.values() for rate in each.rates)
     assert len(ring) == 2
     by_default = rates_by_source(cluster, "all_reduce", 1, 8, 16 << 30, **call)
-    assert all(rate > 475e9 for rates in by_default.values() for rate in rates)
+    assert all(rate > 475e9 for each in by_default.values() for rate in each.rates)
     usual = rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="nvls_tree", **call)
     assert usual == rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, **call)
     assert rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="ring", **call) == {}
@@ -134,4 +166,5 @@ def test_every_row_of_the_table_is_of_a_class_that_a_described_cluster_has_or_of
         for row in csv.DictReader(file):
             assert not row["network"] or (row["fabric"], row["network"]) in networks
             assert row["source"]
+            assert row["gpu"] in {gpu for each in clusters if each for gpu in each.gpus}
             assert float(row["busbw_GBps"]) > 0

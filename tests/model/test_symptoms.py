@@ -38,8 +38,12 @@ def verdict(share, nbytes, collective="all_reduce", nodes=2, in_place=False, qua
 
 
 def sweep(share, **more):
-    """Return the verdicts on a sweep; a share for each size, or one for sizes from 1 MiB on."""
-    shares = share if isinstance(share, tuple) else [share if size >= MIB else 1.0 for size in SIZES]
+    """Return the verdicts on a sweep; a share for each size, or one for sizes from 1 MiB on.
+
+    If these fail, nothing can be told of smaller ones.
+    """
+    small = 1.0 if share == 1.0 else 0.9
+    shares = share if isinstance(share, tuple) else [share if size >= MIB else small for size in SIZES]
     return [
         verdict(each, size, in_place=in_place, **more)
         for size, each in zip(SIZES, shares, strict=True)
@@ -62,7 +66,8 @@ SHOWN = {
     "dip": (sweep((1, 1, 1, 1, 0.6, 1)), "switch of algorithm"),
     "placement": ([one for one in sweep(0.6) if not one.row.in_place] + [one for one in sweep(1.0) if one.row.in_place],
                   "warm-up"),
-    "small": (sweep((0.3, 0.5, 1, 1, 1, 1)), "cores"),
+    "small_nodes": (sweep((0.3, 0.5, 1, 1, 1, 1)) + sweep(1.0, nodes=1), "long"),
+    "small": (sweep((0.3, 0.5, 1, 1, 1, 1), nodes=1), "cores"),
     "with_nodes": ([one for nodes, share in ((2, 0.9), (3, 0.7), (4, 0.58), (6, 0.4))
                     for one in sweep(share, nodes=nodes)], "adaptive routing"),
     "all_to_all": (sweep(0.5, collective="all_to_all") + sweep(1.0), "PXN"),
@@ -107,6 +112,24 @@ def test_between_nodes_of_one_fabric_no_network_is_a_suspect():
     causes += causes_of(sweep(0.75, nodes=4), "gb200-nvl72")
     assert not any("network" in each.what or "NIC" in each.what for each in causes)
     assert any("NIC" in each.what for each in causes_of(sweep(0.5, nodes=32), "gb200-nvl72"))
+
+
+def test_what_slows_every_size_is_no_cause_where_small_or_large_ones_pass():
+    all_slow, small_pass, large_pass = (0.2, 0.1, *[0.012] * 4), (1, 1, *[0.012] * 4), (0.2, 0.1, *[1] * 4)
+    for shares, is_cause in ((all_slow, True), (small_pass, False), (large_pass, False)):
+        assert any("TCP sockets" in each.what for each in causes_of(sweep(shares))) == is_cause
+    unknown = [one for one in sweep(all_slow) if one.row.bytes >= MIB]
+    assert any("TCP sockets" in each.what for each in causes_of(unknown))
+
+
+def test_high_latency_on_several_nodes_where_one_node_is_normal_has_causes_of_the_way_between_them():
+    slow = (0.3, 0.5, 1, 1, 1, 1)
+    causes = causes_of(sweep(slow) + sweep(1.0, nodes=1))
+    assert "one node is normal" in causes[0].because
+    for others in ([], sweep(slow, nodes=1)):
+        of_pair = [one for one in explain(sweep(slow) + others, described("8xh100-400g")) if one.row.nodes == 2]
+        between = [each for one in of_pair for each in one.causes if "way between" in each.what]
+        assert bool(between) == (not others)
 
 
 def test_what_passes_has_no_causes_and_verdicts_stay():
@@ -166,6 +189,27 @@ def test_a_cause_that_the_log_proves_comes_first_and_quotes_it(line, cause):
     assert (first.proven, any(other.proven for other in others)) == (True, False)
 
 
+@pytest.mark.parametrize("share", [0.012, 0.2, 0.45, (0.2, 0.3, 1, 1, 1, 1)])
+def test_rdma_that_a_variable_turned_off_is_quoted_as_the_likeliest_cause(share):
+    lines = "NCCL_IB_DISABLE set by environment to 1.", "NCCL_ALGO set by environment to Ring"
+    for log in (log_of(*lines), log_of(*lines, "Using network Socket")):
+        first, *_ = causes_of(sweep(share), log=log)
+        assert (first.proven, first.because) == (True, "the log has NCCL_IB_DISABLE=1")
+
+
+def test_an_older_library_than_that_of_all_figures_is_a_cause_and_one_as_new_is_none():
+    def named(library):
+        figures = ("", "2.23.4", "2.31.2")
+        rows = [replace(one, library=library, expected=replace(one.expected, libraries=figures)) for one in sweep(0.7)]
+        return {each.proven: each for each in causes_of(rows) if "older NCCL" in each.what}
+
+    assert (
+        named("NCCL 2.20.3")[True].because
+        == "the log has NCCL 2.20.3, which is older than all figures (from 2.23.4 on)"
+    )
+    assert not named("NCCL 2.26.2")
+
+
 def test_causes_that_the_log_excludes_are_left_out():
     def named(share, *lines):
         return " ".join(each.what for each in causes_of(sweep(share), log=log_of(*lines) if lines else None))
@@ -210,13 +254,19 @@ def test_published_numbers_that_fail_have_the_cause_that_was_found_among_the_lik
         assert any(cause in each.what for each in judged.causes), (row.cells, judged.causes)
 
 
+PAGES = re.findall(r"^#     ([^:\n]+): https", Path(table.__file__).with_suffix(".toml").read_text(), re.MULTILINE)
+"""The titles of the pages that the table cites."""
+
+
 def test_every_row_of_the_table_is_whole():
+    assert len(PAGES) == 4
     names = {name for row in ROWS["cause"] for name in row["symptoms"]}
     assert names == {*SYMPTOMS}
     lacking = {each for traits in ROWS["lacking"].values() for each in traits}
     assert {each for row in ROWS["cause"] for each in row.get("needs", ())} == lacking
     for row in ROWS["cause"]:
         assert row["check"]
-        assert row["source"]
+        pages = [title for title in PAGES if title in row["source"]]
+        assert pages or "assumed" in row["source"] or re.search(r"#\d+|\w/\w|OpenShift", row["source"]), row
         assert 0 <= row.get("share", [0, 1])[0] < row.get("share", [0, 1])[1] <= 1
         assert all(re.compile(row[name]) for name in ("proven", "excluded") if name in row)

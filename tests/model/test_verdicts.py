@@ -1,5 +1,6 @@
 """Verdicts on results: against published classes, NCCL's model, a machine file, a reference; and what decides none."""
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import raw_examples
 from predicted_machines import cluster, in_racks
-from published_outputs import Call, PublishedRow, imported, log_of, printed, without_source
+from published_outputs import NAMED, Call, PublishedRow, imported, log_of, printed, without_source
 from synthetic_timings import times_around
 
 from hpccoll.analysis.reference import make_reference
@@ -57,7 +58,7 @@ def test_a_range_of_two_sources_passes_from_95_to_105_per_cent_and_fails_below_8
     (one,) = judged(Call(GIB, busbw), against=machine(TABLE))
     assert (one.verdict, one.quantity, one.expected.origin) == (verdict, RATE, PUBLISHED)
     assert (one.expected.low, one.expected.high) == (400 * GB, 420 * GB)
-    assert one.expected.sources == ("one/a", "two#3")
+    assert [each.partition(" (in the file of ")[0] for each in one.expected.sources] == ["one/a", "two#3"]
     assert one.measured == pytest.approx(busbw * GB, rel=1e-3)
     assert bool(one.reason) == (verdict is CANNOT_TELL)
 
@@ -117,6 +118,42 @@ def test_two_nodes_of_8_h100_have_445_to_459_by_default_and_no_model(busbw, verd
     assert [round(rate / GB) for rate in (one.expected.low, one.expected.high)] == [445, 459]
     assert one.expected.low < one.expected.value < one.expected.high < one.expected.wire_Bps
     assert len(one.expected.sources) > 3
+    assert (one.expected.gpus, one.library) == (("H100", "H200"), "NCCL 2.27.7")
+    assert {"", "2.23.4", "2.31.2"} < {*one.expected.libraries}
+
+
+def test_figures_of_the_users_own_file_are_named_among_those_of_the_table(judged, tmp_path):
+    figure = {"nodes": 2, "bytes": GIB, "low_bytes_per_s": 440e9, "high_bytes_per_s": 441e9, "source": "our own runs",
+              "collective": "all_reduce", "algorithm": "default"}  # fmt: skip
+    path = tmp_path / "ours.yaml"
+    path.write_text(json.dumps({"like": "8xh100-400g", "published": [figure]}))
+    (one,), (usual,) = (judged(Call(GIB, 450), against=each) for each in (read_machine(path, "--cluster"), H100))
+    assert {*one.expected.sources} - {*usual.expected.sources} == {"our own runs (in the file of ours)"}
+    assert one.expected.low == 440e9
+
+
+def test_figures_of_another_gpu_with_the_same_fabric_say_nothing(judged):
+    b200, b300 = (read_machine(name, "--cluster") for name in ("8xb200-400g", "8xb300-800g"))
+    call, shape = Call(8 * GIB, 840), {"nodes": 1, "gpu": "NVIDIA Graphics Device"}
+    assert judged(call, against=b200, **shape)[0].verdict is PASS
+    (one,) = judged(call, against=b300, **shape)
+    assert (one.verdict, one.expected) == (CANNOT_TELL, None)
+    assert "B300" in one.reason
+
+
+@pytest.mark.parametrize("nodes", [64, 512])
+def test_figures_of_tens_of_nodes_say_nothing_of_hundreds(nodes, judged):
+    (one,) = judged(Call(GIB, 100), nodes=nodes)
+    assert (one.verdict, one.expected) == (CANNOT_TELL, None)
+
+
+def test_on_several_nodes_an_old_nccl_is_not_held_against_figures_of_recent_ones(judged):
+    old = "nccl-headers=21805 nccl-library=21805"
+    recent, one = (judged(Call(GIB, 313), library=each)[0] for each in (NAMED, old))
+    assert [(each.verdict, each.expected is None) for each in (recent, one)] == [(FAIL, False), (CANNOT_TELL, True)]
+    assert "NCCL 2.18.5" in one.reason
+    inside = [judged(Call(GIB, 466), nodes=1, library=each)[0] for each in (old, NAMED)]
+    assert inside[0].expected == inside[1].expected
 
 
 @pytest.mark.parametrize(("busbw", "verdict"), [(180, FAIL), (360, PASS), (450, CANNOT_TELL)])

@@ -27,6 +27,8 @@ PUBLISHED = {
     "mixtral-8x7b": (46_702_792_704, 995),
     # the dense layers of MLPerf training's recommendation benchmark: bottom 13-512-256-128, top 479-1024-1024-512-256-1
     "dlrm": (2_368_897, 16),
+    # 64 * 128 + 128 and 128 * 10 + 10
+    "digits": (9_610, 4),
     # formula 2 of D. Narayanan et al., SC (2021), for l=96, h=12288, V=51200, s=2048, and the last norm, which it lacks
     "gpt3-175b": (12 * 96 * 12288**2 + 13 * 96 * 12288 + (51200 + 2048) * 12288 + 2 * 12288, 1156),
 }

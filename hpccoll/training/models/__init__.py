@@ -6,6 +6,7 @@ from hpccoll.common.errors import BadInputError, format_choices
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.models.convolutional import resnet50, vgg16
 from hpccoll.training.models.decoders import llama, mixtral_8x7b
+from hpccoll.training.models.digits import DIGITS, digits
 from hpccoll.training.models.dlrm import dlrm
 from hpccoll.training.models.transformers import bert_large, gpt2, gpt3_175b
 
@@ -22,6 +23,7 @@ MODELS: Mapping[str, Callable[[], ModelShape]] = {
     "llama3-405b": lambda: llama("llama3-405b", 126, 16384, 53248, 128256, key_value=1024, sequence=8192),
     "mixtral-8x7b": mixtral_8x7b,
     "dlrm": dlrm,
+    DIGITS: digits,
 }
 
 
