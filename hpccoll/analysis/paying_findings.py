@@ -23,7 +23,7 @@ def paying_findings(
     compared: Sequence[StepComparison], steps: Mapping[RowKey, StepTimes | None], wires: Mapping[RowKey, Wire]
 ) -> Iterator[Finding]:
     """Yield below which rate of a link each compression pays, by workload and algorithm."""
-    dense = {_uncompressed(each): each for each in compared if each.workload.get("compress", "none") == "none"}
+    dense = {_uncompressed(each): each for each in compared if not each.compression}
     found: dict[str, list[tuple[str, PayingRate]]] = {}
     for each in compared:
         other = dense.get(_uncompressed(each))
@@ -33,8 +33,7 @@ def paying_findings(
         for row in each.rows:
             name = Choice.of(row).name
             if (before := without.get(name)) and (rate := _paying_rate(before, row, steps, wires[row.key])):
-                what = f"{each.workload['compress']}{' with feedback' * bool(each.workload['feedback'])}"
-                found.setdefault(f"{other.title}, {name}", []).append((what, rate))
+                found.setdefault(f"{other.title}, {name}", []).append((each.compression, rate))
     for where, rates in found.items():
         text = "; ".join(f"{what} {rate.text}" for what, rate in rates)
         yield info(

@@ -35,7 +35,7 @@ def compare(
         list[Path],
         typer.Argument(
             help="raw file, or directory with raw files, of the old run and of the new one; with --reference the new "
-            "run, with --make-reference all runs",
+            "run, with --make-reference all runs, also outputs that import reads",
             metavar="OLD NEW",
         ),
     ],
@@ -101,12 +101,15 @@ def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: b
 def _make_reference(paths: list[Path], out: Path | None) -> int:
     from hpccoll.analysis.reference import make_reference, write_reference
     from hpccoll.analysis.run_comparison import cases_of_rows
-    from hpccoll.store.load_results import read_results
+    from hpccoll.interop.any_results import read_any
+    from hpccoll.store.load_results import to_results
 
     if out is None or out.suffix != ".json":
         raise BadInputError("--out", str(out) if out else None, "the file of the reference, F.json")
-    results = [read_results([path]) for path in paths]
-    codes = [report_damaged(read) for read in results]
+    given = supplied_metadata(None, None, None, None)
+    every = [read_any([path], given) for path in paths]
+    results = [to_results(read.files) for read in every]
+    codes = [code for read in every for code in (report_damaged(read.files), report_truncated(read.truncated))]
     _check_distinct(paths, results)
     made = make_reference(results)
     with writing(out):
@@ -123,10 +126,10 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
 
 
 def _check_distinct(paths: "Sequence[Path]", results: "Sequence[Results]") -> None:
-    """Check that no launch belongs to two runs: the same run given twice would have no spread."""
-    seen: set[str] = set()
+    """Check that no launch belongs to two runs, nor the same times: a run given twice would have no spread."""
+    seen: set[object] = set()
     for path, read in zip(paths, results, strict=True):
-        launches = {run.run_id for run in read.runs}
+        launches = {*(run.run_id for run in read.runs), tuple(row.median_s for row in read.rows)}
         if launches & seen:
             raise UnusableError("--make-reference", f"results of {path} are given twice")
         seen |= launches

@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 DIAGNOSE_SUMMARY = "Find the slow nodes, links and racks of a cluster."
 DIAGNOSE_END = """\
 Examples:
-  srun -N 16 --ntasks-per-node=1 -K0 -W30 hpccoll diagnose --out monday.h5
+  srun -N 16 --ntasks-per-node=1 -K0 -W0 hpccoll diagnose --out monday.h5
   mpiexec -n 4 -ppn 1 hpccoll diagnose --rate 100gbit --json
   hpccoll diagnose --with 'sendrecv_perf -b 256M -e 256M' --out nccl.h5
   hpccoll diagnose --report monday.h5 tuesday.h5 wednesday.h5
@@ -44,7 +44,7 @@ that is slow with every partner is measured again beside healthy ones, and that
 alone decides: at most 1 % of healthy machines are to be accused. With several
 ranks on a node, the k-th of each is its rail k. The answer is first, then what
 to exclude; the exit code is 3 if a part is slow, does not answer or was not
-judged. If a rank hangs, srun -K0 -W30 spares others, but ends with 137.
+judged. If a rank hangs or dies, srun -K0 -W0 spares others, but ends with 137.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
@@ -175,7 +175,10 @@ class DiagnosisProgram:
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
         """Diagnose the nodes, write the measurements to a file, and print the verdict."""
         from hpccoll.measure.diagnosis_runner import run_diagnosis
+        from hpccoll.measure.ranks import Ranks
+        from hpccoll.measure.roll_call import NamingComm
 
+        ranks = Ranks(NamingComm(ranks.comm))  # until rank 0 leads with deadlines of its own
         options = ranks.run_at_root(self._prepare)  # only rank 0 reads files: they may exist on one node only
         with stop.measuring():
             self._recorded = _displayed(

@@ -74,6 +74,11 @@ def first_few(words: Iterable[str], most: int, noun: str) -> list[str]:
     return [*every[:most], format_count(len(every) - most, f"more {noun}")]
 
 
+def rack_text(name: str) -> str:
+    """Return the name of a rack as a part of a sentence: ``rack b``, but ``rack3``."""
+    return name if "rack" in name.lower() else f"rack {name}"
+
+
 def in_brackets(*parts: str) -> str:
     """Return the parts that are not empty in brackets, after a blank; empty without any."""
     words = ", ".join(filter(None, parts))

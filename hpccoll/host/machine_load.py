@@ -63,6 +63,18 @@ def read_load(root: Path = Path("/")) -> LoadSample | None:
         return None
 
 
+def core_wait_ns(root: Path = Path("/")) -> int | None:
+    """Return for how long the main thread of this process could run, and had no core; None if the kernel counts none.
+
+    It is the second number of schedstat (Documentation/scheduler/sched-stats.rst of Linux); what a quota of CPU time
+    holds back counts, too.
+    """
+    try:
+        return int((root / "proc/self/schedstat").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def _processes(proc: Path) -> Iterator[tuple[int, _Process]]:
     for directory in proc.iterdir():
         with suppress(OSError, ValueError, IndexError):  # it may end at any moment

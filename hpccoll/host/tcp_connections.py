@@ -8,8 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-TOTAL_RETRANS, DATA_SEGS_OUT, DSACK_DUPS = 100, 156, 216
-"""Offsets of 32-bit fields of struct tcp_info. The second is of Linux 4.6, the third of 4.19."""
+SND_MSS, TOTAL_RETRANS, DATA_SEGS_OUT, BYTES_RETRANS, DSACK_DUPS = 16, 100, 156, 208, 216
+"""Offsets of fields of struct tcp_info: of 64 bits the bytes, the others of 32. The third is of Linux 4.6, the last two
+of 4.19."""
 
 MOST_BYTES = 512
 """More than struct tcp_info has; the kernel returns as much as it knows."""
@@ -18,7 +19,7 @@ Address: TypeAlias = tuple[str, int]
 
 
 class SentSegments(NamedTuple):
-    """What one end of a connection has sent since it was opened."""
+    """What one end of a connection has sent of data, since it was opened or between two readings."""
 
     sent: int  # segments with data, those of ``again`` among them
     again: int  # without those that had arrived, as the other end has reported
@@ -46,11 +47,17 @@ def read_connections() -> Mapping[tuple[Address, Address], SentSegments]:
 
 
 def _read_counts(info: bytes) -> SentSegments | None:
-    again, sent, arrived = (
-        struct.unpack_from("I", info, offset)[0] if len(info) >= offset + 4 else None
-        for offset in (TOTAL_RETRANS, DATA_SEGS_OUT, DSACK_DUPS)
+    size, again, sent, again_bytes, arrived = (
+        struct.unpack_from(code, info, offset)[0] if len(info) >= offset + struct.calcsize(code) else None
+        for code, offset in zip(
+            "IIIQI", (SND_MSS, TOTAL_RETRANS, DATA_SEGS_OUT, BYTES_RETRANS, DSACK_DUPS), strict=True
+        )
     )
-    return None if again is None or sent is None else SentSegments(sent, max(0, again - (arrived or 0)))
+    if again is None or sent is None:
+        return None
+    if again_bytes is not None and size:  # of a SYN, which counts as sent again, too, there are none
+        again = min(again, -(-again_bytes // size))
+    return SentSegments(sent, max(0, again - (arrived or 0)))
 
 
 def _address(name: tuple[str, int]) -> Address:

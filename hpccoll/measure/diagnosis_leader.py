@@ -2,7 +2,9 @@
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -68,7 +70,7 @@ class Leader:
         self._durations: list[float] = []  # of slots, in seconds
         self.errors: list[TransferError] = []  # of transfers
         self._changes: list[float] = []  # within transfers, since the slot was made longer
-        self._late: list[MPI.Request] = []  # of answers that have not come
+        self._late = defaultdict[int, list[MPI.Request]](list)  # by rank: answers that have not come
         self._signal = 0
         self.aborts = False  # whether the launch ends by MPI_Abort, because a rank does not answer at the end
 
@@ -121,7 +123,8 @@ class Leader:
         except StoppedError:
             raise
         except BaseException:
-            self._keep(slots, rows)
+            with suppress(Exception):  # the first error is the one to be seen
+                self._keep(slots, rows)
             raise
         return np.array(rows)
 
@@ -211,17 +214,29 @@ class Leader:
         self, tag: int, orders: Mapping[int, Order], meanwhile: Callable[[], object] = lambda: None
     ) -> dict[int, Any]:
         """Send orders to ranks, do something, and return the answers by rank that come before the deadline."""
-        member, asked = self._member, [rank for rank, order in orders.items() if order and rank]
-        answers = [member.control.irecv(source=rank, tag=tag) for rank in asked]
-        limit_s = self._send(orders)
-        member.take(orders[0])
-        meanwhile()
+        member, asked, answers = self._member, list[int](), list[MPI.Request]()
+        limit_s, waiting = self._limit_s, {**orders}
+        rest = {rank: waiting.pop(rank) for rank, order in orders.items() if order is None}
         found: dict[int, Any] = {}
+        self._send({rank: None for rank in rest if not self._is_silent(rank)}, limit_s)
+
+        def send_waiting() -> None:
+            ready = self._ready(waiting)
+            asked.extend(rank for rank in ready if rank)
+            answers.extend(member.control.irecv(source=rank, tag=tag) for rank in ready if rank)
+            self._send(ready, limit_s)
+
+        send_waiting()
+        if isinstance(waiting.get(0), Transfer):
+            member.take(None)  # its own transfer of an earlier slot is no answer
+        meanwhile()
         until = time.monotonic() + limit_s
-        awaited = {*asked, *([0] if isinstance(orders[0], Transfer | Go) else [])}
+        awaited = {*waiting, *asked} | ({0} if isinstance(orders[0], Transfer | Go) else set())
         in_time = True
         while awaited and in_time:
             in_time = time.monotonic() < until
+            if waiting:
+                send_waiting()
             if timing := member.advance():
                 found[0] = timing, member.stop()
             # Otherwise this rank would receive more slowly than others, unless its GPU receives.
@@ -229,22 +244,39 @@ class Leader:
                 arrived, contents = MPI.Request.testsome(answers)
                 found |= zip((asked[k] for k in arrived or ()), contents or (), strict=True)
             for rank in awaited & found.keys():
-                awaited.discard(rank)
-                order = orders[rank]
-                if isinstance(order, Transfer | Go) and found[rank][0].error:
-                    awaited.discard(order.partner)  # it may wait for this rank
+                awaited -= _answered(rank, orders[rank], found[rank])
             member.pause()
-        self._late += [answer for answer in answers if answer != MPI.REQUEST_NULL]
+        for rank, answer in zip(asked, answers, strict=True):
+            if rank in awaited and answer != MPI.REQUEST_NULL:
+                self._late[rank].append(answer)
         return found
 
-    def _send(self, orders: Mapping[int, Order]) -> float:
-        """Send orders to ranks; return how long they may take to answer, in seconds."""
-        limit_s = self._limit_s
+    def _ready(self, waiting: dict[int, Order]) -> dict[int, Order]:
+        """Take out the orders whose ranks, and partners, have answered earlier ones in time or late, and return them.
+
+        The others may have died: MPICH 5.0 dies of a message to a process that has (over UCX and OFI).
+        """
+        silent = {rank for rank in waiting if self._is_silent(rank)}
+        is_ready = {
+            rank: rank not in silent and not (isinstance(order, Transfer | Go) and order.partner in silent)
+            for rank, order in waiting.items()
+        }
+        return {rank: waiting.pop(rank) for rank, ready in is_ready.items() if ready}
+
+    def _is_silent(self, rank: int) -> bool:
+        """Return whether a rank owes an answer, or has not received an order."""
+        if rank in self._late:
+            self._late[rank] = [answer for answer in self._late[rank] if not answer.test()[0]]
+        return bool(self._late.get(rank)) or not self._member.has_received(rank)
+
+    def _send(self, orders: Mapping[int, Order], limit_s: float) -> None:
+        """Send orders to ranks, which may take so many seconds to answer; rank 0 takes its own one last."""
         silent_s = limit_s + LEADER_LIMIT_S + SECONDS_PER_LINK * len(self._hosts) ** 2
         for rank, order in orders.items():
-            if rank and (order or self._member.has_received(rank)):
-                self._member.send((order, silent_s), rank, ORDERS)
-        return limit_s
+            if rank:
+                self._member.send((order, limit_s, silent_s), rank, ORDERS)
+        if 0 in orders:
+            self._member.take(orders[0])
 
     @property
     def _limit_s(self) -> float:
@@ -262,10 +294,13 @@ class Leader:
     def end(self, load: LoadRecorder) -> dict[int, Report]:
         """End the diagnosis on all ranks; return what they report by rank, without those that do not answer."""
         member, tag, others = self._member, self._next_tag(), range(1, self._member.size)
-        until = time.monotonic() + self._send(dict.fromkeys(others, End(tag)))
+        limit_s, end = self._limit_s, End(tag)
+        waiting: dict[int, Order] = dict.fromkeys(others, end)
+        until = time.monotonic() + limit_s
         reports: dict[int, Report] = {}
         arriving: dict[int, MPI.Request] = {}
         while len(reports) < len(others) and time.monotonic() < until:
+            self._send(self._ready(waiting), limit_s)
             for rank in others:
                 # A report may be long: its size is probed first.
                 if rank not in arriving and (message := member.control.improbe(source=rank, tag=tag)):
@@ -282,5 +317,11 @@ class Leader:
         reports[0] = member.report(load)
         self.aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
         for rank in others:
-            member.send((LastOrder(self.aborts), 0.0), rank, ORDERS)
+            if rank in reports:
+                member.send((LastOrder(self.aborts), 0.0, 0.0), rank, ORDERS)
         return reports
+
+
+def _answered(rank: int, order: Order, answer: Any) -> set[int]:
+    """Return the ranks whose answers are not waited for after that of a rank: a partner may wait for one that fails."""
+    return {rank, order.partner} if isinstance(order, Transfer | Go) and answer[0].error else {rank}

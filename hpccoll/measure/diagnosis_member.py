@@ -5,6 +5,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias, cast
@@ -12,6 +13,7 @@ from typing import TypeAlias, cast
 from mpi4py import MPI
 
 from hpccoll.analysis.diagnosis.records import Floats
+from hpccoll.host.machine_load import core_wait_ns
 from hpccoll.measure.loss_recorder import LossRecorder, RankLosses
 from hpccoll.measure.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind
 from hpccoll.measure.provenance import LoadRecorder
@@ -62,6 +64,33 @@ class Report:
     unfinished: bool  # whether this rank has left a transfer
     load: Mapping[str, object] | None  # what else used its host
     losses: RankLosses
+    waited: float | None = None  # the share of the time of its transfers in which it waited for a core
+
+
+class CoreWaits:
+    """For how long a rank waited for a core in its transfers."""
+
+    def __init__(self) -> None:
+        self._began: tuple[int, int] | None = None
+        self._waited_ns, self._all_ns = 0, 0
+
+    @property
+    def share(self) -> float | None:
+        """The share of the time; None if there was no transfer, or the kernel counts nothing."""
+        return min(self._waited_ns / self._all_ns, 1.0) if self._all_ns else None
+
+    def begin(self) -> None:
+        """Count from now on."""
+        waited = core_wait_ns()
+        self._began = None if waited is None else (waited, time.monotonic_ns())
+
+    def end(self) -> None:
+        """Count up to now, if that has begun."""
+        if self._began:
+            waited, began = self._began
+            self._waited_ns += (core_wait_ns() or waited) - waited
+            self._all_ns += time.monotonic_ns() - began
+        self._began = None
 
 
 def measured_alone(alone: Callable[[], Mapping[str, Floats]]) -> tuple[Mapping[str, Floats], str | None]:
@@ -89,6 +118,7 @@ class Member:
         self._connects = False  # whether the transfer waits for an order when it has connected
         self.rests = True  # whether nothing that is to be answered is under way
         self._failed: list[BegunTransfer] = []
+        self._waits = CoreWaits()
         self._sends = defaultdict[int, list[MPI.Request]](list)  # by rank; one that has stopped does not receive them
         self._left: list[BegunTransfer] = []  # that have not ended: a late partner may still write in their buffers
 
@@ -104,11 +134,15 @@ class Member:
     def take(self, order: Order) -> None:
         """Go on with the current transfer, or leave it, and begin that of an order."""
         if self._transfer and not isinstance(order, Go):
-            self._transfer.leave()
+            with suppress(MPI.Exception):  # whatever it is, the next order counts
+                self._transfer.leave()
             self._left.append(self._transfer)
             self._transfer = None
         if isinstance(order, Transfer):
             self._transfer = self.kind.begin(self._data, order)
+        self._waits.end()
+        if self._transfer:
+            self._waits.begin()
         self._connects = self.kind.connects_first and isinstance(order, Transfer)
         self.rests = self._transfer is None
 
@@ -117,6 +151,7 @@ class Member:
         self._left = [each for each in self._left if not self._has_ended(each)]
         if self.rests or self._transfer is None or not self._has_ended(self._transfer):
             return None
+        self._waits.end()
         timing, self.rests = FAILED if self._transfer in self._failed else self._transfer.timing, True
         if not self._connects or math.isinf(timing.seconds):
             self._transfer = None
@@ -137,7 +172,7 @@ class Member:
         while self._left and time.monotonic() < until:
             self.advance()
             self.pause()
-        return Report(bool(self._left or self._failed), load.end(), self._losses.end())
+        return Report(bool(self._left or self._failed), load.end(), self._losses.end(), self._waits.share)
 
     def pause(self) -> None:
         """Wait for a moment: where ranks share cores, another one may need this one's."""
@@ -147,21 +182,27 @@ class Member:
     def follow(self, alone: Callable[[], Mapping[str, Floats]], load: LoadRecorder) -> None:
         """Do what rank 0 asks for, until it ends the diagnosis; return if the launch can end by MPI_Finalize."""
         orders, tag = self.control.irecv(source=0, tag=ORDERS), 0
-        until = time.monotonic() + LEADER_LIMIT_S + self.rank
+        until, leaves = time.monotonic() + LEADER_LIMIT_S + self.rank, math.inf
         while True:
             arrived, received = orders.test()
             if arrived:  # maybe one of several: the partners of earlier ones wait for their transfers, too
-                order, silent_s = cast("tuple[Order, float]", received)
+                order, limit_s, silent_s = cast("tuple[Order, float, float]", received)
                 if isinstance(order, LastOrder):
                     break
                 orders, until = self.control.irecv(source=0, tag=ORDERS), time.monotonic() + silent_s + self.rank
                 self.take(order)
+                leaves = math.inf
                 if isinstance(order, Transfer | Go):
-                    tag = order.tag
+                    tag, leaves = order.tag, time.monotonic() + limit_s
                 elif order:
                     self.send(measured_alone(alone) if isinstance(order, Alone) else self.report(load), 0, order.tag)
             elif timing := self.advance():
+                leaves = math.inf
                 self.send((timing, self.stop()), 0, tag)
+            elif time.monotonic() > leaves:  # the partner does not answer, but this rank does
+                leaves = math.inf
+                self.take(None)
+                self.send((FAILED, self.stop()), 0, tag)
             elif time.monotonic() > until:
                 what = f"{self._leader}, which leads the diagnosis, does not answer; the launch ends by MPI_Abort"
                 print_of_rank(self.rank, what)

@@ -17,11 +17,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 
 from mpi4py import MPI
 
-from hpccoll.analysis.diagnosis.nodes_alone import GPUS_OF_HOSTS, HOSTS_SHARE_A_MACHINE, TRANSFER_ERRORS
+from hpccoll.analysis.diagnosis.core_waits import CORE_WAITS
+from hpccoll.analysis.diagnosis.nodes_alone import GPUS_OF_HOSTS, HOSTS_SHARE_A_MACHINE, TRANSFER_ERRORS, TransferError
 from hpccoll.analysis.diagnosis.packet_losses import LOSSES
 from hpccoll.analysis.diagnosis.procedure import ask
 from hpccoll.analysis.diagnosis.recorded import (
@@ -90,8 +91,8 @@ def run_diagnosis(
         gpus = RankGpus(ranks)
         kind, gpus_of_hosts = choose_transfers(gpus, options)
         on_gpus = kind is not OVER_MPI
-        facts = gpus.provenance(["nccl"]) if on_gpus else {} if options.device == "cpu" else gpus.facts
-        attempt = gather_attempt(ranks, 1, facts)  # the driver of a sick GPU may hang: cpu starts none
+        gpu_errors, gpu_record = _about_gpus(gpus, options, used=on_gpus)
+        attempt = gather_attempt(ranks, 1, gpu_record)
         load = LoadRecorder(ranks.comm, attempt)
         ports = find_ports()
         rdma = all(ranks.comm.allgather(any(port.kind != "netdev" for port in ports)))
@@ -111,7 +112,11 @@ def run_diagnosis(
     try:
         leader.choose_stream(options.slot_s)
     except UnusableError as error:
-        _end(leader, member, load)
+        try:
+            _end(leader, member, load)
+        except Exception as second:  # noqa: BLE001  the first error is the one to be seen
+            print_of_rank(0, f"the launch does not end as it should: {type(second).__name__}: {second}")
+            leader.aborts = True
         if leader.aborts:
             print_of_rank(0, str(error))
             abort_job(MPI.COMM_WORLD, code=error.exit_code)
@@ -131,10 +136,12 @@ def run_diagnosis(
         provenance = {
             **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created,
             "in_flight": leader.stream.in_flight, "slot_s": leader.stream.seconds,
+            CORE_WAITS: _longest_waits(reports, host_of_rank),
             LOAD: [each.load for each in reports.values() if each.load],
             LOSSES: to_builtins(losses_of_hosts({k: each.losses for k, each in reports.items()}, host_of_rank)),
             UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
-            GPUS_OF_HOSTS: gpus_of_hosts, TRANSFER_ERRORS: leader.errors, **({} if reports else {KEPT: True}),
+            GPUS_OF_HOSTS: gpus_of_hosts, TRANSFER_ERRORS: gpu_errors + leader.errors,
+            **({} if reports else {KEPT: True}),
         }  # fmt: skip
         return RecordedDiagnosis(
             question, Load(kind.program, kind.memory, size, together), (*measured,), diagnosis, rates, attempt.kind,
@@ -146,6 +153,28 @@ def run_diagnosis(
     with suppress(StoppedError):
         diagnosis = ask(question, recorder)
     return recorded(recorder.measured, diagnosis, _end(leader, member, load))
+
+
+def _about_gpus(
+    gpus: RankGpus, options: DiagnosisOptions, *, used: bool
+) -> tuple[list[TransferError], Mapping[str, Any]]:
+    """Return the hosts whose GPUs cannot be used, and the record of this rank's GPU; all ranks call this together."""
+    if options.device == "cpu":  # nothing starts CUDA
+        return [], {}
+    sick = {**gpus.silent, **gpus.failures}
+    errors = [TransferError(hosts=[host], why=why) for host, why in sick.items()]
+    if used:
+        return errors, gpus.provenance(["nccl"])
+    return errors, {} if gpus.ranks.node_id[0] in gpus.silent else gpus.facts
+
+
+def _longest_waits(reports: Mapping[int, Report], host_of_rank: Sequence[str]) -> dict[str, float]:
+    """Return CORE_WAITS."""
+    found: dict[str, float] = {}
+    for rank, report in reports.items():
+        if report.waited is not None:
+            found[host_of_rank[rank]] = max(report.waited, found.get(host_of_rank[rank], 0.0))
+    return found
 
 
 def _end(leader: Leader, member: Member, load: LoadRecorder) -> Mapping[int, Report]:

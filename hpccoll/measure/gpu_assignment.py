@@ -16,6 +16,7 @@ from hpccoll.host.gpu_facts import gpu_facts, is_near
 from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.host.gpu_stack import nccl_settings
 from hpccoll.host.process_facts import node_name
+from hpccoll.measure.gpu_answer import reason_gpu_hangs
 from hpccoll.measure.ranks import Ranks, first_reason
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
@@ -125,14 +126,26 @@ class RankGpus:
         return Gpu(self.number)
 
     @cached_property
-    def failure(self) -> str | None:
-        """Why the GPU of a rank cannot be used, of the first such rank; None if all can."""
+    def silent(self) -> Mapping[str, str]:
+        """Why nothing may ask for the GPUs of some hosts, by host: their driver does not answer."""
+        return self._by_host(reason_gpu_hangs(self._launched_local_rank))
+
+    @cached_property
+    def failures(self) -> Mapping[str, str]:
+        """Why the GPU of a rank cannot be used, by host; none if some ranks lack one, or a driver is silent."""
         why = None
+        if self.silent or self.missing_for(BASE_TRANSPORT):
+            return {}
         try:
             _ = self.gpu_of_rank
         except Exception as error:  # noqa: BLE001  of CUDA or CuPy: others would wait for this rank
-            why = f"GPU {self.number} of {node_name()} fails: {type(error).__name__}: {error}"
-        return first_reason(self.ranks.comm, why)
+            why = f"GPU {self.number} fails: {type(error).__name__}: {error}"
+        return self._by_host(why)
+
+    def _by_host(self, why: str | None) -> dict[str, str]:
+        """Return the reasons of all ranks that have one, by host: the first of each."""
+        found = self.ranks.comm.allgather((self.ranks.node_id[0], why))
+        return {host: reason for host, reason in reversed(found) if reason}
 
     @property
     def number(self) -> int:
@@ -181,9 +194,14 @@ class RankGpus:
 
     @cached_property
     def visible_on_hosts(self) -> Mapping[str, int]:
-        """How many GPUs the first rank of each host finds."""
-        found = self.ranks.comm.allgather((node_name(), gpu.device_count()))
-        return dict(reversed(found))
+        """How many GPUs the ranks of each host find together: each may see one of them only."""
+        host = self.ranks.node_id[0]
+        numbers = range(0 if host in self.silent else gpu.device_count())
+        own = [gpu.device_uuid(number) or gpu.device_bus(number) for number in numbers]
+        found = defaultdict[str, set[str]](set)
+        for name, seen in self.ranks.comm.allgather((host, own)):
+            found[name].update(seen)
+        return {name: len(seen) for name, seen in found.items()}
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -5,7 +5,8 @@ nobody along. Making and connecting it takes up to seconds, more on some pairs t
 slot connect first, and then transfer at once.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from threading import Thread
@@ -70,17 +71,22 @@ def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> tuple[Transfe
     if options.device == "cpu":
         return OVER_MPI, None
     visible = gpus.visible_on_hosts
-    lacking = gpus.missing_for(BASE_TRANSPORT) or gpus.failure or gpus.missing_for("nccl")
+    lacking = _first(gpus.silent) or gpus.missing_for(BASE_TRANSPORT) or _first(gpus.failures)
+    lacking = lacking or gpus.missing_for("nccl")
     if lacking is None and options.together:
         why = "over NCCL the directions of a pair take turns; do: --directions in-turn, or --device cpu"
         raise UnusableError("--directions together", why)
     if lacking is not None and options.device == "cuda":
         raise UnusableError("--device cuda", lacking)
-    found = GpusOfHosts(visible=visible, unused_because=lacking) if any(visible.values()) else None
+    found = GpusOfHosts(visible=visible, unused_because=lacking) if any(visible.values()) or gpus.silent else None
     if lacking is not None:
         return OVER_MPI, found
     begin = partial(GpuPairTransfer, gpus.gpu_of_rank)
     return TransferKind("NCCL", "GPU", begin, BY_RATE_ON_GPUS, FIRST_LIMIT_S, LEAST_LIMIT_S, connects_first=True), found
+
+
+def _first(reasons: Mapping[str, str]) -> str | None:
+    return next((f"{host}: {why}" for host, why in reasons.items()), None)
 
 
 class GpuPairTransfer:
@@ -119,15 +125,20 @@ class GpuPairTransfer:
         self.timing = replace(FAILED, error=error)
 
     def _transfer_all(self, gpu: "Gpu", comm: MPI.Intracomm) -> Steps[None]:
-        first, number_of_bytes = self._transfer.first, self._transfer.stream.bytes
-        partners, own = comm.irecv(source=self._transfer.partner, tag=self._transfer.tag), None
+        while any(thread.is_alive() for thread in _ENDING):  # NCCL and the GPU still work on an earlier communicator
+            yield False
+        _ENDING.clear()
+        partner, tag, first = self._transfer.partner, self._transfer.tag, self._transfer.first
+        partners = comm.irecv(source=partner, tag=tag)
         try:
-            buffers = [gpu.empty(number_of_bytes, np.dtype(np.uint8)) for _ in range(2)]
+            buffers = [gpu.empty(self._transfer.stream.bytes, np.dtype(np.uint8)) for _ in range(2)]
             own = new_unique_id() if first else b""
-        finally:  # without it the partner need not wait
-            self._sent = comm.isend(own, self._transfer.partner, self._transfer.tag)
-            if own is None:
+        except BaseException:  # the partner need not wait
+            with suppress(MPI.Exception):  # the first error is the one to be seen
+                self._sent = comm.isend(None, partner, tag)
                 _cancel(partners)
+            raise
+        self._sent = comm.isend(own, partner, tag)
         theirs = yield from _received(partners)
         if theirs is None:
             self.timing = FAILED
@@ -139,12 +150,11 @@ class GpuPairTransfer:
             yield True
             arrivals = yield from self._queue(gpu, communicator, buffers, self._transfer.messages)
         except BaseException:
-            self._abort = Thread(target=_abort, args=(communicator, buffers), daemon=True)
-            self._abort.start()
+            with suppress(RuntimeError):  # of a thread that cannot start: the first error is the one to be seen
+                self._abort = _started(_abort, communicator, buffers)
             raise
         self.timing = timing_of([gpu.elapsed_ns(arrivals[0], each) / 1e9 for each in arrivals])
-        destroys = Thread(target=communicator.destroy, daemon=True)
-        destroys.start()
+        destroys = _started(communicator.destroy)
         while destroys.is_alive():
             yield False
 
@@ -163,6 +173,17 @@ class GpuPairTransfer:
                 yield from _until(gpu, communicator, lambda: len(queued) < MOST_QUEUED or queued[-MOST_QUEUED].done)
         yield from _until(gpu, communicator, gpu.idle)
         return queued[messages:] if self._transfer.first else queued[:messages]
+
+
+_ENDING: list[Thread] = []
+"""Threads that end communicators of this rank: its next transfer begins when they have ended."""
+
+
+def _started(end: Callable[..., None], *arguments: object) -> Thread:
+    thread = Thread(target=end, args=arguments, daemon=True)
+    thread.start()
+    _ENDING.append(thread)
+    return thread
 
 
 def _abort(communicator: PairCommunicator, _buffers: object) -> None:
@@ -186,7 +207,8 @@ def _received(request: MPI.Request) -> Steps[bytes | None]:
                 yield False
     finally:
         if not arrived:
-            _cancel(request)
+            with suppress(MPI.Exception):
+                _cancel(request)
     return cast("bytes | None", content)
 
 

@@ -21,14 +21,22 @@ class LossRecorder:
     """Records on a rank what is lost from now on; ``ports`` are those that it reads, none on most ranks of a host."""
 
     def __init__(self, ports: Sequence[NetworkPort]) -> None:
-        self._ports, self._before = ports, read_counters(ports)
+        self._ports, self._before, self._sent_before = ports, read_counters(ports), read_connections()
 
     def end(self) -> RankLosses:
         """Return what was lost."""
         changes = counter_changes(self._before, read_counters(self._ports))
         names = [name for counter, others in LOSS_COUNTERS.items() for name in (counter, *others)]
         sums = {name: sum_over_ports(changes, name) for name in names}
-        return RankLosses(read_connections(), {name: value for name, value in sums.items() if value})
+        sent = {ends: _since(self._sent_before.get(ends), counts) for ends, counts in read_connections().items()}
+        return RankLosses(sent, {name: value for name, value in sums.items() if value})
+
+
+def _since(before: SentSegments | None, now: SentSegments) -> SentSegments:
+    """Return what a connection has sent since a reading; None, or more than now: it has been opened since."""
+    if before is None or before.sent > now.sent:
+        return now
+    return SentSegments(now.sent - before.sent, max(0, now.again - before.again))
 
 
 def losses_of_hosts(reports: Mapping[int, RankLosses], host_of_rank: Sequence[str]) -> list[HostLosses]:

@@ -181,8 +181,8 @@ LATE_INIT_S = 30.0
 """After how many seconds rank 0 says that MPI_Init waits."""
 
 LATE_INIT = (
-    "r0 | MPI_Init has not returned after {:g} s: a rank or its host has not started; "
-    "do: launch 'hostname' in the same way, and see which host is missing"
+    "r0 | MPI_Init has not returned after {:g} s: a large launch takes as long, or a rank has not come to it; "
+    "do: if it does not return, launch 'hostname' in the same way, and see which host is missing"
 )
 
 WATCH = 'timeout "$0" cat; [ $? != 124 ] || echo "$1" >&2'

@@ -1,7 +1,9 @@
-"""The first step of a launch: all ranks answer, and those that do not are named."""
+"""The first step of a launch, and of steps that all ranks do together: all answer, and those that do not are named."""
 
 import os
 import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from mpi4py import MPI
 
@@ -10,6 +12,8 @@ from hpccoll.host.process_facts import node_name
 from hpccoll.measure.mpi_startup import start_deadline, start_timeout_s
 from hpccoll.measure.ranks import PAUSE_S, abort_job, print_of_rank
 from hpccoll.store.host_names import host_ranges
+
+Answer = TypeVar("Answer")
 
 ROLL_CALL = 32767
 """The tag of a roll call: the largest one that every MPI library allows."""
@@ -22,11 +26,15 @@ INCOMPLETE = 3
 """The exit code of a launch that lacks a rank."""
 
 
-def call_roll(comm: MPI.Intracomm) -> None:
+def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
     """Wait for all ranks; all of them call this together, first, with a deadline that begins here.
 
     A collective call does not say for whom it waits. Here rank 0 names the ranks that do not come, and rank 1 rank 0;
     in the end they abort the launch.
+
+    Args:
+        comm: the ranks.
+        since: what they have done before, in words.
     """
     start_deadline()
     begun = time.monotonic()
@@ -49,8 +57,36 @@ def call_roll(comm: MPI.Intracomm) -> None:
             who = f"rank {min(missing)} does" if len(missing) == 1 else f"ranks {format_cpu_list(missing)} do"
             others = "" if comm.rank else f"; the others are on {host_ranges(hosts)}"
             end = "; the launch ends by MPI_Abort" if ends else ""
-            print_of_rank(comm.rank, f"{who} not answer {waited_s:.0f} s after MPI_Init{others}{end}")
+            print_of_rank(comm.rank, f"{who} not answer {waited_s:.0f} s after {since}{others}{end}")
         if missing and ends:
             abort_job(comm, code=INCOMPLETE)
             os._exit(INCOMPLETE)  # under srun MPI_Abort may return
         time.sleep(PAUSE_S if missing else 0)
+
+
+class NamingComm(MPI.Intracomm):
+    """A communicator that calls the roll before each collective call of these, so that a rank that hangs is named."""
+
+    def allgather(self, sendobj: Any) -> list[Any]:
+        """As MPI.Intracomm."""
+        return self._after_roll_call(lambda: super(NamingComm, self).allgather(sendobj))
+
+    def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
+        """As MPI.Intracomm."""
+        return self._after_roll_call(lambda: super(NamingComm, self).gather(sendobj, root))
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """As MPI.Intracomm."""
+        return self._after_roll_call(lambda: super(NamingComm, self).bcast(obj, root))
+
+    def Ibarrier(self) -> MPI.Request:  # noqa: N802  the name of MPI
+        """As MPI.Intracomm."""
+        return self._after_roll_call(super().Ibarrier)
+
+    def Dup(self, info: MPI.Info | None = None) -> "NamingComm":  # noqa: N802  the name of MPI
+        """As MPI.Intracomm."""
+        return self._after_roll_call(lambda: super(NamingComm, self).Dup(info))
+
+    def _after_roll_call(self, call: Callable[[], Answer]) -> Answer:
+        call_roll(self, "the others")
+        return call()

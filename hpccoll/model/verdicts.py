@@ -160,21 +160,28 @@ def _alone(one: Judged, expected: Expected) -> Judged:
 def _spoken(judged: Sequence[Judged]) -> list[Judged]:
     """Return verdicts in order; a row that is low fails if one at a neighbouring size is, too, or if it has none.
 
-    The largest size fails alone: nothing lies beyond it that shows a dip. A reference has bounds for each size.
+    The largest size fails alone: nothing lies beyond it that shows a dip. Against a reference, rows of the same size by
+    another algorithm or in the other placement are neighbours, too. A single row of many is low by chance, or because a
+    burst of noise met it, since cases run in random order; a slow host or wire slows several of them.
     """
     curves: dict[object, list[int]] = defaultdict(list)
+    beside: dict[object, list[int]] = defaultdict(list)
     judged = sorted(judged, key=lambda one: _order(one.row))
     for number, one in enumerate(judged):
-        if one.expected and one.expected.origin != REFERENCE:
-            key = CallKey.of(one.row).without("requested_bytes")
-            curves[one.row.run_id, Choice.of(one.row), key].append(number)
+        if one.expected:
+            key = CallKey.of(one.row)
+            curves[one.row.run_id, Choice.of(one.row), key.without("requested_bytes")].append(number)
+            if one.expected.origin == REFERENCE:
+                beside[one.row.run_id, key.without("in_place")].append(number)
+    others = {number: [*{*numbers} - {number}] for numbers in beside.values() for number in numbers}
     spoken = list(judged)
     for numbers in curves.values():
         low = [judged[number].verdict is Acceptance.FAIL for number in numbers]
         for place, number in enumerate(numbers[:-1]):
             neighbours = low[max(0, place - 1) : place] + low[place + 1 : place + 2]
+            neighbours += [judged[other].verdict is Acceptance.FAIL for other in others.get(number, ())]
             if low[place] and neighbours and not any(neighbours) and judged[number].row.usable:
-                reason = "it is low at this size only: measure the sizes around it again"
+                reason = "it is worse at this size only: measure the sizes around it again"
                 spoken[number] = replace(judged[number], verdict=Acceptance.CANNOT_TELL, reason=reason)
     return spoken
 

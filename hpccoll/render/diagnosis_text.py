@@ -9,7 +9,7 @@ from hpccoll.analysis.diagnosis.history import DAYS, MachineHistory, PastState, 
 from hpccoll.analysis.diagnosis.nodes_alone import MOST_NAMED
 from hpccoll.analysis.diagnosis.records import Kind, Purpose
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place
-from hpccoll.common.text import first_few, join_ends, join_words, tables_within
+from hpccoll.common.text import first_few, join_ends, join_words, rack_text, tables_within
 from hpccoll.common.units import format_count, format_factor, format_per_cent, format_size
 from hpccoll.store.host_names import host_ranges
 
@@ -73,8 +73,9 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     if math.isfinite(verdict.smallest_effect):
         what = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
         found = f"{what} {format_factor(verdict.smallest_effect)} as long would have been found in 90 % of diagnoses"
-        say_of_links = verdict.links and verdict.accuses_none and not verdict.only_directions
-        yield f"{found}, a single link only if it is slower still" if say_of_links else found
+        link = verdict.smallest_link_effect
+        say_of_links = verdict.links and verdict.accuses_none and not verdict.only_directions and math.isfinite(link)
+        yield f"{found}, and a single link over which they take {format_factor(link)}" if say_of_links else found
     if verdict.only_directions:
         yield "whether both directions are slow is unknown; do: add a node, or --rate RATE, the usual one"
     if verdict.complete and not verdict.links:
@@ -100,6 +101,11 @@ def _faults(verdict: MachineVerdict) -> Iterator[str]:
         if fault not in hung:
             yield fault_sentence(fault)
             yield f"  {_evidence(fault)}"
+            if fault.wait:
+                host, *shares = fault.wait
+                share, of_others = map(format_per_cent, shares)
+                waited = f"the rank of {host} waited for a core {share} of the time, those of others {of_others}"
+                yield f"  {waited}: the load of the node may be what is slow, not its wire; therefore not excluded"
 
 
 def fault_sentence(fault: NamedFault) -> str:
@@ -121,8 +127,7 @@ def fault_sentence(fault: NamedFault) -> str:
 
 def place_name(place: Place) -> str:
     """Return a component as a part of a sentence."""
-    rack = place.rack if "rack" in (place.rack or "").lower() else f"rack {place.rack}"
-    name = NAMES[place.kind].format(hosts=_hosts(place.hosts), rack=rack, rail=place.rail)
+    name = NAMES[place.kind].format(hosts=_hosts(place.hosts), rack=rack_text(place.rack or ""), rail=place.rail)
     return name if place.rail is None or place.kind == "rail" else f"{name} on rail {place.rail}"
 
 

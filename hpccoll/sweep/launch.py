@@ -218,7 +218,7 @@ class JobLaunch:
             return False
         file = diagnosis_of_job(out.parent, self.job.name, os.environ.get(JOB_ID, "local"))
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
-        command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=30")  # if a rank hangs
+        command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=0")  # rank 0 ends it
         line = f"{command} diagnose {shlex.join([*(options or ()), '--out', str(file)])}"
         print(f"$ {line}", flush=True)
         failure = child_process.run_child(self._command(line), self.launcher.launch_timeout_s + 2 * seconds)

@@ -46,6 +46,15 @@ CUDA_NOT_READY = 600
 """cudaErrorNotReady: work is still running (driver_types.h of CUDA 12 and 13)."""
 
 
+def has_driver() -> bool:
+    """Return whether the library of the driver is installed; it is not started."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 @cache
 def device_count() -> int:
     """Return the number of GPUs visible to this process; the driver reports it without CuPy and without a context."""

@@ -1,6 +1,8 @@
 """The command accept: verdicts and exit codes on outputs as people have them, what is required, and bad input."""
 
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 from cli_runner import invoke
@@ -9,7 +11,7 @@ from printed_outputs import nccl_tests_output
 from written_runs import SIZES, write_run
 
 H100 = "8xh100-400g"
-GIB = 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 HEALTHY = {64 << 20: 268, 256 << 20: 390, GIB: 450, 8 * GIB: 480}
 SLOW = HEALTHY | {256 << 20: 170, GIB: 180, 8 * GIB: 185}
 
@@ -104,6 +106,26 @@ def test_absent_values_are_null_and_every_row_has_the_keys_of_the_contract(outpu
     assert all(key in row for row in rows for key in keys)
     unknown = [row for row in rows if row["expected_from"] is None]
     assert all(row[key] is None for row in unknown for key in ("low", "expected", "high"))
+
+
+def test_the_guides_commands_make_a_reference_of_outputs_and_judge_another_one(output, tmp_path, monkeypatch):
+    guide = (Path(__file__).parents[2] / "results" / "CHOOSE.md").read_text().partition("### Against your own runs")[2]
+    commands = [shlex.split(line)[1:] for line in guide.splitlines() if line.startswith("hpccoll ")]
+    monkeypatch.chdir(tmp_path)
+    curve = {MIB << step: 450 / (1 + 32 / (1 << step)) for step in range(14)}
+    for number in range(1, 6):
+        output({size: (1 - number / 1000) * rate for size, rate in curve.items()}, f"run{number}.txt")
+    for share, code in ((1.0, 0), (0.8, 3)):
+        output({size: rate * (share if size >= GIB else 1) for size, rate in curve.items()}, "today.txt")
+        assert [invoke(*words).code for words in commands] == [0, code]
+
+
+def test_an_output_given_twice_or_copied_makes_no_reference(output, tmp_path):
+    one, other = output(HEALTHY), output({size: 0.99 * rate for size, rate in HEALTHY.items()}, "other.txt")
+    copy = output(HEALTHY, "copy.txt")
+    for runs in ((one, other, one), (one, other, copy)):
+        ended = invoke("compare", "--make-reference", *runs, "--out", tmp_path / "F.json")
+        assert ended.is_bad_input("--make-reference", "given twice")
 
 
 def test_a_reference_of_equal_runs_passes_one_more_and_fails_a_slower_one(tmp_path):

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from hpccoll.host import machine_load
-from hpccoll.host.machine_load import load_between, read_load
+from hpccoll.host.machine_load import core_wait_ns, load_between, read_load
 
 TICKS = os.sysconf("SC_CLK_TCK")
 RANK, LAUNCHER, SHELL, MAKE, OTHER = 50, 40, 30, 60, 70
@@ -80,3 +80,10 @@ def test_stolen_time_is_a_share_of_the_time_of_all_cpus(sample):
 
 def test_a_host_that_shows_no_counters_has_no_load(tmp_path):
     assert read_load(tmp_path) is None
+
+
+def test_the_time_that_this_process_waited_for_a_core_is_the_second_number_of_schedstat(tmp_path):
+    assert core_wait_ns(tmp_path) is None
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/schedstat").write_text("5000 700 9\n")
+    assert core_wait_ns(tmp_path) == 700

@@ -2,10 +2,12 @@
 
 import json
 import socket
+import struct
 import sys
 
 from namespaces import unshared
 
+from hpccoll.host import tcp_connections
 from hpccoll.host.tcp_connections import read_connections
 
 SIZE = 1 << 20
@@ -49,6 +51,17 @@ def test_both_ends_of_a_connection_are_found_with_what_each_has_sent():
             assert not any(listener.getsockname() == own and not peer[1] for own, peer in found)
         one.settimeout(None)
         assert one.getblocking()  # what was read is as it was
+
+
+def test_a_connection_that_only_opened_again_has_sent_no_data_again():
+    info = bytearray(224)
+    struct.pack_into("I", info, tcp_connections.SND_MSS, 1448)
+    struct.pack_into("I", info, tcp_connections.TOTAL_RETRANS, 3)  # of its SYN
+    struct.pack_into("I", info, tcp_connections.DATA_SEGS_OUT, 50)
+    assert tcp_connections._read_counts(bytes(info)) == (50, 0)
+    struct.pack_into("Q", info, tcp_connections.BYTES_RETRANS, 1449)
+    assert tcp_connections._read_counts(bytes(info)) == (50, 2)
+    assert tcp_connections._read_counts(bytes(info[: tcp_connections.BYTES_RETRANS])) == (50, 3)  # an older kernel
 
 
 def test_only_the_end_whose_packets_are_lost_sends_them_again(require):

@@ -5,7 +5,9 @@ The object has fields of DiagnosisOptions, and
     nodes: the name of the node of each rank, by default that of its host;
     boots: whether each rank is on a node of its own, whatever the names;
     machines: whether these nodes are said to be machines of their own;
+    stops_early: the rank that stops before rank 0 leads, which the others wait for a second only;
     stops_alone: the rank that stops while it measures what it does alone;
+    gpu_hangs: the rank the driver of whose GPU does not answer;
     fails_alone: the rank with an error while it measures what it does alone;
     leader_stops: whether rank 0 stops when the others have reported;
     leader_limit_s: LEADER_LIMIT_S;
@@ -35,10 +37,12 @@ from hpccoll.measure import (  # noqa: E402 they start MPI
     diagnosis_leader,
     diagnosis_member,
     diagnosis_runner,
+    gpu_assignment,
     loss_recorder,
     pair_transfers,
     provenance,
     ranks,
+    roll_call,
 )
 from hpccoll.transports import gpu  # noqa: E402
 
@@ -149,17 +153,35 @@ if nodes:
     provenance.node_name = ranks.node_name = lambda: nodes[comm.rank]
 if fault := options.pop("fault", None):
     fail(*fault)
+if (early := options.pop("stops_early", None)) is not None:
+    roll_call.LATE_S = 1.0
+    os.environ[mpi_startup.START_TIMEOUT_VARIABLE] = "4"
+    if comm.rank == early:
+        diagnosis_runner.find_ports = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 if comm.rank == options.pop("stops_alone", None):
     diagnosis_runner.own_seconds = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 if comm.rank == options.pop("fails_alone", None):
     diagnosis_runner.own_seconds = fail_alone
 gpu.device_count = count_gpus
+if (hangs := options.pop("gpu_hangs", None)) is not None:
+    gpu_assignment.reason_gpu_hangs = lambda _: "it does not answer" if comm.rank == hangs else None
+    if comm.rank == hangs:
+        gpu.device_count = lambda: time.sleep(3600)
 if options.pop("leader_stops", False) and comm.rank == 0:
     diagnosis_member.Member.report = lambda *_: os.kill(os.getpid(), signal.SIGSTOP)
 report = options.pop("report", None)
 if report and comm.rank == 1:
     loss_recorder.LossRecorder.end = lambda _: REPORTS[report]()
 pids = comm.gather(os.getpid())
+sent = [0] * comm.size  # messages to each rank
+
+
+def send_counted(self, content, to, tag, send=diagnosis_member.Member.send):
+    sent[to] += 1
+    send(self, content, to, tag)
+
+
+diagnosis_member.Member.send = send_counted
 diagnosis_leader.KEEP_INTERVAL_S = 0.0
 
 
@@ -169,7 +191,7 @@ def write(recorded):
         "question": asdict(recorded.question), "load": asdict(recorded.load), "diagnosis": found and asdict(found),
         "rates": {name: seconds.tolist() for name, seconds in recorded.rates.items()},
         "kind": recorded.kind, "machine": recorded.machine, "provenance": recorded.provenance,
-        "pids": pids,
+        "pids": pids, "sent": sent,
         "measured": [
             [each.slots.purpose, each.slots.partners.tolist(), each.seconds.tolist()] for each in recorded.measured
         ],
@@ -182,7 +204,7 @@ def write(recorded):
 stop = mpi_startup.StopSignal()
 try:
     recorded = diagnosis_runner.run_diagnosis(
-        ranks.Ranks(comm), DiagnosisOptions(**{"seed": 1, **options}), stop=lambda: stop.signal,
+        ranks.Ranks(roll_call.NamingComm(comm)), DiagnosisOptions(**{"seed": 1, **options}), stop=lambda: stop.signal,
         progress=lambda *done: print(*done, flush=True), keep=write,
     )  # fmt: skip
 except BadInputError as error:

@@ -6,6 +6,7 @@ OPTIONS are those of diagnosis_ranks.py. Rank k pretends to be node nk, and has 
     sender: [RANK, NUMBER, KIND], what happens when a rank queues the messages of its transfer of a number, from 0:
         "pauses": it pauses LONGER times as long from now on; "stops", with all of them in its stream;
         "has no memory"; "its GPU fails", on the host; a rank of None is all of them;
+    aborting_s: how long an abort takes;
     connecting_s: how much later each rank has connected than the one before.
 
 In the end each rank prints how many communicators it has made, and how many it has destroyed or aborted, and a line in
@@ -45,15 +46,16 @@ gpu_assignment.RankGpus.number = property(lambda _: comm.rank % gpu.device_count
 LONGER = 5
 
 options = json.loads(sys.argv[2])
-pause_ns, connecting_s = options.pop("pause_ns", 0), options.pop("connecting_s", 0)
+pause_ns, connecting_s, aborting_s = (options.pop(name, 0) for name in ("pause_ns", "connecting_s", "aborting_s"))
 who, when, kind = options.pop("sender", (-1, 0, ""))
-begun, counts, times = count(), {"made": 0, "ended": 0}, []
+begun, counts, times = count(), {"made": 0, "ended": 0, "early": 0}, []
 
 
 class Communicator(gpu_pair_transfers.PairCommunicator):
     """One that is counted, and may connect late."""
 
     def __init__(self, *arguments):
+        counts["early"] += counts["made"] > counts["ended"]
         super().__init__(*arguments)
         self.connects = time.monotonic() + connecting_s * comm.rank
         counts["made"] += 1
@@ -67,6 +69,7 @@ class Communicator(gpu_pair_transfers.PairCommunicator):
         counts["ended"] += 1
 
     def abort(self):
+        time.sleep(aborting_s)
         super().abort()
         counts["ended"] += 1
 
@@ -113,5 +116,6 @@ options.setdefault("nodes", [f"n{rank}" for rank in range(comm.size)])
 program = Path(__file__).with_name("diagnosis_ranks.py")
 sys.argv = [str(program), sys.argv[1], json.dumps(options)]
 runpy.run_path(str(program), run_name="__main__")
-print(f"rank {comm.rank}: {counts['made']} communicators made, {counts['ended']} ended\n", end="", flush=True)
+made = "{made} communicators made, {ended} ended, {early} before an earlier one had ended".format(**counts)
+print(f"rank {comm.rank}: {made}\n", end="", flush=True)
 print(f"{json.dumps([comm.rank, times])}\n", end="", flush=True)

@@ -59,6 +59,8 @@ def test_the_slots_are_those_that_the_procedure_asks_for_and_their_times_give_th
     assert next(recorded, None) is None
     assert found.slots == result["diagnosis"]["slots"] == sum(1 for _ in rows(result))
     assert found.noise == result["diagnosis"]["noise"]
+    assert {*result["provenance"]["core_waits"]} == {*"abcdefgh"}
+    assert all(0 <= share <= 1 for share in result["provenance"]["core_waits"].values())
 
 
 @pytest.mark.mpi
@@ -93,6 +95,7 @@ def test_a_rank_that_stops_is_named_and_nothing_is_left_of_the_launch(diagnose):
     assert [each["where"] for each in found if each["kind"] == "hung"] == [[2]]
     assert "c" in result["provenance"]["unfinished"]
     missed = [{"abcd"[k] for k in np.flatnonzero(np.isinf(seconds))} for _, _, seconds in rows(result)]
+    assert result["sent"][2] == 6  # none to a rank that may have died: some libraries die of it
     first, second, *others = filter(None, missed)
     assert (first & second, others) == ({"c"}, [])  # it misses twice, and is not asked again
     assert f"{' and '.join(sorted(first))} have not answered" in ended.stderr
@@ -176,6 +179,16 @@ def test_a_rank_that_stops_while_it_measures_alone_is_named_and_the_others_have_
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("who", [0, 2])
+def test_a_rank_that_stops_before_the_first_order_is_named(diagnose, who):
+    ended, result = diagnose([*"abc"], stops_early=who)
+    assert ended.returncode
+    assert result is None
+    assert f"rank {who} does not answer 1 s after the others" in ended.stderr
+    assert "the launch ends by MPI_Abort" in ended.stderr
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("who", [0, 2])
 def test_an_error_of_a_rank_alone_is_kept_with_its_text_and_the_others_have_their_rates(diagnose, who):
     ended, result = diagnose([*"abc"], machines=True, fails_alone=who, device="cpu")
     assert ended.returncode == 0, ended.stderr
@@ -183,6 +196,15 @@ def test_an_error_of_a_rank_alone_is_kept_with_its_text_and_the_others_have_thei
     for seconds in result["rates"].values():
         assert np.flatnonzero(np.isnan(seconds).all(axis=0)).tolist() == [who]
     assert "the driver of GPUs is asked" not in ended.stdout  # a sick one may hang
+
+
+@pytest.mark.mpi
+def test_a_host_whose_gpu_does_not_answer_is_named_and_diagnosed_over_mpi(diagnose):
+    ended, result = diagnose([*"abc"], gpu_hangs=2)
+    assert ended.returncode == 0, ended.stderr
+    assert result["provenance"]["transfer_errors"] == [{"hosts": ["c"], "why": "it does not answer"}]
+    assert result["load"]["program"] == "MPI"
+    assert result["diagnosis"]
 
 
 @pytest.mark.mpi

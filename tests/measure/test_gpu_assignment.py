@@ -161,3 +161,37 @@ def test_all_ranks_leave_out_cases_of_ranks_that_share_a_gpu_unless_nccl_accepts
     assert {row.status for row in results.rows} == {"ok" if accepted else "skipped"}
     assert bool(results.skipped) != accepted
     assert all(gap.reason.startswith("2 ranks share GPU 0000:00:00.0 of ") for gap in results.skipped)
+
+
+def test_gpus_of_a_host_are_counted_over_its_ranks_each_of_which_may_see_one(assignment, monkeypatch):
+    monkeypatch.setattr(assignment, "reason_gpu_hangs", lambda _: None)
+    monkeypatch.setattr(assignment.gpu, "device_count", lambda: 1)
+    monkeypatch.setattr(assignment.gpu, "device_uuid", lambda number: f"uuid-{number}")
+    gpus = assignment.RankGpus(ranks())
+    gpus.ranks.node_id = "n1", "boot"
+    gathered = [("n1", ["uuid-0"]), ("n1", ["uuid-1"]), ("n2", ["uuid-0"]), ("n2", [])]
+    gpus.ranks.comm.allgather = lambda own: gathered if own[1] else []
+    assert gpus.visible_on_hosts == {"n1": 2, "n2": 1}
+
+
+def test_of_a_host_whose_driver_does_not_answer_nothing_is_asked(assignment, monkeypatch):
+    monkeypatch.setattr(assignment, "reason_gpu_hangs", lambda _: "no answer")
+    monkeypatch.setattr(assignment.gpu, "device_count", lambda: pytest.fail("it would hang"))
+    gpus = assignment.RankGpus(ranks(("n2", None)))
+    gpus.ranks.node_id = "n1", "boot"
+    assert gpus.silent == {"n1": "no answer"}
+    assert gpus.failures == {}
+    gpus.ranks.comm.allgather = lambda own: [own]
+    assert gpus.visible_on_hosts == {"n1": 0}
+
+
+def test_a_driver_that_does_not_answer_in_time_is_left_alone(monkeypatch):
+    from hpccoll.measure import gpu_answer
+
+    monkeypatch.setattr(gpu_answer.gpu, "has_driver", lambda: True)
+    hangs = gpu_answer.reason_gpu_hangs(0, 0.2, ["sleep", "3600"])
+    assert hangs == "the driver of its GPUs has not answered within 0.2 s"
+    assert gpu_answer.reason_gpu_hangs(0, 60, ["true"]) is None
+    assert gpu_answer.reason_gpu_hangs(0, 60, ["false"]) is None  # an error is an answer
+    monkeypatch.setattr(gpu_answer.gpu, "has_driver", lambda: False)
+    assert gpu_answer.reason_gpu_hangs(0, 0.2, ["sleep"]) is None

@@ -32,8 +32,8 @@ def diagnose(mpiexec, nccl_library, tmp_path):
 
 
 def communicators(ended):
-    """Return of each rank: its number, how many communicators it has made, and how many have ended."""
-    found = re.findall(r"rank (\d+): (\d+) communicators made, (\d+) ended", ended.stdout)
+    """Return of each rank: its number, how many communicators it has made, have ended, and were made too early."""
+    found = re.findall(r"rank (\d+): (\d+) communicators made, (\d+) ended, (\d+) before", ended.stdout)
     return [[*map(int, each)] for each in found]
 
 
@@ -51,7 +51,7 @@ def test_a_node_whose_gpu_sends_late_is_named_and_no_communicator_is_left(diagno
     assert provenance["nccl"][0]["library"]["version"] == "2.30.0"
     counts = communicators(ended)
     assert sorted(rank for rank, *_ in counts) == [*range(6)]
-    assert all(made == finished > 0 for _, made, finished in counts)
+    assert all(made == finished > 0 for _, made, finished, _ in counts)
 
 
 STOPS = {"before its communicator is made": {"fault": [2, 1, "stops"]}, "in its stream": {"sender": [2, 1, "stops"]}}
@@ -96,8 +96,18 @@ def test_a_rank_with_an_error_is_named_with_it_the_others_are_diagnosed_and_noth
     assert {each["hosts"][0] for each in errors} == {"n2"}
     assert all(error in each["why"] for each in errors)
     assert "Traceback" not in ended.stderr
-    assert all(made == finished for _, made, finished in communicators(ended))
+    assert all(made == finished for _, made, finished, _ in communicators(ended))
     wait_for_the_end(result)
+
+
+@pytest.mark.mpi
+def test_the_next_pair_of_a_rank_waits_until_its_failed_communicator_has_been_aborted(diagnose):
+    ended, result = diagnose(4, **FAILS["cudaErrorECCUncorrectable"], aborting_s=0.5)
+    assert ended.returncode == 0, ended.stderr
+    assert named(result) == [[2]]
+    counts = communicators(ended)
+    assert len(counts) == 4
+    assert all((made == finished, early) == (True, 0) for _, made, finished, early in counts)
 
 
 @pytest.mark.mpi
@@ -123,11 +133,11 @@ def test_no_pair_transfers_before_all_pairs_of_its_slot_have_connected(diagnose)
         assert max(connected) <= min(went_on)
 
 
-def gpus(*, lacking=None, failure=None, visible=8, of_last=None):
+def gpus(*, lacking=None, failures=(), silent=(), visible=8, of_last=None):
     """Return GPUs of ranks that lack something for NCCL, or None; the last of four hosts may see other ones."""
     hosts = dict.fromkeys(("n0", "n1", "n2", "n3"), visible)
     return SimpleNamespace(
-        missing_for={"nccl": lacking}.get, gpu_of_rank=None, failure=failure,
+        missing_for={"nccl": lacking}.get, gpu_of_rank=None, failures=dict(failures), silent=dict(silent),
         visible_on_hosts=hosts if of_last is None else {**hosts, "n3": of_last},
     )  # fmt: skip
 
@@ -153,8 +163,10 @@ def test_why_gpus_are_not_used_is_kept_and_how_many_each_host_finds():
 
 
 def test_a_gpu_that_fails_at_the_start_is_named_and_the_nodes_are_diagnosed_over_mpi():
-    kind, found = choose_transfers(gpus(failure="GPU 3 of n2 fails: no memory"), options())
-    assert (kind, found["unused_because"]) == (OVER_MPI, "GPU 3 of n2 fails: no memory")
+    kind, found = choose_transfers(gpus(failures={"n2": "GPU 3 fails: no memory"}), options())
+    assert (kind, found["unused_because"]) == (OVER_MPI, "n2: GPU 3 fails: no memory")
+    kind, found = choose_transfers(gpus(silent={"n2": "no answer"}, lacking="a GPU", visible=0), options())
+    assert (kind, found["unused_because"]) == (OVER_MPI, "n2: no answer")
 
 
 def test_what_nccl_cannot_transfer_is_refused_in_one_line():

@@ -1,5 +1,7 @@
 """What ranks record of lost packets, by their connections and the ports of their hosts."""
 
+import socket
+
 from fake_network_ports import FakeHost
 
 from hpccoll.analysis.diagnosis.packet_losses import HostLosses
@@ -18,6 +20,19 @@ def test_connections_are_counted_by_the_hosts_of_both_ends_and_others_are_left_o
     assert losses_of_hosts(reports, ["a", "b", "c", "b"]) == [
         HostLosses("a", {"b": [150, 4]}), HostLosses("b", {"a": [87, 2]}), HostLosses("c", {})
     ]  # fmt: skip
+
+
+def test_what_a_connection_has_sent_before_the_recorder_began_is_not_counted():
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as one:
+        other, _ = listener.accept()
+        with other:
+            ends, sent = (one.getsockname(), one.getpeername()), []
+            for _ in range(3):
+                recorder = LossRecorder(())
+                one.sendall(b"x")
+                other.recv(1)
+                sent.append(recorder.end().connections[ends])
+    assert sent == [(1, 0)] * 3
 
 
 def test_what_the_ports_of_a_host_count_in_the_meantime_is_by_direction(tmp_path):

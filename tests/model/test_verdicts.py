@@ -278,16 +278,39 @@ def test_a_machine_without_costs_of_messages_says_nothing_of_our_schedules():
     assert "costs of its messages" in rows[0].reason
 
 
-def test_a_reference_decides_every_row_alone():
-    reference = make_reference([to_results(measured({0: 1.0}, number=number)) for number in range(5)])
+def together(*files):
+    """Return results of one run that has the cases of several."""
+    outcomes = [one for each in files for raw in each.raw_results for _, found in raw.attempts for one in found]
+    return ResultFiles(raw_results=[raw_examples.raw(*outcomes)])
+
+
+def of_reference(*runs):
+    return make_reference([to_results(run) for run in runs])
+
+
+def test_a_reference_fails_rows_that_neighbouring_sizes_support_and_the_largest_size_alone():
+    reference = of_reference(*(measured({0: 1.0}, number=number) for number in range(5)))
     for slower, expected in (
-        ({0: 1.0}, [PASS] * 3), ({0: 0.5}, [PASS] * 3), ({0: 1.0, SIZES[1]: 1.25}, [PASS, FAIL, PASS]),
-        ({0: 1.25, SIZES[0]: 1.0}, [PASS, FAIL, FAIL]),
+        ({0: 1.0}, [PASS] * 3), ({0: 0.5}, [PASS] * 3), ({0: 1.0, SIZES[1]: 1.25}, [PASS, CANNOT_TELL, PASS]),
+        ({0: 1.25, SIZES[0]: 1.0}, [PASS, FAIL, FAIL]), ({0: 1.0, SIZES[2]: 1.25}, [PASS, PASS, FAIL]),
+        ({0: 1.0, SIZES[0]: 2.1}, [CANNOT_TELL, PASS, PASS]),
     ):  # fmt: skip
         rows = judge_rows(measured(slower, number=2), reference)
         assert [one.verdict for one in rows] == expected
         assert {one.expected.origin for one in rows} == {REFERENCE}
         assert all(one.expected.low < one.expected.value < one.expected.high for one in rows)
+
+
+def test_a_size_that_is_slow_by_two_algorithms_fails_against_a_reference_and_by_one_of_them_not():
+    def run(number, *slower):
+        files = (measured({0: 1.0} | own, name, number) for own, name in zip(slower, ("ring", "native"), strict=True))
+        return together(*files)
+
+    reference, slow = of_reference(*(run(number, {}, {}) for number in range(5))), {SIZES[0]: 2.1}
+    for slower, failing in (((slow, {}), 0), (({}, slow), 0), ((slow, slow), 2), ((slow, {SIZES[1]: 2.1}), 0)):
+        rows = judge_rows(run(2, *slower), reference)
+        assert [one.verdict for one in rows].count(FAIL) == failing
+        assert {one.row.bytes for one in rows if one.verdict is FAIL} <= {SIZES[0]}
 
 
 def test_a_wrong_result_fails_however_fast_it_is():

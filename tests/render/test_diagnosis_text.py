@@ -6,6 +6,7 @@ from dataclasses import replace
 from golden_page import assert_golden
 from recorded_diagnoses import LOAD, recorded
 
+from hpccoll.analysis.diagnosis.core_waits import CoreWait
 from hpccoll.analysis.diagnosis.history import MachineHistory, PastState, PlaceHistory
 from hpccoll.analysis.diagnosis.records import Component
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
@@ -14,6 +15,7 @@ from hpccoll.render.diagnosis_text import diagnosis_lines, history_lines
 RACK = tuple(f"n{node}" for node in range(24, 32))
 HEALTHY = MachineVerdict(
     verdicts=(), exclude=(), complete=True, slots=33, noise=0.031, smallest_effect=1.0712, too_many=False, nodes=16,
+    smallest_link_effect=1.1234,
     unjudged=(), only_directions=False, racks=(), links=True, load=LOAD, kind="measured on a testbed",
     machine="a machine", begun="2026-11-26T08:00:00+00:00",
 )  # fmt: skip
@@ -42,6 +44,9 @@ SITUATIONS = {
     "two healthy nodes, or both slow": verdict(nodes=2, only_directions=True),
     "a slow node and a hung one": verdict(
         fault("node", "n5"), hung("n3", "n7", "n9"), exclude=("n3", "n5")
+    ),
+    "a node whose rank waited for a core": verdict(
+        replace(fault("receive", "n1", effect=1.3), wait=CoreWait("n1", 0.304, 0.0212))
     ),
     "a node that sends slowly, and one that receives slowly": verdict(
         fault("send", "n5", chance=2e-4), fault("receive", "n6", effect=1.3), exclude=("n5", "n6")

@@ -208,7 +208,7 @@ def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stan
     )  # fmt: skip
     assert (result.returncode, result.stdout) == (code, asked + REPORTED * (ended != 2))
     assert (tmp_path / "asked").read_text() == (
-        "-N 4 -n 8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=0 --wait=30 --mpi=pmix "
+        "-N 4 -n 8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=0 --wait=0 --mpi=pmix "
         "hpccoll diagnose --out d.h5 --links "
     )
 

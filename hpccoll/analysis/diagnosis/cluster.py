@@ -7,13 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpccoll.analysis.diagnosis.matchings import level_matchings, random_matchings, sweep_length
-from hpccoll.analysis.diagnosis.records import Booleans, Integers
+from hpccoll.analysis.diagnosis.records import LEAST_RACK, Booleans, Integers
 
 MATCHINGS = 16
 """Slots of the screen. 8 are enough from 256 nodes on; 24 find hardly more."""
-
-LEAST_RACK = 4
-"""The nodes of a rack, and racks, from which on racks are judged."""
 
 
 @dataclass(frozen=True, slots=True)

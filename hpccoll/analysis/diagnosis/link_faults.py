@@ -10,8 +10,16 @@ from hpccoll.analysis.diagnosis.controls import Controls
 from hpccoll.analysis.diagnosis.fitted_effects import FittedEffects, slower_of
 from hpccoll.analysis.diagnosis.matchings import Pair, consecutive_pairs, packed, pair_up
 from hpccoll.analysis.diagnosis.records import Booleans, Component, Fault, Integers, JudgedEffect, Procedure
-from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE_ERROR, quantile
-from hpccoll.analysis.diagnosis.significance import LEAST_EFFECT, LINKS, SlownessTest, effect_error, judged_effect
+from hpccoll.analysis.diagnosis.robust_statistics import MEDIAN_ERROR, QUARTILE_ERROR, quantile
+from hpccoll.analysis.diagnosis.significance import (
+    FOUND,
+    LEAST_EFFECT,
+    LINKS,
+    NORMAL,
+    SlownessTest,
+    effect_error,
+    judged_effect,
+)
 from hpccoll.analysis.diagnosis.transfers import Transfers, measure_transfers
 
 CONTROLS = 8
@@ -27,8 +35,28 @@ cable or a port is."""
 MOST_LINKS = 3
 """One link for this many nodes is measured in a slot, at most."""
 
+PASSED = FOUND ** (1 / (2 + TIMES_SCREENED))
+"""The share of the slow links of the smallest effect that pass each measurement, of all that it takes to find one."""
+
 LEAST_CONTROLS = 3
 """The control pairs that are left in any slot, so that a spike of one does not hide a link."""
+
+
+def smallest_link_effect(cluster: Cluster, fit: FittedEffects) -> float:
+    """Return the logarithm of the factor of a slow link that would have been found in FOUND of the diagnoses.
+
+    It must stand out of the screen, each time that it is measured again, and in the test.
+    """
+    controls = max(1, min(CONTROLS, cluster.nodes // 2 - 1))
+    of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(fit.residuals) / 2)
+    error = math.hypot(effect_error(fit.noise, SLOTS, controls), of_nodes)
+    once = fit.noise * math.sqrt(1 + MEDIAN_ERROR**2 / controls)
+    reach = NORMAL.inv_cdf(PASSED)
+    return max(_least(fit) + reach * once, _test(cluster).threshold(error) + reach * error)
+
+
+def _test(cluster: Cluster) -> SlownessTest:
+    return SlownessTest(LINKS / cluster.rails, cluster.nodes * (cluster.nodes - 1) / 2)
 
 
 def find_slow_pairs(fit: FittedEffects, partners: Integers) -> set[Pair]:
@@ -56,7 +84,7 @@ def find_link_faults(
         fast = _pairs(retest.partners, left - quantile(left)[:, None] < cut)
     free, left_out = np.setdiff1d(np.arange(cluster.nodes), slow), set(slow.tolist())
     pairs = sorted(pair for pair in slow_pairs - fast if left_out.isdisjoint(pair))
-    test = SlownessTest(LINKS / cluster.rails, cluster.nodes * (cluster.nodes - 1) / 2)
+    test = _test(cluster)
     tested: dict[Pair, _Tested] = {}
     for each in (*[1] * TIMES_SCREENED, SLOTS):
         tested = yield from _measure_again(cluster, fit, pairs, free, each)

@@ -18,6 +18,7 @@ from hpccoll.analysis.diagnosis.records import Component, Floats
 from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, SCALE_ERROR, median, quantile, robust_deviation
 from hpccoll.analysis.diagnosis.significance import (
     LEAST_BEYOND_RATE,
+    MUCH_BEYOND_RATE,
     NODES,
     NORMAL,
     USUAL_SPREAD,
@@ -98,7 +99,7 @@ def error_text(error: TransferError) -> str:
 class GpusOfHosts(TypedDict):
     """Which GPUs ranks find, some at least."""
 
-    visible: Mapping[str, int]  # by host: how many
+    visible: Mapping[str, int]  # by host: how many its ranks find together; 0 if their driver does not answer
     unused_because: str | None  # why transfers are in host memory; None if they are between GPUs
 
 
@@ -140,10 +141,13 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
 def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
     """Return what stands beside the verdict.
 
-    Launches that failed, transfers slower than expected, many lost packets, and GPUs that some hosts lack are critical.
+    Launches that failed, errors, transfers much slower than expected, many lost packets, and GPUs that some hosts lack
+    are critical.
     """
     provenance = recorded.provenance
-    found = [*_failed_launches(recorded), *_doubtful_rate(recorded), *findings_of_losses(provenance)]
+    rack_of = dict(zip(recorded.question.hosts, recorded.question.racks or (), strict=False))
+    found = [*_failed_launches(recorded), *_unnamed_errors(recorded), *_doubtful_rate(recorded)]
+    found += findings_of_losses(provenance, rack_of)
     found += [*_missing_gpus(provenance), *_differing_devices(provenance)]
     if provenance.get(HOSTS_SHARE_A_MACHINE):
         text = "The hosts share the CPUs of one machine: what each of them does alone was not measured."
@@ -185,6 +189,22 @@ def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
         yield critical("launches_failed", text, host=host, launches=count, **last)
 
 
+def _unnamed_errors(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
+    """Yield the errors of hosts that no fault names, such as of a GPU at the start, or of one transfer of many."""
+    endless = (each for each in (recorded.diagnosis.faults if recorded.diagnosis else ()) if math.isinf(each.effect))
+    parts = (part for each in endless for some in (*each.candidates, (each.component,)) for part in some)
+    named = {recorded.question.hosts[node] for part in parts for node in part.where}
+    by_host = defaultdict[tuple[str, ...], list[str]](list)
+    for error in cast("list[TransferError]", recorded.provenance.get(TRANSFER_ERRORS, [])):
+        if named.isdisjoint(error["hosts"]):
+            by_host[(*error["hosts"],)].append(error["why"])
+    for hosts, several in by_host.items():
+        host, *partner = hosts
+        what = f"A transfer of {host} with {partner[0]} failed" if partner else f"{host} failed alone"
+        often = f" {len(several)} times, the last time" if len(several) > 1 else ""
+        yield critical("error", f"{what}{often}: {several[-1]}.", hosts=hosts, why=several[-1], times=len(several))
+
+
 def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     """Yield that nodes which are as fast as most are slower, or faster, than the user expects."""
     screen = [each.seconds for each in recorded.measured if each.slots.purpose == "screen"]
@@ -195,9 +215,9 @@ def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     beyond = float(quantile(of_nodes, QUARTILE)) - math.log(recorded.question.expected_s)
     factor = math.exp(beyond)
     take = f"Even fast transfers take {format_factor(factor)} as long as --rate says"
-    if beyond > LEAST_BEYOND_RATE:
-        text = f"{take}: it is too high, or all nodes are slow alike."
-        yield critical("rate_doubtful", text, factor=factor)
+    if beyond > LEAST_BEYOND_RATE:  # a wire also carries headers
+        much, text = beyond > MUCH_BEYOND_RATE, f"{take}: it is too high, or all nodes are slow alike."
+        yield (critical if much else warning)("rate_doubtful", text, factor=factor)
     elif beyond < -2 * LEAST_BEYOND_RATE:  # a lower quartile is low by noise, too
         yield warning("rate_doubtful", f"{take}: it is too low.", factor=factor)
 

@@ -7,19 +7,24 @@ scatter less, down to those of Poisson, alarm less often.
 
 TCP loses segments in bursts, such as when a queue is full. A burst is of one pair: a node is named only for what it
 loses with several partners, and no pair counts for more than those.
+
+What nearly all nodes of a rack lose, and only when they transfer to other racks, is not theirs: it is of the uplink.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.records import Integers
+from hpccoll.analysis.diagnosis.records import LEAST_RACK, Booleans, Integers
+from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE
 from hpccoll.common.records import from_builtins
-from hpccoll.common.text import Finding, critical, in_brackets, join_words, warning
+from hpccoll.common.text import Finding, critical, in_brackets, join_words, rack_text, warning
+from hpccoll.store.host_names import host_ranges
 
 LOSSES = "losses"
 """The key of the provenance of a diagnosis with HostLosses of all hosts."""
@@ -43,7 +48,8 @@ MOST_FAULTY = 0.25
 
 DIRECTIONS = "sent", "received"
 SEGMENTS, PACKETS = "segments", "packets"
-FATES = {SEGMENTS: "had to be sent again", PACKETS: "were lost or damaged"}
+MILLION = 1e6
+"""Errors of ports are given for as many packets: not each of them is a packet, nor is each packet of the diagnosis."""
 
 
 @dataclass(slots=True)
@@ -65,6 +71,14 @@ class _Lossy(NamedTuple):
     usual: float  # of what other nodes send to others
 
 
+class _LossyUplink(NamedTuple):
+    """An uplink that loses segments in one direction; of two racks it may be either of theirs."""
+
+    racks: tuple[tuple[int, int], ...]  # the number of a rack, and of DIRECTIONS
+    share: float  # that is lost
+    usual: float  # of what nodes elsewhere send
+
+
 @dataclass(frozen=True, slots=True)
 class _Losses:
     """What pairs of nodes lost; the events of a port have its node at both ends."""
@@ -83,6 +97,42 @@ class _Losses:
         first = max(found, default=-1) + 1  # the second one of two may hide the first
         for node in order[:first].tolist():
             yield from self._find(node, order[first:])
+
+    def of_uplinks(self, rack: Integers) -> Iterator[tuple[_LossyUplink, Booleans]]:
+        """Yield the uplinks that lose more than other nodes do, and which pairs [pairs] those losses are of.
+
+        Three quarters of the nodes of a rack lose segments when they transfer to others, and hardly any within it.
+
+        Args:
+            rack: [nodes]: the number of the rack of each.
+        """
+        left, of_ends = np.ones(self.ends.shape[1], bool), rack[self.ends]
+        across = of_ends[0] != of_ends[1]
+        size = np.bincount(rack)
+        tested = [*product(np.flatnonzero((size >= LEAST_RACK) & (size < self.nodes)).tolist(), (0, 1))]
+        while tested:
+            found: dict[tuple[int, int], tuple[float, float, Booleans]] = {}
+            for name, direction in tested:
+                own = left & across & (of_ends[direction] == name)
+                within, elsewhere = left & (of_ends == name).all(0), left & (of_ends != name).all(0)
+                sizes, lost = self.sizes[direction], self.lost[direction]
+                share, near, usual = (
+                    float(lost[some].sum() / max(sizes[some].sum(), 1)) for some in (own, within, elsewhere)
+                )
+                of_members = np.bincount(self.ends[direction, own], lost[own], self.nodes)[rack == name]
+                others = self.nodes - size[name]
+                most = usual * sizes[own].sum() / size[name] * others  # what others lose of as many as a member sends
+                count = float(np.quantile(of_members, QUARTILE, method="lower"))
+                is_more = 2 * size.size * chance_of(count, most, others + 1) < FALSE_ALARM
+                if is_more and share > 2 * max(near, usual):
+                    found[name, direction] = share, usual, own
+            if not found:
+                return
+            share, usual, own = max(found.values(), key=lambda each: each[0])
+            alike = [key for key, (*_, pairs) in found.items() if (pairs == own).all()]  # of two racks: either uplink
+            yield _LossyUplink(tuple(alike), share, usual), own
+            left &= ~own
+            tested = [key for key in tested if key not in alike]
 
     def _find(self, node: int, others: Integers) -> Iterator[_Lossy]:
         """Yield what a node loses to and from others, if that is more than they lose among themselves."""
@@ -117,8 +167,13 @@ def chance_of(count: float, others: float, nodes: int) -> float:
     return math.exp(next(ways) - next(ways))
 
 
-def findings_of_losses(provenance: Mapping[str, object]) -> Iterator[Finding]:
-    """Yield the nodes, and the paths between two nodes, that lose packets when others do not."""
+def findings_of_losses(provenance: Mapping[str, object], rack_of: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the nodes, the paths between two nodes, and the uplinks that lose packets when others do not.
+
+    Args:
+        provenance: of a diagnosis.
+        rack_of: the rack of each host; empty if racks are unknown.
+    """
     hosts = from_builtins(provenance.get(LOSSES, []), list[HostLosses])
     number = {each.host: node for node, each in enumerate(hosts)}
     of_pairs = {
@@ -133,8 +188,33 @@ def findings_of_losses(provenance: Mapping[str, object]) -> Iterator[Finding]:
     for unit, lost in ((SEGMENTS, of_pairs), (PACKETS, of_ports)):
         if lost:
             ends, counts = np.array([*lost]).T, np.array([*lost.values()])
-            outliers = _Losses(ends, counts[:, 0].T, counts[:, 1].T, len(hosts)).outliers()
-            yield from _findings(hosts, outliers, unit)
+            losses = _Losses(ends, counts[:, 0].T, counts[:, 1].T, len(hosts))
+            if unit == SEGMENTS and all(each.host in rack_of for each in hosts):
+                names, rack = np.unique([rack_of[each.host] for each in hosts], return_inverse=True)
+                for uplink, pairs in losses.of_uplinks(rack):
+                    losses = replace(losses, lost=np.where(pairs, 0, losses.lost))
+                    yield _finding_of_uplink(uplink, names.tolist(), rack, hosts)
+            yield from _findings(hosts, losses.outliers(), unit)
+
+
+def _finding_of_uplink(
+    uplink: _LossyUplink, names: Sequence[str], rack: Integers, hosts: Sequence[HostLosses]
+) -> Finding:
+    of_racks = [names[number] for number, _ in uplink.racks]
+    is_member = np.isin(rack, [number for number, _ in uplink.racks]).tolist()
+    members = [each.host for each, its in zip(hosts, is_member, strict=True) if its]
+    parts = [
+        f"{('left', 'came to')[direction]} {rack_text(names[number])}"
+        + in_brackets(host_ranges([each.host for each, its in zip(hosts, rack, strict=True) if its == number]))
+        for number, direction in uplink.racks
+    ]
+    share, usual = _per_cent(uplink.share), _per_cent(uplink.usual)
+    text = f"{share} of the segments that {join_words(parts)} had to be sent again, of those elsewhere {usual}."
+    remedy = f"Do: look at the uplink of {join_words(map(rack_text, of_racks), 'or')}; most of the nodes lose alike."
+    severity = critical if uplink.share >= MUCH else warning
+    values: dict[str, Any] = {DIRECTIONS[direction]: uplink.share for _, direction in uplink.racks}
+    values |= {"racks": of_racks, "hosts": members, "unit": SEGMENTS, "usual": uplink.usual}
+    return severity("uplink_losses", text, remedy=remedy, **values)
 
 
 def _findings(hosts: Sequence[HostLosses], found: Iterable[_Lossy], unit: str) -> Iterator[Finding]:
@@ -143,20 +223,27 @@ def _findings(hosts: Sequence[HostLosses], found: Iterable[_Lossy], unit: str) -
         by_place[each.where].append(each)
     for where, several in by_place.items():
         names = [hosts[node].host for node in where]
-        if len(where) > 1:
-            path = f"from {names[0]} to {names[1]}"
-            parts, place = [f"{_per_cent(several[0].share)} of the {unit} {path}"], f"the path {path}"
-        else:
-            place = f"the cable and the ports of {names[0]}"
+        usual = max(each.usual for each in several)
+        place = f"the cable and the ports of {names[0]}"
+        if unit == PACKETS:
             parts = [
-                f"{_per_cent(each.share)} of the {unit} that {names[0]} {DIRECTIONS[each.direction]}"
-                + (in_brackets(*_counters(hosts[where[0]].errors[each.direction])) if unit == PACKETS else "")
+                f"{MILLION * each.share:.2g} errors per million packets {DIRECTIONS[each.direction]}"
+                + in_brackets(*_counters(hosts[where[0]].errors[each.direction]))
                 for each in several
             ]
+            text = f"The ports of {names[0]} counted {join_words(parts)}, of whatever traffic; those of other nodes "
+            text += f"{MILLION * usual:.2g}."
+        else:
+            parts = [
+                f"{_per_cent(each.share)} of the {unit} that {names[0]} {DIRECTIONS[each.direction]}"
+                for each in several
+            ]
+            if len(where) > 1:
+                path = f"from {names[0]} to {names[1]}"
+                parts, place = [f"{_per_cent(several[0].share)} of the {unit} {path}"], f"the path {path}"
+            text = f"{join_words(parts)} had to be sent again, of those of other nodes {_per_cent(usual)}."
         is_much = len(where) == 1 and max(each.share for each in several) >= MUCH
         severity = critical if is_much else warning
-        usual = max(each.usual for each in several)
-        text = f"{join_words(parts)} {FATES[unit]}, of those of other nodes {_per_cent(usual)}."
         values: dict[str, Any] = {DIRECTIONS[each.direction]: each.share for each in several}
         values |= {"hosts": names, "unit": unit, "usual": usual}
         yield severity("losses", text, remedy=f"Do: look at {place}.", **values)

@@ -11,7 +11,7 @@ from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.contention import divided, is_contended
 from hpccoll.analysis.diagnosis.fitted_effects import fit_effects
 from hpccoll.analysis.diagnosis.hung_nodes import AnsweringNodes
-from hpccoll.analysis.diagnosis.link_faults import find_link_faults, find_slow_pairs
+from hpccoll.analysis.diagnosis.link_faults import find_link_faults, find_slow_pairs, smallest_link_effect
 from hpccoll.analysis.diagnosis.node_faults import find_node_faults
 from hpccoll.analysis.diagnosis.rack_faults import find_rack_faults
 from hpccoll.analysis.diagnosis.rails import diagnose_rails
@@ -100,7 +100,10 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
         slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes.nodes, nodes.retest)
         faults, judged = faults + slow_links, judged + links
     smallest = math.exp(nodes.smallest_effect)
-    return Diagnosis((*racks.faults, *faults), 0, fit.noise, smallest, nodes.too_many, cluster.links, judged)
+    smallest_link = math.exp(smallest_link_effect(cluster, fit)) if cluster.links else math.inf
+    return Diagnosis(
+        (*racks.faults, *faults), 0, fit.noise, smallest, nodes.too_many, cluster.links, judged, smallest_link
+    )
 
 
 def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]) -> Diagnosis:

@@ -49,6 +49,7 @@ def _merged(found: Mapping[int, Diagnosis]) -> Diagnosis:
         slots=0,
         noise=max(each.noise for each in found.values()),
         smallest_effect=max(each.smallest_effect for each in found.values()),
+        smallest_link_effect=max(each.smallest_link_effect for each in found.values()),
         too_many=any(each.too_many for each in found.values()),
         links=all(each.links for each in found.values()),
         effects=tuple(

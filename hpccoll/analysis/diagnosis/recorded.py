@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.cluster import LEAST_RACK, judged_racks
-from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Slots
+from hpccoll.analysis.diagnosis.cluster import judged_racks
+from hpccoll.analysis.diagnosis.records import LEAST_RACK, Diagnosis, Floats, Slots
 from hpccoll.common.errors import UnusableError
 from hpccoll.store.host_names import canonical_hosts, host_ranges
 

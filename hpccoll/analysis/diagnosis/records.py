@@ -1,5 +1,6 @@
 """What a diagnosis measures, and what it says."""
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypeVar
@@ -16,6 +17,9 @@ Kind: TypeAlias = Literal["node", "send", "receive", "link", "shared_link", "rai
 """What can be faulty: a node in both directions, its sending, its receiving; the path between two nodes; a path that
 several nodes share to all others; one rail of a node; the path out of a rack; all nodes of a rack; a node that does not
 answer, or, as a verdict has it, answers with an error."""
+
+LEAST_RACK = 4
+"""The nodes of a rack, and racks, from which on racks are judged."""
 
 OF_A_RACK: tuple[Kind, ...] = "uplink", "rack"
 """The kinds of faults of a rack, whose ``where`` is the rack."""
@@ -94,6 +98,7 @@ class Diagnosis:
     too_many: bool = False  # whether more than a quarter of the nodes seems slow, or as many do not answer
     links: bool = True  # whether single links were judged, too
     effects: tuple[JudgedEffect, ...] = field(default=(), compare=False, repr=False)  # of all that was judged
+    smallest_link_effect: float = math.inf  # likewise of a single link; infinite if none would be found, or unknown
 
     @property
     def exclude(self) -> tuple[int, ...]:

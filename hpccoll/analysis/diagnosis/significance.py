@@ -13,6 +13,10 @@ LEAST_EFFECT = 0.03
 LEAST_BEYOND_RATE = 0.05
 """The least logarithm of a factor beyond an expected time, which is not as exact as a comparison."""
 
+MUCH_BEYOND_RATE = math.log(1.2)
+"""The logarithm of a factor beyond an expected time from which on all nodes are slow for certain. Of the rate of a wire
+headers and gaps take 5 % (TCP with an MTU of 1500), and a library as much again."""
+
 USUAL_SPREAD = 0.01
 """The standard deviation of healthy nodes, as a logarithm, where there are too few to estimate it."""
 

@@ -16,6 +16,7 @@ from hpccoll.analysis.diagnosis.significance import (
     LEAST_BEYOND_RATE,
     LEAST_EFFECT,
     LINKS,
+    MUCH_BEYOND_RATE,
     NODES,
     RACKS,
     USUAL_SPREAD,
@@ -78,13 +79,16 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     explanations: list[Explanation] = [(), *((each,) for each in columns), *slow_nodes]
     test = SlownessTest((NODES + LINKS + RACKS) / cluster.rails, len(columns))
     has_rate = expected_s is not None and nodes <= MOST_NODES_OF_RATE
-    has_rate = has_rate and bool(np.nanmin(found.values[0], initial=np.inf) > -LEAST_BEYOND_RATE)  # else it is wrong
+    fastest = float(np.nanmin(found.values[0], initial=np.inf))  # of a rate that is a little too high none is
+    has_rate = has_rate and (abs(fastest) < LEAST_BEYOND_RATE or fastest > MUCH_BEYOND_RATE)
     healthy = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # beyond the mean of the others
     least = LEAST_BEYOND_RATE if has_rate else max(LEAST_EFFECT, healthy)
     fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}
     visible = Component("node" if nodes > 2 or has_rate else "send", (0,))
     error = float(fits[visible,].errors[0])
     smallest = smallest_found(max(least, test.critical_value * error), error)
+    of_links = [float(fit.errors[0]) for (*each,), fit in fits.items() if [part.kind for part in each] == ["link"]]
+    smallest_link = smallest_found(max(least, test.critical_value * max(of_links)), max(of_links))
     judged = []
     for component in columns:
         if nodes == 2 and not has_rate and component.kind not in DIRECTIONS[1:]:
@@ -100,7 +104,9 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
         alike = tuple(each for each in fits if fits[each].chi_squared < fits[best].chi_squared + ALIKE)
         if len(alike) > 1:
             faults = (replace(faults[0], candidates=alike),)
-    return Diagnosis(faults, 0, found.noise, math.exp(smallest), effects=tuple(judged))
+    return Diagnosis(
+        faults, 0, found.noise, math.exp(smallest), effects=tuple(judged), smallest_link_effect=math.exp(smallest_link)
+    )
 
 
 def _medians(measured: Transfers, usual: float) -> _Pairs:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from hpccoll.analysis.diagnosis.cluster import judged_racks
+from hpccoll.analysis.diagnosis.core_waits import CORE_WAITS, CoreWait, explaining_wait
 from hpccoll.analysis.diagnosis.nodes_alone import TRANSFER_ERRORS, TransferError, findings_of_nodes
 from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
@@ -19,6 +20,9 @@ DECIDING: Mapping[Kind, Purpose] = {
     "shared_link": "accused", "uplink": "racks", "rack": "racks", "hung": "hung", "failed": "hung",
 }  # fmt: skip
 """The purpose of the slots that decide on a fault; of two to seven nodes the screen decides."""
+
+OF_NODES: tuple[Kind, ...] = "node", "send", "receive", "rail", "link"
+"""The kinds of faults that the load of a node may look like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class NamedFault:
     slots: Mapping[Purpose, int]  # how many measured it, by their purpose
     missed_with: tuple[str, ...] = ()  # the other hosts of transfers that did not end
     error: str | None = None  # with which transfers ended
+    wait: CoreWait | None = None  # for cores, which may explain the effect: then nothing is excluded for it
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -62,6 +67,11 @@ class NamedFault:
         decides: Purpose = "hung" if math.isinf(self.effect) else DECIDING[self.place.kind]
         return decides if decides in self.slots else "screen"
 
+    @property
+    def confidence(self) -> float:
+        """How sure it is that this is slow, and not the load of its node, which is as likely if it explains that."""
+        return min(1 - self.chance, 0.5 if self.wait else 1.0)
+
     def to_json(self) -> dict[str, Any]:
         """Return it as an element of ``verdicts``."""
         ends = math.isfinite(self.effect)  # without an answer it was measured once or twice
@@ -69,9 +79,9 @@ class NamedFault:
             **self.place.to_json(), "where": self.hosts,
             "candidates": [[place.to_json() for place in explanation] for explanation in self.candidates],
             "effect": _finite(self.effect), "low": _finite(self.low), "high": _finite(self.high),
-            "confidence": 1 - self.chance if ends else None, "chance": self.chance if ends else None,
+            "confidence": self.confidence if ends else None, "chance": self.chance if ends else None,
             "under_load_only": self.under_load_only, "slots": dict(self.slots), "missed_with": self.missed_with,
-            "error": self.error,
+            "error": self.error, "waited_for_core": self.wait and self.wait.share,
         }  # fmt: skip
 
 
@@ -95,6 +105,7 @@ class MachineVerdict:
     kind: str  # what a result is: measured, measured on a testbed, ...
     machine: str
     begun: str  # ISO 8601, UTC
+    smallest_link_effect: float = math.inf  # as ``smallest_effect``, of a single link; infinite if none is judged
     findings: tuple[Finding, ...] = ()  # what stands beside it: what nodes do alone, differing devices, failed launches
 
     @property
@@ -112,7 +123,7 @@ class MachineVerdict:
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it: what is absent, or not finite, is null."""
         values = {name: getattr(self, name) for name in self.__slots__}
-        numbers = {name: _finite(values[name]) for name in ("noise", "smallest_effect")}
+        numbers = {name: _finite(values[name]) for name in ("noise", "smallest_effect", "smallest_link_effect")}
         parts = {"verdicts": [each.to_json() for each in self.verdicts], "load": asdict(self.load)}
         findings = [
             {"kind": each.kind, "severity": each.severity, "text": each.text, **each.values} for each in self.findings
@@ -127,13 +138,23 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     known = found or Diagnosis((), slots, math.nan, math.inf, links=False)
     unjudged = _unjudged(recorded)
     if 2 * len(unjudged) > len(question.hosts):  # noise and thresholds are those of nodes without times
-        known = replace(known, noise=math.nan, smallest_effect=math.inf)
+        known = replace(known, noise=math.nan, smallest_effect=math.inf, smallest_link_effect=math.inf)
     parts = [part for each in known.faults for some in (*each.candidates, (each.component,)) for part in some]
     hung = len({part.where for part in parts if part.kind == "hung"})
+    verdicts = [_named(fault, recorded) for fault in known.faults]
+    accused = {host for fault in verdicts for host in fault.hosts}
+    waits = cast("Mapping[str, float]", recorded.provenance.get(CORE_WAITS, {}))
+    of_hosts = (fault.hosts if fault.place.kind in OF_NODES else () for fault in verdicts)
+    verdicts = [
+        replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect))
+        for fault, hosts in zip(verdicts, of_hosts, strict=True)
+    ]
+    loaded = {fault.wait.host for fault in verdicts if fault.wait}
     return MachineVerdict(
-        verdicts=tuple(_named(fault, recorded) for fault in known.faults),
-        exclude=tuple(question.hosts[node] for node in known.exclude),
+        verdicts=(*verdicts,),
+        exclude=tuple(host for node in known.exclude if (host := question.hosts[node]) not in loaded),
         complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
+        smallest_link_effect=known.smallest_link_effect,
         too_many=known.too_many, nodes=len(question.hosts), unjudged=unjudged,
         only_directions=found is not None and len(question.hosts) - hung == 2 and question.expected_s is None,
         racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,

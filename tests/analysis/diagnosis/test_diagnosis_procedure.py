@@ -1,5 +1,6 @@
 """The whole procedure on simulated machines: every kind of fault is found, and nothing else is accused."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -311,3 +312,16 @@ def test_a_machine_of_any_shape_is_diagnosed_to_the_end(nodes, rails, racks, lin
     found = complete(diagnose(nodes, seed=seed, racks=of_nodes, rails=rails, links=links), measure)
     assert {*found.exclude} <= {*range(nodes)}
     assert all(fault.low <= fault.effect <= fault.high and 0 <= fault.chance <= 1 for fault in found.faults)
+
+
+@pytest.mark.parametrize("nodes", [6, 16])
+def test_a_link_as_slow_as_the_smallest_effect_that_is_named_is_found_in_most_diagnoses(nodes):
+    named = diagnosed(machine(nodes)).smallest_link_effect
+    assert 1.03 < named < 1.3
+    link, percent = Component("link", (1, 4)), 100 * (1 - 1 / named)
+    faults = [diagnosed(machine(nodes, (link, percent), seed=seed), seed).faults for seed in range(20)]
+    assert sum([fault.component for fault in each] == [link] for each in faults) >= 15
+
+
+def test_where_links_are_not_judged_none_would_have_been_found():
+    assert math.isinf(diagnosed(machine(16), links=False).smallest_link_effect)

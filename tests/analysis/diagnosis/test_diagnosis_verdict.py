@@ -102,6 +102,20 @@ def test_a_node_whose_transfers_end_with_errors_has_failed_with_the_last_one_and
     assert (silent.place.kind, silent.error) == ("hung", None)
 
 
+def test_an_error_of_a_node_that_no_fault_names_is_critical_with_its_text():
+    diagnosis = recorded(16, hung=[3])
+    errors = [{"hosts": ["n5"], "why": "GPU 3 fails: CUDA_ERROR_ECC_UNCORRECTABLE"}]
+    errors += [{"hosts": ["n6", "n7"], "why": f"NCCL: error {number}"} for number in range(2)]
+    errors += [{"hosts": ["n3", "n7"], "why": "of the fault"}, {"hosts": ["n7", "n3"], "why": "of its partner"}]
+    verdict = verdict_of(replace(diagnosis, provenance={**diagnosis.provenance, TRANSFER_ERRORS: errors}))
+    found = [(each.severity, each.values["hosts"], each.values["why"]) for each in verdict.findings]
+    assert found == [("critical", ("n5",), errors[0]["why"]), ("critical", ("n6", "n7"), "NCCL: error 1")]
+    healthy = recorded(16)
+    alone = replace(healthy, provenance={**healthy.provenance, TRANSFER_ERRORS: errors[:1]})
+    assert not verdict_of(alone).is_healthy
+    assert verdict_of(replace(alone, diagnosis=None)).findings
+
+
 def test_two_nodes_are_both_named_if_a_direction_between_them_is_slow_and_none_is_excluded():
     verdict = found(Component("send", (1,)), nodes=2)
     (fault,) = verdict["verdicts"]
@@ -122,6 +136,13 @@ def test_a_rate_that_no_node_has_is_doubtful_and_slower_ones_are_not_healthy(nod
     found = [finding.values["factor"] for finding in verdict.findings if finding.kind == "rate_doubtful"]
     assert (verdict.is_healthy, verdict.exclude) == (is_healthy, ())
     assert found == pytest.approx([0.02 / expected] * doubts, rel=0.05)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 16])
+def test_a_little_less_than_the_rate_of_the_wire_is_a_warning_and_accuses_none(nodes):
+    verdict = verdict_of(recorded(nodes, expected_s=0.02 / 1.1))
+    assert [(each.kind, each.severity) for each in verdict.findings] == [("rate_doubtful", "warning")]
+    assert verdict.is_healthy
 
 
 def test_a_slow_node_makes_no_rate_doubtful():

@@ -33,7 +33,7 @@ def segments(nodes, rng, *, usual, faults=(), scatter="as widely as their mean")
 
 def named(provenance):
     """Return the hosts of each finding, with the directions that it says."""
-    found = [each.values for each in findings_of_losses(provenance)]
+    found = [each.values for each in findings_of_losses(provenance, {})]
     return {(*values["hosts"], *(word for word in ("sent", "received") if word in values)) for values in found}
 
 
@@ -67,7 +67,7 @@ def test_a_burst_with_one_partner_accuses_nobody_and_a_path_that_loses_much_is_a
     provenance[LOSSES][3]["segments"]["n4"][1] = 60
     assert not named(provenance)
     provenance[LOSSES][3]["segments"]["n4"][1] = 600
-    (found,) = findings_of_losses(provenance)
+    (found,) = findings_of_losses(provenance, {})
     assert (found.severity, found.values["hosts"]) == ("warning", ["n3", "n4"])
 
 
@@ -97,7 +97,7 @@ def test_two_lossy_nodes_do_not_hide_each_other():
 
 def test_much_loss_is_critical_and_little_is_a_warning():
     found = [
-        next(findings_of_losses(segments(16, np.random.default_rng(2), usual=0.1, faults=[(3, ALL, share)])))
+        next(findings_of_losses(segments(16, np.random.default_rng(2), usual=0.1, faults=[(3, ALL, share)]), {}))
         for share in (0.012, 0.0004)
     ]
     assert [each.severity for each in found] == ["critical", "warning"]
@@ -112,10 +112,89 @@ def test_a_port_with_errors_is_named_with_its_counters():
     hosts[2]["errors"][1] = {"symbol_error": 1}
     assert not named({LOSSES: hosts})  # by chance
     hosts[2]["errors"][1] = {"symbol_error": 40}
-    (found,) = findings_of_losses({LOSSES: hosts})
+    (found,) = findings_of_losses({LOSSES: hosts}, {})
     assert (found.severity, found.values["hosts"], found.values["unit"]) == ("warning", ["n2"], "packets")
     assert found.values["received"] == pytest.approx(4e-5)
-    assert "symbol_error 40" in found.text
+    assert "40 errors per million packets received (symbol_error 40), of whatever traffic" in found.text
+
+
+def crossing(rng, racks, faults, *, usual=0.3):
+    """Return provenance and the rack of each host; of faults, masks of transfers [senders, receivers], a share."""
+    rack = np.repeat(np.arange(racks), 8)
+    nodes, sent = len(rack), 4000
+    rate = np.full((nodes, nodes), usual / sent / nodes)
+    for mask, share in faults:
+        rate += np.where(mask(rack[:, None], rack[None, :], np.arange(nodes)), share, 0)
+    lost = rng.poisson(rate * sent)
+    hosts = [
+        HostLosses(f"n{k}", {f"n{peer}": [sent, int(lost[k, peer])] for peer in range(nodes) if peer != k})
+        for k in range(nodes)
+    ]
+    rack_of = {f"n{k}": f"r{number}" for k, number in enumerate(rack)}
+    return {LOSSES: [asdict(each) for each in hosts]}, rack_of
+
+
+def leaves(name):
+    return lambda sender, receiver, _: (sender == name) & (receiver != name)
+
+
+def enters(name):
+    return lambda sender, receiver, _: (sender != name) & (receiver == name)
+
+
+@pytest.mark.parametrize("racks", [3, 4, 8])
+@pytest.mark.parametrize(
+    ("faults", "found"),
+    [
+        ([(leaves(1), 0.01)], {("r1", "sent")}),
+        ([(enters(1), 0.01)], {("r1", "received")}),
+        ([(leaves(1), 0.01), (enters(1), 0.01)], {("r1", "sent"), ("r1", "received")}),
+    ],
+)
+def test_what_all_nodes_of_a_rack_lose_to_other_racks_only_is_of_its_uplink_and_accuses_none_of_them(
+    racks, faults, found
+):
+    provenance, rack_of = crossing(np.random.default_rng(racks), racks, faults)
+    findings = [*findings_of_losses(provenance, rack_of)]
+    assert {each.kind for each in findings} == {"uplink_losses"}
+    assert {each.severity for each in findings} == {"critical"}
+    assert uplinks(findings) == found
+
+
+@pytest.mark.parametrize("racks", [6, 8])
+def test_two_lossy_uplinks_do_not_hide_each_other(racks):
+    provenance, rack_of = crossing(np.random.default_rng(racks), racks, [(leaves(1), 0.01), (leaves(2), 0.02)])
+    assert uplinks(findings_of_losses(provenance, rack_of)) == {("r1", "sent"), ("r2", "sent")}
+
+
+def uplinks(findings):
+    return {(*each.values["racks"], word) for each in findings for word in ("sent", "received") if word in each.values}
+
+
+def test_of_two_racks_either_uplink_may_lose():
+    provenance, rack_of = crossing(np.random.default_rng(1), 2, [(leaves(0), 0.01)])
+    (found,) = findings_of_losses(provenance, rack_of)
+    assert set(found.values["racks"]) == {"r0", "r1"}
+    assert "uplink of rack r0 or rack r1" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        lambda _sender, receiver, nodes: (nodes[:, None] == 9) & (receiver >= 0),
+        lambda sender, receiver, _: (sender == 1) | (receiver == 1),  # within the rack, too
+    ],
+)
+def test_a_lossy_node_or_a_rack_that_loses_within_itself_is_no_uplink(mask):
+    provenance, rack_of = crossing(np.random.default_rng(2), 4, [(mask, 0.01)])
+    assert "uplink_losses" not in {each.kind for each in findings_of_losses(provenance, rack_of)}
+
+
+def test_healthy_racks_have_no_lossy_uplink():
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        provenance, rack_of = crossing(rng, 4, [], usual=float(rng.choice([0.3, 30])))
+        assert not [*findings_of_losses(provenance, rack_of)]
 
 
 def test_of_two_nodes_and_of_older_files_nothing_is_said():
