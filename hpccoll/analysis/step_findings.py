@@ -1,7 +1,7 @@
 """What measured training steps show: a table, and findings on overlap, buckets, products and the null step."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +10,14 @@ import numpy as np
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.paying_findings import paying_findings
 from hpccoll.analysis.round_comparison import clearly_faster
+from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import (
     StepComparison,
     bucket_of,
     compare_steps,
     product_findings,
+    workload_namer,
     worst_of,
 )
 from hpccoll.common.text import Finding, info, join_words, warning
@@ -27,8 +29,8 @@ from hpccoll.common.units import (
     format_seconds,
     format_size,
 )
-from hpccoll.store.call_key import CallKey
-from hpccoll.store.rows import RowKey
+from hpccoll.store.call_key import CallKey, call_arguments
+from hpccoll.store.rows import Row, RowKey
 from hpccoll.store.step_times import StepTimes
 
 NULL_SHARE = 0.02
@@ -61,6 +63,50 @@ def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
         times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share
         yield (*about, Choice.of(row).name, mark, *times, _time(row.communication_s), _time(row.codec_s))
         about, mark = ("", "", ""), ""
+
+
+def trained_points(group: ChartGroup) -> dict[str, SeriesPoint]:
+    """Return the trainings of a group by the words for their workload: on the most ranks, by the first algorithm."""
+    points = [point for point in group.usable if point.step and point.step.learned]
+    name = workload_namer([point.row for point in points])
+    found: dict[str, SeriesPoint] = {}
+    for point in sorted(points, key=lambda point: -point.row.ranks):
+        found.setdefault(", ".join(name(point.row)) or str(call_arguments(point.row)["model"]), point)
+    return found
+
+
+def training_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and lines of the table of trainings: what each has learned, and the times of its phases."""
+    points = [point for point in group.usable if point.row.accuracy is not None]
+    name = workload_namer([point.row for point in points])
+    head = ["training", "on", "algorithm", "loss", "accuracy", "replicas", "serial run", *_PHASES]
+    lines = [
+        [
+            ", ".join(name(row)) or str(call_arguments(row)["model"]), group.shape_label(row), point.series,
+            "not finite" if row.loss is None else f"{row.loss:.3f}", f"{row.accuracy:.2%}",
+            f"differ after {row.diverged_steps} steps" if row.diverged_steps else "equal",
+            "equal" if row.serial_difference == 0 else f"differs by {row.serial_difference or 0.0:.1e}",
+            *(_time(phase(row)) for phase in _PHASES.values()),
+        ]
+        for point in points
+        for row in [point.row]
+    ]  # fmt: skip
+    return head, lines
+
+
+_PHASES: Mapping[str, Callable[[Row], float | None]] = {
+    "shard": lambda row: row.shard_s,
+    "gradients": lambda row: row.gradients_s,
+    "all-reduce": lambda row: row.communication_s,
+    "update": lambda row: row.update_s,
+}
+"""The phases of a step of a training, by their headings."""
+
+TRAINING_NOTE = (
+    "Replicas: whether the weights of all ranks were equal bit by bit after every step. Serial run: the largest "
+    "difference to the weights of the same run in one process, over the largest weight. Phases: the median over "
+    "steps of the slowest rank; the all-reduce may run beside the gradients, and includes waiting for other ranks."
+)
 
 
 def _time(seconds: float | None) -> str:

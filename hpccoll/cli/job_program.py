@@ -44,13 +44,14 @@ class JobProgram:
     """
 
     def __init__(self, argv: Sequence[str], command: str) -> None:
+        if not {"--job", "--compute"} & {each.partition("=")[0] for each in argv}:
+            # Only training steps multiply large matrices; NumPy, which the parser of ``train`` imports, would start a
+            # useless thread per core in every rank.
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         parser = run_options.build_train_parser() if command == TRAIN else run_options.build_parser()
         self.arguments = parser.parse_args(argv)
         self.runner: JobRunner | None = None
         self._shape: Shape | None = None
-        if command != TRAIN and not self.arguments.job:
-            # Only training steps multiply matrices; NumPy would start a useless thread per core in every rank.
-            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     @property
     def device(self) -> str:

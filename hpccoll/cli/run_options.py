@@ -48,6 +48,7 @@ TRAIN_END = """\
 Examples:
   mpiexec -n 2 hpccoll train --model resnet50 --scale 64
   mpiexec -n 4 hpccoll train --scale 16 --bucket 5M,25M --overlap 0,1
+  mpiexec -n 2 hpccoll train --model digits --compress none,topk=1%
   hpccoll train --model gpt2 --dry-run --ranks 8
 
 Every combination of values is measured. The algorithm null leaves collectives
@@ -68,14 +69,17 @@ def build_train_parser() -> argparse.ArgumentParser:
         option,
     )
 
-    keys = [Option((option(name),), key.help_text, metavar="V,..", kind="list") for name, key in WORKLOAD.items()]
+    keys = {name: Option((option(name),), key.help_text, metavar="V,..", kind="list") for name, key in WORKLOAD.items()}
+    drills = [keys.pop(DRILL)]
     shared = {
         title: [each for each in options if {*each.flags} & {*TRAIN_FLAGS}] for title, options in RUN_OPTIONS.items()
     }
     flags = (each.flags[0] for title in [*shared][:-1] for each in shared[title])
     end = fill(f"Further options, as of 'hpccoll run': {', '.join(flags)}", 80)
-    groups = {"The step": [*keys, *TRAIN_OPTIONS], "Without measuring": DRY_RUN_OPTIONS, **shared}
-    parser = OptionParser("train", TRAIN_SUMMARY, groups, [*shared], f"{end}\n\n{TRAIN_END}")
+    groups = {
+        "The step": [*keys.values(), *TRAIN_OPTIONS], "Without measuring": DRY_RUN_OPTIONS, "Drills": drills, **shared,
+    }  # fmt: skip
+    parser = OptionParser("train", TRAIN_SUMMARY, groups, ["Drills", *shared], f"{end}\n\n{TRAIN_END}")
     of_run, own = (vars(each.parse_args([])) for each in (build_parser(), parser))
     parser.set_defaults(**{**of_run, **own, "workload": True})
     return parser
@@ -106,6 +110,8 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.choice_table import check_table_given, load_table
     from hpccoll.cases.catalogue import check_job
     from hpccoll.cases.product import count_cases, expand_cases
+    from hpccoll.measure.digits_replica import digits_file
+    from hpccoll.training.models.digits import DIGITS
 
     aggregators = read_option("--aggregators", arguments.aggregators)
     if aggregators >= launched.ranks:
@@ -126,6 +132,8 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         cases=tuple(expand_cases(request, layout.workers)),
     )  # fmt: skip
     check_job(job)
+    if DIGITS in {case.params.get("model") for case in job.cases}:
+        digits_file()  # raises an error if there are no images
     return job
 
 
@@ -190,6 +198,9 @@ def train_request(arguments: argparse.Namespace) -> "CaseRequest":
         workload.shape(shapes)  # raises an error if the model does not exist
     return request
 
+
+DRILL = "corrupt"
+"""The key of a training step that only the help with all options has."""
 
 WITH_COMMAS = "parallel"
 """The key of a training step whose values have commas: its option is repeated for several."""

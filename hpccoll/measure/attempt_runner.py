@@ -16,6 +16,7 @@ from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, Prepared, SkippedCase
+from hpccoll.measure.digits_training import Learned
 from hpccoll.measure.executed_evidence import full_reason, judge
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
@@ -87,7 +88,10 @@ class AttemptRunner:
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
         monitor = self.group.gpus.monitor if prepared.gpu else None
-        samples = measure(loop.run, sync, self.job.effort.of_a_round, self.progress, monitor=monitor)
+        training = prepared.training if isinstance(prepared, PreparedStep) else None
+        effort = training.effort(self.job.effort) if training else self.job.effort.of_a_round
+        begin = training.begin if training else None
+        samples = measure(loop.run, sync, effort, self.progress, monitor=monitor, begin=begin)
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)
@@ -133,9 +137,11 @@ class AttemptRunner:
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
         step = prepared if isinstance(prepared, PreparedStep) else None
         events = sync.gather(step.events(samples.iterations)) if step else None  # before more of them run
-        wrong = self.comm.allreduce(samples.wrong)
+        name = rank_namer(self.attempt, case.mapping)
+        learned = step.training.collect(sync, samples.iterations, name) if step and step.training else Learned()
+        wrong = self.comm.allreduce(samples.wrong) + learned.wrong
         overflowed, not_finite = self.comm.allreduce(step.overflows if step else np.zeros(2, np.int64)).tolist()
-        diagnosis = prepared.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None
+        diagnosis = prepared.diagnose(name) if samples.wrong else None
         diagnoses = self.comm.allgather(diagnosis)
         cpu_s, activities = self.comm.gather(samples.cpu_s / prepared.operations), self.comm.gather(activity)
         # The counting pass comes after the diagnosis because it changes the buffers.
@@ -143,7 +149,7 @@ class AttemptRunner:
         self._counted_cases.add(case.id)
         if self.comm.rank != 0:
             return Outcome(case=case, status="wrong" if wrong else "ok")
-        reasons = [each for each in diagnoses if each] or ["in an iteration before the last one"]
+        reasons = [each for each in (*learned.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
         executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic)
@@ -151,7 +157,7 @@ class AttemptRunner:
             samples.start_ns, samples.end_ns, one_clock=len({place.clock for place in self.attempt.places}) == 1,
             workers=self.attempt.ranks - self.attempt.aggregators, round_number=number,
             device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
-            event_ns=None if events is None else np.moveaxis(events, 1, 2),
+            event_ns=None if events is None else np.moveaxis(events, 1, 2), of_training=learned.of_steps,
         )  # fmt: skip
         return Outcome(
             case=case, status="wrong" if wrong else "ok", reason="; ".join(reasons) if wrong else None,
@@ -163,7 +169,7 @@ class AttemptRunner:
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),
             program=json.dumps(step.description()) if step else None,
-            overflowed=overflowed or None, not_finite=not_finite or None,
+            overflowed=overflowed or None, not_finite=not_finite or None, **learned.results,
             **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities or ()),
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from hpccoll.cases.case import COMPILED, Case, Parameter
 from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
+from hpccoll.measure.digits_training import DigitsTraining
 from hpccoll.measure.gradient_buckets import GradientBucketBuffer
 from hpccoll.measure.step_computations import Nanoseconds, matrix_products
 from hpccoll.measure.step_engine import CodecOperation, Drivable, StepEngine
@@ -147,12 +148,13 @@ class PreparedStep:
             self._own = self._prepare_all(prepare)
             self.inside = [each for _, each in self._own if each is not None]
             self.buckets = [*self._buckets(parallelism.compression)]
+            self.training = DigitsTraining(self) if self.workload.learns else None
             self.engine = self._engine()
         except BaseException:
             self._release(abort_world)  # the state of a communicator of NCCL after a refused call is undocumented
             raise
         for each in self.buckets:
-            each.seed()
+            (each.fill_by_caller if self.training else each.seed)()
         self.run = self.engine.run
         # Counted by all ranks together, each for its groups; None if a library's own algorithm runs.
         self.wire_bytes, self.rack_bytes = self._sum(attrgetter("wire_bytes")), self._sum(attrgetter("rack_bytes"))
@@ -203,7 +205,8 @@ class PreparedStep:
         streams = [operation.stream for operation, _ in self._own]
         with self._agreed():
             operations = [self._drivable(*each) for each in self._own]
-        return StepEngine(self.program, self.workload, operations, streams)
+        thread = self.training.replica if self.training else None
+        return StepEngine(self.program, self.workload, operations, streams, thread)
 
     def _drivable(self, operation: StepOperation, prepared: "PreparedCase | None") -> Drivable:
         if prepared is None:
@@ -274,6 +277,8 @@ class PreparedStep:
             each.reset()
 
     def wrong(self) -> int:
+        if self.training:
+            self.training.record()
         return sum(each.wrong() for each in self._checked)
 
     @property

@@ -178,9 +178,11 @@ class PythonLoop:
 
 def measure(
     run: RunIterations, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
-    *, monitor: GpuMonitor | None = None,
+    *, monitor: GpuMonitor | None = None, begin: Callable[[], None] | None = None,
 ) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns.
+
+    ``begin`` is called after the warm-up.
 
     Iterations run in blocks of at most BLOCK_S, because signals are handled between blocks only.
     """
@@ -204,6 +206,8 @@ def measure(
         count = agree(warmup)
         run_block(count)
         warmup -= count
+    if begin:
+        begin()
     if monitor:
         monitor.begin()
     gathered: list[Nanoseconds] = []

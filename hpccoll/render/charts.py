@@ -14,6 +14,7 @@ from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
+from hpccoll.analysis.step_findings import trained_points
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
@@ -30,6 +31,7 @@ from hpccoll.render.chart_panels import (
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
 from hpccoll.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
+from hpccoll.render.training_charts import accuracy_against_steps, loss_against_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class Figure:
         """Return the Vega-Lite specification for ``group``; None if there is nothing to draw."""
         with debug_mode(arg=False):  # no validation by schema: the tests do that
             chart = self.draw(group)
-            title, names = f"{heading_of(group.collective)}: {self.title_of(group)}", [p.series for p in group.drawn]
+            title = f"{heading_of(group.collective)}: {self.title_of(group)}"
+            names = [*(point.series for point in group.drawn), *trained_points(group)]
             return chart_base.apply_theme(chart, title, heading_lines(group), names) if chart else None
 
     def title_of(self, group: ChartGroup) -> str:
@@ -303,5 +306,10 @@ STEP_FIGURES = (
         over_ranks=True),
     Figure("bucket", "time of the step against the limit of a bucket", time_against_bucket,
         "Median, with its 95 % interval as a band. The dotted grey line is the step without communication."),
+    Figure("loss", "loss against the steps of the training", loss_against_steps,
+        "The loss of a batch before its update: the mean over the steps since the point before. A line for each "
+        "workload, on the most ranks, by the algorithm that the tooltip names: all learn the same."),
+    Figure("accuracy", "accuracy against the steps of the training", accuracy_against_steps,
+        "The share of the images that are held out which the network names rightly after the step. Lines as above."),
 )  # fmt: skip
 """The charts of training steps, which have no size and no bandwidth."""

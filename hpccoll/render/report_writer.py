@@ -14,7 +14,7 @@ from hpccoll.analysis.mapping_comparison import mapping_table
 from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.sent_bytes import sent_bytes_table
-from hpccoll.analysis.step_findings import step_table
+from hpccoll.analysis.step_findings import TRAINING_NOTE, step_table, training_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.common.terminal import printable
@@ -219,7 +219,10 @@ def _setting(group: ChartGroup, groups: Sequence[ChartGroup], charts: Sequence[R
         "setting": group.distinguishing_setting(groups) if len(groups) > 1 else "", "lines": heading_lines(group),
         "head": head, "steps": steps, "charts": [chart for chart in charts if chart.group is group],
         "drawn": group.drawn, "usable": group.usable, "findings": group_findings(compared) if compared else [],
-        "tables": compared and [(mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL)],
+        "tables": compared and [
+            (mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL),
+            (training_table(compared), TRAINING_NOTE),
+        ],
     }  # fmt: skip
 
 

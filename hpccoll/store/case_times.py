@@ -13,6 +13,9 @@ MAX_SAMPLES = 1 << 22
 
 Nanoseconds = NDArray[np.int64]
 
+OF_TRAINING = "step_loss", "step_accuracy", "step_differing"
+"""The fields of ``CaseTimes`` that only a training has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseTimes:
@@ -35,6 +38,12 @@ class CaseTimes:
     # of a training step, the times of its operations and computations, [iteration, kept rank, event]; -1 for a rank
     # without that event; empty for other cases
     event_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0, 0), np.int64))
+    # of a training, the loss of the batch before the update, [iteration]; empty for other cases
+    step_loss: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    # its accuracy on what is held out, after the update, [iteration]
+    step_accuracy: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    # the ranks whose weights differ from those of most ranks, after the update, [iteration]
+    step_differing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
     def of_one(cls, seconds: float, ranks: int, *, one_clock: bool, round_number: int = 1) -> "CaseTimes":
@@ -54,11 +63,12 @@ class CaseTimes:
         round_number: int = 1,
         device_ns: Nanoseconds | None = None,
         event_ns: Nanoseconds | None = None,
+        of_training: Mapping[str, NDArray[Any]] | None = None,
     ) -> "CaseTimes":
         """Summarise the workers' times of a round, and keep the samples of a subset of all ranks.
 
         Times are [iteration, rank], and those of a training step, ``event_ns``, [iteration, rank, event]. The workers
-        are the first ranks [all]; of starts at most ``limit`` are kept.
+        are the first ranks [all]; of starts at most ``limit`` are kept. ``of_training`` has the fields OF_TRAINING.
         """
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
         durations = worker_ends - worker_starts
@@ -76,6 +86,7 @@ class CaseTimes:
             round=np.full(len(durations), round_number, np.uint8),
             device_ns=np.empty((0, 0), np.int64) if device_ns is None else device_ns[:, ::stride].copy(),
             event_ns=np.empty((0, 0, 0), np.int64) if event_ns is None else event_ns[:, ::stride].copy(),
+            **(of_training or {}),
         )
 
     def merge(self, later: "CaseTimes") -> "CaseTimes":
@@ -91,7 +102,7 @@ class CaseTimes:
                 first, second = first[:, :: stride // self.rank_stride], second[:, :: stride // later.rank_stride]
             return np.concatenate([first, second])
 
-        per_iteration = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank", "round")
+        per_iteration = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank", "round", *OF_TRAINING)
         per_rank = ("start_ns", "end_ns", "device_ns", "event_ns")
         return CaseTimes(
             rank_stride=stride,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import Case
 from hpccoll.common.records import from_builtins
+from hpccoll.store.case_times import OF_TRAINING
 from hpccoll.store.plausibility import ImplausibleError
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, Column
@@ -210,6 +211,6 @@ def _times_values(columns: Mapping[str, Any], number: int, row: Mapping[str, Any
             values = columns[column.name][place]
             if column.name == "event_ns":  # the file has room for the largest program
                 values = values[..., : int((values >= 0).any(axis=(0, 1)).sum())]
-            if column.name not in ("span_ns", "device_ns") or (values >= 0).all():
+            if column.name not in ("span_ns", "device_ns", *OF_TRAINING) or (values >= 0).any():
                 times[column.name] = values
     return times

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import AGGREGATED, Case, Job
 from hpccoll.schedule.reduction import itemsize
-from hpccoll.store.case_times import CaseTimes, stage_programs
+from hpccoll.store.case_times import OF_TRAINING, CaseTimes, stage_programs
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _COUNTS = (
 )  # fmt: skip
 _AMOUNTS = (
     "wire_sent", "wire_received", "port_sent", "port_received", "cpu_s", "predicted_low_s", "predicted_high_s",
-    *RANK_RESULT_MERGES,
+    *RANK_RESULT_MERGES, *(column.name for column in RESULT_COLUMNS if column.dtype == "float64"),
 )  # fmt: skip
 
 
@@ -143,7 +143,8 @@ def _shape_violations(times: CaseTimes, ranks: int) -> Iterator[Violation]:
     yield "its times are of different iterations", any(values.shape != (n,) for values in per_iteration)
     samples = times.start_ns, times.end_ns
     yield "its times are of different ranks", any(values.shape != (n, kept) for values in samples)
-    optional = (times.span_ns, (n,)), (times.device_ns, (n, kept))
+    of_training = ((getattr(times, name), (n,)) for name in OF_TRAINING)
+    optional = (times.span_ns, (n,)), (times.device_ns, (n, kept)), *of_training
     yield "its times by other rules are of different ranks", any(v.size and v.shape != shape for v, shape in optional)
 
 
@@ -164,6 +165,8 @@ def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[Viol
     short = times.span_ns.size and (times.span_ns < times.max_ns).any()
     yield "the span is shorter than an operation", bool(short)
     yield "a GPU took less than nothing", bool((times.device_ns < 0).any())
+    yield "an accuracy is no share", _outside(times.step_accuracy, 0, 1)
+    yield "other ranks than those of the job differ", _outside(times.step_differing, 0, workers - 1)
 
 
 def _timeline_violations(times: CaseTimes, program: str | None, workers: int) -> Iterator[Violation]:
@@ -186,5 +189,5 @@ def _timeline_violations(times: CaseTimes, program: str | None, workers: int) ->
     yield "a part of a training step ran before the step", early
 
 
-def _outside(values: NDArray[np.int64] | NDArray[np.uint8], minimum: int, maximum: int) -> bool:
+def _outside(values: NDArray[np.int64] | NDArray[np.uint8] | NDArray[np.float64], minimum: int, maximum: int) -> bool:
     return bool(((values < minimum) | (values > maximum)).any())

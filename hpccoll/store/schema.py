@@ -163,6 +163,25 @@ class CaseResult:
         heading="operations of an iteration",
         format="count",
     )
+    loss: float | None = result(
+        "float64", "of a training, the loss of the last batch before its update", heading="loss", format="ratio"
+    )
+    accuracy: float | None = result(
+        "float64", "of a training, the share of held-out images that it names rightly in the end", heading="accuracy",
+        format="percent",
+    )  # fmt: skip
+    diverged_steps: int | None = result(
+        "int64", "of a training, the steps after which ranks had different weights", merge=_sum
+    )
+    serial_difference: float | None = result(
+        "float64", "of a training, the largest difference of a weight to a serial run, over the largest weight; 0: none"
+    )
+    weights: str | None = result("str", "of a training, the SHA-256 of the weights in the end")
+    shard_s: float | None = result(
+        "float64", "of a training, the time for a rank's part of the batch: of the slowest rank the median", unit="s"
+    )
+    gradients_s: float | None = result("float64", "of a training, the time of both passes, likewise", unit="s")
+    update_s: float | None = result("float64", "of a training, the time of the update, likewise", unit="s")
     source: str | None = result("str", "the program that measured: osu, nccl-tests, rccl-tests, imb; empty: hpccoll")
     reported: str | None = result("str", "JSON: of a result of another program, what each output says of it, by column")
 
@@ -279,6 +298,25 @@ COLUMNS = (
     ),
     Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),
     Column("round", ("case", "iteration"), "uint8", "", 0, "the round of the iteration, from 1"),
+    Column(
+        "step_loss", ("case", "iteration"), "float64", "", float("nan"), "of a training, the loss before the update"
+    ),
+    Column(
+        "step_accuracy",
+        ("case", "iteration"),
+        "float64",
+        "",
+        float("nan"),
+        "its accuracy on what is held out, after it",
+    ),
+    Column(
+        "step_differing",
+        ("case", "iteration"),
+        "int64",
+        "",
+        -1,
+        "ranks whose weights differ from those of most, after it",
+    ),
     Column("start_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "start of the operation by the rank's clock"),
     Column("end_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "end of the operation by the rank's clock"),
     Column("device_ns", ("case", "iteration", "rank"), "int64", "ns", -1, "between events on the GPU of the rank"),

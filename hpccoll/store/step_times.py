@@ -48,6 +48,8 @@ class StepTimes:
     programs: tuple[StageProgram, ...]  # the program of each stage
     event_s: Seconds  # the times, [iteration, rank, event]; nan for a rank without that event
     step_s: Seconds  # the duration of the step, [iteration, rank]
+    # of a training, the loss before, and the accuracy on what is held out after each update of the first round, [step]
+    learned: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     @classmethod
     def of(cls, times: CaseTimes, program: str | None, workers: int) -> "StepTimes | None":
@@ -60,7 +62,10 @@ class StepTimes:
             each[:, : len(ranks)] for each in (times.start_ns, times.end_ns, times.event_ns)
         )  # aggregators come last
         since = np.where(event < 0, np.nan, (event - start[:, :, None]) / 1e9)
-        return cls(ranks, ranks * len(programs) // workers, programs, since, (end - start) / 1e9)
+        learned = tuple(
+            each[times.round == times.round[0]] for each in (times.step_loss, times.step_accuracy) if len(each)
+        )
+        return cls(ranks, ranks * len(programs) // workers, programs, since, (end - start) / 1e9, learned or None)
 
     def median_over_iterations(self) -> "StepTimes":
         """Return the medians of all times over iterations, as times of one iteration."""

@@ -114,6 +114,8 @@ WORKLOAD: Mapping[str, StepKey] = {
     "gradient_dtype": StepKey("type in which gradients are summed [-d]", "", DTYPE),
     "parameter_dtype": StepKey("type in which parameters are gathered [-d]", "", DTYPE),
     "activation_dtype": StepKey("type of activations between ranks [-d]", "", DTYPE),
+    "corrupt": StepKey("drill of digits, STEP:RANK: where a synchronised gradient is changed [nowhere]", "",
+                       PrintableText()),
 }  # fmt: skip
 """The keys of a step that is measured, the arguments of ``training_step``."""
 

@@ -15,6 +15,7 @@ from hpccoll.training.compressed_bucket import MESSAGE_DTYPES
 from hpccoll.training.compression import DENSE
 from hpccoll.training.model_shape import ModelShape, scaled, with_sequence
 from hpccoll.training.models import MODELS, model_of
+from hpccoll.training.models.digits import BATCH, DIGITS
 from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes, moved_elements
 from hpccoll.training.step_keys import WORKLOAD, parallelism_of
 from hpccoll.training.step_program import StepProgram
@@ -24,6 +25,10 @@ TRAINING_STEP = "training_step"
 
 ROUTED_ARGUMENT = "zipf"
 """The pattern of unequal blocks that stands for the uneven routing of tokens to experts."""
+
+
+NOT_OF_TRAININGS = "scale", "compute", "compute_us", "samples", "sharding", "parallel"
+"""The keys that say what stands for a network, or how one is divided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class Workload:
     gradient_dtype: str
     parameter_dtype: str
     activation_dtype: str
+    corrupt: str
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -132,6 +138,39 @@ class Workload:
             raise BadInputError("op", op, "sum or avg with compress: the mean of gradients is compressed")
         if self.model in MODELS:
             parallelism.check(self.shape())
+        self._check_training(workers, dtype, op, device)
+
+    @property
+    def learns(self) -> bool:
+        """Whether ranks train a real network, and do not only move gradients."""
+        return self.model == DIGITS
+
+    @property
+    def corrupted(self) -> tuple[int, int] | None:
+        """The step, from 1, and the rank of the drill; None without one."""
+        step, _, rank = self.corrupt.partition(":")
+        return (int(step), int(rank)) if step.isdecimal() and rank.isdecimal() else None
+
+    def _check_training(self, workers: int, dtype: str, op: str | None, device: str) -> None:
+        """Check what is refused where ranks train a real network, and what only these have."""
+        own = ((name, getattr(self, name), WORKLOAD[name].default) for name in NOT_OF_TRAININGS)
+        parts, drill = workers * self.micro_batches, self.corrupted or (0, workers)
+        rules = [
+            *((self.learns and value != default, name, value, f"{default} with {self.model}")
+              for name, value, default in own),
+            (self.learns and device != "cpu", "device", device, f"cpu with {self.model}"),
+            (self.learns and op not in ("sum", "avg"), "op", op, f"sum or avg with {self.model}"),
+            (self.learns and self.dtypes(dtype).gradient != "float32", "dtype", self.dtypes(dtype).gradient,
+             f"float32 with {self.model}"),
+            (self.learns and parts > BATCH, "ranks", workers,
+             f"at most {BATCH // self.micro_batches}, whose micro-batches divide the {BATCH} images of a step"),
+            (self.corrupt and not self.learns, "corrupt", self.corrupt, f"nothing without {DIGITS}, whose drill it is"),
+            (self.corrupt and not (drill[0] and drill[1] < workers), "corrupt", self.corrupt,
+             f"STEP:RANK, a step from 1 on and one of {workers} ranks"),
+        ]  # fmt: skip
+        for is_wrong, key, value, valid in rules:
+            if is_wrong:
+                raise BadInputError(key, value, valid)
 
     def programs(self, workers: int, dtype: str, models: Mapping[str, ModelShape] | None = None) -> list[StepProgram]:
         """Return the program of each pipeline stage."""

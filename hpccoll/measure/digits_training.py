@@ -1,0 +1,242 @@
+"""Training of ``--model digits`` on the ranks of a step: what each step leaves behind, and how it is checked.
+
+Every rank hashes its weights after every step, outside of the timed part. At the end rank 0 compares the hashes of all
+ranks, step by step, and repeats the run alone: with the schedules of the collectives in lockstep, which fold in the
+same order, the weights are equal bit by bit. The order in which a library's own call adds is unknown; there the weights
+differ by roundings.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.cases.case import Effort
+from hpccoll.cases.planned_schedule import planned_schedule
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.text import join_words
+from hpccoll.measure.codecs import CODECS, Array, Codec, CodecMessage
+from hpccoll.measure.digits_replica import Digits, Floats, Replica
+from hpccoll.measure.gradient_buckets import GradientBucketBuffer
+from hpccoll.measure.timing_loop import RankSync
+from hpccoll.schedule.lockstep import run_lockstep
+from hpccoll.schedule.operation import Operation
+from hpccoll.training.compression import DENSE
+from hpccoll.training.models.digits import STEPS
+
+if TYPE_CHECKING:
+    from hpccoll.measure.prepared_case import PreparedCase
+    from hpccoll.measure.prepared_step import PreparedStep
+
+STAND_INS = {"all_reduce": "ring", "all_gather": "ring", "all_to_all": "pairwise"}
+"""The algorithms of a serial run where the collective of the ranks is the library's own."""
+
+HASH_WORDS = 4
+"""The words of a SHA-256 among those that a rank keeps of a step; loss, accuracy and the ns of three phases follow."""
+
+PHASES = "shard_s", "gradients_s", "update_s"
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a training has shown; on other ranks than rank 0 only how much is wrong."""
+
+    wrong: int = 0  # replicas with other weights than most, over all steps, and 1 if a serial run has other weights
+    reasons: tuple[str, ...] = ()
+    of_steps: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # [step], by the names of CaseTimes
+    results: Mapping[str, Any] = field(default_factory=dict)  # by the names of CaseResult
+
+
+class DigitsTraining:
+    """The training of a step; created and collected on all of its ranks together.
+
+    Raises:
+        BadInputError: on all ranks, if rank 0 has no images.
+    """
+
+    def __init__(self, step: "PreparedStep") -> None:
+        self._step, self._workers, self._program = step, step.layout.workers, step.program
+        failure, data = None, None
+        if step.rank == 0:
+            try:
+                data = Digits.read()
+            except BadInputError as error:
+                failure = error
+        self._initial: Floats
+        failure, self._data, self._initial = step.comm.bcast((failure, data, data and data.initial_weights()))
+        if failure is not None:
+            raise failure
+        mean = step.case.op == "avg" or step.workload.compress != DENSE
+        self._replica_of = partial(Replica, micro_batches=step.workload.micro_batches, mean=mean)
+        self._records: list[list[int]] = []
+        gradients = [each.gradient for each in step.buckets]
+        self.replica = self._replica(step.rank, gradients, self._initial.copy()) if step.program else None
+        self._corrupted = step.workload.corrupted
+        if self.replica and self._corrupted and self._corrupted[1] == step.rank:
+            self.replica.corrupt = partial(self._corrupt, self.replica, self._corrupted[0])
+
+    def _replica(self, rank: int, gradients: Sequence[Any], weights: Floats) -> Replica:
+        assert self._program  # noqa: S101  workers have one
+        replica: Replica = self._replica_of(self._data, self._program, gradients, weights, (rank, self._workers))
+        return replica
+
+    @staticmethod
+    def _corrupt(replica: Replica, step: int) -> None:
+        """Change the largest gradient of a step by a bit of its mantissa."""
+        if replica.step + 1 == step:
+            gradient = replica.gradients[0]
+            gradient[np.abs(gradient).argmax() :][:1].view(np.uint32)[:] ^= 1 << 20
+
+    def effort(self, effort: Effort) -> Effort:
+        """Return the effort of a round, which trains anew: STEPS, unless a number of iterations is given."""
+        exact = effort.min_iterations == effort.max_iterations
+        steps = effort.max_iterations if exact else STEPS
+        return replace(effort.of_a_round, min_iterations=steps, max_iterations=steps)
+
+    def begin(self) -> None:
+        """Begin anew, after steps that do not count."""
+        self._records = []
+        if self.replica:
+            self.replica.weights[:] = self._initial
+            self.replica.step = 0
+        for each in self._step.buckets:
+            if codec := each.codec:
+                codec.overflowed = codec.not_finite = 0
+                if codec.residual is not None:
+                    codec.residual[:] = 0
+
+    def record(self) -> None:
+        """Keep what the last step has left behind."""
+        if self.replica:
+            numbers = np.array([self.replica.loss, self.replica.accuracy()]).view(np.int64)
+            words = np.frombuffer(self.replica.digest(), np.int64)
+            self._records.append([*words.tolist(), *numbers.tolist(), *self.replica.phases_ns])
+
+    def collect(self, sync: RankSync, steps: int, name: Callable[[int], str]) -> Learned:
+        """Return what the first ``steps`` steps have shown; all ranks call this together. ``name`` names a rank."""
+        if self._step.floor:  # without collectives every rank learns alone
+            return Learned()
+        mine = np.zeros((steps, HASH_WORDS + 2 + len(PHASES)), np.int64)
+        mine[: len(self._records)] = self._records[:steps]
+        gathered = sync.gather(mine)
+        if gathered is None:
+            return Learned(sync.agree(0))
+        of_workers = gathered[..., : self._workers]
+        differing, reasons = _differing(of_workers[:, :HASH_WORDS], name)
+        difference = None if reasons else self._serial_difference(steps)
+        if difference and self._in_known_order:
+            reasons = [f"the weights differ from those of a serial run by up to {difference:.2g} of the largest one"]
+        numbers = of_workers[:, HASH_WORDS : HASH_WORDS + 2].copy().view(np.float64)
+        loss, accuracy = numbers[:, 0].sum(1), numbers[:, 1, 0]
+        phases = np.median(of_workers[:, HASH_WORDS + 2 :].max(2), axis=0) / 1e9
+        results = {
+            "loss": float(loss[-1]) if math.isfinite(loss[-1]) else None,
+            "accuracy": float(accuracy[-1]),
+            "diverged_steps": int(np.count_nonzero(differing)),
+            "serial_difference": difference,
+            "weights": of_workers[-1, :HASH_WORDS, 0].tobytes().hex(),
+            **dict(zip(PHASES, phases.tolist(), strict=True)),
+        }
+        wrong = sync.agree(int(differing.sum()) or len(reasons))
+        of_steps = {"step_loss": loss, "step_accuracy": accuracy, "step_differing": differing}
+        return Learned(wrong, (*reasons,), of_steps, results)
+
+    @property
+    def _in_known_order(self) -> bool:
+        """Whether no sum is that of a library's own call."""
+        sums = (each for b in self._step.buckets for each in b.cases if each.case.op in ("sum", "avg"))
+        return all(each.algorithm is not None for each in sums)
+
+    def _serial_difference(self, steps: int) -> float:
+        """Return the largest difference of a weight to a serial run, over the largest weight; only rank 0 calls it."""
+        assert self.replica  # noqa: S101  rank 0 is a worker
+        serial = self.serial_weights(steps)
+        with np.errstate(invalid="ignore"):
+            difference = np.abs(self.replica.weights - serial).max() / np.abs(serial).max()
+        return 0.0 if self.replica.weights.tobytes() == serial.tobytes() else float(np.nan_to_num(difference, nan=1.0))
+
+    def serial_weights(self, steps: int) -> Floats:
+        """Return the weights after so many steps of a run in one process; only rank 0 calls this."""
+        weights, ranks = self._initial.copy(), range(self._workers)
+        sizes = [len(each.gradient) for each in self._step.buckets]
+        gradients = [[np.zeros(size, np.float32) for size in sizes] for _ in ranks]
+        replicas = [self._replica(rank, gradients[rank], weights) for rank in ranks]
+        chain = [
+            work
+            for number, bucket in enumerate(self._step.buckets)
+            for work in self._serial_chain(bucket, [of_rank[number] for of_rank in gradients])
+        ]
+        for _ in range(steps):
+            for each in replicas:
+                each.compute_all()
+            for work in chain:
+                work()
+            replicas[0].end_step()
+            for each in replicas[1:]:
+                each.step += 1
+        return weights
+
+    def _serial_chain(self, bucket: GradientBucketBuffer, gradients: Sequence[Floats]) -> list[Callable[[], None]]:
+        """Return the operations of a bucket on the gradients of all ranks, [rank], in their order."""
+        ranks, operations = range(len(gradients)), [_serial_operation(each) for each in bucket.cases]
+        memory = [
+            [[np.zeros(of.elements(name, rank), of.dtype) for rank in ranks] for name in ("src", "dst")]
+            for of in operations
+        ]
+        collectives = [partial(run_lockstep, of, *buffers) for of, buffers in zip(operations, memory, strict=True)]
+        if bucket.codec is None:
+            results = [dst[: len(gradients[0])] for _, of_ranks in memory for dst in of_ranks]
+            return [partial(_copy, gradients, results), *collectives, partial(_copy, results, gradients)]
+        compression, turns = bucket.codec.compression, iter(collectives)
+        codecs = [
+            CODECS[compression.name](compression, gradient, [
+                CodecMessage(of.contribution(src[rank], dst[rank], rank), of.result(dst[rank], rank))
+                for of, (src, dst) in zip(operations, memory, strict=True)
+            ], len(ranks), rank)
+            for rank, gradient in enumerate(gradients)
+        ]  # fmt: skip
+        chain = (each for each in self._program.operations if each.belongs_to(bucket.bucket)) if self._program else ()
+        return [partial(_run_codec, codecs, each.codec) if each.is_codec else next(turns) for each in chain]
+
+
+def _copy(sources: Sequence[Array], targets: Sequence[Array]) -> None:
+    for source, target in zip(sources, targets, strict=False):  # a single rank has no collective
+        target[:] = source
+
+
+def _run_codec(codecs: Sequence[Codec], name: str) -> None:
+    for each in codecs:
+        getattr(each, name)()
+
+
+def _serial_operation(prepared: "PreparedCase") -> Operation:
+    if prepared.operation.slices:
+        return prepared.operation
+    case = replace(prepared.case, algorithm=STAND_INS[prepared.case.collective], transport="mpi")
+    planned = planned_schedule(case, prepared.layout)
+    assert planned  # noqa: S101  it is not the library's own
+    return replace(prepared.operation, slices=planned.slices, channels=planned.channels, window=planned.window)
+
+
+def _differing(digests: NDArray[np.int64], name: Callable[[int], str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Return how many ranks have other weights than most after each step, and where that begins.
+
+    ``digests`` are [step, word, rank].
+    """
+    differing, reasons = np.zeros(len(digests), np.int64), list[str]()
+    for step in np.flatnonzero((digests != digests[..., :1]).any((1, 2))).tolist():
+        of_ranks = [digests[step, :, rank].tobytes() for rank in range(digests.shape[2])]
+        (most, count), *others = Counter(of_ranks).most_common()
+        differing[step] = len(of_ranks) - count
+        if not reasons:
+            alone = others[0][1] < count
+            named = [name(rank) for rank, each in enumerate(of_ranks) if each != most or not alone]
+            have = "has" if len(named) == 1 else "have"
+            than = f"other weights than the other {count} ranks" if alone else "different weights"
+            reasons.append(f"step {step + 1}: {join_words(named)} {have} {than}")
+    return differing, reasons
