@@ -2,6 +2,7 @@
 
 import json
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,27 @@ def stage(buckets=BUCKETS, phases=("forward", "backward", "backward", "backward"
     for computation, number in zip(computations, products or (), strict=bool(products)):
         computation["products"] = [[1024, number]] if number else []
     return [*operations, *computations]
+
+
+CHAIN = (("encode", "codec", 16_000), ("", "all_reduce", 8000), ("decode", "codec", 16_000))
+"""The operations of a bucket in fp16, with the bytes of each."""
+
+
+def compressed_step(codec_ms, wire_ms, *, path="compressed.h5", **workload):
+    """Return the raw results of a step whose one bucket is compressed: two codecs, and the all-reduce between them."""
+    operations = [
+        {"label": f"bucket 1 {work}".strip(), "collective": name, "axis": "dp", "bytes": size, "phase": "backward"}
+        for work, name, size in CHAIN
+    ]
+    program = [[*operations, {"phase": "forward"}, {"phase": "backward"}]]
+    ends = [30, 30 + codec_ms / 2, 30 + codec_ms / 2 + wire_ms, 30 + codec_ms + wire_ms]
+    events = [*(moment for begin, end in pairwise(ends) for moment in (30, begin, end)), 0, 10, 10, 30]
+    results = {name: workload.pop(name) for name in ("overflowed", "not_finite") if name in workload}
+    case = step_case(**{"compress": "fp16", **workload})
+    raw = steps({"ring": 12}, path=path, run_id=path)
+    raw.attempts[0] = raw.attempts[0][0], [step_outcome(case, step_times([events] * 2), program, **results)]
+    raw.job = raw_examples.job(case, ranks=2, effort=raw.job.effort)
+    return raw
 
 
 def timeline_ms(communication_ms, *, overlap=True, buckets=BUCKETS):

@@ -18,6 +18,13 @@ from hpccoll.store.step_times import StepTimes
 
 Workload = Mapping[str, Any]
 
+
+def compression_text(workload: Workload) -> str:
+    """Return how the gradients of a workload are compressed; an empty text if they are not."""
+    name = workload["compress"]
+    return "" if name == "none" else f"{name} with feedback" if workload["feedback"] else str(name)
+
+
 _KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
     "bucket": lambda w: f"{format_size(w['bucket'])} buckets" if w["bucket"] else f"default {w['buckets']} buckets",
     "buckets": lambda w: f"{w['buckets']} buckets",
@@ -28,6 +35,8 @@ _KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
     "sequence_length": lambda w: format_count(w["sequence_length"], "token") if w["sequence_length"] else "",
     "parameter_dtype": lambda w: f"parameters in {w['parameter_dtype']}" if w["parameter_dtype"] else "",
     "activation_dtype": lambda w: f"activations in {w['activation_dtype']}" if w["activation_dtype"] else "",
+    "compress": lambda w: compression_text(w) or "not compressed",
+    "feedback": lambda _: "",
     "compute_us": lambda w: f"{format_seconds(w['compute_us'] * 1e-6)} of computation",
 }
 """The words for a value of a key; other keys are written as ``key=value``."""
@@ -47,9 +56,15 @@ class StepComparison:
 
     @property
     def model(self) -> str:
-        """The model, with the number by which it is divided: ``resnet50``, ``resnet50/16``."""
+        """The model, the number by which it is divided, and its compression: ``resnet50/16``, ``resnet50 in fp16``."""
         scale = self.workload["scale"]
-        return f"{self.workload['model']}/{scale}" if scale > 1 else str(self.workload["model"])
+        name = f"{self.workload['model']}/{scale}" if scale > 1 else str(self.workload["model"])
+        return f"{name} in {self.compression}" if self.compression else name
+
+    @property
+    def compression(self) -> str:
+        """How gradients are compressed: ``topk=1% with feedback``; empty if they are not."""
+        return compression_text(self.workload)
 
     @property
     def where(self) -> str:
@@ -141,7 +156,7 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     """
     rows = [row for row in rows if row.usable and row.ours and row.collective in WORKLOADS]
     several_machines = len({machines.get(row.run_id) for row in rows}) > 1
-    details = workload_namer(rows)
+    details = workload_namer(rows, without=("compress", "feedback"))  # they are named with the model
     grouped: dict[CallKey, list[Row]] = defaultdict(list)
     for row in rows:
         key = CallKey.of(row, machines.get(row.run_id, ""))

@@ -1,5 +1,6 @@
 """What measured training steps show: a table, and findings on overlap, buckets, products and the null step."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.paying_findings import paying_findings
 from hpccoll.analysis.round_comparison import clearly_faster
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import (
@@ -34,7 +36,7 @@ NULL_SHARE = 0.02
 
 _HEAD = (
     "model", "workload", "on", "algorithm", "", "step", "95 % interval", "null", "exposed", "share",
-    "all communication",
+    "all communication", "codecs",
 )  # fmt: skip
 
 
@@ -56,8 +58,8 @@ def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
         bare = None if row.exposed_s is None or row.median_s is None else row.median_s - row.exposed_s
         interval = format_interval(row.interval) if row.interval else ""
         share = "" if row.exposed_share is None else format_per_cent(row.exposed_share)
-        times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share, _time(row.communication_s)
-        yield (*about, Choice.of(row).name, mark, *times)
+        times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share
+        yield (*about, Choice.of(row).name, mark, *times, _time(row.communication_s), _time(row.codec_s))
         about, mark = ("", "", ""), ""
 
 
@@ -74,11 +76,14 @@ def step_findings(group: ChartGroup) -> Iterator[Finding]:
     yield from _overlap_findings(compared)
     yield from _bucket_findings(compared)
     yield from _last_buckets(compared, steps)
+    yield from _codec_findings(compared)
+    yield from _overflow_findings(compared)
+    yield from paying_findings(compared, steps, {point.row.key: point.wire for point in group.usable})
 
 
-def _without(each: StepComparison, key: str) -> CallKey:
-    """Return what a comparison has in common with others that differ in one key of the workload."""
-    others = tuple(argument for argument in each.key.arguments or () if argument[0] != key)
+def _without(each: StepComparison, *keys: str) -> CallKey:
+    """Return what a comparison has in common with others that differ in these keys of the workload."""
+    others = tuple(argument for argument in each.key.arguments or () if argument[0] not in keys)
     return replace(each.key, arguments=others, requested_bytes=None)
 
 
@@ -139,7 +144,8 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
         if not costs:
             continue
         first = several[0]
-        text = f"{first.workload['model']} on {first.shape}, {name}: {_bucket_text(bucket_of(best), costs)}"
+        what = first.workload["model"] + (f" in {first.compression}" if first.compression else "")
+        text = f"{what} on {first.shape}, {name}: {_bucket_text(bucket_of(best), costs)}"
         scale = first.workload["scale"]
         scaled = f" (limits of the full model; here divided by {scale})" if scale > 1 else ""
         yield info("best_bucket", f"{text}{scaled}.", title="Buckets", bucket=bucket_of(best), costs=costs)
@@ -178,11 +184,11 @@ def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, Ste
 def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
     """Return the bytes and the seconds of the last bucket on the slowest rank; None if computations can hide it."""
     position = int(step.step_s[0].argmax())
-    buckets = [
-        (each["bytes"], times)
-        for each, times in zip(step.program(position).operations, step.operations(position)[0].tolist(), strict=True)
-        if str(each["label"]).startswith("bucket") and each["phase"] == "backward"
-    ]
+    chains: dict[str, list[tuple[int, list[float]]]] = {}  # of a compressed bucket, all of its operations
+    for each, times in zip(step.program(position).operations, step.operations(position)[0].tolist(), strict=True):
+        if each["phase"] == "backward" and (bucket := re.match(r"bucket \d+( of experts)?", str(each["label"]))):
+            chains.setdefault(bucket[0], []).append((each["bytes"], times))
+    buckets = [(of[0][0], (of[0][1][0], of[0][1][1], of[-1][1][2])) for of in chains.values()]
     computed = step.computations(position)[0]
     if len(buckets) < 2 or not len(computed):
         return None
@@ -191,6 +197,48 @@ def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
     if ready < float(np.max(computed[:, 1])) - 1e-3 * length:
         return None
     return {"nbytes": nbytes, "buckets": len(buckets), "seconds": end - begin, "share": (end - begin) / length}
+
+
+def _codec_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
+    """Yield each compression whose codecs take longer than what it saves on the wire, where that is worst."""
+    dense = {_without(each, "compress", "feedback"): each for each in compared if not each.compression}
+    worst: dict[str, tuple[float, float, str]] = {}
+    for each in compared:
+        other = dense.get(_without(each, "compress", "feedback")) if each.compression else None
+        uncompressed = {Choice.of(row).name: row.communication_s for row in other.rows} if other else {}
+        for row in each.rows:
+            name = Choice.of(row).name
+            before, codec = uncompressed.get(name), row.codec_s
+            if before is None or codec is None or row.communication_s is None:
+                continue
+            saved = before - row.communication_s
+            if codec > saved and codec - saved > worst.get(each.compression, (0.0,))[0]:
+                what = f"{each.workload['model']} on {each.where}"
+                saves = f"saves {format_seconds(saved)} of wire" if saved > 0 else "saves nothing on the wire"
+                text = f"takes {format_seconds(codec)} of codec and {saves} on this network, with {name}: {what}"
+                worst[each.compression] = codec - saved, saved, text
+    for compression, (excess, saved, text) in worst.items():
+        yield warning(
+            "codec_cost", f"{compression} {text}.", title="Compression that costs more than it saves",
+            remedy="Send gradients uncompressed on a network as fast as this one.",
+            compression=compression, saved=saved, codec=saved + excess,
+        )  # fmt: skip
+
+
+def _overflow_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
+    """Yield the compressed steps in which gradients overflowed, or means were infinite or NaN."""
+    for each in compared:
+        overflowed = max(row.overflowed or 0 for row in each.rows)
+        not_finite = max(row.not_finite or 0 for row in each.rows)
+        if overflowed or not_finite:
+            yield warning(
+                "overflow",
+                f"{each.title}: {format_count(overflowed, 'gradient')} overflowed, and "
+                f"{format_count(not_finite, 'mean')} became infinite or NaN, over all ranks and steps.",
+                title="Overflow of compressed gradients",
+                remedy="Scale gradients down before they are compressed, or take bf16, whose range is that of float32.",
+                overflowed=overflowed, not_finite=not_finite, compression=each.compression,
+            )  # fmt: skip
 
 
 def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:

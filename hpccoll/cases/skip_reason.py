@@ -87,7 +87,7 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
     try:
         call_of(case, layout.workers)
         if case.collective in WORKLOADS:
-            Workload.of(case.params).check_ranks(layout.workers, case.dtype)
+            Workload.of(case.params).check_ranks(layout.workers, case.dtype, case.op, case.device)
         dtypes = moved_dtypes(case, layout.workers)
     except BadInputError as error:
         return str(error)

@@ -1,33 +1,55 @@
 """Commands that evaluate results: tune and fit."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hpccoll.cli.common import PATHS, report_damaged, show_found
+from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged, show_found
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.units import format_count
 
 family = typer.Typer()
+
+MAX_TABLE_BYTES = 1 << 19
+"""The most bytes of a tuning table of another library: more rules than anybody writes."""
 
 
 @family.command(epilog="Example: hpccoll tune results/default --out table.json")
 def tune(
-    paths: PATHS,
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="raw files, or directories with raw files", metavar="PATHS...")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="file of the new table", metavar="TABLE.json")] = None,
     judge: Annotated[
         Path | None,
         typer.Option(help="table whose choices to compare with the best ones in PATHS", metavar="TABLE.json"),
     ] = None,
+    lint: Annotated[
+        Path | None, typer.Option(help="tuning table of another library to check, instead of PATHS", metavar="F")
+    ] = None,
+    table_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="with --lint: openmpi, openmpi-json, han, mpich, nccl-csv, rccl-csv or ucc [as F looks]",
+            metavar="NAME",
+        ),
+    ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="with --judge: JSON output")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="with --judge or --lint: JSON output")] = False,
 ) -> int:
-    """Build a table of the best algorithms, or judge one.
+    """Build a table of the best algorithms, judge one, or check one of Open MPI, MPICH, NCCL, RCCL or UCC.
 
     The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built
-    from. Ends with 3 if a file cannot be read.
+    from. Ends with 3 if a file cannot be read, or a checked table does not do what it says.
     """
+    if (lint and (paths or out or judge)) or (table_format and not lint):
+        raise UnusableError("hpccoll tune", "--lint F with --format and --json alone, and --format with --lint F")
+    if lint:
+        return _lint(lint, table_format, as_json=as_json)
     from hpccoll.analysis.build_table import build_table, table_warnings, write_table
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
@@ -36,8 +58,9 @@ def tune(
     from hpccoll.render.choice_table_text import choice_table_lines, judgement_lines
     from hpccoll.store.load_results import read_results
 
-    if (out is None) == (judge is None):
-        raise UnusableError("hpccoll tune", "exactly one of --out (builds a table) and --judge (judges one)")
+    if (out is None) == (judge is None) or not paths:
+        why = "PATHS and exactly one of --out (builds a table) and --judge (judges one), or --lint F (checks F)"
+        raise UnusableError("hpccoll tune", why)
     if as_json and out:
         raise BadInputError("--json", str(out), "no --json with --out: the table is JSON")
     results = read_results(paths)
@@ -49,6 +72,19 @@ def tune(
         lines = (*choice_table_lines(results, Answers(recommend(results))), *table_warnings(results), f"table: {out}")
         typer.echo("\n".join(lines))
     return report_damaged(results)
+
+
+def _lint(path: Path, name: str | None, *, as_json: bool) -> int:
+    from hpccoll.common.files import read_text
+    from hpccoll.common.text import finding_line
+    from hpccoll.interop.tuning_tables.lint_table import READERS, lint_table
+
+    if name and name not in READERS:
+        raise BadInputError("--format", name, READERS)
+    table = lint_table(read_text(path, "--lint", MAX_TABLE_BYTES), name)
+    head = f"{path}: {table.format}, {format_count(len(table.rules), 'rule')}"
+    show_found(asdict(table), (head, *map(finding_line, table.findings)), as_json=as_json)
+    return INCOMPLETE if any(each.severity == "critical" for each in table.findings) else 0
 
 
 @family.command(epilog="Example: hpccoll fit results/calibrate results/default --out machine.json")

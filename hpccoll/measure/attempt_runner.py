@@ -134,6 +134,7 @@ class AttemptRunner:
         step = prepared if isinstance(prepared, PreparedStep) else None
         events = sync.gather(step.events(samples.iterations)) if step else None  # before more of them run
         wrong = self.comm.allreduce(samples.wrong)
+        overflowed, not_finite = self.comm.allreduce(step.overflows if step else np.zeros(2, np.int64)).tolist()
         diagnosis = prepared.diagnose(rank_namer(self.attempt, case.mapping)) if samples.wrong else None
         diagnoses = self.comm.allgather(diagnosis)
         cpu_s, activities = self.comm.gather(samples.cpu_s / prepared.operations), self.comm.gather(activity)
@@ -162,6 +163,7 @@ class AttemptRunner:
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),
             program=json.dumps(step.description()) if step else None,
+            overflowed=overflowed or None, not_finite=not_finite or None,
             **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities or ()),
         )  # fmt: skip
 

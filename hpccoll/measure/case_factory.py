@@ -121,9 +121,10 @@ class CaseFactory:
                 yield f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
             yield from (self.gpus.missing_for(resolved.transport, dtype) for dtype in dtypes)
             yield self.gpus.missing_cublas if is_step and Workload.of(case.params).compute == GEMM else None
-        if BFLOAT16 in dtypes:
+        compress = Workload.of(case.params).compress if case.collective in WORKLOADS else ""
+        if what := compress if compress.startswith("fp8") else BFLOAT16 if BFLOAT16 in dtypes else "":
             missing = find_spec("ml_dtypes") is None
-            words = "ml-dtypes is not installed, which bfloat16 needs; do: pip install ml-dtypes"
+            words = f"ml-dtypes is not installed, which {what} needs; do: pip install 'hpccoll[compress]'"
             yield first_reason(self.comm, words if missing else None)
         yield self._config_reason(resolved)
         yield self._memory_reason(resolved)

@@ -87,7 +87,8 @@ class PreparedCase:
         self._compiled = self.plan.executor if isinstance(self.plan.executor, CompiledExecutor) else None
         self.executor = COMPILED if self._compiled else PYTHON
         expected: Array = self.dst[self._result_span()]
-        self._result = expected if len(self.plan.result) == len(expected) else self.plan.result
+        self.result = expected if len(self.plan.result) == len(expected) else self.plan.result
+        self.filled_by_caller = False
         self.guards = [*guards_of(self._guarded(), self.rank)]
         try:
             self.check = self._check()
@@ -160,11 +161,25 @@ class PreparedCase:
     def _check(self) -> Check | GpuCheck:
         of, in_place = self.operation, self.case.in_place
         filled = self.dst[of.span("dst", self.payload.filled_units(in_place=in_place), self.rank)]
-        buffers = self.payload, self.src, filled, self._result
+        buffers = self.payload, self.src, filled, self.result
         generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
         if self.gpu:
             return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self.guards)
         return Check(*buffers, in_place=in_place, generation=generation, guards=self.guards)
+
+    @property
+    def contribution(self) -> Array:
+        """The part of the buffers, in host memory, that holds what this rank contributes."""
+        of = self.operation
+        if not of.in_place:
+            return self.src
+        return self.dst[of.span("dst", of.call.source(self.rank, self.payload.units), self.rank)]
+
+    def fill_by_caller(self) -> None:
+        """Leave the buffers in host memory to the caller: only what the operation must not write is checked."""
+        self.filled_by_caller = True
+        if isinstance(self.check, Check):
+            self.check.fills, self.check.compared = [], []
 
     def _stream_timing(self, effort: Effort) -> StreamTiming | None:
         if self.gpu is None or not isinstance(self.plan, StreamPlan):
@@ -186,8 +201,10 @@ class PreparedCase:
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
         """Return a description of all errors in the buffers, or None; ``name`` names a rank of this numbering."""
         payload, in_place = replace(self.payload, generation=self.check.generation), self.case.in_place
-        errors = [payload.diagnose(self._on_host(self._result), in_place=in_place, name=name)]
-        if not in_place:
+        errors: list[str | None] = []
+        if not self.filled_by_caller:
+            errors.append(payload.diagnose(self._on_host(self.result), in_place=in_place, name=name))
+        if not (in_place or self.filled_by_caller):
             errors.append(payload.diagnose_source(self._on_host(self.src), name))
         for guard in self.guards:
             found = guard.memory if guard.on_host else self._on_host(guard.memory)

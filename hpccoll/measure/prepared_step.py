@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import COMPILED, Case, Parameter
 from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
+from hpccoll.measure.gradient_buckets import GradientBucketBuffer
 from hpccoll.measure.step_computations import Nanoseconds, matrix_products
-from hpccoll.measure.step_engine import Drivable, StepEngine
+from hpccoll.measure.step_engine import CodecOperation, Drivable, StepEngine
 from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
+from hpccoll.training.compression import DENSE, Compression
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.parallelism import Mesh
 from hpccoll.training.step_keys import GEMM, WORKLOAD
@@ -46,6 +49,10 @@ Prepare: TypeAlias = "Callable[[MPI.Intracomm, Layout, Case, Gpu | None], Prepar
 MESSAGE = "binomial"
 """The broadcast that sends a message from one rank to another: on two ranks all are alike."""
 
+
+COUNTED = {"all_to_all": "pairwise", "all_gather": "ring"}
+"""What moves compressed gradients if the algorithm of the step is of all-reduces only: schedules, so that their bytes
+are known."""
 
 Group: TypeAlias = tuple[MPI.Intracomm, Layout]
 
@@ -137,29 +144,33 @@ class PreparedStep:
         self._prepared: dict[object, PreparedCase] = {}
         self._gpus: dict[str, Gpu] = {}
         try:
-            self.inside = self._prepare_all(prepare)
+            self._own = self._prepare_all(prepare)
+            self.inside = [each for _, each in self._own if each is not None]
+            self.buckets = [*self._buckets(parallelism.compression)]
             self.engine = self._engine()
         except BaseException:
             self._release(abort_world)  # the state of a communicator of NCCL after a refused call is undocumented
             raise
+        for each in self.buckets:
+            each.seed()
         self.run = self.engine.run
         # Counted by all ranks together, each for its groups; None if a library's own algorithm runs.
         self.wire_bytes, self.rack_bytes = self._sum(attrgetter("wire_bytes")), self._sum(attrgetter("rack_bytes"))
         self._worker_bytes = {end: self._sum(methodcaller("worker_bytes", end)) for end in ("source", "target")}
 
-    def _prepare_all(self, prepare: Prepare) -> "list[PreparedCase]":
-        """Return the prepared case of each operation of this rank.
+    def _prepare_all(self, prepare: Prepare) -> "list[tuple[StepOperation, PreparedCase | None]]":
+        """Return the operations of this rank, each with its prepared case; a codec has none.
 
         Stages have different operations, and ranks prepare together: every rank goes through those of all stages, and
         prepares those of its own groups. After each, all ranks agree whether it has failed anywhere, because groups
         differ in their layouts: an algorithm may run on some of them only.
         """
-        inside: list[PreparedCase] = []
+        own: list[tuple[StepOperation, PreparedCase | None]] = []
         seen: set[Hashable] = set()
         for stage, program in enumerate(self.programs):
             for number, operation in enumerate(program.operations):
                 group, key = self._groups.group(operation, stage), operation.buffers(stage, number)
-                if key not in seen:  # on all ranks
+                if key not in seen and not operation.is_codec:  # on all ranks
                     seen.add(key)
                     with self._agreed():
                         if group is not None:
@@ -167,8 +178,17 @@ class PreparedStep:
                             gpu = self._gpu_of(group_name(operation, stage))
                             self._prepared[key] = prepare(*group, case, gpu)
                 if group is not None and (program is self.program or self.program is None):
-                    inside.append(self._prepared[key])
-        return inside
+                    own.append((operation, self._prepared.get(key)))
+        return own
+
+    def _buckets(self, compression: Compression | None) -> Iterator[GradientBucketBuffer]:
+        """Yield the buckets of this rank; an aggregator has none, nor has one whose gradients are divided."""
+        if self.program is None or self.workload.sharding != "none" or self.gpu is not None:
+            return
+        for number, bucket in enumerate(self.program.buckets):
+            cases = [each for operation, each in self._own if each and operation.belongs_to(bucket)]
+            cases = [] if compression and self.floor else cases  # nothing arrives, and so nothing is encoded
+            yield GradientBucketBuffer(bucket, number, cases, compression)
 
     def _gpu_of(self, group: str) -> Gpu | None:
         if self.gpu is not None and group not in self._gpus:
@@ -180,11 +200,18 @@ class PreparedStep:
             plans = [cast("StreamPlan", each.plan) for each in self.inside]
             gpus = [cast("Gpu", each.gpu) for each in self.inside]
             return StreamStepEngine(self.program, self.workload, plans, gpus, self.gpu)
-        own = (self.program or self.programs[0]).operations  # of an aggregator, those of all workers
-        streams = [operation.stream for operation in own]
+        streams = [operation.stream for operation, _ in self._own]
         with self._agreed():
-            operations = [_drivable(each) for each in self.inside]
+            operations = [self._drivable(*each) for each in self._own]
         return StepEngine(self.program, self.workload, operations, streams)
+
+    def _drivable(self, operation: StepOperation, prepared: "PreparedCase | None") -> Drivable:
+        if prepared is None:
+            of_bucket = (each for each in self.buckets if operation.belongs_to(each.bucket))
+            return CodecOperation(next((each.function(operation.codec) for each in of_bucket), None))
+        if isinstance(prepared.plan, MpiVendorPlan):
+            return prepared.plan.nonblocking()
+        return cast("Drivable", prepared.plan.executor)  # of plans over MPI
 
     @contextmanager
     def _agreed(self) -> Iterator[None]:
@@ -208,10 +235,15 @@ class PreparedStep:
         raise_nccl_failure(failures, "fails")
 
     def _case(self, operation: StepOperation, stage: int, layout: Layout) -> Case:
-        """Return the case of an operation: with the requested algorithm where its collective has it, else native."""
+        """Return the case of an operation: with the requested algorithm where its collective has it.
+
+        Else compressed gradients have that of COUNTED, messages have MESSAGE, and others are native.
+        """
         name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
         family, requested = collective(name), self.case.algorithm
         other = MESSAGE if operation.peer is not None and requested != NATIVE else NATIVE
+        if operation.is_bucket and requested != NATIVE and self.workload.compress != DENSE:
+            other = COUNTED.get(name, other)
         algorithm = requested if requested in measurable_names(name) else other
         known = known_parameters(name, algorithm)
         params = {key: value for key, value in self.case.params.items() if key in known and key not in WORKLOAD}
@@ -223,7 +255,7 @@ class PreparedStep:
             root = int(operation.sends == (operation.peer < stage))
         return Case(
             collective=name, algorithm=algorithm, transport=self.case.transport, device=self.case.device,
-            dtype=operation.dtype, op=self.case.op if family.has_op else None,
+            dtype=operation.dtype, op=operation.op or self.case.op if family.has_op else None,
             bytes=-(-operation.nbytes // grain) * grain, root=root, params=params,
             in_place=distinct_placements(name, algorithm, (operation.is_bucket,))[0],
         )  # fmt: skip
@@ -238,11 +270,22 @@ class PreparedStep:
         return self.engine.device_ns()
 
     def reset(self) -> None:
-        for each in self._prepared.values():
+        for each in self._checked:
             each.reset()
 
     def wrong(self) -> int:
-        return sum(each.wrong() for each in self._prepared.values())
+        return sum(each.wrong() for each in self._checked)
+
+    @property
+    def overflows(self) -> NDArray[np.int64]:
+        """How many gradients of this rank overflowed when they were compressed, and how many means are not finite."""
+        codecs = [each.codec for each in self.buckets if each.codec]
+        return np.array([sum(each.overflowed for each in codecs), sum(each.not_finite for each in codecs)], np.int64)
+
+    @property
+    def _checked(self) -> "list[PreparedCase | GradientBucketBuffer]":
+        """What has values to reset and to check: collectives and, with compression, buckets."""
+        return [*self._prepared.values(), *self.buckets]
 
     def events(self, iterations: int) -> Nanoseconds:
         """Return the times of the last ``iterations`` runs, [iteration, event], and forget them all.
@@ -261,8 +304,9 @@ class PreparedStep:
         return self.engine.current
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        found = {str(each.case.id): each.diagnose(name) for each in self._prepared.values()}
-        return "; ".join(f"{case}: {errors}" for case, errors in found.items() if errors) or None
+        found = [(str(each.case.id), each.diagnose(name)) for each in self._prepared.values()]
+        found += ((name(self.rank), each.diagnose()) for each in self.buckets)
+        return "; ".join(f"{where}: {errors}" for where, errors in found if errors) or None
 
     @property
     def executor(self) -> str:
@@ -323,9 +367,3 @@ class PreparedStep:
             return
         products = matrix_products(program, step_engine.ROWS if self.gpu is None else stream_step_engine.ROWS)
         yield from ({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))
-
-
-def _drivable(prepared: "PreparedCase") -> Drivable:
-    if isinstance(prepared.plan, MpiVendorPlan):
-        return prepared.plan.nonblocking()
-    return cast("Drivable", prepared.plan.executor)  # of plans over MPI

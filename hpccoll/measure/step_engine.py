@@ -50,6 +50,24 @@ class Drivable(Protocol):
         """Let it progress without waiting; return whether it has ended."""
 
 
+class CodecOperation:
+    """A codec as an operation of a step: when it has started, it has ended."""
+
+    def __init__(self, run: Callable[[], None] | None) -> None:
+        """Take what it does; None: nothing."""
+        self._run = run
+
+    def start(self) -> None:
+        """Run it; codecs count what is not finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self._run:
+                self._run()
+
+    def advance(self) -> bool:
+        """Return that it has ended."""
+        return True
+
+
 class ComputingThread:
     """Computes in a thread, which leaves the calling thread to collectives.
 
@@ -111,7 +129,7 @@ class StepEngine(ProgramRunner[Drivable]):
     ) -> None:  # fmt: skip
         super().__init__(program, operations)
         self.streams = streams
-        self._compiled = [each for each in operations if isinstance(each, CompiledExecutor)]
+        self._compiled = all(isinstance(each, CompiledExecutor | CodecOperation) for each in operations)
         of_products = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
         self._thread = thread or of_products
         self._seconds = phase_seconds(program, workload) if program else {}
@@ -171,7 +189,7 @@ class StepEngine(ProgramRunner[Drivable]):
         self._begun[number] = True
         operation = self.operations[number]
         operation.start()
-        if isinstance(operation, CompiledExecutor) and not operation.running:
+        if isinstance(operation, CodecOperation) or (isinstance(operation, CompiledExecutor) and not operation.running):
             self._end(number)
 
     def _end(self, number: int) -> None:
@@ -194,7 +212,7 @@ class StepEngine(ProgramRunner[Drivable]):
             running = self._running()
             if awaited is not None and self._ended[awaited]:
                 return
-            if len(self._compiled) == len(self.operations):
+            if self._compiled:
                 if not advance_until([self.operations[n] for n in running], until_ns):  # type: ignore[misc]
                     return
                 for number in running:

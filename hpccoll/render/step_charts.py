@@ -24,7 +24,7 @@ from hpccoll.render.step_answers import exposed_words
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.rows import Interval
-from hpccoll.store.step_times import FORWARD, StepTimes
+from hpccoll.store.step_times import CODEC, FORWARD, StepTimes
 
 EXPOSED, ALL = "exposed communication", "all communication"
 
@@ -54,7 +54,8 @@ LEAST_PAUSE = 0.002
 COMPUTE_LANE, COLLECTIVE_LANES = (0.06, 0.37), (0.42, 0.94)
 """From where to where in its row the computations and the collectives of a rank are."""
 
-COLOURS = {"forward": "#7fb2dc", "backward": PALETTE[0], "collective": PALETTE[1], "exposed": PALETTE[6]}
+COLOURS = {"forward": "#7fb2dc", "backward": PALETTE[0], "collective": PALETTE[1], "codec": PALETTE[2],
+           "exposed": PALETTE[6]}  # fmt: skip
 TEXT_COLOURS = {"forward": BLACK, "backward": WHITE}
 """Colours of a text on a computation, with contrast to it."""
 
@@ -227,7 +228,7 @@ def _computed(step: StepTimes, position: int, row: int, longest: float) -> Itera
 
 
 def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest: float) -> Iterator[ChartRecord]:
-    """Yield the collectives of a rank.
+    """Yield the collectives of a rank, and the codecs between them.
 
     A thin line leads from when one is ready to when it begins; the receipt of a message is such a line only.
     """
@@ -244,9 +245,8 @@ def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest:
             yield _record("queued", each["label"], ready, queued_until, bottom - height * 0.08, bottom)
         if not each.get("receives"):
             more: ChartRecord = {"size": size, "collective": each["collective"], "ready": format_seconds(ready)}
-            yield (
-                _record("collective", each["label"], begin, end, top, bottom) | more | _label(size, begin, end, longest)
-            )
+            part = "codec" if each["collective"] == CODEC else "collective"
+            yield _record(part, each["label"], begin, end, top, bottom) | more | _label(size, begin, end, longest)
 
 
 def _record(part: str, what: str, begin: float, end: float, top: float, bottom: float) -> ChartRecord:

@@ -140,7 +140,7 @@ def _program_lines(program: StepProgram, parallelism: Parallelism) -> Iterator[s
     yield f"a rank computes {flops}"
     calls: dict[tuple[str, ...], Counter[int]] = {}
     for each in program.operations:
-        name = "receive" if each.receives else ("send" if each.sends else each.collective)
+        name = each.codec or ("receive" if each.receives else "send" if each.sends else each.collective)
         key = each.phase, each.axis, str(_group_ranks(each, parallelism)), name, each.dtype
         calls.setdefault(key, Counter())[each.nbytes] += 1
     yield from table_lines(*table_of(_CALLS, calls.items()), indent="")

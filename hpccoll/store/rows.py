@@ -86,7 +86,8 @@ class Row(CaseResult, OfKind):
     forward_s: float | None = None  # of a training step, as step_times.py defines them
     backward_s: float | None = None
     tail_s: float | None = None  # after the last computation
-    communication_s: float | None = None  # of all operations, added up
+    communication_s: float | None = None  # of all collectives, added up
+    codec_s: float | None = None  # of all codecs of compressed gradients, added up
     exposed_s: float | None = None  # the median less that of the same step without communication
     exposed_low_s: float | None = None  # an interval from those of both medians
     exposed_high_s: float | None = None

@@ -100,6 +100,10 @@ def _sum(earlier: int | None, later: int | None) -> int | None:
     return None if earlier is None or later is None else earlier + later
 
 
+def _added(earlier: int | None, later: int | None) -> int | None:
+    return (earlier or 0) + (later or 0) or None
+
+
 def _both(earlier: bool | None, later: bool | None) -> bool:
     return bool(earlier and later)
 
@@ -125,6 +129,14 @@ class CaseResult:
     wrong: int | None = result(
         "int64", "wrong elements of the result, of src and next to the buffers, over ranks and timed iterations",
         merge=_sum,
+    )  # fmt: skip
+    overflowed: int | None = result(
+        "int64", "gradients that the type of their message cannot hold, over ranks and all iterations; absent: none",
+        merge=_added,
+    )  # fmt: skip
+    not_finite: int | None = result(
+        "int64", "compressed gradients whose mean is infinite or NaN, over ranks and all iterations; absent: none",
+        merge=_added,
     )  # fmt: skip
     converged: bool | None = result(
         "maybe", "1 if the interval of the median became narrow enough within the limits", merge=_both

@@ -8,9 +8,10 @@ second one, with all waiting in between, and what follows the last one is the ta
   backward computation. With several, their passes add up; the bubbles of a pipeline belong to the passes that they
   delay.
 - *tail*: from the end of the last computation to the end of the step: what no computation can hide.
-- *communication*: the durations of all operations, added up, also of those that ran at the same time; the time in which
-  a rank waits inside an operation for others is included. The receipt of a message between pipeline stages does not
-  count, because it lasts as long as the message is awaited.
+- *communication*: the durations of all collectives, added up, also of those that ran at the same time; the time in
+  which a rank waits inside one for others is included. The receipt of a message between pipeline stages does not count,
+  because it lasts as long as the message is awaited.
+- *codec*: the durations of all codecs of compressed gradients, added up.
 Each is the largest over ranks, and of that the median over all timed iterations.
 """
 
@@ -26,7 +27,10 @@ from hpccoll.store.case_times import CaseTimes, StageProgram, stage_programs
 
 FORWARD, BACKWARD = "forward", "backward"
 
-STEP_FIGURES = "forward_s", "backward_s", "tail_s", "communication_s"
+CODEC = "codec"
+"""What stands for the collective of an operation that encodes or decodes gradients."""
+
+STEP_FIGURES = "forward_s", "backward_s", "tail_s", "communication_s", "codec_s"
 """The properties of ``StepTimes`` that rows have."""
 
 Seconds: TypeAlias = NDArray[np.float64]
@@ -96,8 +100,15 @@ class StepTimes:
 
     @cached_property
     def communication_s(self) -> float:
-        """The seconds of all operations of a rank but receipts, added up."""
-        return self._slowest(self._communication_s)
+        """The seconds of all collectives of a rank but receipts, added up."""
+        return self._slowest(lambda stage, ranks: self._operations_s(stage, ranks, codecs=False))
+
+    @cached_property
+    def codec_s(self) -> float | None:
+        """The seconds of all codecs of a rank, added up; None if gradients are not compressed."""
+        if not any(each["collective"] == CODEC for program in self.programs for each in program.operations):
+            return None
+        return self._slowest(lambda stage, ranks: self._operations_s(stage, ranks, codecs=True))
 
     def _operations(self, stage: int, ranks: Positions) -> Seconds:
         """Return the times of operations of ranks of a stage, [iteration, rank, operation, 3]."""
@@ -120,9 +131,10 @@ class StepTimes:
         durations: Seconds = np.diff(self._ends(stage, ranks), axis=2)[:, :, belongs].sum(axis=2)
         return durations
 
-    def _communication_s(self, stage: int, ranks: Positions) -> Seconds:
-        counts = np.array([not each.get("receives") for each in self.programs[stage].operations], bool)
-        operations = self._operations(stage, ranks)[:, :, counts]
+    def _operations_s(self, stage: int, ranks: Positions, *, codecs: bool) -> Seconds:
+        of_stage = self.programs[stage].operations
+        counts = [not each.get("receives") and (each["collective"] == CODEC) == codecs for each in of_stage]
+        operations = self._operations(stage, ranks)[:, :, np.array(counts, bool)]
         durations: Seconds = (operations[..., 2] - operations[..., 1]).sum(axis=2)
         return durations
 

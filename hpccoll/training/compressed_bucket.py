@@ -45,7 +45,7 @@ def _codec(bucket: StepOperation, work: str, nbytes: int) -> StepOperation:
 def _cast(dtype: str) -> "Operations":
     def operations(_: Compression, bucket: StepOperation, ranks: int) -> Iterator[StepOperation]:  # noqa: ARG001  as others
         yield _codec(bucket, "encode", bucket.nbytes)
-        yield replace(bucket, nbytes=bucket.nbytes // 2, dtype=dtype)
+        yield replace(bucket, nbytes=bucket.nbytes // 2, dtype=dtype, op="sum")
         yield _codec(bucket, "decode", bucket.nbytes)
 
     return operations
@@ -81,3 +81,9 @@ CHAINS: Mapping[str, Operations] = {
     TOP_K: _top_k,
 }
 """The chain of operations of each compression. A codec's bytes are those that it goes through once."""
+
+MESSAGE_DTYPES: Mapping[str, tuple[str, ...]] = {
+    "fp16": ("float16",), "bf16": ("bfloat16",), "fp8_e4m3": ("float32", "int32"), "fp8_e5m2": ("float32", "int32"),
+    TOP_K: ("int32",),
+}  # fmt: skip
+"""The types in which the collectives of each compression move and add."""

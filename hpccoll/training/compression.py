@@ -34,7 +34,7 @@ class Compression:
         """
         name, equals, part = text.strip().partition("=")
         if name not in COMPRESSIONS or (name == TOP_K) != bool(equals):
-            raise BadInputError("compress", text, f"{', '.join(COMPRESSIONS)}, with topk=1%: the part that is kept")
+            raise BadInputError("compress", text, f"{', '.join(COMPRESSIONS[:-1])} or topk=1%, the part that is kept")
         return cls(name, _part(text, part) if equals else 1.0, feedback)
 
     @property

@@ -12,11 +12,13 @@ from hpccoll.common.limits import FLAG, MAX_BYTES, IntegerRange, Kind, OneOfWord
 from hpccoll.common.units import MAX_FACTOR, MAX_QUANTITY, parse_factor, parse_rate, parse_seconds, parse_size
 from hpccoll.schedule import DTYPE
 from hpccoll.training.buckets import FRAMEWORKS, BucketRule
+from hpccoll.training.compression import COMPRESSIONS, DENSE, Compression
 from hpccoll.training.parallelism import PER_STEP, SHARDINGS, Parallelism
 
 WAIT, GEMM, NOTHING = "wait", "gemm", "none"
 COMPUTATIONS = WAIT, GEMM, NOTHING
 """How ranks compute: not at all, as a host whose accelerator computes; by products of matrices; or in no time."""
+
 
 PEAK_FLOPS: Mapping[str, float] = {
     "v100": 125e12, "a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "mi300x": 1307e12,
@@ -48,6 +50,18 @@ BYTES = NumberWithUnit(parse_size, IntegerRange(1, MAX_BYTES))
 DURATION = NumberWithUnit(parse_seconds, PositiveNumber(MAX_QUANTITY))
 RATE = NumberWithUnit(parse_rate, PositiveNumber(MAX_QUANTITY))
 FACTOR = NumberWithUnit(parse_factor, PositiveNumber(MAX_FACTOR))
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionText(OneOfWords):
+    """Names of compressions, of which that of top-k has the part that is kept: see ``Compression``."""
+
+    def accepts(self, value: object) -> bool:
+        return value == DENSE or (isinstance(value, str) and self.parse(value) == value)
+
+    def parse(self, text: str) -> str:
+        """Return the text as files have it: ``topk=1%`` of ``topk=0.01``; BadInputError if it is no compression."""
+        return text if text == DENSE else Compression.parse(text).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,9 @@ WORKLOAD: Mapping[str, StepKey] = {
     "sequence": StepKey("1: tensor-parallel ranks divide the sequence, too", 0, FLAG),
     "recompute": StepKey("1: the backward pass repeats the forward pass of blocks", 0, FLAG),
     "sequence_length": StepKey("tokens of a sample of a transformer [its own]", 0, TOKENS),
+    "compress": StepKey("none, fp16, bf16, fp8_e4m3, fp8_e5m2, topk=1%", DENSE,
+                        CompressionText((DENSE, *COMPRESSIONS))),
+    "feedback": StepKey("1: what compression left out is added later", 0, FLAG),
     "gradient_dtype": StepKey("type in which gradients are summed [-d]", "", DTYPE),
     "parameter_dtype": StepKey("type in which parameters are gathered [-d]", "", DTYPE),
     "activation_dtype": StepKey("type of activations between ranks [-d]", "", DTYPE),
@@ -118,7 +135,7 @@ PREDICTED: Mapping[str, StepKey] = {
         WORKLOAD["gradient_dtype"], help="type; --parameter-dtype, --activation-dtype, too [-d]"
     ),
     "compress": StepKey("fp16, bf16, fp8_e4m3, fp8_e5m2, topk=1%; --feedback", "", PrintableText()),
-    "feedback": StepKey("1: what a compressed gradient leaves out is added to the next", 0, FLAG),
+    "feedback": WORKLOAD["feedback"],
     "codec_rate": StepKey("bytes of float32 that codecs pass a second", None, PositiveNumber(1e18)),
     "algorithm": StepKey("algorithm [NCCL's or the fastest; of --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),
@@ -147,7 +164,10 @@ def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
     rule = BucketRule(
         keys["buckets"], keys["bucket"] or None, keys.get("first_bucket") or None, scale=keys.get("scale", 1)
     )
+    text = keys.get("compress", DENSE)
+    compression = None if text == DENSE else Compression.parse(text, feedback=bool(keys.get("feedback")))
     return Parallelism(
+        compression=compression,
         buckets=rule, sharding=keys["sharding"], sequence=bool(keys["sequence"]), overlap=bool(keys["overlap"]),
         micro_batches=keys["micro_batches"], samples=keys["samples"], recompute=bool(keys["recompute"]), **more,
     )  # fmt: skip

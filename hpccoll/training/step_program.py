@@ -55,12 +55,18 @@ class StepOperation:
         Operations that are alike and follow one another share buffers, but every bucket has its own. Both ends of a
         message have the same value.
         """
+        if self.is_codec:  # the gradients themselves
+            return stage, self.axis, self.label.removesuffix(self.codec)
         if self.is_bucket:
             return stage, number
         if self.peer is None:
             return stage, self.collective, self.axis, self.nbytes, self.dtype
         pair = (stage, self.peer) if self.sends else (self.peer, stage)
         return "message", pair, self.nbytes, self.dtype
+
+    def belongs_to(self, bucket: "GradientBucket") -> bool:
+        """Whether it is an operation of a bucket, or of the chain that stands for it."""
+        return self.axis == bucket.axis and f"{self.label} ".startswith(f"{bucket.label} ")
 
     @property
     def is_bucket(self) -> bool:
@@ -127,7 +133,10 @@ class StepProgram:
     @property
     def buffer_bytes(self) -> int:
         """S of all operations together, once for those that share buffers."""
-        sizes = {each.buffers(self.stage, number): each.nbytes for number, each in enumerate(self.operations)}
+        sizes: dict[Hashable, int] = {}
+        for number, each in enumerate(self.operations):
+            key = each.buffers(self.stage, number)
+            sizes[key] = max(sizes.get(key, 0), each.nbytes)
         return sum(sizes.values())
 
     def flops(self, phase: str) -> float:

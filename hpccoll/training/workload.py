@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import WORKLOADS, all_reduce, itemsize
+from hpccoll.training.compressed_bucket import MESSAGE_DTYPES
+from hpccoll.training.compression import DENSE
 from hpccoll.training.model_shape import ModelShape, scaled, with_sequence
 from hpccoll.training.models import MODELS, model_of
 from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes, moved_elements
@@ -46,6 +49,8 @@ class Workload:
     sequence: int
     recompute: int
     sequence_length: int
+    compress: str
+    feedback: int
     gradient_dtype: str
     parameter_dtype: str
     activation_dtype: str
@@ -79,8 +84,8 @@ class Workload:
     def canonical(self, dtype: str, models: Mapping[str, ModelShape] | None = None) -> "tuple[str, Workload]":
         """Return the type of gradients if ``dtype`` is the default, and the step without keys that change nothing.
 
-        Those are the types of what no rank exchanges, types equal to that of gradients, and the length of samples that
-        the model has anyway. So equal steps are equal, however they were given.
+        Those are the types of what no rank exchanges, types equal to that of gradients, the length of samples that the
+        model has anyway, and feedback without compression. So equal steps are equal, however they were given.
 
         Raises:
             BadInputError: if ``parallel`` is no list of axes, or the model does not exist.
@@ -93,6 +98,7 @@ class Workload:
         }
         if self.sequence_length and (transformer := self._unscaled(models).transformer):
             own["sequence_length"] = self.sequence_length * (self.sequence_length != transformer.sequence)
+        own["feedback"] = self.feedback * (self.compress != DENSE)
         return types.gradient, replace(self, **own)
 
     def dtypes(self, dtype: str) -> StepDtypes:
@@ -101,8 +107,9 @@ class Workload:
 
     def moved_dtypes(self, workers: int, dtype: str) -> tuple[str, ...]:
         """Return the types of what ``workers`` ranks exchange; ``dtype`` is that of what has none of its own."""
-        types = self.dtypes(dtype)._asdict()
-        return tuple(dict.fromkeys(types[name] for name in self.parallelism(workers, dtype).moved))
+        types, parallelism = self.dtypes(dtype)._asdict(), self.parallelism(workers, dtype)
+        of_bucket = MESSAGE_DTYPES[parallelism.compression.name] if parallelism.compression else ()
+        return tuple(dict.fromkeys([*(types[name] for name in parallelism.moved), *of_bucket]))
 
     def gradient_bytes(self, dtype: str, models: Mapping[str, ModelShape] | None = None) -> int:
         """Return the bytes of all gradients of the model."""
@@ -112,13 +119,17 @@ class Workload:
         """Return how ``workers`` ranks train the model; ``dtype`` is the type of what has none of its own."""
         return parallelism_of(asdict(self), mesh=Mesh.parse(self.parallel, workers), dtypes=self.dtypes(dtype))
 
-    def check_ranks(self, workers: int, dtype: str) -> None:
+    def check_ranks(self, workers: int, dtype: str, op: str | None, device: str) -> None:
         """Check that ``workers`` ranks can train the model; a model of the user's own is checked by the ranks.
 
         Raises:
             BadInputError: if they cannot.
         """
         parallelism = self.parallelism(workers, dtype)
+        if parallelism.compression and device != "cpu":
+            raise BadInputError("compress", self.compress, "none on a GPU: compression is measured in host memory")
+        if parallelism.compression and op not in ("sum", "avg"):
+            raise BadInputError("op", op, "sum or avg with compress: the mean of gradients is compressed")
         if self.model in MODELS:
             parallelism.check(self.shape())
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from finding_values import assert_findings
-from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
+from step_examples import compressed_step, stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.analysis.step_findings import step_table
 from hpccoll.render.export import export
@@ -64,6 +64,18 @@ def test_each_rule_of_tables_and_findings_shows_in_its_steps():
         "the last bucket is ready after the backward pass": ("last_bucket", results(steps(RING))),
         "of a step that overlaps": ("last_bucket", results(steps({"ring": 12}, OVERLAP[:1]))),
         "a bucket that is ready earlier can be hidden": ("last_bucket", ready_earlier()),
+        "a chain is one bucket": ("last_bucket", results(compressed_step(6, 9))),
+        "a compressed step is named, and has the time of its codecs": (
+            step_table, results(steps(RING), compressed_step(6, 9))),
+        "codecs take longer than they save": ("codec_cost", results(steps({"ring": 12}), compressed_step(6, 9))),
+        "codecs take less": ("codec_cost", results(steps({"ring": 12}), compressed_step(2, 6))),
+        "nothing is saved": (
+            "codec_cost", results(steps({"ring": 12}), compressed_step(1, 14, compress="topk=10%", feedback=1))),
+        "without an uncompressed step nothing is known": ("codec_cost", results(compressed_step(6, 9))),
+        "gradients overflow": ("overflow", results(compressed_step(6, 9, overflowed=12, not_finite=3))),
+        "none does": ("overflow", results(compressed_step(6, 9))),
+        "overlap is not compared with another compression": (
+            "overlap", results(steps(RING, OVERLAP[:1]), compressed_step(6, 9))),
         "null takes longer than its computation": ("null_overhead", results(steps(RING, [{"compute_us": 25_000}]))),
         "a little longer is nothing": ("null_overhead", results(steps(RING))),
         "nothing is computed": ("null_overhead", results(steps(RING, [{"compute_us": 5, "compute": "none"}]))),

@@ -62,6 +62,59 @@ def test_steps_of_every_combination_are_measured_and_resumed(tmp_path, mpiexec):
     assert str(Path(out)) in other.stderr
 
 
+def test_a_dry_run_lists_the_chain_of_each_compression():
+    dense, halves, few = json.loads(
+        invoke("train", "--dry-run", "--json", "--compress", "none,fp16,topk=0.01", "--buckets", "one").out
+    )
+    chains = [
+        [(each["label"], each["collective"], each["dtype"]) for each in run["operations"]]
+        for run in (dense, halves, few)
+    ]
+    assert chains[0] == [("bucket 1", "all_reduce", "float32")]
+    assert chains[1] == [
+        ("bucket 1 encode", "codec", "float32"), ("bucket 1", "all_reduce", "float16"),
+        ("bucket 1 decode", "codec", "float32"),
+    ]  # fmt: skip
+    assert [name for name, _, _ in chains[2]] == ["bucket 1 select", "bucket 1 kept", "bucket 1 add"]
+    text = invoke("train", "--dry-run", "--compress", "fp8_e4m3").out
+    assert all(f" {word} " in text for word in ("scale", "encode", "all_to_all", "sum", "all_gather", "decode"))
+
+
+@pytest.mark.mpi
+def test_compressed_steps_are_measured_beside_the_dense_one_with_the_time_of_their_codecs(tmp_path, mpiexec):
+    model, out = tmp_path / "mine.yaml", tmp_path / "steps.h5"
+    model.write_text(FILE)
+    ended = mpiexec(
+        3, "-m", "hpccoll", "train", "--model", model, "--compute", "none", "--compress", "none,bf16,fp8_e5m2,topk=5%",
+        "--feedback", "0,1", "-a", "ring", "-n", "4", "--rounds", "2", "--out", out,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = {
+        (row.params.get("compress", "none"), row.params.get("feedback", 0)): row for row in read_results([out]).rows
+    }
+    assert found.keys() == {("none", 0)} | {(name, of) for name in ("bf16", "fp8_e5m2", "topk=5%") for of in (0, 1)}
+    assert {(row.status, row.wrong, row.overflowed, row.not_finite) for row in found.values()} == {
+        ("ok", 0, None, None)
+    }
+    assert {name for name, row in found.items() if row.codec_s is None} == {("none", 0)}
+    assert all(0 < row.codec_s < row.median_s for name, row in found.items() if name != ("none", 0))
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["fp16", "-d", "int32"], "int32"), (["fp16", "--sharding", "fsdp"], "fsdp"), (["topk=0%"], "topk=0%"),
+        (["topk=51%"], "50%"), (["zip"], "zip"), (["fp16", "-o", "max"], "max"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compressed_is_refused_in_one_line(mpiexec, options, named):
+    ended = mpiexec(2, "-m", "hpccoll", "train", "--scale", "4096", "-a", "ring", "--compress", *options)
+    assert ended.returncode == 2
+    (line,) = [line for line in ended.stderr.splitlines() if "hpccoll" in line]
+    assert named in line
+
+
 @pytest.mark.mpi
 def test_computations_that_are_too_small_for_a_product_of_matrices_are_named(tmp_path, mpiexec):
     model = tmp_path / "mine.yaml"

@@ -214,7 +214,7 @@ def buffers(prepared):
     """Return what the check compares: the result, src out of place, and the guards."""
     guards = [np.asarray(guard.memory) for guard in prepared.guards]
     own = [] if prepared.case.in_place else [prepared.src[: prepared.operation.elements("src", COMM.rank)]]
-    return [array.view(np.uint8).copy() for array in (prepared._result, *own, *guards)]
+    return [array.view(np.uint8).copy() for array in (prepared.result, *own, *guards)]
 
 
 class Trials:

@@ -66,6 +66,12 @@ def test_rows_of_steps_have_these_figures_and_other_rows_do_not():
     assert (other.forward_s, other.communication_s, other.exposed_s, other.exposed_share) == (None,) * 4
 
 
+def test_codecs_are_no_communication_and_have_a_figure_of_their_own():
+    compressed = step_rows(step_examples.compressed_step(6, 9))["ring"]
+    assert (compressed.communication_s, compressed.codec_s) == pytest.approx((0.009, 0.006))
+    assert step_rows(steps({"ring": 12}))["ring"].codec_s is None
+
+
 def check(outcome):
     raw = steps({"ring": 12})
     OutcomeCheck(raw.job)(raw.attempts[0][0], outcome)

@@ -50,6 +50,22 @@ def test_steps_are_equal_however_types_are_given_which_count_only_of_what_moves(
     assert (other == same) == (not kept & {*MEGATRON})
 
 
+def test_feedback_without_compression_changes_nothing_and_a_compression_is_an_argument_of_the_step():
+    of = {feedback: Workload.of({"feedback": feedback}).canonical("float32") for feedback in (0, 1)}
+    assert of[0] == of[1]
+    _, step = Workload.of({"compress": "topk=1%", "feedback": 1}).canonical("float32")
+    assert step.params == {"model": "resnet50", "compress": "topk=1%", "feedback": 1}
+    assert step.moved_dtypes(2, "float32") == ("float32", "int32")
+    assert Workload.of({"compress": "bf16"}).moved_dtypes(2, "float32") == ("float32", "bfloat16")
+
+
+def test_buffers_of_a_compressed_step_have_its_gradients_once():
+    dense, halves = (
+        Workload.of({"compress": compress}).programs(4, "float32")[0].buffer_bytes for compress in ("none", "fp16")
+    )
+    assert halves == 1.5 * dense
+
+
 @pytest.mark.parametrize("parallel", ["", "dp=4", "tp=2,pp=2", "ep=2"])
 @pytest.mark.parametrize("sharding", ["none", "fsdp"])
 def test_a_step_without_types_and_sequence_length_is_itself(parallel, sharding):

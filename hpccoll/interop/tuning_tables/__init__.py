@@ -1,0 +1,1 @@
+"""Tuning tables of other libraries: one file a format, with its reader, its writer and the traps of its library."""

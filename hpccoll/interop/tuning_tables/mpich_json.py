@@ -1,0 +1,262 @@
+"""Selection trees of MPICH 5 in JSON, for MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE (src/mpi/coll/src/csel.c of 5.0.1).
+
+A tree replaces the one of MPICH. At each level the first condition that holds decides, and there is no way back: a call
+for which no condition of a level holds aborts. Sizes go through atoi.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_algorithms, library_table
+from hpccoll.interop.tuning_tables.json_lines import LinedText, LinedValue
+from hpccoll.interop.tuning_tables.tuning_rule import (
+    ANY,
+    MAX_INT,
+    Span,
+    TuningRule,
+    TuningTable,
+    rules_by_ranks,
+    size_steps,
+)
+
+_BOUND = re.compile(r"(comm_size|comm_avg_ppn|avg_msg_size|total_msg_size|count)(<=?)([0-9]{1,40})")
+_WORDS = {
+    "comm_type": ("intra", "inter"), "comm_hierarchy": ("parent", "node_roots", "node", "flat"),
+    "comm_size": ("pow2", "node_comm_size"), **dict.fromkeys(
+        ("is_commutative", "is_op_built_in", "is_sendbuf_inplace", "is_block_regular", "is_node_consecutive",
+         "is_multi_threaded"), ("yes", "no")),
+}  # fmt: skip
+_GUARDS = {
+    "pow2": "comm_size=pow2", "commutative": "is_commutative=yes", "builtin": "is_op_built_in=yes",
+    "count": "not count<pow2", "inplace": "is_sendbuf_inplace=yes", "noinplace": "is_sendbuf_inplace=no",
+    "parent": "comm_hierarchy=parent", "consecutive": "is_node_consecutive=yes",
+}  # fmt: skip
+"""The condition that says what an algorithm needs; *not* stands for that of a call for which it does not hold."""
+_ABORTS = "MPI_Init aborts"
+
+
+def json_name(collective: str, algorithm: LibraryAlgorithm) -> str:
+    """Return an algorithm as MPICH's JSON names it: ``MPIR_Allreduce_intra_ring``."""
+    place = "" if algorithm.name.startswith("allcomm_") else "inter_" if algorithm.inter else "intra_"
+    return f"MPIR_{collective.capitalize()}_{place}{algorithm.name}"
+
+
+@cache
+def _json_names() -> dict[str, tuple[str, LibraryAlgorithm]]:
+    names = dict[str, tuple[str, LibraryAlgorithm]]()
+    for collective, algorithms in library_algorithms("mpich").items():
+        blocking = collective[1:] not in library_algorithms("mpich") or collective == "ineighbor"
+        several = [*algorithms.values(), *([LibraryAlgorithm("allcomm_nb", -1)] if blocking else [])]
+        names |= {json_name(collective, each): (collective, each) for each in several}
+    return names
+
+
+def read_mpich_json(text: str) -> TuningTable:
+    """Read a selection tree as MPICH 5.0 does; of intercommunicators there are findings, and no rules.
+
+    A tree of the layers above (compositions, shared memory) may have gaps, because these hand a call on.
+    """
+    table, lined = TuningTable("mpich"), LinedText(text)
+    try:
+        root = lined.read()
+    except ValueError as error:
+        table.add("malformed", lined.line, "JSON", why=str(error), outcome=_ABORTS)
+        return table
+    reader = _TreeReader(table, whole=not re.search('"(composition=|algorithm=MPIDI_)', re.sub(r"\s", "", text)))
+    seen = set()
+    for key, line, value in root.members:
+        name = re.sub(r"\s", "", key).removeprefix("collective=")
+        known = [*library_algorithms("mpich")]
+        seen.add(name)
+        if not key.strip().startswith("collective") or name not in known:
+            table.add("unknown_name", line, key, what="collective", outcome=_ABORTS, known=known)
+        else:
+            reader.read(name, value, ())
+    missing = [name for name in library_algorithms("mpich") if name not in seen]
+    if reader.whole and missing:
+        table.add("missing_collectives", 0, ", ".join(missing))
+    return table
+
+
+class _TreeReader:
+    """A tree that is being read, depth first."""
+
+    def __init__(self, table: TuningTable, *, whole: bool) -> None:
+        self.table, self.whole, self.names = table, whole, _json_names()
+
+    def read(self, collective: str, node: LinedValue, path: tuple[str, ...]) -> None:
+        """Read what is below conditions, which are in ``path``; one that failed before is there with *not*."""
+        failed, last = list[str](), "any"
+        for key, line, below in node.members:
+            word = re.sub(r"\s", "", key)
+            if word.startswith(("algorithm=", "composition=")):
+                if len(node.members) > 1:
+                    self.table.add("never_matches", line, key, why="what stands beside an algorithm is not used")
+                self._add(collective, word.partition("=")[2], line, below, path)
+                return
+            if last == "any" and failed:
+                self.table.add("never_matches", line, key, why="a condition before it always holds")
+            elif any(
+                _bound(each) >= _bound(word) for each in failed if _kind(each) == _kind(word) and _bound(word) >= 0
+            ):
+                self.table.add("never_matches", line, key, why="a condition before it includes it")
+            last = self._check(collective, word, line, failed)
+            self.read(collective, below, (*path, *(f"not {each}" for each in failed), word))
+            failed.append(word)
+        if self.whole and last != "any":
+            kind = _kind(failed[-1]) if failed else "comm_size"
+            self.table.add("gap_aborts", node.line, collective, what="some calls", last=f"{kind}=any")
+
+    def _check(self, collective: str, word: str, line: int, failed: list[str]) -> str:
+        """Check a condition, and return ``any`` if one of it and those before it always holds."""
+        kind, value = _kind(word), word[len(_kind(word)) :]
+        blocking = (
+            collective if collective in library_table()["mpich"]["conditions"]["total_msg_size"] else collective[1:]
+        )
+        of = library_table()["mpich"]["conditions"].get(kind, [blocking])
+        if word == "any" or value == "=any":
+            return "any"
+        if not _BOUND.fullmatch(word) and word != "count<pow2" and value[1:] not in _WORDS.get(kind, ()):
+            choices = [f"{name}={each}" for name, words in _WORDS.items() for each in words]
+            self.table.add("unknown_name", line, word, what="condition", outcome=_ABORTS, known=choices)
+        elif _bound(word) > MAX_INT:
+            self.table.add(
+                "too_large", line, _bound(word), what=kind, last=MAX_INT, outcome="atoi makes another number of it"
+            )
+        if blocking not in of:
+            self.table.add("undefined_condition", line, kind, collective=collective, known=f"it is for {', '.join(of)}")
+        elif kind == "total_msg_size" and collective in library_table()["mpich"]["sizes_in_elements"]:
+            self.table.add("elements", line, kind, collective=collective)
+        elif kind == "total_msg_size" and blocking in ("allreduce", "bcast", "reduce"):
+            self.table.add("ranks_times", line, kind, collective=collective)
+        alternatives = {each.partition("=")[2] for each in failed if _kind(each) == kind}
+        either = {value[1:], *alternatives} >= {*_WORDS.get(kind, ("",))[:2]}
+        other = kind == "comm_hierarchy" and "parent" in alternatives  # the reader takes the other words for each other
+        return "any" if kind != "comm_size" and (either or other) else word
+
+    def _add(self, collective: str, name: str, line: int, node: LinedValue, path: tuple[str, ...]) -> None:
+        if not self.whole:
+            return
+        of, algorithm = self.names.get(name, ("", None))
+        inter = "comm_type=inter" in path
+        if not algorithm or of != collective or (algorithm.inter != inter and collective != "scan"):
+            known = [each for each, (its, one) in self.names.items() if its == collective and one.inter == inter]
+            outcome = f"{_ABORTS}, or the call crashes"
+            self.table.add("unknown_algorithm", line, name, collective=collective, outcome=outcome, known=known)
+            return
+        fatal = library_table()["mpich"]["fatal_needs"]
+        ranks = _span(path, "comm_size")
+        for need in algorithm.needs:
+            guarded = _GUARDS[need] in path or any(f"not {other}" in path for other in _OTHERS.get(_GUARDS[need], ()))
+            if not guarded and not (need == "pow2" and ranks[0] == ranks[1] and ranks[0] & (ranks[0] - 1) == 0):
+                words, severity = library_table()["needs"][need], "critical" if need in fatal else "warning"
+                outcome = "other calls abort or are wrong" if need in fatal else "other calls are wrong or slow"
+                guard = _GUARDS[need].replace("not count<pow2", "a condition behind count<pow2")
+                self.table.add("unguarded", line, name, need=words, severity=severity, outcome=outcome, guard=guard)
+        measures = [kind for kind in ("avg_msg_size", "total_msg_size", "count") if _span(path, kind) != ANY]
+        measure = measures[0] if measures else ""
+        conditions = tuple(
+            each for each in path if not _BOUND.search(each) and "=any" not in each and each != "not any"
+        )
+        parameters = {key.partition("=")[0]: key.partition("=")[2] for key, _, _ in node.members}
+        if not inter:
+            self.table.rules.append(
+                TuningRule(collective=collective, algorithm=algorithm.name, ranks=ranks, measure=measure, line=line,
+                           bytes=_span(path, measure), conditions=conditions, parameters=parameters)
+            )  # fmt: skip
+
+
+_OTHERS = {
+    "is_commutative=yes": ("is_commutative=no",), "is_op_built_in=yes": ("is_op_built_in=no",),
+    "is_sendbuf_inplace=yes": ("is_sendbuf_inplace=no",), "is_sendbuf_inplace=no": ("is_sendbuf_inplace=yes",),
+    "is_node_consecutive=yes": ("is_node_consecutive=no",), "comm_hierarchy=parent": ("comm_hierarchy=flat",),
+}  # fmt: skip
+
+
+def _kind(word: str) -> str:
+    return re.split("[<=]", word)[0]
+
+
+def _bound(word: str) -> int:
+    """Return the largest number for which a condition holds; -1 if it is about none."""
+    match = _BOUND.fullmatch(word)
+    return int(match[3]) - (match[2] == "<") if match else -1
+
+
+def _span(path: Iterable[str], kind: str) -> Span:
+    first, last = ANY
+    for word in path:
+        if _kind(word) == f"not {kind}" and _bound(word.removeprefix("not ")) >= 0:
+            first = max(first, _bound(word.removeprefix("not ")) + 1)
+        elif _kind(word) == kind and _bound(word) >= 0:
+            last = min(last, _bound(word))
+    return first, last
+
+
+def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
+    """Return a whole tree for MPICH 5.0: rules for calls on one communicator; for others, MPICH's own thresholds.
+
+    A rule whose algorithm needs something applies only where that holds. Sizes are avg_msg_size for collectives of one
+    vector, and total_msg_size for others. MPICH's reader, which is json-c, skips the comment; other readers may not.
+
+    Args:
+        rules: rules whose algorithms are the words of MPICH's CVARs; of overlapping ones the first counts.
+        comment: a text for the head.
+    """
+    by_ranks, tree = rules_by_ranks(rules), dict[str, Any]()
+    for collective, algorithms in library_algorithms("mpich").items():
+        intra = [each for each in algorithms.values() if not each.inter]
+        inter = [each for each in algorithms.values() if each.inter]
+        first = intra[0].name if intra else "allcomm_nb"
+        default = _decisions(collective, library_table()["mpich"]["defaults"].get(collective, first))
+        branches = [(ranks, _sizes(collective, applying, default)) for ranks, applying in by_ranks.get(collective, ())]
+        chosen = _chain("comm_size", branches) if branches else default
+        both = {"comm_type=intra": chosen, "comm_type=inter": _leaf(collective, inter[0])} if inter else chosen
+        tree[f"collective={collective}"] = both
+    head = f"/* {comment.replace('*/', '* /')} */\n" if comment else ""
+    return head + json.dumps(tree, indent=1) + "\n"
+
+
+def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
+    """Return branches for ascending ranges of a number, which together are all numbers."""
+    bounds = [(last, below) for (_, last), below in branches if last > 0]
+    return {f"{kind}=any" if last > MAX_INT else f"{kind}<={last}": below for last, below in bounds}
+
+
+def _sizes(collective: str, rules: list[TuningRule], default: Any) -> Any:
+    vector = collective in library_table()["mpich"]["conditions"]["avg_msg_size"] and collective != "alltoall"
+    kind = "avg_msg_size" if vector else "total_msg_size"
+    below = [(span, _guarded(collective, rule, default) if rule else default) for span, rule in size_steps(rules)]
+    return _chain(kind, below) if len(below) > 1 else below[0][1]
+
+
+def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:
+    """Return the algorithm of a rule below the conditions that say what it needs."""
+    algorithm = library_algorithms("mpich")[collective][rule.algorithm]
+    tree: Any = _leaf(collective, algorithm, tuple(f"{key}={value}" for key, value in rule.parameters.items()))
+    for need in algorithm.needs:
+        guard = _GUARDS[need]
+        kind = _kind(guard.removeprefix("not "))
+        refused = guard.startswith("not ")
+        tree = {guard.removeprefix("not "): default if refused else tree, f"{kind}=any": tree if refused else default}
+    return tree
+
+
+def _decisions(collective: str, below: str | Mapping[str, Any]) -> Any:
+    """Return decisions of the table of MPICH's thresholds as its JSON has them."""
+    if isinstance(below, str):
+        word, *parameters = below.split()
+        algorithm = library_algorithms("mpich")[collective].get(word) or LibraryAlgorithm(word, -1)
+        return _leaf(collective, algorithm, tuple(parameters))
+    before, tree = "comm_size", {}
+    for condition, inner in below.items():
+        tree[f"{before}=any" if condition == "any" else condition] = _decisions(collective, inner)
+        before = _kind(condition)
+    return tree
+
+
+def _leaf(collective: str, algorithm: LibraryAlgorithm, parameters: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {f"algorithm={json_name(collective, algorithm)}": {each: {} for each in parameters}}

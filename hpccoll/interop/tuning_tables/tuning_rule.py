@@ -1,0 +1,142 @@
+"""A rule of a tuning table, whatever its format, and what is wrong with one. The sentences are in ``findings.toml``."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import cast
+
+from hpccoll.cases.library_algorithms import library_algorithms, library_table
+from hpccoll.common.errors import format_choices, format_value
+from hpccoll.common.text import Finding, Severity
+
+Span = tuple[int, int]
+"""The first and the last number of a range."""
+UNLIMITED = 2**64 - 1
+ANY: Span = (0, UNLIMITED)
+MAX_INT = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningRule:
+    """What a library is to do in a range of calls. Collectives, algorithms and parameters have the library's names."""
+
+    collective: str
+    algorithm: str
+    bytes: Span = ANY  # of the size that the library compares: all bytes of a call, unless ``measure`` says what else
+    ranks: Span = ANY
+    nodes: Span = ANY
+    parameters: Mapping[str, int | str] = field(default_factory=dict)
+    conditions: tuple[str, ...] = ()  # what must hold besides, in the words of the format
+    measure: str = ""
+    line: int = 0
+
+    def covers(self, other: "TuningRule") -> bool:
+        """Return whether the rule applies to all calls of another one, but for their sizes."""
+        spans = ((self.ranks, other.ranks), (self.nodes, other.nodes))
+        return (
+            (self.collective, self.measure) == (other.collective, other.measure)
+            and set(self.conditions) <= set(other.conditions)
+            and all(mine[0] <= theirs[0] and theirs[1] <= mine[1] for mine, theirs in spans)
+        )
+
+
+@cache
+def _templates() -> Mapping[str, tuple[str, str, str]]:
+    import tomllib  # only what reads tables needs it
+
+    return cast(
+        "Mapping[str, tuple[str, str, str]]", tomllib.loads(Path(__file__).with_name("findings.toml").read_text())
+    )
+
+
+@dataclass(slots=True)
+class TuningTable:
+    """The rules of a table in the order in which its library tries them, and what is wrong with it."""
+
+    format: str
+    rules: list[TuningRule] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, kind: str, line: int, value: object, **words: object) -> None:
+        """Add a finding about a value on a line, counted from 1; 0 and None are the whole file.
+
+        The words fill its template; a list as ``known`` becomes the valid choices, the nearest first.
+        """
+        if not isinstance(words.get("known", ""), str):
+            words["known"] = format_choices(value, cast("Iterable[object]", words["known"]))
+        severity, text, remedy = (part.format(**words) for part in _templates()[kind])
+        title, values = f"line {line}" if line else "the table", {"line": line, "value": value}
+        shown = "it" if value is None else value if isinstance(value, int) else format_value(value)
+        self.findings.append(
+            Finding(kind, cast("Severity", severity), f"{shown} {text}", title, f"do: {remedy}", values)
+        )
+
+    def check_order(self) -> None:
+        """Find rules of which earlier ones leave no size, or only larger ones; the first rule that matches wins."""
+        for place, rule in enumerate(self.rules):
+            earlier = [each for each in self.rules[:place] if each.covers(rule)]
+            left = uncovered(rule.bytes, (each.bytes for each in earlier))
+            others = [each.line for each in earlier if each.bytes[0] <= rule.bytes[1]]
+            if not left:
+                why = f"line {others[0]} comes first" if others else "its last size is below its first"
+                self.add("never_matches", rule.line, rule.algorithm, why=why)
+            elif left[0][0] > rule.bytes[0] and rule.bytes != ANY:
+                self.add("overlap", rule.line, rule.bytes[0], other=others[0], last=left[0][0] - 1)
+
+    def check_ranks(self, library: str, rule: TuningRule) -> None:
+        """Find what an algorithm needs of the number of ranks where its rule also takes other numbers."""
+        one = rule.ranks[0] if rule.ranks[0] == rule.ranks[1] else 0
+        holds = {"pow2": one and one & (one - 1) == 0, "even": one and one % 2 == 0, "two": one == 2}
+        known = library_algorithms(library).get(rule.collective, {}).get(rule.algorithm)
+        for need in known.needs if known else ():
+            if not holds.get(need, True):
+                kind = "needs_ranks_fatal" if need in library_table()[library].get("fatal_needs", ()) else "needs_ranks"
+                span = span_words(rule.ranks, "ranks")
+                self.add(kind, rule.line, rule.algorithm, need=library_table()["needs"][need], span=span)
+
+
+def uncovered(whole: Span, parts: Iterable[Span]) -> list[Span]:
+    """Return the ranges of a range that no part covers, ascending."""
+    gaps, start = list[Span](), whole[0]
+    for first, last in sorted(parts):
+        gaps.append((start, min(first - 1, whole[1])))
+        start = max(start, last + 1)
+    return [gap for gap in (*gaps, (start, whole[1])) if gap[0] <= gap[1]]
+
+
+def span_words(span: Span, unit: str = "bytes") -> str:
+    """Return a range in words: ``1 to 4 bytes``, ``8 bytes and more``."""
+    if span == ANY:
+        return f"all {'sizes' if unit == 'bytes' else f'numbers of {unit}'}"
+    return f"{span[0]} {unit} and more" if span[1] == UNLIMITED else f"{span[0]} to {span[1]} {unit}"
+
+
+def rules_by_ranks(rules: Iterable[TuningRule]) -> dict[str, list[tuple[Span, list[TuningRule]]]]:
+    """Return rules by collective, then by ranges of ranks that do not overlap, which together are all numbers."""
+    kept: dict[str, list[TuningRule]] = {}
+    for rule in rules:
+        kept.setdefault(rule.collective, []).append(rule)
+    return {
+        collective: [
+            (span, [rule for rule in several if rule.ranks[0] <= span[0] and span[1] <= rule.ranks[1]])
+            for span in _pieces(rule.ranks for rule in several)
+        ]
+        for collective, several in kept.items()
+    }
+
+
+def size_steps(rules: Iterable[TuningRule]) -> list[tuple[Span, TuningRule | None]]:
+    """Return for all sizes, in ascending ranges, the first of some rules that applies; None where none does."""
+    ordered, steps = [*rules], list[tuple[Span, TuningRule | None]]()
+    for span in _pieces(rule.bytes for rule in ordered):
+        rule = next((each for each in ordered if each.bytes[0] <= span[0] and span[1] <= each.bytes[1]), None)
+        same = steps and steps[-1][1] is rule
+        steps.append(((steps.pop()[0][0], span[1]) if same else span, rule))
+    return steps
+
+
+def _pieces(spans: Iterable[Span]) -> list[Span]:
+    starts = sorted({0, UNLIMITED + 1} | {end for first, last in spans for end in (first, last + 1)})
+    return [(first, after - 1) for first, after in pairwise(starts)]

@@ -1,0 +1,446 @@
+"""Tables of other libraries: traps have findings, what is written is read again, and MPICH takes it."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cli_runner import invoke
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.cases.library_algorithms import library_algorithms, library_table
+from hpccoll.interop.tuning_tables.lint_table import READERS, lint_table, recognise_format
+from hpccoll.interop.tuning_tables.mpich_json import write_mpich_json
+from hpccoll.interop.tuning_tables.nccl_csv import write_nccl_csv
+from hpccoll.interop.tuning_tables.openmpi_json import write_openmpi_json
+from hpccoll.interop.tuning_tables.openmpi_rules import write_openmpi_rules
+from hpccoll.interop.tuning_tables.tuning_rule import ANY, UNLIMITED, TuningRule
+from hpccoll.interop.tuning_tables.ucc_tune import write_ucc_tune
+
+FINDINGS = Path(lint_table.__code__.co_filename).with_name("findings.toml")
+GUARD = "0 1 0 0 0 0"
+
+
+def classic(*rules, ranks="0", collective=2, head=""):
+    """Return a file of Open MPI with one collective and one communicator size."""
+    return "\n".join((f"{head}1", str(collective), "1", ranks, str(len(rules)), *rules, ""))
+
+
+def openmpi_json(rule="{}", ranks='"comm_size_min": 0', name="allreduce"):
+    return f'{{"collectives": {{\n"{name}": [{{{ranks}, "rules": [\n{rule}]}}]}}}}'
+
+
+def mpich(below, name="allreduce"):
+    """Return a whole tree with other decisions, which begin in line 2, between ranks of one communicator."""
+    return re.sub(
+        rf'(?s)("collective={name}": {{)\s*"comm_type=intra":.*?(?="comm_type=inter")',
+        lambda match: f'{match[1]}"comm_type=intra":\n{below},',
+        re.sub("\n *", " ", write_mpich_json([])),
+    )
+
+
+def csv(*lines):
+    """Return lines for NCCL, behind which nothing is left to match."""
+    return "\n".join((*lines, write_nccl_csv([])))
+
+
+GATHER = '{"algorithm=MPIR_Allgather_intra_ring": {}}'
+RING = '{"algorithm=MPIR_Allreduce_intra_ring": {}}'
+TRAPS = {
+    # Open MPI, in numbers
+    "no rule for few ranks": (classic("0 4 0 0", ranks="8"), "no_guard", 4, 8),
+    "no rule for size 0": (classic("8 4 0 0"), "file_ignored", 6, 8),
+    "sizes that fall": (classic("0 4 0 0", "64 3 0 0", "8 4 0 0"), "not_rising", 8, 8),
+    "an algorithm that is not there": (classic("0 9 0 0"), "unknown_algorithm", 6, 9),
+    "an algorithm of later versions": (classic("0 7 0 0"), "newer_algorithm", 6, 7),
+    "a collective that is not there": (classic("0 1 0 0", collective=22), "file_ignored", 2, 22),
+    "a collective without algorithms": (classic("0 1 0 0", collective=10), "never_matches", 2, "gatherv"),
+    "a count that is too high": ("1\n2\n1\n0\n2\n0 4 0 0\n", "file_ignored", 6, "a message size"),
+    "a count that is too low": ("1\n2\n1\n0\n1\n0 4 0 0\n64 3 0 0\n", "not_read", 7, "64"),
+    "a negative number": (classic("0 4 0 -1"), "file_ignored", 6, -1),
+    "an int that is too large": (classic("0 4 0 2147483648"), "file_ignored", 6, 2**31),
+    "a leading zero": (classic("0 4 0 0", "010 3 0 0"), "octal", 7, "010"),
+    "a leading zero before 8": (classic("0 4 0 0", "08 3 0 0"), "octal", 7, "08"),
+    "a name instead of an id": ("1\nallreduce\n1\n0\n1\n0 4 0 0\n", "skipped_text", 3, "allreduce"),
+    "a fifth number": (classic("0 4 0 0 8"), "fifth_field", 6, 8),
+    "a version that is no first line": (
+        classic("0 4 0 0", head="# of us\nrule-file-version-2\n"),
+        "file_ignored",
+        2,
+        -2,
+    ),
+    "a version that older readers lack": (
+        classic("0 4 0 0 8", head="rule-file-version-2\n"),
+        "version_2",
+        1,
+        "rule-file-version-2",
+    ),
+    "sizes of communicators in 6.0": (f"1\n2\n2\n{GUARD}\n8\n1\n0 4 0 0\n", "sizes_in_6", 5, 8),
+    "a collective twice": (f"2\n2\n1\n{GUARD}\n2\n1\n{GUARD}\n", "never_matches", 5, "allreduce"),
+    "a power of two": (classic("0 3 0 0", collective=0), "needs_ranks", 6, "recursive_doubling"),
+    "an even number": (classic("0 5 0 0", collective=0), "needs_ranks", 6, "neighbor"),
+    "two ranks": (classic("0 5 0 0", collective=3), "needs_ranks_fatal", 6, "two_proc"),
+    "han": (classic("0 4 0 0"), "han_outranks", 0, None),
+    # Open MPI, in JSON
+    "a comma before an end": (openmpi_json('{"alg": "ring",}'), "trailing_comma", 3, "the list"),
+    "a key that is misspelt": (openmpi_json('{"alg": "ring", "msg_size_mim": 8}'), "misspelt_key", 3, "msg_size_mim"),
+    "an algorithm that is misspelt": (openmpi_json('{"alg": "rign"}'), "unknown_algorithm", 3, "rign"),
+    "a collective that is misspelt": (openmpi_json(name="alreduce"), "unknown_name", 2, "alreduce"),
+    "a distribution that is not there": (
+        openmpi_json('{"alg": 4}', '"comm_rank_distribution": "all"'),
+        "unknown_name",
+        2,
+        "all",
+    ),
+    "a size that is no number": (openmpi_json('{"alg": 4, "msg_size_max": "8K"}'), "malformed", 3, "8K"),
+    "rules that others include": (
+        openmpi_json('{"alg": 4},\n{"alg": 3, "msg_size_min": 8}'),
+        "never_matches",
+        4,
+        "recursive_doubling",
+    ),
+    "ranks that others include": (
+        openmpi_json('{"alg": 4, "msg_size_max": 7}]}, {"comm_size_min": 4, "rules": [\n{"alg": 3}'),
+        "never_matches",
+        3,
+        "allreduce",
+    ),
+    "rules that overlap": (
+        openmpi_json('{"alg": 4, "msg_size_max": 64},\n{"alg": 3, "msg_size_min": 8}'),
+        "overlap",
+        4,
+        8,
+    ),
+    "JSON of 6.0": (openmpi_json('{"alg": "ring"}'), "json_in_5", 0, None),
+    "no JSON": ("{", "malformed", 1, "JSON"),
+    # han
+    "a component as a number": ("1\nallreduce\n1\n2\n1\n1\n1\n0 3 tuned", "file_ignored", 8, "3"),
+    "a first configuration of 2": ("1\nallreduce\n1\n2\n1\n2\n1\n0 tuned", "file_ignored", 6, 2),
+    "a collective without han": ("1\nalltoall\n1\n2\n1\n1\n1\n0 tuned", "never_matches", 2, "alltoall"),
+    # MPICH
+    "one collective alone": (
+        '{"collective=allreduce": {"comm_type=any": {"any": {}}}}',
+        "missing_collectives",
+        0,
+        None,
+    ),
+    "no rule for some sizes": (mpich(f'{{"avg_msg_size<=8": {RING}}}'), "gap_aborts", 2, "allreduce"),
+    "a size above 2^31": (
+        mpich(f'{{"avg_msg_size<=2147483648": {RING}, "avg_msg_size=any": {RING}}}'),
+        "too_large",
+        2,
+        2**31,
+    ),
+    "a condition after any": (
+        mpich(f'{{"avg_msg_size=any": {RING},\n"avg_msg_size<=8": {RING}}}'),
+        "never_matches",
+        3,
+        "avg_msg_size<=8",
+    ),
+    "a size below the one before": (
+        mpich(f'{{"avg_msg_size<=8": {RING},\n"avg_msg_size<8": {RING}, "any": {RING}}}'),
+        "never_matches",
+        3,
+        "avg_msg_size<8",
+    ),
+    "a condition that is misspelt": (
+        mpich(f'{{"msg_size<=8": {RING}, "any": {RING}}}'),
+        "unknown_name",
+        2,
+        "msg_size<=8",
+    ),
+    "an algorithm of another collective": (
+        mpich('{"algorithm=MPIR_Bcast_intra_tree": {}}'),
+        "unknown_algorithm",
+        2,
+        "MPIR_Bcast_intra_tree",
+    ),
+    "an algorithm between communicators": (
+        mpich('{"algorithm=MPIR_Allreduce_inter_reduce_exchange_bcast": {}}'),
+        "unknown_algorithm",
+        2,
+        "MPIR_Allreduce_inter_reduce_exchange_bcast",
+    ),
+    "ranks that are no power of two": (
+        mpich('{"algorithm=MPIR_Allgather_intra_recursive_doubling": {}}', "allgather"),
+        "unguarded",
+        2,
+        "MPIR_Allgather_intra_recursive_doubling",
+    ),
+    "too few elements": (
+        mpich('{"algorithm=MPIR_Allreduce_intra_reduce_scatter_allgather": {}}'),
+        "unguarded",
+        2,
+        "MPIR_Allreduce_intra_reduce_scatter_allgather",
+    ),
+    "a size that is not defined": (
+        mpich(f'{{"avg_msg_size<=8": {GATHER}, "any": {GATHER}}}', "allgather"),
+        "undefined_condition",
+        2,
+        "avg_msg_size",
+    ),
+    "what stands beside an algorithm": (
+        mpich('{"algorithm=MPIR_Allreduce_intra_recexch": {}, "k=4": {}}'),
+        "never_matches",
+        2,
+        "algorithm=MPIR_Allreduce_intra_recexch",
+    ),
+    "elements instead of bytes": (
+        mpich(
+            f'{{"total_msg_size<8": {GATHER.replace("Allgather_intra_ring", "Gather_intra_binomial")}, "any": {{}}}}',
+            "gather",
+        ),
+        "elements",
+        2,
+        "total_msg_size",
+    ),
+    "a vector times the ranks": (
+        mpich(f'{{"total_msg_size<8": {RING}, "any": {RING}}}'),
+        "ranks_times",
+        2,
+        "total_msg_size",
+    ),
+    # NCCL and RCCL
+    "a collective of NCCL that is misspelt": (csv("alreduce,0,8,ring,ll,4,-1,-1"), "taken_for", 1, "alreduce"),
+    "rign": (csv("allreduce,0,8,rign,ll,4,-1,-1"), "taken_for", 1, "rign"),
+    "LL": (csv("allreduce,0,8,ring,LL,4,-1,-1"), "taken_for", 1, "LL"),
+    "channels -1": (csv("allreduce,0,8,ring,ll,-1,-1,-1"), "one_channel", 1, -1),
+    "no line for other sizes": ("allreduce,0,4294967295,ring,ll,4,-1,-1", "no_catch_all", 0, "allreduce"),
+    "no line for other ranks": ("allreduce,0,18446744073709551615,ring,ll,4,2,16", "no_catch_all", 0, "allreduce"),
+    "a size with a unit": (csv("allreduce,0,64K,ring,ll,4,-1,-1"), "no_suffix", 1, "64K"),
+    "too few fields": (csv("allreduce,0,8,ring,ll,4,-1"), "line_skipped", 1, 7),
+    "an empty field": (csv("allreduce,0,8,ring,ll,,4,-1,-1"), "line_skipped", 1, "allreduce,0,8,ring,ll,,4,-1,-1"),
+    "a long line": (csv("# " + 254 * "x"), "long_line", 1, 256),
+    "no such kernel": (csv("allgather,0,8,tree,ll,4,-1,-1"), "not_offered", 1, "tree"),
+    "a line that another includes": (
+        csv("allreduce,0,8,ring,ll,4,-1,-1", "allreduce,0,4,tree,ll,4,2,8"),
+        "never_matches",
+        2,
+        "tree",
+    ),
+    "lines that overlap": (csv("allreduce,0,8,ring,ll,4,-1,-1", "allreduce,8,16,tree,ll,4,-1,-1"), "overlap", 2, 8),
+    "sizes that end before they begin": (csv("allreduce,8,4,ring,ll,4,-1,-1"), "never_matches", 1, "ring"),
+    "no ranks": (csv("allreduce,0,8,ring,ll,4,-1,0"), "never_matches", 1, 0),
+    "symmetric memory": (csv(), "symmetric", 0, None),
+    # UCC
+    "cpu": ("allreduce:0-4k:cpu:@knomial", "unknown_name", 1, "cpu"),
+    "an algorithm of UCC that is misspelt": ("allreduce:@sra_knomal", "unknown_algorithm", 1, "sra_knomal"),
+    "neither a score nor an algorithm": ("UCC_TL_UCP_TUNE=allreduce:0-4k", "no_effect", 1, "allreduce:0-4k"),
+    "an algorithm without a collective": ("0-4k:@ring", "all_collectives", 1, "0-4k:@ring"),
+    "hier without its layer": ("UCC_CL_HIER_TUNE=allreduce:@rab", "needs_hier", 1, "UCC_CL_HIER_TUNE"),
+    "a section that a later one replaces": ("allreduce:0-4k:@knomial#allreduce:@ring", "never_matches", 1, "knomial"),
+    # any
+    "nothing": ("", "file_ignored", 1, "the number of collectives"),
+    "no rule": ("0  # collectives", "empty", 0, None),
+}
+"""Tables with a trap: the kind of its finding, the line and the value."""
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_trap_is_found_with_its_line_and_value(trap):
+    text, kind, line, value = TRAPS[trap]
+    found = [(each.kind, each.values["line"], each.values["value"]) for each in lint_table(text).findings]
+    if value is None:
+        found = [(*each[:2], None) for each in found]
+    assert (kind, line, value) in found
+
+
+def test_every_finding_has_a_trap():
+    kinds = {trap[1] for trap in TRAPS.values()}
+    templates = tomllib.loads(FINDINGS.read_text())
+    assert kinds | {"no_rule"} == templates.keys()  # RCCL decides where NCCL is left with one channel
+
+
+def test_a_finding_is_one_line_with_its_severity_line_value_and_remedy(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(csv("allreduce,0,8,rign,ll,4,-1,-1"))
+    result = invoke("tune", "--lint", path)
+    [wrong] = [line for line in result.out.splitlines() if "rign" in line]
+    assert (result.code, result.err) == (3, "")
+    assert wrong.split()[:3] == ["WRONG", "line", "1:"]
+    assert "do: did you mean ring?" in wrong
+
+
+def test_what_is_right_ends_with_0_and_json_has_its_rules(tmp_path):
+    path = tmp_path / "rules"
+    path.write_text(write_openmpi_rules([TuningRule(collective="allreduce", algorithm="ring", bytes=(8, 64))]))
+    result = invoke("tune", "--lint", path, "--json")
+    table = json.loads(result.out)
+    assert (result.code, table["format"]) == (0, "openmpi")
+    assert [(each["algorithm"], each["bytes"]) for each in table["rules"]] == [
+        ("ignore", [0, 7]), ("ring", [8, 64]), ("ignore", [65, UNLIMITED]),
+    ]  # fmt: skip
+
+
+def test_json_for_the_reader_of_the_classic_form_is_wrong(tmp_path):
+    path = tmp_path / "rules.json"
+    path.write_text(openmpi_json('{"alg": "ring"}'))
+    assert invoke("tune", "--lint", path).code == 0
+    result = invoke("tune", "--lint", path, "--format", "openmpi")
+    assert (result.code, "before 6.0 ignores it" in result.out) == (3, True)
+
+
+@pytest.mark.parametrize("options", [["--format", "xml"], ["--out", "t.json"], ["--judge", "t.json"], ["."]])
+def test_options_that_do_not_belong_to_lint_are_refused(tmp_path, options):
+    (tmp_path / "a").write_text(csv())
+    assert invoke("tune", "--lint", tmp_path / "a", *options).is_bad_input()
+    assert invoke("tune", "--format", "ucc").is_bad_input("--lint")
+
+
+def test_nccl_takes_unknown_words_for_others_and_rccl_skips_their_lines():
+    text = "alreduce,0,8,rign,LL,4,-1,-1\nallreduce,0,8,tree,ll,-1,2,16"
+    [taken, tree, *_] = lint_table(text).rules
+    assert (taken.collective, taken.algorithm, taken.parameters["protocol"]) == ("allreduce", "ring", "simple")
+    [only] = lint_table(text, "rccl-csv").rules
+    assert only == tree
+    assert (only.nodes, only.ranks, only.bytes) == ((2, 2), (16, 16), (0, 8))
+
+
+def test_rccl_knows_channels_and_sizes_that_no_line_has():
+    kinds = [each.kind for each in lint_table("allreduce,0,8,ring,ll,-1,-1,-1", "rccl-csv").findings]
+    assert kinds == 5 * ["no_rule"]
+
+
+def spans(last=UNLIMITED):
+    ends = st.lists(st.one_of(st.integers(0, 100), st.integers(0, 2**30)), min_size=2, max_size=2, unique=True)
+    return st.one_of(st.just(ANY), ends.map(sorted).map(tuple), st.integers(0, 2**30).map(lambda first: (first, last)))
+
+
+def rules_of(library, collectives, ranks):
+    algorithms = library_algorithms(library)
+    simple = {name: [k for k, a in algorithms[name].items() if not (a.inter or a.needs)] for name in collectives}
+    return st.lists(
+        st.sampled_from(collectives).flatmap(
+            lambda name: st.builds(
+                TuningRule, collective=st.just(name), bytes=spans(), ranks=ranks,
+                algorithm=st.sampled_from(simple[name]),
+            )
+        ),
+        max_size=4,
+    )  # fmt: skip
+
+
+def decided(rules, collective, size, ranks):
+    """Return the algorithm of the first rule that matches; None if the library is to choose."""
+    found = (
+        rule.algorithm
+        for rule in rules
+        if rule.collective == collective and {*rule.conditions} <= {"comm_type=intra", "host"}
+        and rule.bytes[0] <= size <= rule.bytes[1] and rule.ranks[0] <= ranks <= rule.ranks[1]
+    )  # fmt: skip
+    return next((word for word in found if word != "ignore"), None)
+
+
+def probes(rules):
+    """Return the sizes and numbers of ranks at which a decision may change."""
+    sizes = {0, UNLIMITED} | {end + by for rule in rules for end in rule.bytes for by in (-1, 0, 1)}
+    ranks = {2, 2**30} | {end + by for rule in rules for end in rule.ranks for by in (-1, 0, 1)}
+    return [(size, p) for size in sizes if 0 <= size < 2**63 for p in ranks if 2 <= p < 2**31]
+
+
+@given(rules_of("openmpi", ["allreduce", "bcast", "alltoall"], spans()))
+@pytest.mark.parametrize("write", [write_openmpi_rules, write_openmpi_json])
+def test_what_is_written_for_open_mpi_decides_as_the_rules_do(write, rules):
+    table = lint_table(write(rules, "of a run"))
+    assert {each.kind for each in table.findings} <= {
+        "han_outranks",
+        "sizes_in_6",
+        "json_in_5",
+        "newer_algorithm",
+        "empty",
+    }
+    for rule in rules:
+        for size, ranks in probes(rules):
+            assert decided(table.rules, rule.collective, size, ranks) == decided(rules, rule.collective, size, ranks)
+
+
+@given(rules_of("mpich", ["allgather", "bcast"], spans()))
+def test_what_is_written_for_mpich_decides_as_the_rules_do(rules):
+    table = lint_table(write_mpich_json(rules, "of a run"))
+    assert {each.severity for each in table.findings} <= {"info"}
+    for rule in rules:
+        for size, ranks in probes(rules):
+            wanted = decided(rules, rule.collective, size, ranks)
+            matching = [each for each in table.rules if each.collective == rule.collective]
+            assert not wanted or size > 2**31 or wanted == decided(matching, rule.collective, size, ranks)
+
+
+@given(rules_of("ucc", ["allreduce", "bcast"], spans()))
+def test_what_is_written_for_ucc_decides_as_the_rules_do(rules):
+    text = write_ucc_tune(rules, "of a run")
+    read = [*reversed(lint_table(text, "ucc").rules)]
+    for rule in rules:
+        for size, ranks in probes(rules):
+            wanted = decided(rules, rule.collective, size, ranks)
+            assert decided(read, rule.collective, size, ranks) == wanted
+
+
+def test_what_is_written_for_nccl_has_explicit_channels_and_a_line_for_all_other_calls():
+    rule = TuningRule(collective="allreduce", algorithm="tree", bytes=(0, 65536), ranks=(16, 16), nodes=(2, 2),
+                      parameters={"protocol": "ll", "channels": 4})  # fmt: skip
+    table = lint_table(write_nccl_csv([rule], "of a run"))
+    assert [each.severity for each in table.findings] == ["info"]
+    assert replace(table.rules[0], line=0) == rule
+    assert {each.collective for each in table.rules[1:]} == {*library_table()["nccl"]["collectives"]}
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(st.text('0123456789#,:@{}[]"<=-\n allreduc_msgkhot.', max_size=80))
+def test_no_text_is_too_strange_for_a_reader(name, text):
+    table = lint_table(text, name)
+    assert table.rules or any(each.severity == "critical" for each in table.findings)
+    assert recognise_format(text) in READERS
+
+
+@pytest.mark.parametrize("library", ["openmpi", "mpich", "ucc"])
+def test_the_schedules_of_the_table_are_ours_and_its_needs_are_known(library):
+    for name, algorithms in library_algorithms(library).items():
+        ours = library_table()["collectives"].get(name)
+        for each in algorithms.values():
+            assert not each.schedule or each.schedule in COLLECTIVES[ours].algorithms, each
+            assert {*each.needs} <= library_table()["needs"].keys()
+
+
+MPICH_CALLS = """
+import numpy as np
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+n, one, all_of_them = world.size, np.ones(8), np.empty(8 * world.size)
+assert "MPICH" in MPI.Get_library_version()
+world.Allreduce(MPI.IN_PLACE, one)
+assert one[0] == n
+world.Bcast(one), world.Allgather(one, all_of_them), world.Gather(one, all_of_them), world.Barrier()
+world.Alltoall(all_of_them, np.empty(8 * n)), world.Alltoall(MPI.IN_PLACE, all_of_them)
+world.Scan(one, np.empty(8)), world.Reduce(one, np.empty(8)), world.Scatter(all_of_them, one)
+world.Reduce_scatter_block(all_of_them, one), world.Iallreduce(one, np.empty(8)).Wait(), world.Ibcast(one).Wait()
+own = MPI.Op.Create(lambda a, b, kind: None, commute=False)
+world.Allreduce(one, np.empty(8), own), world.Reduce_scatter_block(all_of_them, one, own)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_mpich_takes_what_is_written_for_it(mpiexec, require, tmp_path, monkeypatch, ranks):
+    library = subprocess.run(
+        [sys.executable, "-c", "from mpi4py import MPI; print(MPI.Get_library_version())"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    require("MPICH Version:      5" in library.stdout, "the MPI library is not MPICH 5")
+    rules = [
+        TuningRule(collective="allreduce", algorithm="ring", bytes=(64, UNLIMITED), ranks=(2, 3)),
+        TuningRule(collective="allgather", algorithm="recursive_doubling"),
+        TuningRule(collective="alltoall", algorithm="brucks", ranks=(3, 3)),
+    ]
+    (tmp_path / "tree.json").write_text(write_mpich_json(rules, "of a run"))
+    (tmp_path / "calls.py").write_text(MPICH_CALLS)
+    monkeypatch.setenv("MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE", str(tmp_path / "tree.json"))
+    result = mpiexec(ranks, tmp_path / "calls.py")
+    assert (result.returncode, result.stdout.count("done")) == (0, ranks), result.stderr
