@@ -132,7 +132,7 @@ def test_the_points_of_charts_are_the_golden_page(of_rows, make_run, make_node_r
     ):
         for name in names:
             lines += ["", f"# {rule}", *point_lines(all_charts(results)[name])]
-    measured, (_, share, bucket) = of_nodes(2, 4, ring=12, native=60, null=0), STEP_FIGURES
+    measured, (_, share, bucket, *_) = of_nodes(2, 4, ring=12, native=60, null=0), STEP_FIGURES
     predicted = [
         replace(row, kind="simulated", nodes=8, ranks=8, run_id="p") for row in measured.rows if row.nodes == 4
     ]

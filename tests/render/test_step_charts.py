@@ -1,10 +1,15 @@
 """The picture of a step: which algorithms and ranks it has, and what is marked as exposed."""
 
+from dataclasses import replace
+
+import numpy as np
+import pytest
 from chart_outline import point_lines, values
 from golden_page import assert_golden
 from step_examples import stage, step_case, step_outcome, step_times, steps, timeline_ms
 
 from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.step_findings import training_table
 from hpccoll.render.charts import STEP_FIGURES
 from hpccoll.render.step_charts import MAX_MARKS, MAX_RANKS
 from hpccoll.store.load_results import to_results
@@ -70,3 +75,22 @@ def test_with_many_buckets_fewer_ranks_are_drawn():
     assert len(collectives) <= MAX_MARKS
     assert len(marks(chart, "backward")) == len({d["rank"] for d in collectives}) > 1  # joined to one each
     assert not any(d["label"] for d in collectives)
+
+
+def test_a_training_has_a_line_of_loss_and_of_accuracy_for_each_compression(valid):
+    loss, accuracy = STEP_FIGURES[3:]
+    raw = steps({"ring": 1, "null": 0}, [{}, {"compress": "topk=1%", "feedback": 1}], iterations=100)
+    attempt, outcomes = raw.attempts[0]
+    learned = {"step_loss": np.linspace(2, 0.1, 100), "step_accuracy": np.linspace(0.1, 0.9, 100)}
+    raw.attempts[0] = attempt, [
+        outcome if outcome.floor else replace(outcome, accuracy=0.9, times=replace(outcome.times, **learned))
+        for outcome in outcomes
+    ]  # fmt: skip
+    (group,) = chart_groups(to_results(ResultFiles(raw_results=[raw])))
+    for figure, last in ((loss, 0.1), (accuracy, 0.9)):
+        points = values(valid(figure.specification(group)))
+        assert {d["series"] for d in points} == {"not compressed", "topk=1% with feedback"}
+        assert max(points, key=lambda d: d["step"])["value"] == pytest.approx(last, abs=0.05)
+    head, lines = training_table(group)
+    assert [line[head.index("accuracy")] for line in lines] == ["90.00%"] * 2
+    assert loss.specification(*chart_groups(to_results(ResultFiles(raw_results=[steps({"ring": 1})])))) is None
