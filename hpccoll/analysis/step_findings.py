@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.paying_findings import paying_findings
 from hpccoll.analysis.round_comparison import clearly_faster
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import (
@@ -77,6 +78,7 @@ def step_findings(group: ChartGroup) -> Iterator[Finding]:
     yield from _last_buckets(compared, steps)
     yield from _codec_findings(compared)
     yield from _overflow_findings(compared)
+    yield from paying_findings(compared, steps, {point.row.key: point.wire for point in group.usable})
 
 
 def _without(each: StepComparison, *keys: str) -> CallKey:

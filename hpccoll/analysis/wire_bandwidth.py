@@ -36,6 +36,8 @@ class Wire:
     # the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst
     min_bytes: int = 0
     rate_ratio: float | None = None  # the calibrated part of the TCP rate, if that is not nearly 1; else None
+    # the bytes per second of all ports, as their drivers say; None on a testbed, if unknown, or if ports differ
+    port_rate: float | None = None
     # the bytes per second at which a wire is set, or what it carried if that is more; None without a rate
     line_rate: float | None = None
 
@@ -43,9 +45,11 @@ class Wire:
     def of(cls, run: Run | None) -> "Wire":
         """Return the wires that ``run`` recorded."""
         provenance: Mapping[str, Any] = run.provenance if run else {}
-        mtu, bed = _common_mtu(provenance.get("ports") or ()), provenance.get("testbed")
+        hosts, bed = provenance.get("ports") or (), provenance.get("testbed")
+        mtu = _common(hosts, "mtu")
         if not bed:
-            return cls(mtu=mtu)
+            speed = _common(hosts, "speed")
+            return cls(mtu=mtu, port_rate=speed and 1e6 * speed / 8)
         rate, seen, mtu = bed["rate_bps"], bed["wire_Bps"], mtu or bed["mtu"]
         label = format_bit_rate(rate) if rate else "unmetered wires"
         if uplink := bed.get("uplink_bps"):
@@ -77,11 +81,11 @@ def _smallest_calibrated(calibration: Iterable[Mapping[str, int]], seen: float) 
     return least
 
 
-def _common_mtu(hosts: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the MTU of all ports of all hosts; None if they differ or are not all Ethernet ports."""
+def _common(hosts: Iterable[Mapping[str, Any]], fact: str) -> int | None:
+    """Return a fact, such as the MTU, of all ports of all hosts; None if they differ or are not all Ethernet ports."""
     ports = [port for host in hosts for port in host["ports"]]
-    mtus = {port["mtu"] if port["kind"] == "netdev" else None for port in ports}
-    return mtus.pop() if len(mtus) == 1 else None
+    found = {port.get(fact) if port["kind"] == "netdev" else None for port in ports}
+    return found.pop() if len(found) == 1 else None
 
 
 UNUSED_PORT_SHARE = 0.02

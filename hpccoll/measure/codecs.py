@@ -59,16 +59,10 @@ def largest_magnitude(values: Floats) -> float:
 def largest_positions(values: Floats, kept: int) -> NDArray[np.int32]:
     """Return the ascending positions of the ``kept`` values of largest magnitude; of equal ones the first.
 
-    NaN counts as infinite, so that it is sent, and seen.
+    NaN is larger than infinity, as its bits are, so that it is sent, and seen.
     """
-    first, magnitudes = len(values) - kept, np.abs(values)
-    magnitudes.partition(first)  # NaN is last
-    limit = magnitudes[first]
-    if np.isnan(magnitudes[first:]).any():
-        magnitudes[:] = np.nan_to_num(np.abs(values), nan=np.inf, posinf=np.inf)
-        limit = np.partition(magnitudes, first)[first]
-    else:
-        np.abs(values, out=magnitudes)
+    magnitudes = values.view(np.uint32) & np.uint32(0x7FFF_FFFF)
+    limit = np.partition(magnitudes, len(values) - kept)[len(values) - kept]
     above = np.flatnonzero(magnitudes > limit)
     equal = np.flatnonzero(magnitudes == limit)[: kept - len(above)]
     return np.sort(np.concatenate([above, equal])).astype(np.int32)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
+from hpccoll.model.codec_fit import measured_codecs
 from hpccoll.model.fit import fit
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections
@@ -126,6 +127,7 @@ def models_of(
         machine, used = fit(observed, of_run[0].attempts[0][0].machine) or (None, ())
         if machine:
             machine = machine.declaring(declared) if declared else machine
+            machine = machine.with_codecs(measured_codecs(of_run))
             validated = validate(observed, machine.machine(), used, report)
         models.append(RunModel(of_run, transport, machine, validated, executor, several))
     if not any(one.machine for one in models):

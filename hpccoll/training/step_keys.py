@@ -135,7 +135,7 @@ PREDICTED: Mapping[str, StepKey] = {
         WORKLOAD["gradient_dtype"], help="type; --parameter-dtype, --activation-dtype, too [-d]"
     ),
     "compress": StepKey("fp16, bf16, fp8_e4m3, fp8_e5m2, topk=1%; --feedback", "", PrintableText()),
-    "feedback": StepKey("1: what a compressed gradient leaves out is added to the next", 0, FLAG),
+    "feedback": WORKLOAD["feedback"],
     "codec_rate": StepKey("bytes of float32 that codecs pass a second", None, PositiveNumber(1e18)),
     "algorithm": StepKey("algorithm [NCCL's or the fastest; of --params ring]", None, PrintableText()),
     "flops_rate": StepKey("FLOPs a second of a GPU while it computes", None, PositiveNumber(1e21)),

@@ -189,7 +189,7 @@ def test_a_cause_that_the_log_proves_comes_first_and_quotes_it(line, cause):
     assert (first.proven, any(other.proven for other in others)) == (True, False)
 
 
-@pytest.mark.parametrize("share", [0.012, 0.2, 0.45, (0.2, 0.3, 1, 1, 1, 1)])
+@pytest.mark.parametrize("share", [0.012, 0.2, 0.45, 0.78, (0.2, 0.3, 1, 1, 1, 1)])
 def test_rdma_that_a_variable_turned_off_is_quoted_as_the_likeliest_cause(share):
     lines = "NCCL_IB_DISABLE set by environment to 1.", "NCCL_ALGO set by environment to Ring"
     for log in (log_of(*lines), log_of(*lines, "Using network Socket")):

@@ -1,0 +1,52 @@
+"""The rates of codecs in measured training steps with compressed gradients: the section ``codecs`` of a machine.
+
+A rate is the bytes that the codecs of a kind go through in a step, over the seconds that they take together on the
+slowest rank, the median over all steps; its interval holds 90 % of them. Steps count where no more ranks than CPUs run.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from hpccoll.store.raw_results import RawResults
+from hpccoll.store.step_times import StepTimes
+from hpccoll.training.compression import DENSE, Compression
+from hpccoll.training.step_program import CODEC
+
+PERCENTILES = 5, 50, 95
+
+
+def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, Any]]:
+    """Return the sections of rates of each compression and codec; none without steps with compressed gradients."""
+    rates: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for raw in raw_results:
+        for attempt, outcome, _ in raw.histories():
+            params = outcome.case.params
+            if outcome.status != "ok" or attempt.oversubscribed or params.get("compress", DENSE) == DENSE:
+                continue
+            compression = Compression.parse(str(params["compress"]), feedback=bool(params.get("feedback")))
+            times = outcome.times and StepTimes.of(
+                outcome.times, outcome.program, attempt.ranks - attempt.aggregators
+            )  # fmt: skip
+            for work, bytes_per_s in (_rates(times) if times else {}).items():
+                rates[compression.codec, work] += bytes_per_s
+    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for (codec, work), every in rates.items():
+        low, value, high = map(float, np.percentile(every, PERCENTILES))
+        found[codec][work] = {"bytes_per_s": {"value": value, "low": low, "high": high}}
+    return found
+
+
+def _rates(times: StepTimes) -> dict[str, list[float]]:
+    """Return the bytes a second of each codec in each iteration, on its slowest rank."""
+    taken: defaultdict[str, list[Any]] = defaultdict(list)
+    for position in range(len(times.ranks)):
+        operations, seconds = times.program(position).operations, np.diff(times.operations(position)[..., 1:])[..., 0]
+        works = np.array([each["label"].split()[-1] * (each["collective"] == CODEC) for each in operations])
+        nbytes = np.array([each["bytes"] for each in operations])
+        for work in {*works} - {""}:
+            chosen = works == work
+            taken[str(work)].append(nbytes[chosen].sum() / seconds[:, chosen].sum(axis=1))
+    return {work: np.min(each, axis=0).tolist() for work, each in taken.items()}
