@@ -9,7 +9,7 @@ _TEXT = r'"(?:[^"\\\n]|\\.)*"'
 _TOKEN = re.compile(rf"(?P<key>{_TEXT})(?=\s*:)|{_TEXT}|{_COMMENT}|(?P<comma>,)(?=(?:\s|{_COMMENT})*[}}\]])", re.DOTALL)
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """A key of an object and its value; an object is a tuple of them."""
 
     key: str
@@ -18,7 +18,7 @@ class Member(NamedTuple):
 
 
 def parse_json_lines(text: str) -> tuple[object, list[int]]:
-    """Return the value of a JSON text, with tuples of ``Member`` for objects, and the lines of commas before an end.
+    """Return the value of a JSON text, with tuples of ``JsonMember`` for objects, and the lines of commas that end one.
 
     Raises:
         ValueError: the text is no JSON, or nested too deeply; ``lineno`` is its line, if it is a JSONDecodeError.
@@ -40,12 +40,12 @@ def parse_json_lines(text: str) -> tuple[object, list[int]]:
         raise ValueError("it is nested too deeply") from None
 
 
-def _members(pairs: list[tuple[str, object]]) -> tuple[Member, ...]:
+def _members(pairs: list[tuple[str, object]]) -> tuple[JsonMember, ...]:
     split = ((key.partition(" "), value) for key, value in pairs)
-    return tuple(Member(key, int(line), value) for (line, _, key), value in split)
+    return tuple(JsonMember(key, int(line), value) for (line, _, key), value in split)
 
 
-def members_of(value: object) -> tuple[Member, ...]:
+def members_of(value: object) -> tuple[JsonMember, ...]:
     """Return the members of an object; none of another value."""
     return value if isinstance(value, tuple) else ()
 
