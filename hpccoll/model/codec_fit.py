@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hpccoll.model.machine_sections import Quantity, RateSection
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.step_times import StepTimes
 from hpccoll.training.compression import DENSE, Compression
@@ -18,13 +19,13 @@ from hpccoll.training.step_program import CODEC
 PERCENTILES = 5, 50, 95
 
 
-def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, Any]]:
+def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, RateSection]]:
     """Return the sections of rates of each compression and codec; none without steps with compressed gradients."""
     rates: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for raw in raw_results:
         for attempt, outcome, _ in raw.histories():
-            params = outcome.case.params
-            if outcome.status != "ok" or attempt.oversubscribed or params.get("compress", DENSE) == DENSE:
+            params, is_usable = outcome.case.params, outcome.status == "ok" and not outcome.floor
+            if not is_usable or attempt.oversubscribed or params.get("compress", DENSE) == DENSE:
                 continue
             compression = Compression.parse(str(params["compress"]), feedback=bool(params.get("feedback")))
             times = outcome.times and StepTimes.of(
@@ -32,11 +33,11 @@ def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, An
             )  # fmt: skip
             for work, bytes_per_s in (_rates(times) if times else {}).items():
                 rates[compression.codec, work] += bytes_per_s
-    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    found: defaultdict[str, dict[str, RateSection]] = defaultdict(dict)
     for (codec, work), every in rates.items():
         low, value, high = map(float, np.percentile(every, PERCENTILES))
-        found[codec][work] = {"bytes_per_s": {"value": value, "low": low, "high": high}}
-    return found
+        found[codec][work] = RateSection(bytes_per_s=Quantity(value=value, low=low, high=high))
+    return dict(found)
 
 
 def _rates(times: StepTimes) -> dict[str, list[float]]:

@@ -6,7 +6,6 @@ hpccoll, in ``clusters/``. Every number of the model may have an interval.
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -126,13 +125,6 @@ class MachineFile(YamlSection):
             declared = {name: getattr(cpus, name) for name in cpus.model_fields_set}
             updates["cpus"] = self.cpus.model_copy(update=declared)
         return self.model_copy(update=updates).check()
-
-    def with_codecs(self, codecs: Mapping[str, Mapping[str, Any]]) -> "MachineFile":
-        """Return the machine with the sections of rates of codecs, by compression and codec."""
-        sections = {
-            name: {work: RateSection.model_validate(each) for work, each in of.items()} for name, of in codecs.items()
-        }
-        return self.model_copy(update={"codecs": sections})
 
     def with_network(self, factor: float | None) -> "MachineFile":
         """Return the machine with a network whose tiers, ports and uplinks are ``factor`` times as fast.

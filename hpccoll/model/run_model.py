@@ -127,7 +127,7 @@ def models_of(
         machine, used = fit(observed, of_run[0].attempts[0][0].machine) or (None, ())
         if machine:
             machine = machine.declaring(declared) if declared else machine
-            machine = machine.with_codecs(measured_codecs(of_run))
+            machine = machine.model_copy(update={"codecs": measured_codecs(of_run)})
             validated = validate(observed, machine.machine(), used, report)
         models.append(RunModel(of_run, transport, machine, validated, executor, several))
     if not any(one.machine for one in models):
