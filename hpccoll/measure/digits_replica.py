@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.measure.step_engine import ComputingThread
+from hpccoll.measure.computing_thread import ComputingThread
 from hpccoll.training.buckets import Bucket
 from hpccoll.training.models.digits import BATCH, EPOCH, IMAGES, RATE, SEED, TRAINED, UNITS, digits
 from hpccoll.training.step_program import FORWARD, Compute, StepProgram

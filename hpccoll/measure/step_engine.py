@@ -9,11 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from hpccoll.executor.compiled_executor import CompiledExecutor, advance_until
+from hpccoll.measure.computing_thread import ComputingThread
 from hpccoll.measure.step_computations import (
     BEGIN,
     END,
@@ -27,9 +28,6 @@ from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.workload import Workload
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 FOREVER_NS = 1 << 62
 
@@ -66,33 +64,6 @@ class CodecOperation:
     def advance(self) -> bool:
         """Return that it has ended."""
         return True
-
-
-class ComputingThread:
-    """Computes in a thread, which leaves the calling thread to collectives.
-
-    ``computations`` are those of a step, in the order of its program.
-    """
-
-    def __init__(self, computations: Sequence[Callable[[], None]]) -> None:
-        from concurrent.futures import ThreadPoolExecutor  # only here: other ranks need not import it
-
-        self.computations, self._next = computations, iter(computations)
-        self._thread = ThreadPoolExecutor(1, "computations")
-
-    def begin_step(self) -> None:
-        """Begin with the first computation again."""
-        self._next = iter(self.computations)
-
-    def start(self) -> "Future[None]":
-        """Start the next computation, and return its end."""
-        return self._thread.submit(next(self._next))
-
-    def end_step(self) -> None:
-        """Do what follows the last operation of the step."""
-
-    def close(self) -> None:
-        self._thread.shutdown()
 
 
 class Gemm(ComputingThread):

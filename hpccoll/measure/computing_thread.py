@@ -1,0 +1,34 @@
+"""A thread that computes while the thread that calls MPI drives collectives."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+
+class ComputingThread:
+    """Computes in a thread, which leaves the calling thread to collectives.
+
+    ``computations`` are those of a step, in the order of its program.
+    """
+
+    def __init__(self, computations: Sequence[Callable[[], None]]) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # only here: other ranks need not import it
+
+        self.computations, self._next = computations, iter(computations)
+        self._thread = ThreadPoolExecutor(1, "computations")
+
+    def begin_step(self) -> None:
+        """Begin with the first computation again."""
+        self._next = iter(self.computations)
+
+    def start(self) -> "Future[None]":
+        """Start the next computation, and return its end."""
+        return self._thread.submit(next(self._next))
+
+    def end_step(self) -> None:
+        """Do what follows the last operation of the step."""
+
+    def close(self) -> None:
+        self._thread.shutdown()
