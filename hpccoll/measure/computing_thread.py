@@ -10,18 +10,24 @@ if TYPE_CHECKING:
 class ComputingThread:
     """Computes in a thread, which leaves the calling thread to collectives.
 
-    ``computations`` are those of a step, in the order of its program.
+    ``computations`` are those of a step, in the order of its program; ``begin`` precedes them, and ``end`` follows the
+    last operation of the step.
     """
 
-    def __init__(self, computations: Sequence[Callable[[], None]]) -> None:
+    def __init__(
+        self, computations: Sequence[Callable[[], None]], begin: Callable[[], None] | None = None,
+        end: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
         from concurrent.futures import ThreadPoolExecutor  # only here: other ranks need not import it
 
-        self.computations, self._next = computations, iter(computations)
+        self._computations, self._next, self._begin, self._end = computations, iter(computations), begin, end
         self._thread = ThreadPoolExecutor(1, "computations")
 
     def begin_step(self) -> None:
         """Begin with the first computation again."""
-        self._next = iter(self.computations)
+        if self._begin:
+            self._begin()
+        self._next = iter(self._computations)
 
     def start(self) -> "Future[None]":
         """Start the next computation, and return its end."""
@@ -29,6 +35,8 @@ class ComputingThread:
 
     def end_step(self) -> None:
         """Do what follows the last operation of the step."""
+        if self._end:
+            self._end()
 
     def close(self) -> None:
         self._thread.shutdown()

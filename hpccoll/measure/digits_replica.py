@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.measure.computing_thread import ComputingThread
 from hpccoll.training.buckets import Bucket
 from hpccoll.training.models.digits import BATCH, EPOCH, IMAGES, RATE, SEED, TRAINED, UNITS, digits
 from hpccoll.training.step_program import FORWARD, Compute, StepProgram
@@ -76,7 +75,7 @@ def _by_tensor(tensors: Bucket, values: Floats) -> Iterator[tuple[str, Floats]]:
         begin += each.elements
 
 
-class Replica(ComputingThread):
+class Replica:
     """The network of one rank, and what the rank computes.
 
     Args:
@@ -93,7 +92,7 @@ class Replica(ComputingThread):
         self, data: Digits, program: StepProgram, gradients: Sequence[Floats], weights: Floats, place: tuple[int, int],
         *, micro_batches: int, mean: bool,
     ) -> None:  # fmt: skip
-        super().__init__([partial(self._compute, e) for e in program.instructions if isinstance(e, Compute)])
+        self.computations = [partial(self._compute, e) for e in program.instructions if isinstance(e, Compute)]
         (rank, ranks), self._data, self.weights, self.gradients = place, data, weights, gradients
         self._mine = slice(BATCH * rank // ranks, BATCH * (rank + 1) // ranks)
         self._micro_batches, self._scale = micro_batches, np.float32((ranks if mean else 1) / BATCH)
@@ -116,7 +115,6 @@ class Replica(ComputingThread):
         for each in self.gradients:
             each[:] = 0
         self.loss = 0.0
-        super().begin_step()
         self.phases_ns = [time.perf_counter_ns() - begin, 0, 0]
 
     def _compute(self, computation: Compute) -> None:

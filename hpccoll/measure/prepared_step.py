@@ -14,6 +14,7 @@ from hpccoll.cases.case import COMPILED, Case, Parameter
 from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
+from hpccoll.measure.computing_thread import ComputingThread
 from hpccoll.measure.digits_training import DigitsTraining
 from hpccoll.measure.gradient_buckets import GradientBucketBuffer
 from hpccoll.measure.step_computations import Nanoseconds, matrix_products
@@ -205,7 +206,8 @@ class PreparedStep:
         streams = [operation.stream for operation, _ in self._own]
         with self._agreed():
             operations = [self._drivable(*each) for each in self._own]
-        thread = self.training.replica if self.training else None
+        replica = self.training.replica if self.training else None
+        thread = ComputingThread(replica.computations, replica.begin_step, replica.end_step) if replica else None
         return StepEngine(self.program, self.workload, operations, streams, thread)
 
     def _drivable(self, operation: StepOperation, prepared: "PreparedCase | None") -> Drivable:
