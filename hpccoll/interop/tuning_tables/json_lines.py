@@ -1,83 +1,55 @@
-"""JSON with the line of each value, read as leniently as json-c reads it: with comments, and commas before an end."""
+"""JSON with the lines of its keys, read as leniently as json-c reads it: with comments, and commas before an end."""
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
-_SPACE = re.compile(r"(?:\s|/\*.*?\*/|//[^\n]*)*", re.DOTALL)
-_SCALAR = re.compile(r'"(?:[^"\\\n]|\\.)*"|-?[0-9][-+.0-9eE]*|true|false|null')
-MAX_DEPTH = 50
-
-
-@dataclass(frozen=True, slots=True)
-class LinedValue:
-    """A value of a JSON text."""
-
-    line: int
-    value: Any  # a scalar, a list of LinedValue, or None for an object
-    members: tuple[tuple[str, int, "LinedValue"], ...] = ()  # of an object: keys, their lines, and what they hold
-
-    def get(self, key: str) -> "LinedValue | None":
-        """Return the value of a key; None if there is none."""
-        return next((value for name, _, value in self.members if name == key), None)
-
-    def items(self) -> "list[LinedValue]":
-        """Return the items of a list; none if it is something else."""
-        return self.value if isinstance(self.value, list) else []
+_COMMENT = r"/\*.*?\*/|//[^\n]*"
+_TEXT = r'"(?:[^"\\\n]|\\.)*"'
+_TOKEN = re.compile(rf"(?P<key>{_TEXT})(?=\s*:)|{_TEXT}|{_COMMENT}|(?P<comma>,)(?=(?:\s|{_COMMENT})*[}}\]])", re.DOTALL)
 
 
-@dataclass(slots=True)
-class LinedText:
-    """A JSON text and how far it is read."""
+class JsonMember(NamedTuple):
+    """A key of an object and its value; an object is a tuple of them."""
 
-    text: str
-    place: int = 0
-    trailing_commas: list[int] = field(default_factory=list)  # their lines
+    key: str
+    line: int  # of the key, counted from 1
+    value: object
 
-    @property
-    def line(self) -> int:
-        """The line of the next character, counted from 1."""
-        return self.text.count("\n", 0, self.place) + 1
 
-    def read(self) -> LinedValue:
-        """Return the whole text as a value; ValueError, with what is expected, where it is none."""
-        value = self._value(0)
-        if self._next():
-            raise ValueError("the text goes on behind its end")
-        return value
+def parse_json_lines(text: str) -> tuple[object, list[int]]:
+    """Return the value of a JSON text, with tuples of ``JsonMember`` for objects, and the lines of commas that end one.
 
-    def _next(self) -> str:
-        self.place = _SPACE.match(self.text, self.place).end()  # type: ignore[union-attr]  # it matches nothing, too
-        return self.text[self.place : self.place + 1]
+    Raises:
+        ValueError: the text is no JSON, or nested too deeply; ``lineno`` is its line, if it is a JSONDecodeError.
+    """
+    line, counted, commas = 1, 0, list[int]()
 
-    def _take(self, expected: str) -> None:
-        if self._next() != expected:
-            raise ValueError(f"{expected} is expected here")
-        self.place += 1
+    def replaced(token: re.Match[str]) -> str:
+        nonlocal line, counted
+        line, counted = line + text.count("\n", counted, token.start()), token.start()
+        if token["key"]:
+            return f'"{line} {token[0][1:]}'
+        if token["comma"]:
+            commas.append(line)
+        return token[0] if token[0].startswith('"') else re.sub("[^\n]", " ", token[0])
 
-    def _value(self, depth: int) -> LinedValue:
-        begin, line = self._next(), self.line
-        if depth > MAX_DEPTH:
-            raise ValueError("it is nested too deeply")
-        if begin not in ("{", "["):
-            match = _SCALAR.match(self.text, self.place)
-            if not match:
-                raise ValueError("a value is expected here")
-            self.place = match.end()
-            return LinedValue(line, json.loads(match[0]))
-        end, members, items = {"{": "}", "[": "]"}[begin], list[tuple[str, int, LinedValue]](), list[LinedValue]()
-        self.place += 1
-        while self._next() != end:
-            if begin == "{":
-                key = self._value(depth + 1)
-                self._take(":")
-                members.append((str(key.value), key.line, self._value(depth + 1)))
-            else:
-                items.append(self._value(depth + 1))
-            if self._next() != end:
-                comma = self.line
-                self._take(",")
-                self.trailing_commas += [comma] if self._next() == end else []
-        self.place += 1
-        return LinedValue(line, None, tuple(members)) if begin == "{" else LinedValue(line, items)
+    try:
+        return json.loads(_TOKEN.sub(replaced, text), object_pairs_hook=_members), commas
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _members(pairs: list[tuple[str, object]]) -> tuple[JsonMember, ...]:
+    split = ((key.partition(" "), value) for key, value in pairs)
+    return tuple(JsonMember(key, int(line), value) for (line, _, key), value in split)
+
+
+def members_of(value: object) -> tuple[JsonMember, ...]:
+    """Return the members of an object; none of another value."""
+    return value if isinstance(value, tuple) else ()
+
+
+def value_of(value: object, key: str, default: object = None) -> object:
+    """Return the value of a key of an object; the default if there is none."""
+    return next((each.value for each in members_of(value) if each.key == key), default)

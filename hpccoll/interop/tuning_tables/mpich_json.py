@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_algorithms, library_table
-from hpccoll.interop.tuning_tables.json_lines import LinedText, LinedValue
+from hpccoll.interop.tuning_tables.json_lines import members_of
 from hpccoll.interop.tuning_tables.tuning_rule import (
     ANY,
     MAX_INT,
@@ -48,7 +48,7 @@ def json_name(collective: str, algorithm: LibraryAlgorithm) -> str:
 def _json_names() -> dict[str, tuple[str, LibraryAlgorithm]]:
     names = dict[str, tuple[str, LibraryAlgorithm]]()
     for collective, algorithms in library_algorithms("mpich").items():
-        blocking = collective[1:] not in library_algorithms("mpich") or collective == "ineighbor"
+        blocking = collective[1:] not in library_algorithms("mpich")
         several = [*algorithms.values(), *([LibraryAlgorithm("allcomm_nb", -1)] if blocking else [])]
         names |= {json_name(collective, each): (collective, each) for each in several}
     return names
@@ -59,22 +59,18 @@ def read_mpich_json(text: str) -> TuningTable:
 
     A tree of the layers above (compositions, shared memory) may have gaps, because these hand a call on.
     """
-    table, lined = TuningTable("mpich"), LinedText(text)
-    try:
-        root = lined.read()
-    except ValueError as error:
-        table.add("malformed", lined.line, "JSON", why=str(error), outcome=_ABORTS)
-        return table
+    table = TuningTable("mpich")
+    root, _ = table.parse_json(text, _ABORTS)
     reader = _TreeReader(table, whole=not re.search('"(composition=|algorithm=MPIDI_)', re.sub(r"\s", "", text)))
     seen = set()
-    for key, line, value in root.members:
+    for key, line, value in members_of(root):
         name = re.sub(r"\s", "", key).removeprefix("collective=")
         known = [*library_algorithms("mpich")]
         seen.add(name)
         if not key.strip().startswith("collective") or name not in known:
             table.add("unknown_name", line, key, what="collective", outcome=_ABORTS, known=known)
         else:
-            reader.read(name, value, ())
+            reader.read(name, value, (), line)
     missing = [name for name in library_algorithms("mpich") if name not in seen]
     if reader.whole and missing:
         table.add("missing_collectives", 0, ", ".join(missing))
@@ -87,28 +83,28 @@ class _TreeReader:
     def __init__(self, table: TuningTable, *, whole: bool) -> None:
         self.table, self.whole, self.names = table, whole, _json_names()
 
-    def read(self, collective: str, node: LinedValue, path: tuple[str, ...]) -> None:
+    def read(self, collective: str, node: object, path: tuple[str, ...], at: int) -> None:
         """Read what is below conditions, which are in ``path``; one that failed before is there with *not*."""
-        failed, last = list[str](), "any"
-        for key, line, below in node.members:
+        failed, last = list[str](), ""
+        for key, line, below in members_of(node):
             word = re.sub(r"\s", "", key)
             if word.startswith(("algorithm=", "composition=")):
-                if len(node.members) > 1:
+                if len(members_of(node)) > 1:
                     self.table.add("never_matches", line, key, why="what stands beside an algorithm is not used")
                 self._add(collective, word.partition("=")[2], line, below, path)
                 return
-            if last == "any" and failed:
+            if last == "any":
                 self.table.add("never_matches", line, key, why="a condition before it always holds")
             elif any(
                 _bound(each) >= _bound(word) for each in failed if _kind(each) == _kind(word) and _bound(word) >= 0
             ):
                 self.table.add("never_matches", line, key, why="a condition before it includes it")
             last = self._check(collective, word, line, failed)
-            self.read(collective, below, (*path, *(f"not {each}" for each in failed), word))
+            self.read(collective, below, (*path, *(f"not {each}" for each in failed), word), line)
             failed.append(word)
         if self.whole and last != "any":
             kind = _kind(failed[-1]) if failed else "comm_size"
-            self.table.add("gap_aborts", node.line, collective, what="some calls", last=f"{kind}=any")
+            self.table.add("gap_aborts", at, collective, what="some calls", last=f"{kind}=any")
 
     def _check(self, collective: str, word: str, line: int, failed: list[str]) -> str:
         """Check a condition, and return ``any`` if one of it and those before it always holds."""
@@ -137,7 +133,7 @@ class _TreeReader:
         other = kind == "comm_hierarchy" and "parent" in alternatives  # the reader takes the other words for each other
         return "any" if kind != "comm_size" and (either or other) else word
 
-    def _add(self, collective: str, name: str, line: int, node: LinedValue, path: tuple[str, ...]) -> None:
+    def _add(self, collective: str, name: str, line: int, node: object, path: tuple[str, ...]) -> None:
         if not self.whole:
             return
         of, algorithm = self.names.get(name, ("", None))
@@ -161,7 +157,7 @@ class _TreeReader:
         conditions = tuple(
             each for each in path if not _BOUND.search(each) and "=any" not in each and each != "not any"
         )
-        parameters = {key.partition("=")[0]: key.partition("=")[2] for key, _, _ in node.members}
+        parameters = {key.partition("=")[0]: key.partition("=")[2] for key, _, _ in members_of(node)}
         if not inter:
             self.table.rules.append(
                 TuningRule(collective=collective, algorithm=algorithm.name, ranks=ranks, measure=measure, line=line,

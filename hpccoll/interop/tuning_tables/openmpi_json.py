@@ -4,10 +4,10 @@ The reader skips keys that it does not know, and takes the first rule that match
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
-from hpccoll.interop.tuning_tables.json_lines import LinedText, LinedValue
+from hpccoll.interop.tuning_tables.json_lines import members_of, value_of
 from hpccoll.interop.tuning_tables.tuning_rule import (
     MAX_INT,
     UNLIMITED,
@@ -21,96 +21,82 @@ from hpccoll.interop.tuning_tables.tuning_rule import (
 _TOP = ("rule_file_version", "module", "collectives", "comment")
 _OF_RANKS = ("comm_size_min", "comm_size_max", "comm_rank_distribution", "rules")
 _OF_SIZES = ("msg_size_min", "msg_size_max", "alg", "faninout", "seg_size", "reqs")
-_PARAMETERS = {
-    "faninout": "faninout",
-    "segsize": "seg_size",
-    "max_requests": "reqs",
-}  # by the names of the classic form
+_PARAMETERS = {"faninout": "faninout", "segsize": "seg_size", "max_requests": "reqs"}
+"""The parameters by the names of the classic form."""
 _DISTRIBUTIONS = ("any", "one-per-node", "single-node")
 _IGNORED = "Open MPI ignores the whole file, without a message"
 
 
 def read_openmpi_json(text: str) -> TuningTable:
     """Read a rule file in JSON as Open MPI 6.0 does."""
-    table, lined = TuningTable("openmpi-json"), LinedText(text)
-    try:
-        root = lined.read()
-    except ValueError as error:
-        table.add("malformed", lined.line, "JSON", why=str(error), outcome=_IGNORED)
-        return table
-    for line in lined.trailing_commas:
+    table = TuningTable("openmpi-json")
+    root, commas = table.parse_json(text, _IGNORED)
+    for line in commas:
         table.add("trailing_comma", line, "the list", outcome=_IGNORED)
     table.add("json_in_5", 0, None, severity="warning")
-    for name, line, value in _members(table, root, _TOP, "collectives"):
+    _check_keys(table, root, _TOP, "collectives")
+    for name, line, value in members_of(value_of(root, "collectives")):
         if name not in library_table()["openmpi"]["ids"]:
-            table.add(
-                "unknown_name", line, name, what="collective", outcome=_IGNORED, known=[*library_algorithms("openmpi")]
-            )
+            known = [*library_algorithms("openmpi")]
+            table.add("unknown_name", line, name, what="collective", outcome=_IGNORED, known=known)
         before = list[TuningRule]()
-        for of_ranks in value.items():
+        for of_ranks in value if isinstance(value, list) else ():
             begin = len(table.rules)
             _read_ranks(table, name, of_ranks)
-            if begin < len(table.rules) and (other := next((o for o in before if o.covers(table.rules[begin])), None)):
+            added = table.rules[begin : begin + 1]
+            if other := next((each for each in before for rule in added if each.covers(rule)), None):
                 why = f"the ranks of the rules in line {other.line} include these"
-                table.add("never_matches", of_ranks.line, name, why=why)
-            before += table.rules[begin : begin + 1]
+                table.add("never_matches", _line(of_ranks), name, why=why)
+            before += added
     table.check_order()
     return table
 
 
-def _members(
-    table: TuningTable, value: LinedValue, known: tuple[str, ...], inner: str
-) -> Iterator[tuple[str, int, LinedValue]]:
-    """Find unknown keys of an object, and yield the members of one of its values."""
-    for name, line, _ in value.members:
+def _line(value: object) -> int:
+    return next((each.line for each in members_of(value)), 0)
+
+
+def _check_keys(table: TuningTable, value: object, known: tuple[str, ...], required: str) -> None:
+    for name, line, _ in members_of(value):
         if name not in known:
             table.add("misspelt_key", line, name, known=known)
-    found = value.get(inner)
-    if found is None:
-        table.add("malformed", value.line, inner, why="it is missing", outcome=_IGNORED)
-    yield from found.members if found else ()
+    if value_of(value, required) is None:
+        table.add("malformed", _line(value), required, why="is missing", outcome=_IGNORED)
 
 
-def _read_ranks(table: TuningTable, name: str, value: LinedValue) -> None:
-    [*_members(table, value, _OF_RANKS, "rules")]
-    distribution = value.get("comm_rank_distribution")
-    word = distribution.value if distribution else "any"
-    if distribution and word not in _DISTRIBUTIONS:
-        table.add(
-            "unknown_name", distribution.line, word, what="distribution", outcome="it means any", known=_DISTRIBUTIONS
-        )
-    rules = value.get("rules")
-    for rule in rules.items() if rules else ():
-        for key, line, _ in rule.members:
-            if key not in _OF_SIZES:
-                table.add("misspelt_key", line, key, known=_OF_SIZES)
-        algorithm, algorithms = rule.get("alg"), library_algorithms("openmpi").get(name, {})
-        chosen = algorithm.value if algorithm else None
-        found = next((each.name for each in algorithms.values() if chosen in (each.name, each.id)), None)
+def _read_ranks(table: TuningTable, name: str, value: object) -> None:
+    _check_keys(table, value, _OF_RANKS, "rules")
+    ranks, word = _span(table, value, *_OF_RANKS[:2]), value_of(value, "comm_rank_distribution", "any")
+    if word not in _DISTRIBUTIONS:
+        outcome = "Open MPI takes it for any"
+        table.add("unknown_name", _line(value), word, what="distribution", outcome=outcome, known=_DISTRIBUTIONS)
+    conditions = (str(word),) if word in _DISTRIBUTIONS[1:] else ()
+    algorithms, rules = library_algorithms("openmpi").get(name, {}), value_of(value, "rules")
+    for rule in rules if isinstance(rules, list) else ():
+        _check_keys(table, rule, _OF_SIZES, "alg")
+        chosen = value_of(rule, "alg")
+        found = next((each.name for each in algorithms.values() if chosen in (each.name, each.id)), "")
         if not found and chosen not in ("ignore", 0):
-            table.add("unknown_algorithm", rule.line, chosen, collective=name, outcome="the rule is not used",
-                      known=[*algorithms])  # fmt: skip
-        parameters = {
-            name: got.value
-            for name, key in _PARAMETERS.items()
-            if (got := rule.get(key)) and type(got.value) in (int, str)
-        }
+            outcome = "the rule is not used"
+            table.add("unknown_algorithm", _line(rule), chosen, collective=name, outcome=outcome, known=[*algorithms])
+        given = {ours: value_of(rule, key) for ours, key in _PARAMETERS.items()}
+        parameters = {ours: number for ours, number in given.items() if isinstance(number, int)}
+        word_of = found or str(chosen)
         table.rules.append(
-            TuningRule(collective=name, algorithm=found or str(chosen), line=rule.line, parameters=parameters,
-                       bytes=_span(table, rule, *_OF_SIZES[:2]), ranks=_span(table, value, *_OF_RANKS[:2]),
-                       conditions=(str(word),) if word in _DISTRIBUTIONS[1:] else ())
+            TuningRule(collective=name, algorithm=word_of, bytes=_span(table, rule, *_OF_SIZES[:2]), ranks=ranks,
+                       conditions=conditions, line=_line(rule), parameters=parameters)
         )  # fmt: skip
         table.check_ranks("openmpi", table.rules[-1])
 
 
-def _span(table: TuningTable, value: LinedValue, first: str, last: str) -> Span:
-    ends = []
-    for key, default in ((first, 0), (last, UNLIMITED)):
-        got = value.get(key)
-        number = UNLIMITED if got and got.value in ("inf", "Inf", "INF") else got.value if got else default
-        if type(number) is not int:
-            table.add("malformed", value.line, number, why=f"as {key} is no number and not inf", outcome=_IGNORED)
-        ends.append(number if type(number) is int else default)
+def _span(table: TuningTable, value: object, *keys: str) -> Span:
+    ends = [0, UNLIMITED]
+    for place, key in enumerate(keys):
+        number = value_of(value, key, ends[place])
+        if isinstance(number, int):
+            ends[place] = number
+        elif number not in ("inf", "Inf", "INF"):
+            table.add("malformed", _line(value), number, why=f"as {key} is no number and not inf", outcome=_IGNORED)
     return ends[0], ends[1]
 
 

@@ -10,6 +10,7 @@ from typing import cast
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.common.errors import format_choices, format_value
 from hpccoll.common.text import Finding, Severity
+from hpccoll.interop.tuning_tables.json_lines import parse_json_lines
 
 Span = tuple[int, int]
 """The first and the last number of a range."""
@@ -72,6 +73,14 @@ class TuningTable:
         self.findings.append(
             Finding(kind, cast("Severity", severity), f"{shown} {text}", title, f"do: {remedy}", values)
         )
+
+    def parse_json(self, text: str, outcome: str) -> tuple[object, list[int]]:
+        """Return what ``parse_json_lines`` does; None and a finding for a text that is no JSON."""
+        try:
+            return parse_json_lines(text)
+        except ValueError as error:
+            self.add("malformed", getattr(error, "lineno", 1), "JSON", why=f"is not valid ({error})", outcome=outcome)
+            return None, []
 
     def check_order(self) -> None:
         """Find rules of which earlier ones leave no size, or only larger ones; the first rule that matches wins."""
