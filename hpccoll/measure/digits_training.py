@@ -22,7 +22,6 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.text import join_words
 from hpccoll.measure.codecs import CODECS, Array, Codec, CodecMessage
 from hpccoll.measure.digits_replica import Digits, Floats, Replica
-from hpccoll.measure.gradient_buckets import GradientBucketBuffer
 from hpccoll.measure.timing_loop import RankSync
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
@@ -30,6 +29,7 @@ from hpccoll.training.compression import DENSE
 from hpccoll.training.models.digits import STEPS
 
 if TYPE_CHECKING:
+    from hpccoll.measure.gradient_buckets import GradientBucketBuffer
     from hpccoll.measure.prepared_case import PreparedCase
     from hpccoll.measure.prepared_step import PreparedStep
 
@@ -181,7 +181,7 @@ class DigitsTraining:
                 each.step += 1
         return weights
 
-    def _serial_chain(self, bucket: GradientBucketBuffer, gradients: Sequence[Floats]) -> list[Callable[[], None]]:
+    def _serial_chain(self, bucket: "GradientBucketBuffer", gradients: Sequence[Floats]) -> list[Callable[[], None]]:
         """Return the operations of a bucket on the gradients of all ranks, [rank], in their order."""
         ranks, operations = range(len(gradients)), [_serial_operation(each) for each in bucket.cases]
         memory = [
