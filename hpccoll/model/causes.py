@@ -53,13 +53,13 @@ class _KnownCause:
     needs: frozenset[str] = frozenset()
     proven: re.Pattern[str] | None = None
     excluded: re.Pattern[str] | None = None
-    told: re.Pattern[str] | None = None
+    context: re.Pattern[str] | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "_KnownCause":
         """Return a row as TOML has it."""
         sets = {name: frozenset(row.get(name, ())) for name in ("symptoms", "needs", "slows")}
-        patterns = {name: re.compile(row[name]) for name in ("proven", "excluded", "told") if name in row}
+        patterns = {name: re.compile(row[name]) for name in ("proven", "excluded", "context") if name in row}
         return cls(**{**row, **sets, **patterns})
 
     def distance(self, share: float | None) -> float:
@@ -103,10 +103,10 @@ def likeliest_causes(
         if excluded and not proof:
             continue
         rank, symptom = shown[0]
-        told = [fact for fact in facts if known.told and known.told.search(fact)]
-        because = f"the log has {proof}" if proof else "; ".join((symptom.words, *told))
+        context = [fact for fact in facts if known.context and known.context.search(fact)]
+        because = f"the log has {proof}" if proof else "; ".join((symptom.words, *context))
         distance = known.distance(symptom.share)
-        order = (not proof, not proof and (distance > 0, rank, distance, not told))
+        order = (not proof, not proof and (distance > 0, rank, distance, not context))
         found.append((order, Cause(known.what, known.check, because, bool(proof))))
     found.sort(key=lambda each: each[0])
     return tuple(cause for _, cause in found[:LIKELIEST])
