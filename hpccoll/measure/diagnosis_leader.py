@@ -71,6 +71,7 @@ class Leader:
         self.errors: list[TransferError] = []  # of transfers
         self._changes: list[float] = []  # within transfers, since the slot was made longer
         self._late = defaultdict[int, list[MPI.Request]](list)  # by rank: answers that have not come
+        self._unneeded: list[MPI.Request] = []  # answers that are not waited for: MPI may still write in their buffers
         self._signal = 0
         self.aborts = False  # whether the launch ends by MPI_Abort, because a rank does not answer at the end
 
@@ -246,9 +247,10 @@ class Leader:
             for rank in awaited & found.keys():
                 awaited -= _answered(rank, orders[rank], found[rank])
             member.pause()
+        self._unneeded = [answer for answer in self._unneeded if not answer.test()[0]]
         for rank, answer in zip(asked, answers, strict=True):
-            if rank in awaited and answer != MPI.REQUEST_NULL:
-                self._late[rank].append(answer)
+            if answer != MPI.REQUEST_NULL:
+                (self._late[rank] if rank in awaited else self._unneeded).append(answer)
         return found
 
     def _ready(self, waiting: dict[int, Order]) -> dict[int, Order]:

@@ -16,6 +16,7 @@ The object has fields of DiagnosisOptions, and
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -109,6 +110,43 @@ def send_slowly(_member, _order):
     pair_transfers._Sender._send = send_later
 
 
+kept = []
+
+
+def report_an_error(member, _order):
+    advance = member.advance
+
+    def advance_with_error():
+        member.advance = advance
+        kept.append(member._transfer)  # the partner waits for its messages
+        member._transfer, member.rests = None, True
+        os.kill(os.getpid(), signal.SIGUSR1)  # this slot is the last one
+        return pair_transfers.Timing(math.inf, math.nan, "the GPU is lost")
+
+    member.advance = advance_with_error
+
+
+class Answer(MPI.Request):
+    """A message that rank 0 receives, which says if it is forgotten before it has come."""
+
+    def __del__(self):
+        if self != MPI.REQUEST_NULL and not ended:
+            print("an answer is forgotten\n", end="", flush=True)
+
+
+class Control:
+    """The communicator of orders and answers."""
+
+    def __init__(self, of):
+        self.of = of
+
+    def __getattr__(self, name):
+        return getattr(self.of, name)
+
+    def irecv(self, **where):
+        return Answer(self.of.irecv(**where))
+
+
 def fail_in_mpi(member, _order):
     def advance():
         raise MPI.Exception(MPI.ERR_OTHER)
@@ -121,6 +159,7 @@ FAULTS = {
     "dies": lambda *_: os.kill(os.getpid(), signal.SIGKILL),
     "pauses": pause,
     "fails": fail_in_mpi,
+    "reports an error": report_an_error,
     "is interrupted": lambda *_: os.kill(os.getpid(), signal.SIGUSR1),
     "answers late": answer_late,
     "sends slowly": send_slowly,
@@ -133,6 +172,8 @@ def fail(who, when, kind):
 
     def take_with_fault(self, order):
         take(self, order)
+        if self.rank == 0 and not isinstance(self.control, Control):
+            self.control = Control(self.control)
         if self.rank == 0:
             slot_file(next(slots)).touch()
         if self.rank == who and isinstance(order, pair_transfers.Transfer) and next(transfers) == when:
@@ -172,7 +213,16 @@ if options.pop("leader_stops", False) and comm.rank == 0:
 report = options.pop("report", None)
 if report and comm.rank == 1:
     loss_recorder.LossRecorder.end = lambda _: REPORTS[report]()
+ended = []
 pids = comm.gather(os.getpid())
+
+
+def end(self, load, end=diagnosis_leader.Leader.end):
+    ended.append(True)
+    return end(self, load)
+
+
+diagnosis_leader.Leader.end = end
 sent = [0] * comm.size  # messages to each rank
 
 

@@ -167,6 +167,13 @@ def test_a_transfer_that_fails_in_mpi_is_one_that_is_not_answered(diagnose):
 
 
 @pytest.mark.mpi
+def test_an_answer_that_is_not_waited_for_is_still_received(diagnose):
+    ended, _ = diagnose([*"abcd"], fault=[2, 5, "reports an error"])
+    assert "c with d: the GPU is lost" in ended.stderr
+    assert "an answer is forgotten" not in ended.stdout
+
+
+@pytest.mark.mpi
 def test_a_rank_that_stops_while_it_measures_alone_is_named_and_the_others_have_their_rates(diagnose):
     ended, result = diagnose([*"abcd"], machines=True, stops_alone=2)
     assert ended.returncode == 3, ended.stderr
