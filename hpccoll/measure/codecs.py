@@ -271,9 +271,9 @@ class TopKCodec(Codec):
         if self.residual is not None:
             self.residual[:] = self.gradient
             self.residual[positions] = 0
+        self.gradient[:] = 0
 
     def add(self) -> None:
-        self.gradient[:] = 0
         for positions, values in self.messages[0].arrived.reshape(self.ranks, 2, -1):
             self.gradient[positions] += values.view(np.float32)
             self.not_finite += not_finite(values, "float32")

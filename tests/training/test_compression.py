@@ -50,7 +50,7 @@ def test_every_message_is_whole_in_the_blocks_and_elements_of_its_collective(tex
             assert each.nbytes > 0
 
 
-@given(st.floats(1e-6, 0.5), st.integers(1, 10**8))
+@given(st.floats(1e-12, 0.5), st.integers(1, 10**8))
 def test_top_k_keeps_its_part_and_at_least_one(kept, elements):
     k = Compression("topk", kept).kept_of(elements)
     assert k >= 1
