@@ -54,7 +54,7 @@ class StepTimeline:
     """The times of a step."""
 
     step_s: float  # the seconds of the step
-    bare_s: float  # the seconds of the same step without communication
+    bare_s: float  # the seconds of the same step without communication and codecs
     compute_s: float  # the seconds that the busiest stage computes
     communication_s: float  # the seconds of all collectives and sent messages of the stage that communicates longest
     codec_s: float  # the seconds of all codecs of the stage that has most of them
@@ -62,7 +62,7 @@ class StepTimeline:
 
     @property
     def exposed_s(self) -> float:
-        """The seconds by which communication makes the step longer."""
+        """The seconds by which communication and codecs make the step longer."""
         return self.step_s - self.bare_s
 
     @property
