@@ -44,18 +44,18 @@ CHAIN = (("encode", "codec", 16_000), ("", "all_reduce", 8000), ("decode", "code
 """The operations of a bucket in fp16, with the bytes of each."""
 
 
-def compressed_step(codec_ms, wire_ms, *, path="compressed.h5", **workload):
+def compressed_step(codec_ms, wire_ms, *, ready_ms=30, path="compressed.h5", attempt=(), **workload):
     """Return the raw results of a step whose one bucket is compressed: two codecs, and the all-reduce between them."""
     operations = [
         {"label": f"bucket 1 {work}".strip(), "collective": name, "axis": "dp", "bytes": size, "phase": "backward"}
         for work, name, size in CHAIN
     ]
     program = [[*operations, {"phase": "forward"}, {"phase": "backward"}]]
-    ends = [30, 30 + codec_ms / 2, 30 + codec_ms / 2 + wire_ms, 30 + codec_ms + wire_ms]
-    events = [*(moment for begin, end in pairwise(ends) for moment in (30, begin, end)), 0, 10, 10, 30]
+    ends = [ready_ms + after for after in (0, codec_ms / 2, codec_ms / 2 + wire_ms, codec_ms + wire_ms)]
+    events = [*(moment for begin, end in pairwise(ends) for moment in (ready_ms, begin, end)), 0, 10, 10, 30]
     results = {name: workload.pop(name) for name in ("overflowed", "not_finite") if name in workload}
     case = step_case(**{"compress": "fp16", **workload})
-    raw = steps({"ring": 12}, path=path, run_id=path)
+    raw = steps({"ring": 12}, path=path, run_id=path, **dict(attempt))
     raw.attempts[0] = raw.attempts[0][0], [step_outcome(case, step_times([events] * 2), program, **results)]
     raw.job = raw_examples.job(case, ranks=2, effort=raw.job.effort)
     return raw

@@ -3,13 +3,15 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.paying_findings import paying_findings
-from hpccoll.analysis.round_comparison import clearly_faster
+from hpccoll.analysis.round_comparison import clearly_faster, clearly_faster_anywhere
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import (
@@ -122,9 +124,11 @@ def step_findings(group: ChartGroup) -> Iterator[Finding]:
     yield from _overlap_findings(compared)
     yield from _bucket_findings(compared)
     yield from _last_buckets(compared, steps)
-    yield from _codec_findings(compared)
+    alone = [each for each in compared if not each.oversubscribed]  # codecs that wait for a core seem to cost more
+    yield from _codec_findings(alone)
     yield from _overflow_findings(compared)
-    yield from paying_findings(compared, steps, {point.row.key: point.wire for point in group.usable})
+    yield from paying_findings(alone, steps, {point.row.key: point.wire for point in group.usable})
+    yield from _crowded_findings(compared)
 
 
 def _without(each: StepComparison, *keys: str) -> CallKey:
@@ -230,44 +234,63 @@ def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, Ste
 def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
     """Return the bytes and the seconds of the last bucket on the slowest rank; None if computations can hide it."""
     position = int(step.step_s[0].argmax())
-    chains: dict[str, list[tuple[int, list[float]]]] = {}  # of a compressed bucket, all of its operations
-    for each, times in zip(step.program(position).operations, step.operations(position)[0].tolist(), strict=True):
-        if each["phase"] == "backward" and (bucket := re.match(r"bucket \d+( of experts)?", str(each["label"]))):
-            chains.setdefault(bucket[0], []).append((each["bytes"], times))
-    buckets = [(of[0][0], (of[0][1][0], of[0][1][1], of[-1][1][2])) for of in chains.values()]
-    computed = step.computations(position)[0]
-    if len(buckets) < 2 or not len(computed):
+    operations = zip(step.program(position).operations, step.operations(position)[0].tolist(), strict=True)
+    of_buckets = [
+        (bucket[0], each["bytes"], times)
+        for each, times in operations
+        if each["phase"] == "backward" and (bucket := re.match(r"bucket \d+( of experts)?", str(each["label"])))
+    ]
+    # The operations of a compressed bucket follow one another; with zero2 each micro-batch has all buckets again.
+    chains = [(label, [*chain]) for label, chain in groupby(of_buckets, key=lambda each: each[0])]
+    computed, buckets = step.computations(position)[0], len({label for label, _ in chains})
+    if buckets < 2 or not len(computed):
         return None
-    nbytes, (ready, begin, end) = buckets[-1]
+    _, last = chains[-1]
+    (_, nbytes, (ready, begin, _)), (*_, (*_, end)) = last[0], last[-1]
     length = float(step.step_s[0, position])
     if ready < float(np.max(computed[:, 1])) - 1e-3 * length:
         return None
-    return {"nbytes": nbytes, "buckets": len(buckets), "seconds": end - begin, "share": (end - begin) / length}
+    return {"nbytes": nbytes, "buckets": buckets, "seconds": end - begin, "share": (end - begin) / length}
 
 
 def _codec_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
-    """Yield each compression whose codecs take longer than what it saves on the wire, where that is worst."""
+    """Yield each compression with which a step is clearly longer than without it, where that is worst, and why."""
     dense = {_without(each, "compress", "feedback"): each for each in compared if not each.compression}
-    worst: dict[str, tuple[float, float, str]] = {}
+    worst: dict[str, tuple[float, Finding]] = {}
     for each in compared:
         other = dense.get(_without(each, "compress", "feedback")) if each.compression else None
-        uncompressed = {Choice.of(row).name: row.communication_s for row in other.rows} if other else {}
+        uncompressed = {Choice.of(row).name: row for row in other.rows} if other else {}
         for row in each.rows:
             name = Choice.of(row).name
-            before, codec = uncompressed.get(name), row.codec_s
-            if before is None or codec is None or row.communication_s is None:
+            if not (before := uncompressed.get(name)) or not clearly_faster_anywhere(before, row):
                 continue
-            saved = before - row.communication_s
-            if codec > saved and codec - saved > worst.get(each.compression, (0.0,))[0]:
-                what = f"{each.workload['model']} on {each.where}"
-                saves = f"saves {format_seconds(saved)} of wire" if saved > 0 else "saves nothing on the wire"
-                text = f"takes {format_seconds(codec)} of codec and {saves} on this network, with {name}: {what}"
-                worst[each.compression] = codec - saved, saved, text
-    for compression, (excess, saved, text) in worst.items():
-        yield warning(
-            "codec_cost", f"{compression} {text}.", title="Compression that costs more than it saves",
-            remedy="Send gradients uncompressed on a network as fast as this one.",
-            compression=compression, saved=saved, codec=saved + excess,
+            longer = (row.median_s or 0.0) - (before.median_s or 0.0)
+            codec, saved = row.codec_s or 0.0, (before.communication_s or 0.0) - (row.communication_s or 0.0)
+            share = format_per_cent(longer / (before.median_s or 1.0))
+            less = f"{format_seconds(saved)} less" if saved > 0 else "no less"
+            found = warning(
+                "codec_cost",
+                f"{each.title}: with {name} the step takes {format_seconds(longer)} ({share}) longer than "
+                f"uncompressed; codecs take {format_seconds(codec)}, and collectives {less}.",
+                title="Compression that costs more than it saves",
+                remedy="Send gradients uncompressed on a network as fast as this one.",
+                compression=each.compression, longer=longer, saved=saved, codec=codec,
+            )  # fmt: skip
+            worst[each.compression] = max(worst.get(each.compression, (0.0, found)), (longer, found), key=itemgetter(0))
+    yield from (found for _, found in worst.values())
+
+
+def _crowded_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
+    """Yield that compression is not judged where ranks shared cores."""
+    compressed = [each for each in compared if each.compression]
+    if crowded := sum(each.oversubscribed for each in compressed):
+        yield info(
+            "codecs_crowded",
+            f"{crowded} of {format_count(len(compressed), 'workload')} with compressed gradients ran on more ranks "
+            "than cores: their codecs waited for cores, so whether compression pays there is not said.",
+            title="Compression on shared cores",
+            remedy="Start at most as many ranks as cores.",
+            workloads=crowded, of=len(compressed),
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
 MIB = 1 << 20
+JUDGED = "codec_cost paying_rate codecs_crowded"
 RING, ONE_STAGE = {"ring": 12, "null": 0}, {"parallel": "pp=2"}
 OVERLAP = [{"overlap": 0}, {"overlap": 1}]
 LIMITS = [{"bucket": n * MIB} for n in (4, 25, 80)]
@@ -43,6 +44,23 @@ def ready_earlier():
     return results(raw)
 
 
+def on_wires(*, oversubscribed):
+    """Return a step with and without compression on ports of 1 Gbit/s."""
+    ports = [{"ports": [{"kind": "netdev", "speed": 1000, "mtu": 9000}]}]
+    attempt = {"oversubscribed": oversubscribed, "provenance": {"ports": ports}}
+    return results(steps({"ring": 12}, **attempt), compressed_step(6, 9, attempt=attempt))
+
+
+def of_micro_batches():
+    """Return a step of two micro-batches with two buckets each, as of zero2: the last one ends after all else."""
+    events = [moment for at in (10, 20, 25, 35) for moment in (at, at, at + 5)]
+    program = [[*stage((8, 6), ())[:2] * 2, *stage((), ("forward", "backward") * 2)]]
+    times = step_times([[*events, 0, 5, 5, 20, 20, 25, 25, 35]] * 2)
+    raw = steps({"ring": 12})
+    raw.attempts[0] = raw.attempts[0][0], [step_outcome(step_case(), times, program)]
+    return results(raw)
+
+
 def test_each_rule_of_tables_and_findings_shows_in_its_steps():
     gemm, apart = [{"compute": "gemm"}], steps({"native": 9}, LIMITS[1:2], path="b.h5")
     assert_findings("step_findings", {
@@ -64,11 +82,16 @@ def test_each_rule_of_tables_and_findings_shows_in_its_steps():
         "the last bucket is ready after the backward pass": ("last_bucket", results(steps(RING))),
         "of a step that overlaps": ("last_bucket", results(steps({"ring": 12}, OVERLAP[:1]))),
         "a bucket that is ready earlier can be hidden": ("last_bucket", ready_earlier()),
+        "each micro-batch has it": ("last_bucket", of_micro_batches()),
         "a chain is one bucket": ("last_bucket", results(compressed_step(6, 9))),
         "a compressed step is named, and has the time of its codecs": (
             step_table, results(steps(RING), compressed_step(6, 9))),
-        "codecs take longer than they save": ("codec_cost", results(steps({"ring": 12}), compressed_step(6, 9))),
-        "codecs take less": ("codec_cost", results(steps({"ring": 12}), compressed_step(2, 6))),
+        "a step is longer with compression": ("codec_cost", results(steps({"ring": 12}), compressed_step(6, 9))),
+        "shorter": ("codec_cost", results(steps({"ring": 12}), compressed_step(1, 2))),
+        "shorter, with longer codecs than what they save": (
+            "codec_cost", results(steps({"ring": 12}), compressed_step(11, 9, ready_ms=10))),
+        "where the rate of the wire is known, it pays below another": (JUDGED, on_wires(oversubscribed=False)),
+        "ranks share cores": (JUDGED, on_wires(oversubscribed=True)),
         "nothing is saved": (
             "codec_cost", results(steps({"ring": 12}), compressed_step(1, 14, compress="topk=10%", feedback=1))),
         "without an uncompressed step nothing is known": ("codec_cost", results(compressed_step(6, 9))),

@@ -131,6 +131,12 @@ TRAPS = {
         None,
     ),
     "no rule for some sizes": (mpich(f'{{"avg_msg_size<=8": {RING}}}'), "gap_aborts", 1, "allreduce"),
+    "no rule from the last strict bound on": (
+        mpich(f'{{"avg_msg_size<8": {RING}, "avg_msg_size<1024": {RING}}}'),
+        "gap_aborts",
+        1,
+        "allreduce",
+    ),
     "a size above 2^31": (
         mpich(f'{{"avg_msg_size<=2147483648": {RING}, "avg_msg_size=any": {RING}}}'),
         "too_large",
@@ -286,6 +292,30 @@ def test_json_for_the_reader_of_the_classic_form_is_wrong(tmp_path):
     assert (result.code, "before 6.0 ignores it" in result.out) == (3, True)
 
 
+COMMENTED = """1 # collectives
+3 # alltoall, by its id
+1 # communicator size, from 0
+0
+2 # sizes of messages
+0 3 0 0 # from 0 bytes, bruck 3, topology 0, segments 0
+8192 2 0 0 # 8k+, pairwise, no topology
+"""
+RIGHT = {
+    "strict bounds of one kind before any": (
+        "mpich", mpich(f'{{"avg_msg_size<8": {RING}, "avg_msg_size<1024": {RING}, "avg_msg_size=any": {RING}}}')
+    ),
+    "commas in comments": ("openmpi", COMMENTED),
+}  # fmt: skip
+"""Tables without a fault, with their formats."""
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_is_recognised_and_not_called_wrong(name):
+    wanted, text = RIGHT[name]
+    table = lint_table(text)
+    assert (table.format, [each.text for each in table.findings if each.severity == "critical"]) == (wanted, [])
+
+
 @pytest.mark.parametrize("options", [["--format", "xml"], ["--out", "t.json"], ["--judge", "t.json"], ["."]])
 def test_options_that_do_not_belong_to_lint_are_refused(tmp_path, options):
     (tmp_path / "a").write_text(csv())
@@ -369,6 +399,15 @@ def test_what_is_written_for_mpich_decides_as_the_rules_do(rules):
             wanted = decided(rules, rule.collective, size, ranks)
             matching = [each for each in table.rules if each.collective == rule.collective]
             assert not wanted or size > 2**31 or wanted == decided(matching, rule.collective, size, ranks)
+
+
+@pytest.mark.parametrize("last", [2**31 - 2, 2**31 - 1, 2**31, 2**32 - 1])
+@pytest.mark.parametrize(("collective", "algorithm"), [("bcast", "binomial"), ("allgather", "ring")])
+def test_a_rule_for_mpich_that_ends_near_or_above_2_gib_counts_below(collective, algorithm, last):
+    table = lint_table(write_mpich_json([TuningRule(collective=collective, algorithm=algorithm, bytes=(0, last))]))
+    assert {each.severity for each in table.findings} <= {"info"}
+    read = [each for each in table.rules if each.collective == collective]
+    assert decided(read, collective, min(last, 2**31 - 1), 5) == algorithm
 
 
 @given(rules_of("ucc", ["allreduce", "bcast"], spans()))

@@ -24,7 +24,7 @@ def recognise_format(text: str) -> str:
         return "ucc"
     if content.lstrip().startswith(("{", "[")):
         return "mpich" if re.search(r'"\s*collective\s*=', content) else "openmpi-json"
-    if content.count(",") > 3:
+    if max(line.partition("#")[0].count(",") for line in content.split("\n")) > 3:
         return "nccl-csv"
     return "han" if {*content.split()} & {*library_table()["han"]["components"]} else "openmpi"
 

@@ -129,7 +129,7 @@ class _TreeReader:
         elif kind == "total_msg_size" and blocking in ("allreduce", "bcast", "reduce"):
             self.table.add("ranks_times", line, kind, collective=collective)
         alternatives = {each.partition("=")[2] for each in failed if _kind(each) == kind}
-        either = {value[1:], *alternatives} >= {*_WORDS.get(kind, ("",))[:2]}
+        either = kind in _WORDS and {value[1:], *alternatives} >= {*_WORDS[kind][:2]}
         other = kind == "comm_hierarchy" and "parent" in alternatives  # the reader takes the other words for each other
         return "any" if kind != "comm_size" and (either or other) else word
 
@@ -196,7 +196,8 @@ def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
     """Return a whole tree for MPICH 5.0: rules for calls on one communicator; for others, MPICH's own thresholds.
 
     A rule whose algorithm needs something applies only where that holds. Sizes are avg_msg_size for collectives of one
-    vector, and total_msg_size for others. MPICH's reader, which is json-c, skips the comment; other readers may not.
+    vector, and total_msg_size for others; from 2 GiB on, one rule is that of all. MPICH's reader, json-c, skips the
+    comment; other readers may not.
 
     Args:
         rules: rules whose algorithms are the words of MPICH's CVARs; of overlapping ones the first counts.
@@ -217,8 +218,8 @@ def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
 
 
 def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
-    """Return branches for ascending ranges of a number, which together are all numbers."""
-    bounds = [(last, below) for (_, last), below in branches if last > 0]
+    """Return branches for ascending ranges of a number, which together are all numbers; an int has no later ones."""
+    bounds = [(last, below) for (first, last), below in branches if last > 0 and first <= MAX_INT + 1]
     return {f"{kind}=any" if last > MAX_INT else f"{kind}<={last}": below for last, below in bounds}
 
 
