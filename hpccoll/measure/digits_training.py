@@ -241,9 +241,8 @@ def _part(found: Floats, right: Floats) -> float:
 
 
 def _copy(sources: Sequence[Array], targets: Sequence[Array]) -> None:
-    for source, target in zip(
-        sources, targets, strict=False
-    ):  # aggregators have no gradients, a single rank no results
+    # Aggregators have no gradients, a single rank has no results.
+    for source, target in zip(sources, targets, strict=False):
         target[:] = source
 
 
