@@ -38,8 +38,9 @@ def paying_findings(
         text = "; ".join(f"{what} {rate.text}" for what, rate in rates)
         yield info(
             "paying_rate", f"{where}: {text}.", title="Where compression pays",
-            remedy="The rates are those of a wire: on slower ones the compressed step is shorter. Collectives take "
-            "longer there in proportion, codecs and computations do not. Intervals are those of the measured steps.",
+            remedy="The rates are those at which wires are set, headers included: on slower ones the compressed "
+            "step is shorter. Collectives take longer there in proportion, codecs and computations do not. Intervals "
+            "are those of the measured steps.",
             rates=tuple({"compress": what, **rate._asdict()} for what, rate in rates),
         )  # fmt: skip
 
@@ -53,7 +54,7 @@ def _paying_rate(
     before: Row, row: Row, steps: Mapping[RowKey, StepTimes | None], wire: Wire
 ) -> PayingRate | None:  # fmt: skip
     """Return the rates below which a step takes less than the one before; None if a time or the wire is unknown."""
-    link = wire.calibrated_rate or wire.line_rate or wire.port_rate
+    link = wire.line_rate or wire.port_rate
     timed = [_timed(each, steps.get(each.key)) for each in (before, row)]
     if link is None or row.nodes < 2 or None in timed:
         return None

@@ -28,7 +28,7 @@ class PayingRate(NamedTuple):
     def of(cls, link: float, likely: float, ends: tuple[float, float]) -> "PayingRate":
         """Return the rates of factors of ``paying_factor``, of which ``ends`` are those of the interval.
 
-        ``link`` is the rate of the link that there is, in bytes a second.
+        ``link`` is the rate of the link that there is, in bytes a second, of payload or with headers: so are the rates.
         """
         every = likely, *ends
         return cls(*(8 * link * factor for factor in (likely, min(every), max(every), NETWORKS[1])))

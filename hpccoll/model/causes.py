@@ -53,12 +53,13 @@ class _KnownCause:
     needs: frozenset[str] = frozenset()
     proven: re.Pattern[str] | None = None
     excluded: re.Pattern[str] | None = None
+    context: re.Pattern[str] | None = None
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "_KnownCause":
         """Return a row as TOML has it."""
         sets = {name: frozenset(row.get(name, ())) for name in ("symptoms", "needs", "slows")}
-        patterns = {name: re.compile(row[name]) for name in ("proven", "excluded") if name in row}
+        patterns = {name: re.compile(row[name]) for name in ("proven", "excluded", "context") if name in row}
         return cls(**{**row, **sets, **patterns})
 
     def distance(self, share: float | None) -> float:
@@ -102,11 +103,11 @@ def likeliest_causes(
         if excluded and not proof:
             continue
         rank, symptom = shown[0]
+        context = [fact for fact in facts if known.context and known.context.search(fact)]
+        because = f"the log has {proof}" if proof else "; ".join((symptom.words, *context))
         distance = known.distance(symptom.share)
-        order = (False, False, 0, 0.0) if proof else (True, distance > 0, rank, distance)
-        found.append(
-            (order, Cause(known.what, known.check, f"the log has {proof}" if proof else symptom.words, bool(proof)))
-        )
+        order = (not proof, not proof and (distance > 0, rank, distance, not context))
+        found.append((order, Cause(known.what, known.check, because, bool(proof))))
     found.sort(key=lambda each: each[0])
     return tuple(cause for _, cause in found[:LIKELIEST])
 
@@ -120,12 +121,12 @@ def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
 
 
 def age_of(library: str, figures: Iterable[str]) -> Iterator[str]:
-    """Yield how old a library is next to those of published figures, if both are known, as a fact for the table."""
+    """Yield how old a library is next to those of published figures, as far as known, as a fact for the table."""
     versions = [version for version in map(version_of, figures) if version]
     if versions and (own := version_of(library)):
         oldest = ".".join(map(str, min(versions)))
-        is_older = own < min(versions)
-        yield f"{library}, which is older than all figures (from {oldest} on)" if is_older else library
+        older = f"{library} is older than those figures that say theirs (from {oldest} on)"
+        yield older if own < min(versions) else library
 
 
 def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | None = None) -> Iterator[str]:

@@ -40,7 +40,7 @@ def paying_rate(
         programs: the programs of all stages with compressed gradients.
         dense: the same without compression.
         seconds: returns the duration of a computation.
-        link: the rate of the link that there is, in bytes a second.
+        link: the rate of the link of the machine, in bytes a second: a fitted one has the rate of payload.
         ratios: measured over predicted time of messages, at the ends of its interval.
 
     Returns:

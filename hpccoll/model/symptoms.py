@@ -115,8 +115,6 @@ def explain(
     """
     rails = machine.geometry.rails if machine and machine.geometry else None
     facts, traits = [*facts_of(log, variables or {}, rails)], traits_of((one.row for one in judged), machine)
-    figures = {name for one in judged if one.expected for name in one.expected.libraries}
-    facts += {age for one in judged for age in age_of(one.library, figures)}
     places: dict[object, list[Judged]] = defaultdict(list)
     for one in judged:
         if one.expected and one.row.usable:
@@ -125,7 +123,8 @@ def explain(
     causes: dict[int, tuple[Cause, ...]] = {}
     for calls in every:
         if calls.failed:
-            found = likeliest_causes([*symptoms_of(calls, every)], facts, traits, passing=calls.passing)
+            ages = {age for one in calls.failed if one.expected for age in age_of(one.library, one.expected.libraries)}
+            found = likeliest_causes([*symptoms_of(calls, every)], [*facts, *ages], traits, passing=calls.passing)
             causes |= {id(one): found for one in calls.failed}
     return [replace(one, causes=causes.get(id(one), ())) for one in judged]
 

@@ -69,6 +69,10 @@ which has an interval of its own, the first share counts for all sizes. Healthy 
 WIDEST = 1.5
 """The ratio of the ends of a published range, from LARGE on, beyond which it decides nothing: sources do not agree."""
 
+FAILS_ALONE = 3
+"""The time over the upper bound of a reference from which on a row fails whatever its neighbours do: of two healthy
+sweeps of the testbed, a burst of noise made a single row take 2.1 times as long."""
+
 OF_FIGURES = "sum", "avg"
 """The reductions of published figures; NVLS has no others (NCCL's device.h, ncclNvlsSupported)."""
 
@@ -162,7 +166,8 @@ def _spoken(judged: Sequence[Judged]) -> list[Judged]:
 
     The largest size fails alone: nothing lies beyond it that shows a dip. Against a reference, rows of the same size by
     another algorithm or in the other placement are neighbours, too. A single row of many is low by chance, or because a
-    burst of noise met it, since cases run in random order; a slow host or wire slows several of them.
+    burst of noise met it, since cases run in random order; a slow host or wire slows several of them. Beyond
+    ``FAILS_ALONE`` times the bound of a reference it needs none.
     """
     curves: dict[object, list[int]] = defaultdict(list)
     beside: dict[object, list[int]] = defaultdict(list)
@@ -180,10 +185,17 @@ def _spoken(judged: Sequence[Judged]) -> list[Judged]:
         for place, number in enumerate(numbers[:-1]):
             neighbours = low[max(0, place - 1) : place] + low[place + 1 : place + 2]
             neighbours += [judged[other].verdict is Acceptance.FAIL for other in others.get(number, ())]
-            if low[place] and neighbours and not any(neighbours) and judged[number].row.usable:
+            is_alone = low[place] and neighbours and not any(neighbours)
+            if is_alone and judged[number].row.usable and not _is_far_beyond(judged[number]):
                 reason = "it is worse at this size only: measure the sizes around it again"
                 spoken[number] = replace(judged[number], verdict=Acceptance.CANNOT_TELL, reason=reason)
     return spoken
+
+
+def _is_far_beyond(judged: Judged) -> bool:
+    """Return whether a row takes many times as long as the bound of a reference."""
+    expected = judged.expected
+    return bool(expected and expected.origin == REFERENCE and judged.measured > FAILS_ALONE * expected.high)
 
 
 def _order(row: Row) -> tuple[object, ...]:

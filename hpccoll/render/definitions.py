@@ -86,8 +86,8 @@ DEFINITIONS = {
     "over native": "The time of the library's own collective over that of the choice: at 1.20x native takes 1.20 times "
     "as long. Of a range of sizes it is the geometric mean over the sizes of their medians over the rounds.",
     "exposed, share": "In a training step, exposed is the median of the step minus that of the same step without "
-    "communication (null), in a pipeline with the bubble; share is exposed over the whole step.",
-    "null": "The same training step without communication.",
+    "communication and codecs (null), in a pipeline with the bubble; share is exposed over the whole step.",
+    "null": "The same training step without communication, and without the codecs of compressed gradients.",
     "all communication": "In a training step, the sum of the durations of all collectives of a rank, whether or not "
     "computation hides them: the median over iterations of the largest over ranks.",
     "forward, backward": "In a training step, for the computations of that phase, the sum of the times since the end "

@@ -70,10 +70,10 @@ _COLUMNS: Columns[Row] = (
 def exposed_words(row: Row) -> str:
     """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown.
 
-    The stages of a pipeline wait for each other's messages, and without communication they do not.
+    The stages of a pipeline wait for each other's messages, and without communication they do not, nor encode.
     """
-    bubble = " and pipeline bubble" if pipeline_stages(call_arguments(row)) > 1 else ""
-    what = f"exposed communication{bubble}"
+    bubble = ["pipeline bubble"] if pipeline_stages(call_arguments(row)) > 1 else []
+    what = f"exposed {join_words(['communication', *['codecs'] * bool(row.codec_s), *bubble])}"
     if row.exposed_s is None or row.exposed_share is None:
         return ""
     if row.exposed_s <= 0:

@@ -142,7 +142,8 @@ def _paying_lines(predictions: Iterable[tuple[str, StepPrediction]]) -> Iterator
 
 
 _MEANINGS = {
-    "codec": "time of all codecs of a GPU, which take turns with its collectives of gradients",
+    "codec": "time of all codecs of a GPU, which take turns with its collectives of gradients; exposed has what of it "
+    "computation does not hide",
     "compute": "time that the busiest GPU computes in a step",
     "bubble": "time that it waits for other stages of the pipeline, without communication",
     "communic.": "time of all collectives of a GPU, hidden behind computation or not",

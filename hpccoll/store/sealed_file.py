@@ -194,9 +194,12 @@ def stored_object(group: Any, name: str, file_bytes: int) -> Any:
     """Return a member of a group whose values are in this file.
 
     Raises:
-        IntegrityError: if it is a link, lies in another file, or is larger than this file can hold.
+        IntegrityError: if it is missing, is a link, lies in another file, or is larger than this file can hold.
     """
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+    link = group.get(name, getlink=True)
+    if link is None:
+        raise IntegrityError(f"{name!r:.200} is missing, as in files of an older hpccoll")
+    if not isinstance(link, h5py.HardLink):
         raise IntegrityError(f"{name!r:.200} is a link to elsewhere")
     item = group[name]
     if isinstance(item, h5py.Dataset):

@@ -6,7 +6,7 @@ when all stages have computed and awaited everything.
 
 - *communication*: the seconds of all collectives of a stage, and of the messages that it sends, together.
 - *codec*: the seconds of all codecs of a stage, which take turns with its collectives.
-- *exposed*: what the step takes longer than the same step with collectives that take no time.
+- *exposed*: what the step takes longer than the same step with collectives and codecs that take no time.
 - *share*: exposed seconds over those of the step.
 
 The backward pass of bucket k ends at r(k); its collective starts at max(r(k), end(k - 1)): S. Li et al.: PyTorch
@@ -53,7 +53,7 @@ class StepTimeline:
     """The times of a step."""
 
     step_s: float  # the seconds of the step
-    bare_s: float  # the seconds of the same step without communication
+    bare_s: float  # the seconds of the same step without communication and codecs
     compute_s: float  # the seconds that the busiest stage computes
     communication_s: float  # the seconds of all collectives and sent messages of the stage that communicates longest
     codec_s: float  # the seconds of all codecs of the stage that has most of them
@@ -61,7 +61,7 @@ class StepTimeline:
 
     @property
     def exposed_s(self) -> float:
-        """The seconds by which communication makes the step longer."""
+        """The seconds by which communication and codecs make the step longer."""
         return self.step_s - self.bare_s
 
     @property

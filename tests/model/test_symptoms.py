@@ -197,17 +197,30 @@ def test_rdma_that_a_variable_turned_off_is_quoted_as_the_likeliest_cause(share)
         assert (first.proven, first.because) == (True, "the log has NCCL_IB_DISABLE=1")
 
 
-def test_an_older_library_than_that_of_all_figures_is_a_cause_and_one_as_new_is_none():
-    def named(library):
-        figures = ("", "2.23.4", "2.31.2")
-        rows = [replace(one, library=library, expected=replace(one.expected, libraries=figures)) for one in sweep(0.7)]
-        return {each.proven: each for each in causes_of(rows) if "older NCCL" in each.what}
+def of_library(library, judged):
+    figures = ("", "2.23.4", "2.31.2")
+    return [replace(one, library=library, expected=replace(one.expected, libraries=figures)) for one in judged]
 
-    assert (
-        named("NCCL 2.20.3")[True].because
-        == "the log has NCCL 2.20.3, which is older than all figures (from 2.23.4 on)"
-    )
-    assert not named("NCCL 2.26.2")
+
+def named_ages(judged):
+    return [each for each in causes_of(judged) if "older NCCL" in each.what]
+
+
+def test_an_older_library_than_that_of_figures_is_said_with_its_symptom_and_one_as_new_is_no_cause():
+    (cause,) = named_ages(of_library("NCCL 2.20.3", sweep(0.7)))
+    assert "; NCCL 2.20.3 is older than those figures that say theirs (from 2.23.4 on)" in cause.because
+    assert not cause.proven
+    assert not named_ages(of_library("NCCL 2.26.2", sweep(0.7)))
+
+
+@pytest.mark.parametrize(("share", "nodes"), [(0.4, 2), (0.7, 1)])
+def test_an_older_library_is_no_cause_of_what_nobody_has_seen_it_cause(share, nodes):
+    assert not named_ages(of_library("NCCL 2.20.3", sweep(share, nodes=nodes)))
+
+
+def test_an_older_library_of_one_output_explains_nothing_of_another():
+    old, new = of_library("NCCL 2.20.3", sweep(1.0)), of_library("NCCL 2.26.2", sweep(0.7))
+    assert not named_ages([*old, *new])
 
 
 def test_causes_that_the_log_excludes_are_left_out():

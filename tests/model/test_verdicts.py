@@ -294,6 +294,7 @@ def test_a_reference_fails_rows_that_neighbouring_sizes_support_and_the_largest_
         ({0: 1.0}, [PASS] * 3), ({0: 0.5}, [PASS] * 3), ({0: 1.0, SIZES[1]: 1.25}, [PASS, CANNOT_TELL, PASS]),
         ({0: 1.25, SIZES[0]: 1.0}, [PASS, FAIL, FAIL]), ({0: 1.0, SIZES[2]: 1.25}, [PASS, PASS, FAIL]),
         ({0: 1.0, SIZES[0]: 2.1}, [CANNOT_TELL, PASS, PASS]),
+        ({0: 1.0, SIZES[1]: 10}, [PASS, FAIL, PASS]), ({0: 1.0, SIZES[0]: 10}, [FAIL, PASS, PASS]),
     ):  # fmt: skip
         rows = judge_rows(measured(slower, number=2), reference)
         assert [one.verdict for one in rows] == expected

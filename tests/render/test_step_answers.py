@@ -1,16 +1,18 @@
 """Training steps in words: what a step takes with each algorithm, and how much of it is exposed."""
 
+from dataclasses import replace
+
 import pytest
 import raw_examples
 from golden_page import assert_golden
-from step_examples import steps
+from step_examples import step_rows, steps
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.step_comparison import compare_steps
 from hpccoll.render.answer_lines import terminal_lines
 from hpccoll.render.answers import Answers
-from hpccoll.render.step_answers import step_answers
+from hpccoll.render.step_answers import exposed_words, step_answers
 from hpccoll.store.host_load import KEY
 from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import RawResults
@@ -53,6 +55,12 @@ def test_the_answers_and_comparisons_of_training_steps():
             algorithms = " ".join(row.algorithm for row in each.rows)
             page.append(f"{each.shape}, {', '.join(each.details)}: {algorithms}{', ranked' * each.ranked}")
     assert_golden("step_answers", page)
+
+
+def test_what_is_exposed_of_a_compressed_step_is_said_to_have_its_codecs():
+    row = step_rows(steps(BOTH))["ring"]
+    assert exposed_words(row) == ", 4 ms (12 %) of it exposed communication"
+    assert exposed_words(replace(row, codec_s=1e-3)) == ", 4 ms (12 %) of it exposed communication and codecs"
 
 
 @pytest.mark.parametrize(("other_cores", "strength"), [(0.0, "strong"), (1.25, "fair")])

@@ -77,6 +77,17 @@ def test_links_are_not_followed_and_a_pipe_is_refused(error_after, tmp_path):
         hdf5.read_raw_file(tmp_path / "pipe.h5")
 
 
+def test_a_missing_column_is_named_and_one_that_some_iterations_lack_has_no_times(error_after, whole, tmp_path):
+    assert "'loss' is missing" in error_after(lambda opened: opened["attempt_1"].__delitem__("loss"))
+    file = shutil.copy(whole, tmp_path / "F.h5")
+    with h5py.File(file, "r+") as opened:
+        timed = next(number for number, count in enumerate(opened["attempt_1/iterations"]) if count > 1)
+        opened["attempt_1/span_ns"][timed, 0] = -1
+    seal(file)
+    times = hdf5.read_raw_file(file).attempts[0][1][timed].times
+    assert (times.span_ns.size, times.max_ns.size > 1) == (0, True)
+
+
 def test_implausible_results_are_not_written(tmp_path):
     with pytest.raises(ImplausibleError, match="ok, and 7 elements are wrong"):
         hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(wrong=7)), tmp_path / "F.h5")

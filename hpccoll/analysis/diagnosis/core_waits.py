@@ -20,8 +20,8 @@ several ranks the largest. A host is missing if its kernel counts nothing, or it
 LEAST_WAIT = 0.05
 """The least share that counts: what ranks of a node with free cores wait is below 1 %."""
 
-EXPLAINED = 0.5
-"""The part of the logarithm of an effect that the wait must explain."""
+EXPLAINED = 0.8
+"""The part of the logarithm of an effect that the wait must explain: what is left would be no fault of its own."""
 
 
 class CoreWait(NamedTuple):

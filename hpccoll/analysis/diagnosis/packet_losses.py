@@ -76,7 +76,7 @@ class _LossyUplink(NamedTuple):
 
     racks: tuple[tuple[int, int], ...]  # the number of a rack, and of DIRECTIONS
     share: float  # that is lost
-    usual: float  # of what nodes elsewhere send
+    usual: float  # of what other racks send to one another; if there are only two, of what nodes of the other send
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,14 @@ class _Losses:
             for name, direction in tested:
                 own = left & across & (of_ends[direction] == name)
                 within, elsewhere = left & (of_ends == name).all(0), left & (of_ends != name).all(0)
+                alike = elsewhere & across if size.size > 2 else elsewhere  # what stays in a rack crosses no uplink
                 sizes, lost = self.sizes[direction], self.lost[direction]
-                share, near, usual = (
-                    float(lost[some].sum() / max(sizes[some].sum(), 1)) for some in (own, within, elsewhere)
+                share, near, usual, of_all = (
+                    float(lost[some].sum() / max(sizes[some].sum(), 1)) for some in (own, within, alike, elsewhere)
                 )
                 of_members = np.bincount(self.ends[direction, own], lost[own], self.nodes)[rack == name]
                 others = self.nodes - size[name]
-                most = usual * sizes[own].sum() / size[name] * others  # what others lose of as many as a member sends
+                most = of_all * sizes[own].sum() / size[name] * others  # what others lose of as many as a member sends
                 count = float(np.quantile(of_members, QUARTILE, method="lower"))
                 is_more = 2 * size.size * chance_of(count, most, others + 1) < FALSE_ALARM
                 if is_more and share > 2 * max(near, usual):
@@ -129,10 +130,10 @@ class _Losses:
             if not found:
                 return
             share, usual, own = max(found.values(), key=lambda each: each[0])
-            alike = [key for key, (*_, pairs) in found.items() if (pairs == own).all()]  # of two racks: either uplink
-            yield _LossyUplink(tuple(alike), share, usual), own
+            same = [key for key, (*_, pairs) in found.items() if (pairs == own).all()]  # of two racks: either uplink
+            yield _LossyUplink(tuple(same), share, usual), own
             left &= ~own
-            tested = [key for key in tested if key not in alike]
+            tested = [key for key in tested if key not in same]
 
     def _find(self, node: int, others: Integers) -> Iterator[_Lossy]:
         """Yield what a node loses to and from others, if that is more than they lose among themselves."""
@@ -209,9 +210,11 @@ def _finding_of_uplink(
         for number, direction in uplink.racks
     ]
     share, usual = _per_cent(uplink.share), _per_cent(uplink.usual)
-    text = f"{share} of the segments that {join_words(parts)} had to be sent again, of those elsewhere {usual}."
+    is_compared = len(names) > 2  # with what other racks lose among themselves
+    elsewhere = "between other racks" if is_compared else "within racks, where no uplink is crossed,"
+    text = f"{share} of the segments that {join_words(parts)} had to be sent again, of those {elsewhere} {usual}."
     remedy = f"Do: look at the uplink of {join_words(map(rack_text, of_racks), 'or')}; most of the nodes lose alike."
-    severity = critical if uplink.share >= MUCH else warning
+    severity = critical if is_compared and uplink.share >= MUCH else warning
     values: dict[str, Any] = {DIRECTIONS[direction]: uplink.share for _, direction in uplink.racks}
     values |= {"racks": of_racks, "hosts": members, "unit": SEGMENTS, "usual": uplink.usual}
     return severity("uplink_losses", text, remedy=remedy, **values)

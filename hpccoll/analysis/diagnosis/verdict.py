@@ -13,6 +13,7 @@ from hpccoll.analysis.diagnosis.core_waits import CORE_WAITS, CoreWait, explaini
 from hpccoll.analysis.diagnosis.nodes_alone import TRANSFER_ERRORS, TransferError, findings_of_nodes
 from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
+from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
 from hpccoll.common.text import Finding
 
 DECIDING: Mapping[Kind, Purpose] = {
@@ -98,7 +99,7 @@ class MachineVerdict:
     too_many: bool  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
     nodes: int
     unjudged: tuple[str, ...]  # the hosts with valid times in fewer than half of their slots
-    only_directions: bool  # whether a slow direction only would have been found: of two nodes without an expected time
+    only_directions: bool  # whether a slow direction only would have been found: of two nodes without a right rate
     racks: tuple[str, ...]  # those that were judged: few, or small ones, are not
     links: bool  # whether single links were judged
     load: Load
@@ -149,6 +150,8 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect))
         for fault, hosts in zip(verdicts, of_hosts, strict=True)
     ]
+    # A rate that few nodes are compared with, unless it is a little wrong: then it says nothing of a node either.
+    uses_rate = question.expected_s is not None and {each.component.kind for each in known.effects} != {*DIRECTIONS[1:]}
     loaded = {fault.wait.host for fault in verdicts if fault.wait}
     return MachineVerdict(
         verdicts=(*verdicts,),
@@ -156,7 +159,7 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
         smallest_link_effect=known.smallest_link_effect,
         too_many=known.too_many, nodes=len(question.hosts), unjudged=unjudged,
-        only_directions=found is not None and len(question.hosts) - hung == 2 and question.expected_s is None,
+        only_directions=found is not None and len(question.hosts) - hung == 2 and not uses_rate,
         racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,
         load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
         findings=(*findings_of_nodes(recorded),),

@@ -22,6 +22,7 @@ HOSTS = [f"n{number}" for number in range(6)]
         (0.02, 0.00, 1.03, False),  # what a node with free cores waits
         (0.35, 0.30, 1.2, False),  # all wait
         (0.55, 0.30, 1.2, True),
+        (0.055, 0.005, 1.1, False),  # half of it: a wire is slow as well
         (0.01, 0.20, 1.2, False),  # a rank behind a slow wire has less to do
     ],
 )

@@ -145,6 +145,14 @@ def test_a_little_less_than_the_rate_of_the_wire_is_a_warning_and_accuses_none(n
     assert verdict.is_healthy
 
 
+@pytest.mark.parametrize("slower", [0, 12])
+def test_two_nodes_that_a_doubtful_rate_does_not_judge_are_said_to_be_judged_by_their_directions_only(slower):
+    doubtful = verdict_of(recorded(2, (Component("node", (1,)), slower), expected_s=0.02 if slower else 0.02 / 1.1))
+    assert [each.kind for each in doubtful.findings] == ["rate_doubtful"]
+    assert doubtful.only_directions
+    assert not verdict_of(recorded(2, expected_s=0.02)).only_directions
+
+
 def test_a_slow_node_makes_no_rate_doubtful():
     assert verdict_of(recorded(3, (Component("node", (1,)), 30), expected_s=0.02)).findings == ()
 

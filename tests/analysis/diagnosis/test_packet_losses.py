@@ -171,6 +171,14 @@ def uplinks(findings):
     return {(*each.values["racks"], word) for each in findings for word in ("sent", "received") if word in each.values}
 
 
+@pytest.mark.parametrize(("racks", "said"), [(2, {"warning"}), (3, set()), (5, set())])
+def test_uplinks_that_lose_alike_on_all_ways_between_racks_are_not_accused(racks, said):
+    provenance, rack_of = crossing(
+        np.random.default_rng(racks), racks, [(lambda sender, receiver, _: sender != receiver, 0.001)], usual=0
+    )
+    assert {each.severity for each in findings_of_losses(provenance, rack_of)} == said
+
+
 def test_of_two_racks_either_uplink_may_lose():
     provenance, rack_of = crossing(np.random.default_rng(1), 2, [(leaves(0), 0.01)])
     (found,) = findings_of_losses(provenance, rack_of)
