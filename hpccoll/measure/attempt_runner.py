@@ -138,7 +138,8 @@ class AttemptRunner:
         step = prepared if isinstance(prepared, PreparedStep) else None
         events = sync.gather(step.events(samples.iterations)) if step else None  # before more of them run
         name = rank_namer(self.attempt, case.mapping)
-        learned = step.training.collect(sync, samples.iterations, name) if step and step.training else Learned()
+        training = step.training if step else None
+        learned = training.collect(sync, samples.iterations, name, self.progress) if training else Learned()
         wrong = self.comm.allreduce(samples.wrong) + learned.wrong
         overflowed, not_finite = self.comm.allreduce(step.overflows if step else np.zeros(2, np.int64)).tolist()
         diagnosis = prepared.diagnose(name) if samples.wrong else None

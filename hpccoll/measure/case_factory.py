@@ -19,6 +19,7 @@ from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, u
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
+from hpccoll.measure.digits_training import training_steps
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
@@ -122,6 +123,9 @@ class CaseFactory:
             yield from (self.gpus.missing_for(resolved.transport, dtype) for dtype in dtypes)
             yield self.gpus.missing_cublas if is_step and Workload.of(case.params).compute == GEMM else None
         compress = Workload.of(case.params).compress if case.collective in WORKLOADS else ""
+        if case.collective in WORKLOADS and (drill := Workload.of(case.params).corrupted):
+            steps = training_steps(self.job.effort)
+            yield f"corrupt: step {drill[0]} is after the last one, {steps}" if drill[0] > steps else None
         if what := compress if compress.startswith("fp8") else BFLOAT16 if BFLOAT16 in dtypes else "":
             missing = find_spec("ml_dtypes") is None
             words = f"ml-dtypes is not installed, which {what} needs; do: pip install 'hpccoll[compress]'"

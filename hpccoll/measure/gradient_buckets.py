@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SEEDS = 7
 """The number of seeds of gradients: a prime, so that ranks at a distance of a power of two have others."""
 
+EXACT = {kind: round(1 / roundoff) for kind, roundoff in ROUNDOFF.items()}
+"""The whole numbers up to which a type has all: with too many ranks for them, sums are checked within a bound."""
+
 RESIDUAL = 0.25
 """With feedback, what earlier steps have left out of seeded gradients: a quarter of them, in reverse order."""
 
@@ -39,6 +42,7 @@ class GradientBucketBuffer:
         self.bucket, self.cases, self._number = bucket, cases, number
         self.codec: Codec | None = None
         self._initial: Floats | None = None  # of seeded gradients
+        self._levels = self._unit = 0  # of whole numbers
         self._mean, self._bound = np.empty(0, np.float32), 0.0
         dense = cases and compression is None
         self.gradient: Array = cases[0].result[: bucket.elements] if dense else np.zeros(bucket.elements, np.float32)
@@ -61,16 +65,24 @@ class GradientBucketBuffer:
     def seed(self) -> None:
         """Give a compressed bucket seeded gradients in every step, and check their mean; others have the payload."""
         if codec := self.codec:
+            feedback = codec.residual is not None
+            self._unit = round(1 / RESIDUAL) if feedback else 1
+            largest = EXACT.get(codec.compression.name, 0)
+            self._levels = largest // (codec.ranks * (self._unit + 1 if feedback else 1))
             self._initial = self._seeded(codec.rank % SEEDS)
             self._mean = codec.mean(codec.compression, self._averaged, [rank % SEEDS for rank in range(codec.ranks)])
-            # A value is rounded when it is encoded, and its sums at most p - 1 times, whatever their order.
-            self._bound = 1.01 * (1 + RESIDUAL) * codec.ranks * ROUNDOFF.get(codec.compression.name, 0.0)
+            if not self._levels:
+                # A value is rounded when it is encoded, and its sums at most p - 1 times, whatever their order.
+                self._bound = 1.01 * (1 + RESIDUAL) * codec.ranks * ROUNDOFF.get(codec.compression.name, 0.0)
 
     def _seeded(self, seed: int) -> Floats:
-        """Return the gradients of a seed: uniform from -1 to 1."""
+        """Return the gradients of a seed: uniform from -1 to 1, or so many whole numbers that all sums are exact."""
         values = np.random.default_rng([self._number, seed]).random(self.bucket.elements, np.float32)
         values *= np.float32(2)
         values -= np.float32(1)
+        if self._levels and self.codec:
+            np.rint(values * np.float32(self._levels), out=values)
+            values *= np.float32(self._unit * self.codec.ranks)
         return values
 
     def _averaged(self, seed: int) -> Floats:

@@ -2,6 +2,7 @@
 
 A rate is the bytes that the codecs of a kind go through in a step, over the seconds that they take together on the
 slowest rank, the median over all steps; its interval holds 90 % of them. Steps count where no more ranks than CPUs run.
+The rate at which topk selects is that of the parts that were kept: more of them take longer.
 """
 
 from collections import defaultdict

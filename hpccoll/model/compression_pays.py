@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hpccoll.analysis.paying_rate import NETWORKS, PayingRate, paying_factor
 from hpccoll.model.machine_sections import Bound
 from hpccoll.training.step_program import StepOperation, StepProgram
-from hpccoll.training.step_timeline import Seconds, step_timeline
+from hpccoll.training.step_timeline import Cost, StepTimeline
 
 OTHER = 0.25
 """The first network besides the one that there is, in rates of it."""
@@ -22,13 +22,16 @@ FOUND = 0.02
 BoundCost = Callable[[StepOperation, Bound], float]
 """Returns the seconds of an operation, with the numbers of the machine at their values or at one end of them."""
 
+Timeline = Callable[[Sequence[StepProgram], Cost], StepTimeline]
+"""Returns the timeline of the programs of all stages, from the duration of each operation."""
+
 Networks = Mapping[float, BoundCost]
 """The costs of operations on two networks, by how many times as fast they are."""
 
 
 def paying_rate(
     costs_on: Callable[[float], BoundCost], programs: Sequence[StepProgram], dense: Sequence[StepProgram],
-    seconds: Seconds, link: float, ratios: tuple[float, float],
+    timeline: Timeline, link: float, ratios: tuple[float, float],
 ) -> PayingRate | None:  # fmt: skip
     """Return the rate of a link below which the steps of compressed programs take less than those of dense ones.
 
@@ -39,7 +42,7 @@ def paying_rate(
         costs_on: returns the costs of all operations of both on a network so many times as fast.
         programs: the programs of all stages with compressed gradients.
         dense: the same without compression.
-        seconds: returns the duration of a computation.
+        timeline: returns the step of the programs of all stages.
         link: the rate of the link of the machine, in bytes a second: a fitted one has the rate of payload.
         ratios: measured over predicted time of messages, at the ends of its interval.
 
@@ -61,7 +64,7 @@ def paying_rate(
             return max(0.0, at_slow + of_bytes * (1 / x - 1 / slow))
 
         def longer(x: float) -> float:
-            steps = (step_timeline(each, seconds, lambda one: cost(one, x)).step_s for each in (programs, dense))
+            steps = (timeline(each, lambda one: cost(one, x)).step_s for each in (programs, dense))
             return next(steps) - next(steps)
 
         return longer

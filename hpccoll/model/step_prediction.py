@@ -2,7 +2,7 @@
 
 All ranks compute at a stated rate; the collectives of the programs take what ``group_costs`` says, simulated or by
 NCCL's own formulas; the timeline of all stages says what is exposed. Computation and communication do not slow each
-other down, which GPUs do whose collectives take some of their multiprocessors.
+other down, which GPUs do whose collectives take some of their multiprocessors; codecs of GPUs take turns with both.
 """
 
 import math
@@ -42,6 +42,12 @@ HIDDEN = 0.02
 
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 """The axes of the mesh over which gradients are synchronised."""
+
+CODECS_TAKE_TIME = (
+    "codecs run beside computations, and do not slow them down",
+    "codecs run on the GPU that computes: the backward pass takes longer by them",
+)
+"""What is assumed of codecs where they do not run on the device that computes, and where they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +252,20 @@ class StepPredictions:
 
     @property
     def wall_nodes(self) -> int | None:
-        """The least of the numbers of nodes on which communication takes longer than computation; None without any."""
+        """The least of the numbers of nodes on which communication takes longer than computation; None without any.
+
+        It says something of predictions of the same compression only.
+        """
         passed = (each.nodes for each in self.predictions if each.step.communication_s > each.step.compute_s)
         return next(passed, None)
+
+    @property
+    def by_compression(self) -> dict[str | None, "StepPredictions"]:
+        """The predictions of each compression."""
+        return {
+            compress: replace(self, predictions=[one for one in self.predictions if one.compress == compress])
+            for compress in dict.fromkeys(one.compress for one in self.predictions)
+        }
 
 
 def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProgress | None = None) -> StepPredictions:
@@ -320,8 +337,13 @@ def _predict(
     # the network on which the step, without compression, takes so long
     today = costs_on(machine.unscaled, dense) if is_solved else costs
     compute = request.compute.solved(dense, today.cost, nodes)
+    codecs_compute = machine.nccl is not None
     seconds = compute.seconds(programs)
-    timelines = {bound: step_timeline(programs, seconds, partial(costs.cost, bound=bound)) for bound in BOUNDS}
+
+    def timeline(programs: Sequence[StepProgram], cost: Cost) -> StepTimeline:
+        return step_timeline(programs, seconds, cost, codecs_compute=codecs_compute)
+
+    timelines = {bound: timeline(programs, partial(costs.cost, bound=bound)) for bound in BOUNDS}
     dtypes = parallelism.dtypes_of(request.model)
     size = itemsize(dtypes.gradient)
     largest = max((each.nbytes for program in programs for each in program.operations if not each.is_codec), default=0)
@@ -330,7 +352,7 @@ def _predict(
 
     def communication_s(factor: float) -> float:
         on = costs_on(machine.with_network(factor))
-        return step_timeline(programs, seconds, on.cost).communication_s
+        return timeline(programs, on.cost).communication_s
 
     hide = hiding_factor(timelines["value"], communication_s) if link else None
     pays = None
@@ -339,9 +361,9 @@ def _predict(
         def both_on(factor: float) -> BoundCost:
             return costs_on(machine.with_network(factor), [*programs, *dense]).cost
 
-        pays = paying_rate(both_on, programs, dense, seconds, link, machine.held_out_ratios)
+        pays = paying_rate(both_on, programs, dense, timeline, link, machine.held_out_ratios)
     kinds = frozenset(costs.kinds or {SIMULATED})
-    assumed = [*costs.assumed, *([codecs.source] if codecs else ())]
+    assumed = [*costs.assumed, *((codecs.source, CODECS_TAKE_TIME[codecs_compute]) if codecs else ())]
     if pays and MODELLED in kinds:
         assumed.append("the interval of the rate below which compression pays is that of codecs: formulas have none")
     return StepPrediction(

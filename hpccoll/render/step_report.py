@@ -49,7 +49,8 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     yield from table_lines(*table_of(columns, predicted.predictions))
     yield from _meanings(columns)
     yield ""
-    yield from _wall_lines(predicted)
+    for compress, of_one in predicted.by_compression.items():
+        yield from _wall_lines(of_one, f"{compress or DENSE}: " * (len(request.compressions) > 1))
     yield from _paying_lines((f"  {one.compress} on {one.layout.workers:,} GPUs", one) for one in predicted.predictions)
     used: dict[str, dict[str, None]] = {}
     for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
@@ -164,12 +165,12 @@ def _meanings(columns: Columns[StepPrediction]) -> Iterator[str]:
             yield from textwrap.wrap(f"{heading}: {meaning}", WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def _wall_lines(predicted: StepPredictions) -> Iterator[str]:
+def _wall_lines(predicted: StepPredictions, begin: str) -> Iterator[str]:
     wall, last = predicted.wall_nodes, predicted.predictions[-1]
     if wall:
-        yield f"communication takes longer than computation from {format_count(wall, 'node')} on"
+        yield f"{begin}communication takes longer than computation from {format_count(wall, 'node')} on"
     else:
-        yield f"communication takes less than computation on up to {format_count(last.nodes, 'node')}"
+        yield f"{begin}communication takes less than computation on up to {format_count(last.nodes, 'node')}"
     if last.hide_rate and last.link:
         yield (
             f"  on {last.layout.workers:,} GPUs links of {format_bit_rate(last.hide_rate)} would make both equal; "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpccoll.schedule.step import Part
-from hpccoll.schedule.walk import Message, trace_schedule, walk
+from hpccoll.schedule.walk import Message, walk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,8 @@ def run_lockstep(operation: "Operation", src: "Sequence[Array]", dst: "Sequence[
 
     ``src`` and ``dst`` have the buffer of each rank, ``operation.elements`` long; src is unused in place.
     """
-    traces = [trace_schedule(operation.lane_schedule(number)) for number in range(len(operation.slices))]
     for lane in range(operation.lanes):
-        walk(traces[lane % len(traces)], _Elements(operation, lane, src, dst))
+        walk(operation.traces[lane % len(operation.slices)], _Elements(operation, lane, src, dst))
     for me in range(operation.layout.workers):
         operation.reduction.scale(operation.result(dst[me], me), operation.layout.workers)
 

@@ -18,6 +18,7 @@ from hpccoll.schedule.out_of_place import out_of_place
 from hpccoll.schedule.reduction import Reduction
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.step import Part, Range
+from hpccoll.schedule.walk import Trace, trace_schedule
 
 Array: TypeAlias = NDArray[np.generic]
 
@@ -60,6 +61,11 @@ class Operation:
     @cached_property
     def cut(self) -> Cut:
         return Cut(self.call, self.count, self.slices[0].units, self.lanes, self.dtype.itemsize)
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """The messages of the schedule of each slice."""
+        return [trace_schedule(self.lane_schedule(number)) for number in range(len(self.slices))]
 
     @cached_property
     def api_cut(self) -> Cut:

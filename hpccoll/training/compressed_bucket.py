@@ -68,7 +68,7 @@ def _top_k(compression: Compression, bucket: StepOperation, ranks: int) -> Itera
     kept = 2 * WORD * compression.kept_of(bucket.nbytes // WORD)
     yield _codec(bucket, "select", bucket.nbytes)
     yield replace(bucket, label=f"{bucket.label} kept", collective="all_gather", nbytes=ranks * kept, dtype="int32")
-    yield _codec(bucket, "add", bucket.nbytes + ranks * kept)  # all gradients become zero first
+    yield _codec(bucket, "add", ranks * kept)  # to zeros, which the selection leaves
 
 
 Operations = Callable[[Compression, StepOperation, int], Iterator[StepOperation]]

@@ -49,7 +49,7 @@ class Compression:
 
     def kept_of(self, elements: int) -> int:
         """Return how many of so many gradients topk keeps: at least one."""
-        return ceil(self.kept * elements - 1e-9)  # 1 % of 100 is 1, whatever is rounded
+        return max(1, ceil(self.kept * elements - 1e-9))  # 1 % of 100 is 1, whatever is rounded
 
 
 def compressions(texts: str, *, feedback: bool = False) -> "list[Compression | None]":

@@ -5,7 +5,8 @@ takes alone. What stages send each other is there when the sender has started it
 when all stages have computed and awaited everything.
 
 - *communication*: the seconds of all collectives of a stage, and of the messages that it sends, together.
-- *codec*: the seconds of all codecs of a stage, which take turns with its collectives.
+- *codec*: the seconds of all codecs of a stage, which take turns with its collectives. Where they run on the device
+  that computes, they take turns with its computations, too: those after a codec begin by its seconds later.
 - *exposed*: what the step takes longer than the same step with collectives and codecs that take no time.
 - *share*: exposed seconds over those of the step.
 
@@ -75,10 +76,15 @@ class StepTimeline:
         return self.bare_s - self.compute_s
 
 
-def step_timeline(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost) -> StepTimeline:
-    """Return the timeline of the programs of all stages, from the duration of each computation and operation."""
-    stages, step_s = _run(programs, seconds, cost)
-    _, bare_s = _run(programs, seconds, lambda _operation: 0.0)
+def step_timeline(
+    programs: Sequence[StepProgram], seconds: Seconds, cost: Cost, *, codecs_compute: bool = False
+) -> StepTimeline:
+    """Return the timeline of the programs of all stages, from the duration of each computation and operation.
+
+    ``codecs_compute`` says that codecs run on the device that computes.
+    """
+    stages, step_s = _run(programs, seconds, cost, codecs_compute)
+    _, bare_s = _run(programs, seconds, lambda _operation: 0.0, codecs_compute)
     spans = [stage.spans for stage in stages]
     communicated = [sum(span.end_s - span.begin_s for span in each if span.communicates) for each in spans]
     codec = [sum((span.end_s - span.begin_s for span in each if span.is_codec), 0.0) for each in spans]
@@ -95,6 +101,7 @@ class _Stage:
     """The progress of a pipeline stage."""
 
     program: StepProgram
+    codecs_compute: bool
     at: int = 0  # the next instruction
     now: float = 0.0
     # the seconds of all computations, added up in the order in which they pass: never more than ``now``, whatever is
@@ -124,8 +131,11 @@ class _Stage:
                 case Start(operation, after):
                     before = self.ended[after] if after is not None else 0.0
                     start = max(self.now, self.free.get(operation.stream, 0.0), before)
-                    self._add(operation, start, start + cost(operation))
+                    lasts = cost(operation)
+                    self._add(operation, start, start + lasts)
                     self.free[operation.stream] = self.ended[-1]
+                    if operation.is_codec and self.codecs_compute:
+                        self.now += lasts
                     if operation.peer is not None:
                         messages[self.program.stage, operation.peer, operation.phase].append(self.ended[-1])
             self.at += 1
@@ -136,9 +146,11 @@ class _Stage:
         self.ended.append(end)
 
 
-def _run(programs: Sequence[StepProgram], seconds: Seconds, cost: Cost) -> tuple[list[_Stage], float]:
+def _run(
+    programs: Sequence[StepProgram], seconds: Seconds, cost: Cost, codecs_compute: bool
+) -> tuple[list[_Stage], float]:
     """Return the stages after their programs, and when the last one ends."""
-    stages, messages = [_Stage(program) for program in programs], Messages(deque)
+    stages, messages = [_Stage(program, codecs_compute) for program in programs], Messages(deque)
     while any(stage.advance(seconds, cost, messages) for stage in stages):
         pass
     if stuck := [stage.program.stage for stage in stages if stage.at < len(stage.program.instructions)]:

@@ -15,7 +15,7 @@ from statistics import median
 import ml_dtypes
 import numpy as np
 
-from hpccoll.measure.codecs import CODECS, Message
+from hpccoll.measure.codecs import CODECS, CodecMessage
 from hpccoll.training.compressed_bucket import compressed
 from hpccoll.training.compression import COMPRESSIONS, TOP_K, Compression
 from hpccoll.training.step_program import StepOperation
@@ -24,11 +24,11 @@ BYTES, RANKS, RUNS = 25 << 20, 2, 15
 TYPES = {"bfloat16": ml_dtypes.bfloat16}
 
 
-def message(operation: StepOperation) -> Message:
+def message(operation: StepOperation) -> CodecMessage:
     """Return the buffers of a collective at a rank."""
     dtype = np.dtype(TYPES.get(operation.dtype, operation.dtype))
     whole = np.zeros(operation.nbytes // dtype.itemsize, dtype)
-    return Message(whole[: len(whole) // RANKS] if operation.collective == "all_gather" else whole.copy(), whole)
+    return CodecMessage(whole[: len(whole) // RANKS] if operation.collective == "all_gather" else whole.copy(), whole)
 
 
 def rates(compression: Compression) -> dict[str, float]:

@@ -5,6 +5,7 @@ By hand, as root, on an idle machine with two CPUs or more, a few minutes a rate
     python tests/benchmarks/compression_pays.py                # prints the tables of results/golden/compression_pays.md
     python tests/benchmarks/compression_pays.py --keep DIR     # keeps the raw files in DIR
     python tests/benchmarks/compression_pays.py --read DIR     # prints the tables of raw files kept there
+    python tests/benchmarks/compression_pays.py --predict      # prints the table of GPUs alone, which measures nothing
 
 The machine and its codecs are fitted at 1 Gbit/s on two hosts, of one rank and CPU each, so that no codec waits for a
 CPU. Steps at 100 Mbit/s are then predicted, and so is the rate below which each compression pays; steps at three rates
@@ -144,6 +145,10 @@ def show(keep: Path) -> Iterator[bool]:
         found = crossing(keep, around, BRACKETED)
         text = f"{format_bit_rate(found)}, interval {format_bit_rate(pays.low)} to {format_bit_rate(pays.high)}"
         yield tables.verdict(f"both take as long with {BRACKETED}", text, pays.low <= found <= pays.high)
+    show_gpus()
+
+
+def show_gpus() -> None:
     print("\n## 8 H100 a node, resnet50 and 30 ms of computation: predicted\n")
     print("| network | GPUs | compression | codec us | exposed us | pays below | interval |\n"
           "| --- | --: | --- | --: | --: | --: | --- |")  # fmt: skip
@@ -162,7 +167,11 @@ def main() -> int:
     parse = argparse.ArgumentParser(description="From which rate of the network downward does compression pay?")
     parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
     parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
+    parse.add_argument("--predict", action="store_true", help="print the table of GPUs alone")
     given = parse.parse_args()
+    if given.predict:
+        show_gpus()
+        return 0
     with tempfile.TemporaryDirectory() as temporary:
         keep = (given.read or given.keep or Path(temporary)).resolve()
         keep.mkdir(parents=True, exist_ok=True)

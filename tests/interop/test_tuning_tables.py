@@ -59,6 +59,7 @@ TRAPS = {
     "sizes that fall": (classic("0 4 0 0", "64 3 0 0", "8 4 0 0"), "not_rising", 8, 8),
     "an algorithm that is not there": (classic("0 9 0 0"), "unknown_algorithm", 6, 9),
     "an algorithm of later versions": (classic("0 7 0 0"), "newer_algorithm", 6, 7),
+    "an algorithm that 4.1 lacks": (classic("0 7 0 0", collective=0), "newer_algorithm", 6, 7),
     "a collective that is not there": (classic("0 1 0 0", collective=22), "file_ignored", 2, 22),
     "a collective without algorithms": (classic("0 1 0 0", collective=10), "never_matches", 2, "gatherv"),
     "a count that is too high": ("1\n2\n1\n0\n2\n0 4 0 0\n", "file_ignored", 6, "a message size"),
@@ -69,6 +70,8 @@ TRAPS = {
     "a leading zero before 8": (classic("0 4 0 0", "08 3 0 0"), "octal", 7, "08"),
     "a name instead of an id": ("1\nallreduce\n1\n0\n1\n0 4 0 0\n", "skipped_text", 3, "allreduce"),
     "a fifth number": (classic("0 4 0 0 8"), "fifth_field", 6, 8),
+    "a fifth number behind two rules": ("1\n2\n1\n0\n2\n0 4 0 0 64 3 0 0 8 # of two", "fifth_field", 6, 8),
+    "rules for few ranks from a size on": (classic("0 0 0 0", "8 3 0 0", ranks="8"), "no_guard", 4, 8),
     "a version that is no first line": (
         classic("0 4 0 0", head="# of us\nrule-file-version-2\n"),
         "file_ignored",
@@ -97,6 +100,24 @@ TRAPS = {
         "unknown_name",
         2,
         "all",
+    ),
+    "a collective that is an object": (
+        '{"collectives": {"allreduce": [],\n"bcast": {"rules": [{"alg": 1}]}}}',
+        "malformed",
+        2,
+        "bcast",
+    ),
+    "collectives in a list": ('{"collectives":\n["allreduce"]}', "malformed", 1, "collectives"),
+    "rules in an object": ('{"collectives": {"bcast": [\n{"rules": {"alg": 1}}]}}', "malformed", 2, "rules"),
+    "a rule without an algorithm": (openmpi_json('{"msg_size_min": 8}'), "malformed", 3, "alg"),
+    "an algorithm in an object": (openmpi_json('{"alg": {"name": "ring"}}'), "malformed", 3, "alg"),
+    "true as an algorithm": (openmpi_json('{"alg": true}'), "malformed", 3, "alg"),
+    "a segment that is no number": (openmpi_json('{"alg": 5, "seg_size": [8]}'), "malformed", 3, "[...]"),
+    "ranks that end before they begin": (
+        openmpi_json('{"alg": 4}', '"comm_size_min": 64, "comm_size_max": 8'),
+        "never_matches",
+        3,
+        "ring",
     ),
     "a size that is no number": (openmpi_json('{"alg": 4, "msg_size_max": "8K"}'), "malformed", 3, "8K"),
     "rules that others include": (
@@ -240,7 +261,22 @@ TRAPS = {
     "neither a score nor an algorithm": ("UCC_TL_UCP_TUNE=allreduce:0-4k", "no_effect", 1, "allreduce:0-4k"),
     "an algorithm without a collective": ("0-4k:@ring", "all_collectives", 1, "0-4k:@ring"),
     "hier without its layer": ("UCC_CL_HIER_TUNE=allreduce:@rab", "needs_hier", 1, "UCC_CL_HIER_TUNE"),
-    "a section that a later one replaces": ("allreduce:0-4k:@knomial#allreduce:@ring", "never_matches", 1, "knomial"),
+    "sections for one call": ("allreduce:0-4k:@knomial#allreduce:@ring", "sections_overlap", 1, "allreduce:@ring"),
+    "sections for one memory": (
+        "allreduce:host,cuda:@knomial#allreduce:host:@sra_knomial",
+        "sections_overlap",
+        1,
+        "allreduce:host:@sra_knomial",
+    ),
+    "a score for all beside one": ("UCC_TL_UCP_TUNE=inf#allreduce:0", "sections_overlap", 1, "allreduce:0"),
+    "sizes of UCC that fall": ("allreduce:8k-4k:@ring", "malformed", 1, "8k-4k"),
+    "an odd team among others": ("allgather:[3,8]:@neighbor", "needs_ranks", 1, "neighbor"),
+    "a layer of UCC that is not known": (
+        "UCC_TL_NCCL_TUNE=allreduce:cuda:inf",
+        "not_checked",
+        1,
+        "UCC_TL_NCCL_TUNE",
+    ),
     # any
     "nothing": ("", "file_ignored", 1, "the number of collectives"),
     "no rule": ("0  # collectives", "empty", 0, None),
@@ -305,6 +341,15 @@ RIGHT = {
         "mpich", mpich(f'{{"avg_msg_size<8": {RING}, "avg_msg_size<1024": {RING}, "avg_msg_size=any": {RING}}}')
     ),
     "commas in comments": ("openmpi", COMMENTED),
+    "two rules in a line": ("openmpi", "1\n2\n1\n0\n2\n0 3 0 0 8192 4 0 0\n"),
+    "few ranks that are left to Open MPI": ("openmpi", "1\n2\n2\n4\n1\n0 0 0 0\n8\n2\n0 3 0 0\n8192 4 0 0\n"),
+    "a composition": ("mpich", '{"collective=bcast": {"composition=MPIDI_Bcast_intra_composition_gamma": {}}}'),
+    "a score for all collectives": ("ucc", "UCC_TL_UCP_TUNE=inf"),
+    "a layer that is turned off": ("ucc", "UCC_TL_UCP_TUNE=0"),
+    "another layer of UCC": ("ucc", "UCC_TL_NCCL_TUNE=allreduce:cuda:inf"),
+    "sections for two memories": ("ucc", "UCC_TL_UCP_TUNE=allreduce:host:@knomial#allreduce:cuda:@ring"),
+    "sections for two teams": ("ucc", "UCC_TL_UCP_TUNE=allreduce:[2-7]:@knomial#allreduce:[8-inf]:@ring"),
+    "sections for two sizes": ("ucc", "UCC_TL_UCP_TUNE=allreduce:0-4k:@0#allreduce:4k-inf:@1"),
 }  # fmt: skip
 """Tables without a fault, with their formats."""
 
@@ -412,12 +457,12 @@ def test_a_rule_for_mpich_that_ends_near_or_above_2_gib_counts_below(collective,
 
 @given(rules_of("ucc", ["allreduce", "bcast"], spans()))
 def test_what_is_written_for_ucc_decides_as_the_rules_do(rules):
-    text = write_ucc_tune(rules, "of a run")
-    read = [*reversed(lint_table(text, "ucc").rules)]
+    table = lint_table(write_ucc_tune(rules, "of a run"), "ucc")
+    assert {each.kind for each in table.findings} <= {"empty"}
     for rule in rules:
         for size, ranks in probes(rules):
             wanted = decided(rules, rule.collective, size, ranks)
-            assert decided(read, rule.collective, size, ranks) == wanted
+            assert decided(table.rules, rule.collective, size, ranks) == wanted
 
 
 def test_what_is_written_for_nccl_has_explicit_channels_and_a_line_for_all_other_calls():

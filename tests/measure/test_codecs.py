@@ -170,6 +170,14 @@ def test_a_gradient_that_is_not_finite_arrives_as_such_and_spoils_no_other(text,
         assert np.isfinite(codec.residual).all()
 
 
+def test_topk_forgets_what_is_not_finite_and_counts_each_mean_once():
+    gradients = normal(3, 1000)
+    codecs, chain = codecs_of("topk=1%", [np.where(np.arange(1000) < 500, np.nan, g) for g in gradients], feedback=True)
+    step(codecs, chain)
+    assert [codec.not_finite for codec in codecs] == [10] * 3
+    assert all(np.isfinite(codec.residual).all() for codec in codecs)
+
+
 @pytest.mark.parametrize("name", [*TYPES])
 def test_gradients_of_zero_stay_zero_and_small_ones_do_not_overflow(name):
     for value in (0.0, 1e-44, 1e-30):

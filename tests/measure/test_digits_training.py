@@ -63,6 +63,43 @@ def test_hierarchical_on_two_nodes_is_equal_to_a_serial_run(mpiexec):
 
 
 @pytest.mark.mpi
+def test_means_that_all_ranks_have_alike_and_wrong_are_found_where_a_library_adds(mpiexec):
+    wrong = {"native,none,0": "serial", "native,none,0.75": "serial", "native,none,nan": "serial",
+             "native,fp16,0": "step 1", "native,fp16,0.75": "step 1", "native,fp16,nan": "step 1"}  # fmt: skip
+    ended = mpiexec(4, Path(__file__).with_name("digits_ranks.py"), 12, "native", "native,fp16,1", *wrong)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert {name: each["wrong"] for name, each in found.items()} == {
+        "native": 0, "native,fp16,1": 0, **dict.fromkeys(wrong, 1)
+    }  # fmt: skip
+    for name, reason in wrong.items():
+        assert reason in found[name]["reasons"][0], name
+
+
+@pytest.mark.mpi
+def test_no_rank_seems_stuck_while_rank_0_trains_alone(mpiexec):
+    ended = mpiexec(2, Path(__file__).with_name("digits_ranks.py"), 7, "ring")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["ring"]["beats"] >= 7
+
+
+@pytest.mark.mpi
+def test_an_aggregator_has_no_weights_and_the_others_are_equal_to_a_serial_run(train):
+    ended, rows, _ = train(3, "--aggregators", 1, "-a", "sharp_emulated", n=6)
+    assert ended.returncode == 0, ended.stderr
+    row = rows["sharp_emulated", None]
+    assert (row.status, row.serial_difference, row.diverged_steps) == ("ok", 0.0, 0)
+
+
+@pytest.mark.mpi
+def test_a_drill_after_the_last_step_is_refused(train):
+    _, rows, _ = train(2, "-a", "ring", "--corrupt", "7:0", n=6)
+    row = rows["ring", None]
+    assert row.status == "skipped"
+    assert "corrupt: step 7" in row.reason
+
+
+@pytest.mark.mpi
 def test_compressed_gradients_are_those_of_a_serial_run(train):
     kinds = "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "topk=1%"
     ended, rows, _ = train(3, "-a", "ring", "--compress", ",".join(kinds), "--feedback", 1, "--overlap", 0, n=6)

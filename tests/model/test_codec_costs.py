@@ -1,4 +1,7 @@
-"""The time of codecs: from which source their rates come."""
+"""The time of codecs: from which source their rates come, and that of a core is what the benchmark measures."""
+
+import sys
+from pathlib import Path
 
 import pytest
 from predicted_machines import NCCL, cluster, fitted
@@ -7,6 +10,10 @@ from hpccoll.model.codec_costs import CORE, PASSES, REACHED, CodecCosts
 from hpccoll.training.compressed_bucket import compressed
 from hpccoll.training.compression import COMPRESSIONS, TOP_K, Compression
 from hpccoll.training.step_program import StepOperation
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+import codec_rates
 
 BUCKET = StepOperation("bucket 1", "all_reduce", "dp", 1 << 20, "float32", "backward")
 GPU = {"nccl": NCCL, "reduction": {"float32": {"bytes_per_s": 1e12}}}
@@ -48,6 +55,30 @@ def test_the_residual_of_feedback_goes_through_memory_twice():
         (PASSES["fp16"]["encode"] + 2) / PASSES["fp16"]["encode"]
     )
     assert fed_back.seconds(codec("decode"), "value") == plain.seconds(codec("decode"), "value")
+
+
+@pytest.mark.parametrize("machine", [cluster(), cluster(**GPU)])
+@pytest.mark.parametrize(("text", "times"), [("topk=1%", 1), ("topk=10%", 10)])
+def test_adding_takes_as_many_times_as_long_as_values_arrive_and_selecting_does_not(machine, text, times):
+    def seconds(text, ranks):
+        chain = {each.codec: each for each in compressed(BUCKET, Compression.parse(text), ranks) if each.is_codec}
+        found = costs(machine, text)
+        return [found.seconds(chain[work], "value") for work in ("select", "add")]
+
+    (select, add), (of_few, adding_few) = seconds(text, 64), seconds("topk=1%", 2)
+    assert select == of_few
+    assert add / adding_few == pytest.approx(32 * times, rel=1e-3)
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+@pytest.mark.parametrize("name", [*COMPRESSIONS[:-1], f"{TOP_K}=1%"])
+def test_the_benchmark_of_a_core_finds_the_rates_of_the_table(monkeypatch, name, feedback):
+    monkeypatch.setattr(codec_rates, "BYTES", 4096)
+    monkeypatch.setattr(codec_rates, "RUNS", 1)
+    compression = Compression.parse(name, feedback=feedback)
+    found = codec_rates.rates(compression)
+    assert {*found} == {*CORE[compression.codec]}
+    assert all(rate > 0 for rate in found.values())
 
 
 @pytest.mark.parametrize(("of", "ranks", "factor"), [("machine", 2, 1), ("machine", 8, 4), ("node", 8, 1)])

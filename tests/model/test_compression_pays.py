@@ -8,6 +8,7 @@ from predicted_machines import EXACT, LATENCY, NCCL, RATE, SEGMENT, cluster, fit
 
 from hpccoll.analysis.paying_rate import NETWORKS
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import format_bit_rate
 from hpccoll.model.machine_file import write_machine
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.render.step_report import step_lines
@@ -120,6 +121,23 @@ def _of_whole(compress):
     return predict_steps(cluster(tiers={"rack": EXACT}), request).predictions
 
 
+def test_the_wall_is_that_of_each_compression():
+    request = StepRequest(
+        TOY, [2, 4], ComputeRate(step_s=ring_s(NBYTES, 4) * 0.9), parallelism=Parallelism(buckets=BucketRule("one")),
+        algorithm="ring", parameters={"channels": 1}, compressions=compressions("topk=1%,none"), codec_rate=CODEC,
+    )  # fmt: skip
+    found = predict_steps(cluster(tiers={"rack": EXACT}), request)
+    lines = [line for line in step_lines(found) if "than computation" in line]
+    assert lines == [
+        "topk=1%: communication takes less than computation on up to 4 nodes",
+        "none: communication takes longer than computation from 4 nodes on",
+    ]
+    links = [line for line in step_lines(found) if "would make both equal" in line]
+    of = found.by_compression
+    assert [f"{format_bit_rate(of[name].predictions[-1].hide_rate)} would" in line
+            for name, line in zip(("topk=1%", None), links, strict=True)] == [True, True]  # fmt: skip
+
+
 def test_the_text_has_a_line_for_each_compression_its_codec_and_the_rate():
     request = StepRequest(
         TOY, [2, 4], ComputeRate(step_s=0.1), compressions=[None, Compression("fp16")], codec_rate=CODEC
@@ -152,6 +170,19 @@ def test_gradients_of_other_types_and_of_sharded_parameters_are_not_compressed()
         )
         with pytest.raises(BadInputError, match="compress"):
             predict_steps(cluster(), request)
+
+
+def test_codecs_of_gpus_are_not_hidden_behind_the_computation_that_they_slow_down():
+    nccl = NCCL | {"channels": 1, "intra_bytes_per_s": RATE, "inter_bytes_per_s": RATE}
+    inside = EXACT | {"bytes_per_s": 1000 * RATE}
+    described = cluster(tiers={"node": inside, "rack": EXACT})
+    gpus = described.model_copy(update={"nccl": cluster(nccl=nccl).nccl})
+    for machine, is_hidden in ((described, True), (gpus, False)):
+        (half,) = steps("fp16", machine, rule="each", compute_s=10.0)
+        assert half.step.codec_s == pytest.approx(2 * NBYTES / CODEC)
+        assert (half.step.exposed_s < half.step.codec_s) is is_hidden
+        assert (half.pays.likely == half.pays.most) is False
+        assert any(each.startswith("codecs run ") for each in half.assumptions)
 
 
 def test_nccl_has_no_interval_and_the_codecs_have():

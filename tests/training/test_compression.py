@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
@@ -50,7 +50,8 @@ def test_every_message_is_whole_in_the_blocks_and_elements_of_its_collective(tex
             assert each.nbytes > 0
 
 
-@given(st.floats(1e-6, 0.5), st.integers(1, 10**8))
+@given(st.floats(1e-12, 0.5), st.integers(1, 10**8))
+@example(1e-12, 100)
 def test_top_k_keeps_its_part_and_at_least_one(kept, elements):
     k = Compression("topk", kept).kept_of(elements)
     assert k >= 1

@@ -1,5 +1,6 @@
 """The timeline: closed forms of pipelines and of overlapped buckets, and what must hold for any program."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
 from hpccoll.training.parallelism import Mesh, Parallelism
-from hpccoll.training.step_program import BACKWARD, FORWARD, Compute, Start, StepOperation, StepProgram, Wait
+from hpccoll.training.step_program import BACKWARD, CODEC, FORWARD, Compute, Start, StepOperation, StepProgram, Wait
 from hpccoll.training.step_program_builder import step_programs
 from hpccoll.training.step_timeline import step_timeline
 
@@ -68,6 +69,40 @@ def test_an_operation_after_another_waits_for_it_and_the_stream_goes_on():
     instructions = Start(shards[0]), Start(replicas[0], 0), Start(shards[1]), Start(replicas[1], 2)
     timeline = step_timeline([program(*instructions)], flops, lambda each: {"shard": 2.0, "replica": 3.0}[each.axis])
     assert [(each.begin_s, each.end_s) for each in operations(timeline)] == [(0, 2), (2, 5), (2, 4), (5, 8)]
+
+
+def encoded(numbers, computed=10.0):
+    """Return a backward pass of buckets that are encoded, reduced and decoded when their part is computed."""
+    instructions = []
+    for number in numbers:
+        codecs = [replace(bucket(number), label=f"bucket {number} {work}", collective=CODEC, codec=work)
+                  for work in ("encode", "decode")]  # fmt: skip
+        instructions += [Compute(BACKWARD, computed), *map(Start, (codecs[0], bucket(number), codecs[1]))]
+    return program(*instructions)
+
+
+@given(st.integers(1, 9), st.floats(0, 3), st.floats(0, 3))
+def test_codecs_on_the_device_that_computes_take_turns_with_it_and_others_hide_all_but_those_of_the_last_bucket(
+    buckets, codec, reduced
+):
+    beside, shared = (
+        step_timeline([encoded(range(buckets))], flops, lambda one: codec if one.is_codec else reduced,
+                      codecs_compute=shared)
+        for shared in (False, True)
+    )  # fmt: skip
+    assert beside.exposed_s == pytest.approx(2 * codec + reduced)
+    assert shared.exposed_s == pytest.approx(2 * codec * buckets + reduced)
+    assert (shared.compute_s, shared.codec_s) == pytest.approx((10 * buckets, 2 * codec * buckets))
+
+
+@given(st.floats(1, 50), st.floats(0, 3))
+def test_on_a_network_that_is_never_idle_it_does_not_matter_where_codecs_run(reduced, codec):
+    beside, shared = (
+        step_timeline([encoded(range(3), computed=0.0)], flops, lambda one: codec if one.is_codec else reduced,
+                      codecs_compute=shared)
+        for shared in (False, True)
+    )  # fmt: skip
+    assert shared.step_s == pytest.approx(beside.step_s) == pytest.approx(3 * (reduced + 2 * codec))
 
 
 def test_a_wait_exposes_what_is_left():

@@ -72,7 +72,9 @@ def read_mpich_json(text: str) -> TuningTable:
         else:
             reader.read(name, value, (), line)
     missing = [name for name in library_algorithms("mpich") if name not in seen]
-    if reader.whole and missing:
+    if not reader.whole:
+        table.add("not_checked", 0, None, what="a tree of compositions or shared memory")
+    elif missing:
         table.add("missing_collectives", 0, ", ".join(missing))
     return table
 

@@ -5,6 +5,7 @@ The reader skips keys that it does not know, and takes the first rule that match
 
 import json
 from collections.abc import Iterable
+from typing import TypeVar
 
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.interop.tuning_tables.json_lines import members_of, value_of
@@ -18,6 +19,7 @@ from hpccoll.interop.tuning_tables.tuning_rule import (
     size_steps,
 )
 
+_T = TypeVar("_T")
 _TOP = ("rule_file_version", "module", "collectives", "comment")
 _OF_RANKS = ("comm_size_min", "comm_size_max", "comm_rank_distribution", "rules")
 _OF_SIZES = ("msg_size_min", "msg_size_max", "alg", "faninout", "seg_size", "reqs")
@@ -34,15 +36,15 @@ def read_openmpi_json(text: str) -> TuningTable:
     for line in commas:
         table.add("trailing_comma", line, "the list", outcome=_IGNORED)
     table.add("json_in_5", 0, None, severity="warning")
-    _check_keys(table, root, _TOP, "collectives")
-    for name, line, value in members_of(value_of(root, "collectives")):
+    _check_keys(table, root, _TOP)
+    for name, line, value in _typed(table, _line(root) or 1, "collectives", value_of(root, "collectives"), tuple):
         if name not in library_table()["openmpi"]["ids"]:
             known = [*library_algorithms("openmpi")]
             table.add("unknown_name", line, name, what="collective", outcome=_IGNORED, known=known)
         before = list[TuningRule]()
-        for of_ranks in value if isinstance(value, list) else ():
+        for of_ranks in _typed(table, line, name, value, list):
             begin = len(table.rules)
-            _read_ranks(table, name, of_ranks)
+            _read_ranks(table, name, of_ranks, _line(of_ranks) or line)
             added = table.rules[begin : begin + 1]
             if other := next((each for each in before for rule in added if each.covers(rule)), None):
                 why = f"the ranks of the rules in line {other.line} include these"
@@ -56,48 +58,66 @@ def _line(value: object) -> int:
     return next((each.line for each in members_of(value)), 0)
 
 
-def _check_keys(table: TuningTable, value: object, known: tuple[str, ...], required: str) -> None:
+def _typed(table: TuningTable, line: int, name: str, value: object, kind: type[_T]) -> _T:
+    """Return a value that is to be a list, or a tuple for an object; an empty one, and a finding, for others."""
+    if isinstance(value, kind):
+        return value
+    why = "is missing" if value is None else f"is no {'list' if kind is list else 'object'}"
+    table.add("malformed", line, name, why=why, outcome=_IGNORED)
+    return kind()
+
+
+def _check_keys(table: TuningTable, value: object, known: tuple[str, ...]) -> None:
     for name, line, _ in members_of(value):
         if name not in known:
             table.add("misspelt_key", line, name, known=known)
-    if value_of(value, required) is None:
-        table.add("malformed", _line(value), required, why="is missing", outcome=_IGNORED)
 
 
-def _read_ranks(table: TuningTable, name: str, value: object) -> None:
-    _check_keys(table, value, _OF_RANKS, "rules")
+def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
+    _check_keys(table, value, _OF_RANKS)
     ranks, word = _span(table, value, *_OF_RANKS[:2]), value_of(value, "comm_rank_distribution", "any")
     if word not in _DISTRIBUTIONS:
-        outcome = "Open MPI takes it for any"
-        table.add("unknown_name", _line(value), word, what="distribution", outcome=outcome, known=_DISTRIBUTIONS)
+        outcome = "Open MPI takes it for any" if isinstance(word, str) else _IGNORED
+        table.add("unknown_name", at, _shown(word), what="distribution", outcome=outcome, known=_DISTRIBUTIONS)
     conditions = (str(word),) if word in _DISTRIBUTIONS[1:] else ()
-    algorithms, rules = library_algorithms("openmpi").get(name, {}), value_of(value, "rules")
-    for rule in rules if isinstance(rules, list) else ():
-        _check_keys(table, rule, _OF_SIZES, "alg")
-        chosen = value_of(rule, "alg")
-        found = next((each.name for each in algorithms.values() if chosen in (each.name, each.id)), "")
-        if not found and chosen not in ("ignore", 0):
-            outcome = "the rule is not used"
-            table.add("unknown_algorithm", _line(rule), chosen, collective=name, outcome=outcome, known=[*algorithms])
-        given = {ours: value_of(rule, key) for ours, key in _PARAMETERS.items()}
-        parameters = {ours: number for ours, number in given.items() if isinstance(number, int)}
-        word_of = found or str(chosen)
+    algorithms = library_algorithms("openmpi").get(name, {})
+    for rule in _typed(table, at, "rules", value_of(value, "rules"), list):
+        _check_keys(table, rule, _OF_SIZES)
+        line, chosen, found = _line(rule) or at, value_of(rule, "alg"), "ignore"
+        if type(chosen) not in (str, int):
+            why = "is missing" if chosen is None else "is no name and no number"
+            table.add("malformed", line, "alg", why=why, outcome="calls of this rule get the fixed decision")
+        elif chosen not in ("ignore", 0):
+            found = next((each.name for each in algorithms.values() if chosen in (each.name, each.id)), str(chosen))
+            if found not in algorithms:
+                outcome = "the rule is not used"
+                table.add("unknown_algorithm", line, chosen, collective=name, outcome=outcome, known=[*algorithms])
+        given = {ours: key for ours, key in _PARAMETERS.items() if value_of(rule, key) is not None}
+        parameters = {ours: _number(table, rule, key, 0) for ours, key in given.items()}
         table.rules.append(
-            TuningRule(collective=name, algorithm=word_of, bytes=_span(table, rule, *_OF_SIZES[:2]), ranks=ranks,
-                       conditions=conditions, line=_line(rule), parameters=parameters)
+            TuningRule(collective=name, algorithm=found, bytes=_span(table, rule, *_OF_SIZES[:2]), ranks=ranks,
+                       conditions=conditions, line=line, parameters=parameters)
         )  # fmt: skip
         table.check_ranks("openmpi", table.rules[-1])
 
 
-def _span(table: TuningTable, value: object, *keys: str) -> Span:
-    ends = [0, UNLIMITED]
-    for place, key in enumerate(keys):
-        number = value_of(value, key, ends[place])
-        if isinstance(number, int):
-            ends[place] = number
-        elif number not in ("inf", "Inf", "INF"):
-            table.add("malformed", _line(value), number, why=f"as {key} is no number and not inf", outcome=_IGNORED)
-    return ends[0], ends[1]
+def _span(table: TuningTable, value: object, first: str, last: str) -> Span:
+    return _number(table, value, first, 0), _number(table, value, last, UNLIMITED)
+
+
+def _number(table: TuningTable, value: object, key: str, default: int) -> int:
+    number = value_of(value, key, default)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number
+    if isinstance(number, str) and number.startswith(("inf", "Inf", "INF")):
+        return UNLIMITED
+    table.add("malformed", _line(value), _shown(number), why=f"as {key} is no number and not inf", outcome=_IGNORED)
+    return default
+
+
+def _shown(value: object) -> object:
+    """Return a value as a finding shows it, without what is in it."""
+    return "{...}" if isinstance(value, tuple) else "[...]" if isinstance(value, list) else value
 
 
 def write_openmpi_json(rules: Iterable[TuningRule], comment: str = "") -> str:

@@ -24,7 +24,7 @@ from hpccoll.interop.tuning_tables.tuning_rule import (
 _TOKEN = re.compile(r"#[^\n]*|(?P<number>[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*))|(?P<other>[^\s#])")
 _VERSION = re.compile(r"rule-file-version-([0-9]+)")
 _WORD = re.compile(r"(?:#[^\n]*+|\s)*+([^\s@\[\]#]+)")
-_FIFTH = re.compile(r"[ \t]*([0-9]+)")
+_FIFTH = re.compile(r"[ \t]*([0-9]+)(?P<end>[ \t\r]*(?:[#\n]|\Z))?")
 _DIGITS = re.compile("[0-9]+")
 _OPTIONAL = re.compile(r"\s*@\S+|\s*\[[^\]]*\]")
 
@@ -132,11 +132,12 @@ def _read_collective(reader: _NumberReader, name: str, version: int) -> None:
     for _ in range(reader.number(f"the number of communicator sizes of {name}", MAX_INT)):
         sizes.append(reader.number("a communicator size", MAX_INT))
         reader.check_rising(sizes)
-        if len(sizes) == 1 and sizes[0] > 2:
-            table.add("no_guard", reader.line, sizes[0], collective=name)
-        elif len(sizes) == 2:
-            table.add("sizes_in_6", reader.line, sizes[1], collective=name)
+        at = reader.line
         read.append(_read_sizes(reader, name, version))
+        if len(sizes) == 1 and sizes[0] > 2 and any(rule.algorithm != "ignore" for rule in read[0]):
+            table.add("no_guard", at, sizes[0], collective=name)
+        elif len(sizes) == 2:
+            table.add("sizes_in_6", at, sizes[1], collective=name)
     for ranks, rules in zip(_ranges([0, *sizes[1:]]), read, strict=False):
         for rule in rules:
             table.rules.append(replace(rule, ranks=ranks))
@@ -150,7 +151,7 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
         reader.read_size(sizes)
         line, number = reader.line, reader.number("an algorithm")
         algorithm = next((each for each in known.values() if each.id == number), None)
-        if algorithm and algorithm.since > "5.0":
+        if algorithm and algorithm.since > "4.1":
             table.add("newer_algorithm", line, number, name=algorithm.name, since=algorithm.since)
         elif number and known and not algorithm:
             choices = f"choose from 0 to {len(known)}"
@@ -159,8 +160,8 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
         if fifth := _FIFTH.match(reader.text, reader.place):
             if version > 1:
                 parameters["max_requests"] = reader.number("max_requests", MAX_INT)
-            else:
-                table.add("fifth_field", line, int(fifth[1]))
+            elif fifth["end"] is not None:  # one alone; four are the next rule
+                table.add("fifth_field", line, int(fifth[1][:40]))
         word = algorithm.name if algorithm else str(number or "ignore")
         rules.append(TuningRule(collective=name, algorithm=word, parameters=parameters, line=line))
     return [replace(rule, bytes=span) for rule, span in zip(rules, _ranges(sizes), strict=True)]

@@ -83,13 +83,16 @@ class TuningTable:
             return None, []
 
     def check_order(self) -> None:
-        """Find rules of which earlier ones leave no size, or only larger ones; the first rule that matches wins."""
+        """Find rules that no call matches, and those of which earlier ones leave only larger sizes; the first wins."""
         for place, rule in enumerate(self.rules):
             earlier = [each for each in self.rules[:place] if each.covers(rule)]
             left = uncovered(rule.bytes, (each.bytes for each in earlier))
             others = [each.line for each in earlier if each.bytes[0] <= rule.bytes[1]]
-            if not left:
-                why = f"line {others[0]} comes first" if others else "its last size is below its first"
+            empty = [
+                unit for unit, (first, last) in (("size", rule.bytes), ("number of ranks", rule.ranks)) if last < first
+            ]
+            if empty or not left:
+                why = f"its last {empty[0]} is below its first" if empty else f"line {others[0]} comes first"
                 self.add("never_matches", rule.line, rule.algorithm, why=why)
             elif left[0][0] > rule.bytes[0] and rule.bytes != ANY:
                 self.add("overlap", rule.line, rule.bytes[0], other=others[0], last=left[0][0] - 1)

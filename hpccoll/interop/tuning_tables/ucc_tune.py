@@ -1,21 +1,31 @@
 """The variables UCC_TL_UCP_TUNE and UCC_CL_HIER_TUNE (src/coll_score/ucc_coll_score.c of 8263de47).
 
 ``collectives:first-last:memory:[ranks]:score:@algorithm``, joined by ``#``; a token is what it looks like, and only a
-score or an algorithm is required. Ranges end before their last size. A token that is none of these is an error of UCC.
+score or an algorithm is required. Ranges end before their last size. A token that is none of these is an error of UCC,
+and so are two sections for one call: it adds the ranges of both, which must not overlap.
 """
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from itertools import product
 
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import parse_size
-from hpccoll.interop.tuning_tables.tuning_rule import ANY, UNLIMITED, Span, TuningRule, TuningTable
+from hpccoll.interop.tuning_tables.tuning_rule import (
+    ANY,
+    UNLIMITED,
+    Span,
+    TuningRule,
+    TuningTable,
+    rules_by_ranks,
+    size_steps,
+)
 
 _LIBRARIES = {"UCC_TL_UCP_TUNE": "ucc", "UCC_CL_HIER_TUNE": "ucc_hier"}
 ASSIGNMENT = re.compile(r"""(?:export\s+)?(UCC_\w+)=["']?([^"'\s]*)["']?\s*""")
-_FAILS = "UCC fails to create a team"
+_OTHER_LAYER = re.compile("UCC_[CT]L_[A-Z0-9_]+_TUNE")
+_FAILS = "UCC ignores the whole string, with an error in its log"
 
 
 def read_ucc_tune(text: str) -> TuningTable:
@@ -27,15 +37,16 @@ def read_ucc_tune(text: str) -> TuningTable:
         name, value = (match[1], match[2]) if match else ("UCC_TL_UCP_TUNE", stripped)
         if name == "UCC_CLS":
             layers = value
-        if name in _LIBRARIES and (match or "@" in value) and not stripped.startswith(("#", "[")):
-            hier = number if name == "UCC_CL_HIER_TUNE" else hier
+        if not value or not (match or "@" in value) or stripped.startswith(("#", "[")):
+            continue
+        if name in _LIBRARIES:
+            hier, begin = number if name == "UCC_CL_HIER_TUNE" else hier, len(table.rules)
             for section in value.split("#"):
-                _read_section(table, _LIBRARIES[name], section, number)
+                _read_section(table, _LIBRARIES[name], section, number, begin)
+        elif _OTHER_LAYER.fullmatch(name):
+            table.add("not_checked", number, name, what="of another layer than UCP and hier")
     if hier and not {"hier", "all"} & {*layers.split(",")}:
         table.add("needs_hier", hier, "UCC_CL_HIER_TUNE")
-    table.rules.reverse()  # a later one replaces an earlier one
-    table.check_order()
-    table.rules.reverse()
     return table
 
 
@@ -53,36 +64,62 @@ def _kind(token: str) -> str:
     return next((kind for kind, fits in forms.items() if fits), "")
 
 
-def _read_section(table: TuningTable, library: str, section: str, line: int) -> None:
-    tokens = dict[str, str]()
+def _tokens(table: TuningTable, section: str, line: int) -> dict[str, str]:
+    """Return the tokens of a section by what they look like."""
+    tokens, facts = dict[str, str](), library_table()["ucc"]
     for token in section.split(":"):
         kind = _kind(token)
         if not kind or kind in tokens:
-            known = [*library_table()["ucc"]["collectives"], *library_table()["ucc"]["memories"]]
+            known = [*facts["collectives"], *facts["memories"]]
             hint = "choose from host, cuda, rocm" if token.lower() in ("cpu", "gpu") else known
             table.add("unknown_name", line, token, what="further token of UCC", outcome=_FAILS, known=hint)
         tokens.setdefault(kind, token)
+    return tokens
+
+
+def _read_section(table: TuningTable, library: str, section: str, line: int, begin: int) -> None:
+    """Add the rules of a section; those of its string begin at ``begin``."""
+    tokens, added = _tokens(table, section, line), list[TuningRule]()
     algorithm, score = tokens.get("algorithm", "")[1:], tokens.get("score", "")
     if not (algorithm or score):
         table.add("no_effect", line, section)
+    collectives = filter(None, tokens.get("collectives", "").lower().split(","))
     if algorithm and "collectives" not in tokens:
         table.add("all_collectives", line, section, name=algorithm)
+    elif score and "collectives" not in tokens:
+        collectives = library_table()["ucc"]["collectives"]
     sizes = [(first, last - (last < UNLIMITED)) for first, last in map(_span, tokens.get("sizes", "0-inf").split(","))]
     teams = [
         _span(each if "-" in each else f"{each}-{each}") for each in tokens.get("teams", "[0-inf]")[1:-1].split(",")
     ]
-    conditions = tuple(filter(None, tokens.get("memories", "").split(",")))
-    for collective in filter(None, tokens.get("collectives", "").lower().split(",")):
+    if any(last < first for first, last in sizes):
+        table.add("malformed", line, tokens["sizes"], why="ends before it begins", outcome=_FAILS)
+    memories = [(each,) if each else () for each in tokens.get("memories", "").lower().split(",")]
+    for collective in collectives:
         algorithms = library_algorithms(library).get(collective, {})
         named = next((each.name for each in algorithms.values() if algorithm in (each.name, str(each.id))), "")
         if algorithm and not named:
             table.add("unknown_algorithm", line, algorithm, collective=collective, outcome=_FAILS, known=[*algorithms])
         parameters: dict[str, int | str] = {"score": score} if score else {}
-        rule = TuningRule(
-            collective=collective, algorithm=named or algorithm, line=line, conditions=conditions, parameters=parameters
-        )
-        table.rules += [replace(rule, bytes=size, ranks=ranks) for size in sizes for ranks in teams]
-        table.check_ranks(library, table.rules[-1])
+        rules = [
+            TuningRule(collective=collective, algorithm=named or algorithm, bytes=size, ranks=ranks, line=line,
+                       conditions=memory, parameters=parameters)
+            for memory, size, ranks in product(memories, sizes, teams)
+        ]  # fmt: skip
+        added += rules
+        for rule in rules[: len(teams)]:
+            table.check_ranks(library, rule)
+    if other := next((each for each in table.rules[begin:] for rule in added if _overlap(each, rule)), None):
+        table.add("sections_overlap", line, section, name=other.algorithm or "a score")
+    table.rules += added
+
+
+def _overlap(one: TuningRule, other: TuningRule) -> bool:
+    """Return whether there is a call to which both rules apply."""
+    memories = not one.conditions or not other.conditions or one.conditions == other.conditions
+    spans = (one.bytes, other.bytes), (one.ranks, other.ranks)
+    common = all(max(a[0], b[0]) <= min(a[1], b[1]) for a, b in spans)
+    return one.collective == other.collective and memories and common
 
 
 def _span(text: str) -> Span:
@@ -95,11 +132,17 @@ def _span(text: str) -> Span:
 
 
 def write_ucc_tune(rules: Iterable[TuningRule], comment: str = "") -> str:
-    """Return rules as an assignment of UCC_TL_UCP_TUNE, below a comment; other calls get UCC's own choice."""
+    """Return rules as an assignment of UCC_TL_UCP_TUNE, below a comment; other calls get UCC's own choice.
+
+    Of overlapping rules the first counts.
+    """
     sections = []
-    for rule in reversed([*rules]):  # a later one replaces an earlier one
-        ends = [(str(first), "inf" if last == UNLIMITED else str(last)) for first, last in (rule.bytes, rule.ranks)]
-        size = f"{ends[0][0]}-{ends[0][1] if rule.bytes[1] == UNLIMITED else rule.bytes[1] + 1}"
-        teams = [] if rule.ranks == ANY else [f"[{'-'.join(ends[1])}]"]
-        sections.append(":".join((rule.collective, size, "host", *teams, "inf", f"@{rule.algorithm}")))
+    for collective, by_ranks in rules_by_ranks(rules).items():
+        for ranks, applying in by_ranks:
+            for (first, last), rule in size_steps(applying):
+                size = f"{first}-{'inf' if last == UNLIMITED else last + 1}"
+                ends = f"[{ranks[0]}-{'inf' if ranks[1] == UNLIMITED else ranks[1]}]"
+                teams = [] if ranks == ANY else [ends]
+                if rule:
+                    sections.append(":".join((collective, size, "host", *teams, "inf", f"@{rule.algorithm}")))
     return "\n".join([*(f"# {line}" for line in comment.splitlines()), f"UCC_TL_UCP_TUNE={'#'.join(sections)}", ""])
