@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hpccoll.common.units import format_bit_rate
 
 NETWORKS = 1e-3, 1e2
-"""The slowest and the fastest network that are tried, in rates of the one that there is."""
+"""The rates of the slowest and the fastest network that are tried, over that of the machine's own."""
 
 ALIKE = 1e-3
 """The relative difference of two networks up to which one stands for the other."""

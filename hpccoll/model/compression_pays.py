@@ -1,7 +1,7 @@
 """The rate of the network below which a compression pays, from predicted steps with and without it.
 
 On a network x times as fast an operation takes a + b/x seconds: a is what latencies take, and what stays inside nodes.
-Both follow from two networks, at last from two near the one that is sought.
+Both follow from the times on two networks; in the end these are near the break-even one.
 """
 
 import math
@@ -13,11 +13,11 @@ from hpccoll.training.step_program import StepOperation, StepProgram
 from hpccoll.training.step_timeline import Cost, StepTimeline
 
 OTHER = 0.25
-"""The first network besides the one that there is, in rates of it."""
+"""The rate of the second network that is tried, over that of the machine's own."""
 MOST_NETWORKS = 4
-"""The most networks that are tried besides the one that there is."""
+"""The most networks that are tried besides the machine's own."""
 FOUND = 0.02
-"""The relative difference up to which a network is the one that is sought."""
+"""The relative difference in rate up to which a network counts as the break-even one."""
 
 BoundCost = Callable[[StepOperation, Bound], float]
 """Returns the seconds of an operation, with the numbers of the machine at their values or at one end of them."""
