@@ -15,13 +15,15 @@ from hpccoll.common.records import from_builtins
 from hpccoll.store.case_times import OF_TRAINING
 from hpccoll.store.plausibility import ImplausibleError
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
-from hpccoll.store.schema import COLUMNS, Column
+from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, RESULT_COLUMNS, Column
 from hpccoll.store.sealed_file import COMPRESSION, attach_scales, create_scales, create_text, stored_object
 
 _PER_RANK_OR_NODE = tuple(each for each in COLUMNS if len(each.dims) > 1 and "iteration" not in each.dims)
 _ATTEMPT_ATTRIBUTES = tuple(
     field.name for field in fields(Attempt) if field.name not in ("places", "ports", "provenance", "evidence")
 )
+_NOT_IN_OLDER_FILES = {column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)}.union(OF_TRAINING)
+"""The columns that a file may lack: those of results, which later releases add; their entries are then absent."""
 EVIDENCE_DATASET = "evidence_json"
 """The dataset of the evidence from logs; only attempts that read logs have it."""
 MAX_COLUMN_BYTES = 1 << 28
@@ -134,8 +136,12 @@ def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None =
     """Read an attempt of a file of ``file_bytes``, and the outcomes of its cases, or of the given ones."""
     columns: dict[str, Any] = {}
     for column in COLUMNS:
+        shape = tuple(len(group[dim]) for dim in column.dims)
+        if column.name in _NOT_IN_OLDER_FILES and column.name not in group:
+            columns[column.name] = np.full(shape, False if column.absent is None else column.absent, _dtype(column))
+            continue
         dataset = stored_object(group, column.name, file_bytes)
-        if dataset.shape != tuple(len(group[dim]) for dim in column.dims):
+        if dataset.shape != shape:
             raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
         if column.dtype == "str":
             columns[column.name] = dataset.asstr()[:]

@@ -198,7 +198,7 @@ def stored_object(group: Any, name: str, file_bytes: int) -> Any:
     """
     link = group.get(name, getlink=True)
     if link is None:
-        raise IntegrityError(f"{name!r:.200} is missing, as in files of an older hpccoll")
+        raise IntegrityError(f"{name!r:.200} is missing")
     if not isinstance(link, h5py.HardLink):
         raise IntegrityError(f"{name!r:.200} is a link to elsewhere")
     item = group[name]

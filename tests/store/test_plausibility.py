@@ -78,7 +78,7 @@ def test_links_are_not_followed_and_a_pipe_is_refused(error_after, tmp_path):
 
 
 def test_a_missing_column_is_named_and_one_that_some_iterations_lack_has_no_times(error_after, whole, tmp_path):
-    assert "'loss' is missing" in error_after(lambda opened: opened["attempt_1"].__delitem__("loss"))
+    assert "'bytes' is missing" in error_after(lambda opened: opened["attempt_1"].__delitem__("bytes"))
     file = shutil.copy(whole, tmp_path / "F.h5")
     with h5py.File(file, "r+") as opened:
         timed = next(number for number, count in enumerate(opened["attempt_1/iterations"]) if count > 1)
