@@ -44,6 +44,17 @@ def library_algorithms(library: str) -> Mapping[str, Mapping[str, LibraryAlgorit
     }
 
 
+@cache
+def forcing_variants(library: str) -> Mapping[str, Mapping[str, LibraryAlgorithm]]:
+    """Return the algorithms of an MPI library that a variant can force, by word and the library's name of the call."""
+    found: dict[str, dict[str, LibraryAlgorithm]] = {}
+    for call in library_table()["native_calls"]:
+        for each in library_algorithms(library)[call].values():
+            if not each.inter:
+                found.setdefault(each.name, {})[call] = each
+    return found
+
+
 def _words(text: str, first: int) -> list[LibraryAlgorithm]:
     found, inter = list[LibraryAlgorithm](), False
     for word in text.split():
