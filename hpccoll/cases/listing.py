@@ -181,7 +181,7 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
 
 
 def _merge_algorithms(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of variants, with one for several that force algorithms of one library: its lines have the words."""
+    """Yield the rows of variants, with one for several that force algorithms of one library; its lines have these."""
     for library, several in groupby(rows, lambda row: row["needs"][0] if row["algorithms"] else None):
         members = [*several]
         if library is None or len(members) == 1:

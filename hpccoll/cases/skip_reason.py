@@ -160,7 +160,7 @@ def _variant_reason(case: Case, layout: Layout, facts: LaunchFacts) -> str | Non
 HOLDS: Mapping[str, Callable[[Case, Layout, int], bool]] = {
     "pow2": lambda _case, layout, _: layout.workers.bit_count() == 1,
     "even": lambda _case, layout, _: layout.workers % 2 == 0,
-    "two": lambda _case, layout, _: layout.workers == 2,
+    "two": lambda _case, layout, _: layout.ranks == 2,  # also in calls of ours
     "count": lambda _case, layout, elements: elements >= 1 << layout.workers.bit_length() - 1,
     "ranks": lambda _case, layout, elements: elements >= layout.workers,
     "inplace": lambda case, *_: case.in_place,

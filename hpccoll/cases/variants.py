@@ -1,6 +1,7 @@
 """Named variants: environments that a sweep compares, each with the evidence that its logs must show.
 
-The table of the named variants is ``variants.toml``, with those that ``library_algorithms.toml`` describes; ``evidence.expected_evidence`` tests logs for the evidence.
+The table of the named variants is ``variants.toml``, with those of the algorithms in ``library_algorithms.toml``;
+``evidence.expected_evidence`` tests logs for the evidence.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -141,6 +142,10 @@ class Variant:
         """The request to the library in one word; None if the library has the choice."""
         request = requested_by_environment(self.environment, communicator=self.communicator)
         return request or forced_by_mpi(self.environment)
+
+    def fails_everywhere(self, ranks: int) -> bool:
+        """Whether calls of this program itself fail, on so many ranks: of Open MPI's two_proc, whatever is measured."""
+        return ranks > 2 and any("two" in algorithm.needs for algorithm in self.algorithms.values())
 
     def with_added(self, sets: Mapping[str, object]) -> "Variant":
         """Return the variant with the limits that hold if a sweep sets ``sets``, its own and maybe more."""

@@ -24,7 +24,7 @@ from hpccoll.cases.keys import (
     read_option,
 )
 from hpccoll.cli.option_parser import OptionParser
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean
 from hpccoll.common.limits import MAX_CASES, RANKS
 from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
 
