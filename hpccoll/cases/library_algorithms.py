@@ -1,11 +1,11 @@
 """The algorithms of other libraries, by the names of their tuning tables. The table is ``library_algorithms.toml``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _WORD = re.compile(r"(?P<name>[^:=@]+)(?::(?P<needs>[^=@]+))?(?:=(?P<schedule>[^@]+))?(?:@(?P<since>.+))?")
 
@@ -20,6 +20,37 @@ class LibraryAlgorithm:
     schedule: str = ""  # the schedule of ours that sends the same messages; empty if none does
     since: str = ""  # the first version that has it; empty for all
     inter: bool = False  # whether it is one of intercommunicators
+
+
+class CallFacts(NamedTuple):
+    """What decides whether an algorithm can run a call."""
+
+    ranks: int
+    nodes: int
+    elements: int  # of the whole vector
+    in_place: bool
+
+
+_NEEDS: Mapping[str, Callable[[CallFacts], bool]] = {
+    "pow2": lambda call: call.ranks.bit_count() == 1,
+    "even": lambda call: call.ranks % 2 == 0,
+    "two": lambda call: call.ranks == 2,
+    "commutative": lambda _call: True,  # as all reductions of ours
+    "builtin": lambda _call: True,
+    "count": lambda call: call.elements >= 1 << call.ranks.bit_length() - 1,
+    "inplace": lambda call: call.in_place,
+    "noinplace": lambda call: not call.in_place,
+    "parent": lambda call: 1 < call.nodes < call.ranks,
+    "ccl": lambda _call: False,  # another library's algorithms
+    "consecutive": lambda call: call.nodes == 1,  # on several, ranks may be numbered across them
+}
+"""Whether a call gives what an algorithm needs, by the words of the table [needs]."""
+
+
+def unmet_need(algorithm: LibraryAlgorithm, call: CallFacts) -> str | None:
+    """Return what an algorithm needs and a call does not give, as the end of "it needs ..."; None if it has all."""
+    unmet = (need for need in algorithm.needs if not _NEEDS[need](call))
+    return next((library_table()["needs"][need] for need in unmet), None)
 
 
 @cache
