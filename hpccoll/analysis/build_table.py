@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,14 +68,23 @@ def write_table(table: TuneTable, out: Path) -> None:
     Raises:
         BadInputError: if ``out`` cannot be written, or holds something other than a table.
     """
+    write_over(out, json.dumps(table.to_json(), indent=1) + "\n", lambda: load_table(out, "--out"))
+
+
+def write_over(out: Path, text: str, check: Callable[[], object]) -> None:
+    """Write ``text`` to ``out``; ``check`` raises BadInputError if a file there must not be replaced.
+
+    Raises:
+        BadInputError: if ``out`` cannot be written, or holds something other than a table.
+    """
     try:
         if out.is_file() and out.stat().st_size:  # it may be a raw file, even one from which the table is made
-            load_table(out, "--out")
+            check()
     except BadInputError:
         raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None
     try:
         with replacing_file(out.resolve()) as unfinished:
-            unfinished.write_text(json.dumps(table.to_json(), indent=1) + "\n")
+            unfinished.write_text(text)
     except OSError as error:
         raise file_error("--out", out, error, "written") from None
 

@@ -10,6 +10,7 @@ from itertools import chain
 from statistics import median
 from typing import Any, cast
 
+from hpccoll.analysis.guideline_findings import guideline_findings
 from hpccoll.analysis.library_evidence import probe_of_run
 from hpccoll.cases.library_request import NCCL_FUNCTIONS
 from hpccoll.cases.variants import known_variant
@@ -40,6 +41,7 @@ def opening_findings(results: Results) -> list[Finding]:
         *_with_jobs(_gpu_bindings(results.runs)),
         *_busy_machine(results),
         *_slow_gpus(results),
+        *guideline_findings(results),
     ]
 
 

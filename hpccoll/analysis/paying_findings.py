@@ -1,7 +1,6 @@
 """From which rate of the network downward compression pays, by measured training steps with and without it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -10,23 +9,20 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import StepComparison
 from hpccoll.analysis.wire_bandwidth import Wire
 from hpccoll.common.text import Finding, info
-from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row, RowKey
 from hpccoll.store.step_times import StepTimes
 
 CODEC = "codec"
-KEYS = "compress", "feedback"
-"""The keys of a workload that say how gradients are compressed."""
 
 
 def paying_findings(
     compared: Sequence[StepComparison], steps: Mapping[RowKey, StepTimes | None], wires: Mapping[RowKey, Wire]
 ) -> Iterator[Finding]:
     """Yield below which rate of a link each compression pays, by workload and algorithm."""
-    dense = {_uncompressed(each): each for each in compared if not each.compression}
+    dense = {each.key.uncompressed: each for each in compared if not each.compression}
     found: dict[str, list[tuple[str, PayingRate]]] = {}
     for each in compared:
-        other = dense.get(_uncompressed(each))
+        other = dense.get(each.key.uncompressed)
         if other is None or other is each:
             continue
         without = {Choice.of(row).name: row for row in other.rows}
@@ -43,11 +39,6 @@ def paying_findings(
             "are those of the measured steps.",
             rates=tuple({"compress": what, **rate._asdict()} for what, rate in rates),
         )  # fmt: skip
-
-
-def _uncompressed(each: StepComparison) -> CallKey:
-    others = tuple(argument for argument in each.key.arguments or () if argument[0] not in KEYS)
-    return replace(each.key, arguments=others, requested_bytes=None)
 
 
 def _paying_rate(

@@ -18,6 +18,9 @@ from hpccoll.store.step_times import StepTimes
 
 Workload = Mapping[str, Any]
 
+COMPRESSION = "compress", "feedback"
+"""The keys of a workload that say how gradients are compressed."""
+
 
 def compression_text(workload: Workload) -> str:
     """Return how the gradients of a workload are compressed; an empty text if they are not."""
@@ -134,7 +137,8 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
     for row in rows:
         workload = call_arguments(row)
         for key, value in {**workload, **{name: getattr(row, name) for name in _PLACE}}.items():
-            values[workload["model"], key].add(value)
+            if not row.floor or key not in COMPRESSION:  # null is no other one for each compression
+                values[workload["model"], key].add(value)
 
     def name(row: Row) -> tuple[str, ...]:
         workload = call_arguments(row)
@@ -156,11 +160,12 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     """
     rows = [row for row in rows if row.usable and row.ours and row.collective in WORKLOADS]
     several_machines = len({machines.get(row.run_id) for row in rows}) > 1
-    details = workload_namer(rows, without=("compress", "feedback"))  # they are named with the model
+    details = workload_namer(rows, without=COMPRESSION)  # they are named with the model
     grouped: dict[CallKey, list[Row]] = defaultdict(list)
     for row in rows:
         key = CallKey.of(row, machines.get(row.run_id, ""))
         grouped[key.without("op", "in_place", "aggregators", "executor")].append(row)
+    nulls = {key.uncompressed: row for key, of in grouped.items() for row in of if row.floor}
     made = []
     for key, members in grouped.items():
         first = members[0]
@@ -169,7 +174,7 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
             if not row.floor:
                 best.setdefault(Choice.of(row).name, row)
         if best:
-            null = next((row for row in members if row.floor), None)
+            null = nulls.get(key.uncompressed)
             words = (*details(first), *[machines.get(first.run_id, "unknown machine")] * several_machines)
             about = key, call_arguments(first), Setting.of(first).shape_label, words
             made.append(StepComparison(*about, (*best.values(),), null, first.oversubscribed))
@@ -179,7 +184,8 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
         first = each.rows[0]
         position = models.index(each.workload["model"])
         keys = (value if isinstance(value, int) else 0 for value in each.workload.values())
-        return position, each.oversubscribed, -first.nodes, -first.ranks, not each.workload["overlap"], *keys
+        late, compression = not each.workload["overlap"], each.compression
+        return position, each.oversubscribed, -first.nodes, -first.ranks, late, compression, *keys
 
     return sorted(made, key=order)
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -18,6 +17,7 @@ from hpccoll.analysis.step_comparison import (
     StepComparison,
     bucket_of,
     compare_steps,
+    compression_text,
     product_findings,
     workload_namer,
     worst_of,
@@ -72,7 +72,7 @@ def trained_points(group: ChartGroup) -> dict[str, SeriesPoint]:
     points = [point for point in group.usable if point.step and point.step.learned]
     name = workload_namer([point.row for point in points])
     found: dict[str, SeriesPoint] = {}
-    for point in sorted(points, key=lambda point: -point.row.ranks):
+    for point in sorted(points, key=lambda p: (-p.row.ranks, compression_text(call_arguments(p.row)))):
         found.setdefault(", ".join(name(point.row)) or str(call_arguments(point.row)["model"]), point)
     return found
 
@@ -131,17 +131,11 @@ def step_findings(group: ChartGroup) -> Iterator[Finding]:
     yield from _crowded_findings(compared)
 
 
-def _without(each: StepComparison, *keys: str) -> CallKey:
-    """Return what a comparison has in common with others that differ in these keys of the workload."""
-    others = tuple(argument for argument in each.key.arguments or () if argument[0] not in keys)
-    return replace(each.key, arguments=others, requested_bytes=None)
-
-
 def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     """Yield how much of the communication overlap hides, on the first ranks on which both were measured."""
-    sequential = {_without(each, "overlap"): each for each in compared if not each.workload["overlap"]}
+    sequential = {each.key.without_arguments("overlap"): each for each in compared if not each.workload["overlap"]}
     for each in compared:
-        other = sequential.get(_without(each, "overlap"))
+        other = sequential.get(each.key.without_arguments("overlap"))
         if not each.workload["overlap"] or not each.has_collectives or other is None:
             continue
         without = {Choice.of(row).name: row for row in other.rows}
@@ -178,7 +172,7 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     by_rest: dict[CallKey, list[StepComparison]] = {}
     for each in compared:
         if each.has_collectives:
-            by_rest.setdefault(_without(each, "bucket"), []).append(each)
+            by_rest.setdefault(each.key.without_arguments("bucket"), []).append(each)
     for several in by_rest.values():
         best = min(several, key=lambda each: each.rows[0].median_s or 0.0).rows[0]
         name = Choice.of(best).name
@@ -255,10 +249,10 @@ def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
 
 def _codec_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     """Yield each compression with which a step is clearly longer than without it, where that is worst, and why."""
-    dense = {_without(each, "compress", "feedback"): each for each in compared if not each.compression}
+    dense = {each.key.uncompressed: each for each in compared if not each.compression}
     worst: dict[str, tuple[float, Finding]] = {}
     for each in compared:
-        other = dense.get(_without(each, "compress", "feedback")) if each.compression else None
+        other = dense.get(each.key.uncompressed) if each.compression else None
         uncompressed = {Choice.of(row).name: row for row in other.rows} if other else {}
         for row in each.rows:
             name = Choice.of(row).name

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -23,8 +24,9 @@ from hpccoll.schedule import (
     unequal_blocks,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
+from hpccoll.training.compression import DENSE
 from hpccoll.training.model_file import models_from_json
-from hpccoll.training.workload import Workload
+from hpccoll.training.workload import TRAINING_STEP, Workload
 
 Values = TypeVar("Values")
 
@@ -235,6 +237,13 @@ def distinct_parameters(
     """Return those of the values ``requested`` of parameters that differ: an empty schedule has nothing to cut."""
     floor = _floor(collective(name), algorithm)
     return {key: values[:1] if floor and key in RUN_PARAMETERS else values for key, values in requested.items()}
+
+
+def distinct_steps(algorithm: str, requested: Iterable[tuple[str, Workload]]) -> list[tuple[str, Workload]]:
+    """Return those of the training steps ``requested`` that differ: without collectives nothing is compressed."""
+    if not _floor(collective(TRAINING_STEP), algorithm):
+        return list(requested)
+    return list(dict.fromkeys((dtype, replace(step, compress=DENSE, feedback=0)) for dtype, step in requested))
 
 
 def _floor(family: Collective, algorithm: str) -> bool:

@@ -75,6 +75,17 @@ def library_algorithms(library: str) -> Mapping[str, Mapping[str, LibraryAlgorit
     }
 
 
+def library_collective(library: str, collective: str) -> str | None:
+    """Return a library's name of the call that measures one of our collectives; None if it has no algorithms for it.
+
+    Of reduce_scatter that is the call with blocks of equal size, where a library has one.
+    """
+    table = library_table()
+    names = table["nccl"]["collectives"] if library == "nccl" else [*table[library]["algorithms"]]
+    ours = table["collectives"]
+    return next((name for name in reversed([*ours]) if ours[name] == collective and name in names), None)
+
+
 def _words(text: str, first: int) -> list[LibraryAlgorithm]:
     found, inter = list[LibraryAlgorithm](), False
     for word in text.split():

@@ -19,6 +19,7 @@ from hpccoll.cases.catalogue import (
     distinct_mappings,
     distinct_parameters,
     distinct_placements,
+    distinct_steps,
     distinct_transports,
     exact_parameters,
     measurable_names,
@@ -134,7 +135,7 @@ def _blocks(
                     "size": _listed([None] if name in WORKLOADS else request.sizes[:limit]),
                     "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
                     "in_place": _listed(distinct_placements(name, algorithm, request.in_place)),
-                    "call": _calls(request, family, p, models),
+                    "call": _calls(request, family, algorithm, p, models),
                     "params": _parameters(distinct_parameters(name, algorithm, request.params.get(algorithm, {}))),
                     "mapping": _listed(distinct_mappings(name, algorithm, request.mappings)),
                     "timing": _listed(request.timings),
@@ -180,11 +181,13 @@ def select_algorithms(name: str, entries: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(selected)))
 
 
-def _calls(request: CaseRequest, family: Collective, p: int, models: Mapping[str, ModelShape]) -> _Axis:
+def _calls(
+    request: CaseRequest, family: Collective, algorithm: str, p: int, models: Mapping[str, ModelShape]
+) -> _Axis:  # fmt: skip
     """Return the calls of a collective."""
     if family.name in WORKLOADS:
         counts = [prod(map(len, lists.values())) for lists in request.workloads]
-        return _Axis(sum(counts) * len(request.dtypes), _calls_of_steps(request, models))
+        return _Axis(sum(counts) * len(request.dtypes), _calls_of_steps(request, algorithm, models))
     if "peer" in family.arguments:
         named = {"ends": _Axis(1, [(0, p - 1)]), "all": _Axis(comb(p, 2), combinations(range(p), 2))}
         length, pairs = named[request.pairs] if isinstance(request.pairs, str) else _listed(request.pairs)
@@ -196,8 +199,8 @@ def _calls(request: CaseRequest, family: Collective, p: int, models: Mapping[str
     return _listed([_Call(root, {}) for root in (request.roots if family.rooted else [None])])
 
 
-def _calls_of_steps(request: CaseRequest, models: Mapping[str, ModelShape]) -> Iterator[_Call]:
-    for dtype, workload in workloads(request, models):
+def _calls_of_steps(request: CaseRequest, algorithm: str, models: Mapping[str, ModelShape]) -> Iterator[_Call]:
+    for dtype, workload in distinct_steps(algorithm, workloads(request, models)):
         yield _Call(None, workload.params, dtype)
 
 

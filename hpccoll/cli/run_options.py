@@ -51,8 +51,8 @@ Examples:
   mpiexec -n 2 hpccoll train --model digits --compress none,topk=1%
   hpccoll train --model gpt2 --dry-run --ranks 8
 
-Every combination of values is measured. The algorithm null leaves collectives
-out: what others take longer is exposed communication.
+Every combination of values is measured. The algorithm null leaves out all
+collectives and codecs: what others take longer is exposed communication.
 """
 
 

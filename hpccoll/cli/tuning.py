@@ -1,8 +1,9 @@
 """Commands that evaluate results: tune and fit."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,9 @@ from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged, show_found
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_count
+
+if TYPE_CHECKING:
+    from hpccoll.store.rows import Results
 
 family = typer.Typer()
 
@@ -34,20 +38,24 @@ def tune(
         str | None,
         typer.Option(
             "--format",
-            help="with --lint: openmpi, openmpi-json, han, mpich, nccl-csv, rccl-csv or ucc [as F looks]",
+            help="openmpi, openmpi-json, mpich, nccl-csv, rccl-csv, ucc: with --out the library of the table [json, "
+            "ours]; with --lint, also han [as F looks]",
             metavar="NAME",
         ),
     ] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="with --judge or --lint: JSON output")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON output; of --out, with --format only")] = False,
 ) -> int:
     """Build a table of the best algorithms, judge one, or check one of Open MPI, MPICH, NCCL, RCCL or UCC.
 
-    The algorithm auto selects by this table, size by size. Judge a table by other results than those it was built
-    from. Ends with 3 if a file cannot be read, or a checked table does not do what it says.
+    The algorithm auto selects by this table, size by size. With --format, the table is for programs that use that
+    library, of its own algorithms. Judge a table by other results than those it was built from. Ends with 3 if a file
+    cannot be read, or a checked table does not do what it says.
     """
-    if (lint and (paths or out or judge)) or (table_format and not lint):
-        raise UnusableError("hpccoll tune", "--lint F with --format and --json alone, and --format with --lint F")
+    if (lint and (paths or out or judge)) or (table_format and not (lint or out)):
+        raise UnusableError(
+            "hpccoll tune", "--lint F with --format and --json alone, and --format with --out or --lint"
+        )
     if lint:
         return _lint(lint, table_format, as_json=as_json)
     from hpccoll.analysis.build_table import build_table, table_warnings, write_table
@@ -61,10 +69,13 @@ def tune(
     if (out is None) == (judge is None) or not paths:
         why = "PATHS and exactly one of --out (builds a table) and --judge (judges one), or --lint F (checks F)"
         raise UnusableError("hpccoll tune", why)
-    if as_json and out:
+    for_library = table_format not in (None, "json")
+    if as_json and out and not for_library:
         raise BadInputError("--json", str(out), "no --json with --out: the table is JSON")
     results = read_results(paths)
-    if judge:
+    if out and table_format and for_library:
+        _library_table(results, table_format, out, as_json=as_json)
+    elif judge:
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
@@ -72,6 +83,34 @@ def tune(
         lines = (*choice_table_lines(results, Answers(recommend(results))), *table_warnings(results), f"table: {out}")
         typer.echo("\n".join(lines))
     return report_damaged(results)
+
+
+def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -> None:
+    from hpccoll.analysis.build_table import write_over
+    from hpccoll.analysis.library_choices import library_choices
+    from hpccoll.common.files import read_text
+    from hpccoll.interop.tuning_tables.write_table import FORMATS, table_files
+    from hpccoll.render.library_choice_text import MADE_BY, library_choice_lines, origin_text
+
+    def check(file: Path) -> None:
+        if MADE_BY not in read_text(file, "--out", MAX_TABLE_BYTES):
+            raise UnusableError("--out", "no table")
+
+    if name not in FORMATS:
+        raise BadInputError("--format", name, ("json", *FORMATS))
+    of = FORMATS[name]
+    choices = library_choices(results, of.library, of.mpi, by_nodes=of.by_nodes, has_default=of.has_default)
+    files, exports = table_files(name, choices.ranges, out, origin_text(choices))
+    for file, text in files.items():
+        write_over(file, text, partial(check, file))
+    record = {
+        "format": name,
+        "ranges": [*map(asdict, choices.ranges)],
+        "left_out": choices.left_out,
+        "environment": exports,
+    }
+    written = f"table: {', '.join(map(str, files))}; to use it:"
+    show_found(record, (*library_choice_lines(choices), written, *exports), as_json=as_json)
 
 
 def _lint(path: Path, name: str | None, *, as_json: bool) -> int:

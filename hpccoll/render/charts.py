@@ -296,13 +296,14 @@ FIGURES = (
 STEP_FIGURES = (
     Figure("timeline", "the timeline of one step", step_timeline_chart,
         "The iteration of the foremost workload closest to its median. Of each rank: above, the forward and the "
-        "backward pass; below, the collectives, each with its bytes, from its begin to its end on that rank. A thin "
-        "line leads from when it was ready to its begin; a message that is received is such a line only. Red: the step "
-        "goes on, and nothing is computed. Of many ranks the first, the last, the slowest and a few others are drawn. "
-        "The per cent of exposed communication are by the null step."),
+        "backward pass, in a training between its shard and its update; below, the collectives, each with its bytes, "
+        "from its begin to its end on that rank. A thin line leads from when it was ready to its begin; a message that "
+        "is received is such a line only. Red: nothing is computed, before the last collective has ended. Of many "
+        "ranks the first, the last, the slowest and a few others are drawn. The per cent of exposed communication are "
+        "by the null step."),
     Figure("share", "communication in the step against {unit}", share_against_ranks,
-        "Exposed: what the step takes longer than the same step without communication (null), over the step. All: the "
-        "durations of all collectives of a rank, added up, over the step, whether or not computation hides them.",
+        "Exposed: what the step takes longer than the same step without communication and codecs (null), over the "
+        "step. All: the durations of all collectives of a rank, added up, over the step, hidden or not.",
         over_ranks=True),
     Figure("bucket", "time of the step against the limit of a bucket", time_against_bucket,
         "Median, with its 95 % interval as a band. The dotted grey line is the step without communication."),

@@ -35,7 +35,7 @@ COLLECTIVE_DESCRIPTIONS = {
     "the two directions. All other ranks are idle.",
     "training_step": "Every rank computes a step of the model, and meanwhile runs the collectives of its parallelism, "
     "with the named algorithm if they have it. Exposed communication is the time by which the step is longer than "
-    "that of null, which has no collectives.",
+    "that of null, which has neither collectives nor codecs.",
     "multi_pair": "Pairs, a rank of the first half and one of the second, send messages of S bytes to each other. "
     "busbw = S / t, of one pair: k pairs at once carry k times as much. All other ranks are idle.",
 }

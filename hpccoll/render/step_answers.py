@@ -67,13 +67,18 @@ _COLUMNS: Columns[Row] = (
 )
 
 
-def exposed_words(row: Row) -> str:
-    """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown.
+def exposed_parts(row: Row) -> str:
+    """Return what null leaves out of a step: ``exposed communication and codecs``.
 
     The stages of a pipeline wait for each other's messages, and without communication they do not, nor encode.
     """
     bubble = ["pipeline bubble"] if pipeline_stages(call_arguments(row)) > 1 else []
-    what = f"exposed {join_words(['communication', *['codecs'] * bool(row.codec_s), *bubble])}"
+    return f"exposed {join_words(['communication', *['codecs'] * bool(row.codec_s), *bubble])}"
+
+
+def exposed_words(row: Row) -> str:
+    """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown."""
+    what = exposed_parts(row)
     if row.exposed_s is None or row.exposed_share is None:
         return ""
     if row.exposed_s <= 0:

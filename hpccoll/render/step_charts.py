@@ -4,7 +4,7 @@ The timeline has ranks against time, with computations, collectives, and when no
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import altair as alt
 import numpy as np
@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
-from hpccoll.analysis.step_comparison import bucket_of, compare_steps, workload_namer
+from hpccoll.analysis.step_comparison import COMPRESSION, bucket_of, compare_steps, workload_namer
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, text_from
 from hpccoll.render.chart_panels import chart_record, counts_of, group_curves
 from hpccoll.render.colours import BLACK, PALETTE, PAPER, WHITE
-from hpccoll.render.step_answers import exposed_words
+from hpccoll.render.step_answers import exposed_parts, exposed_words
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import call_arguments
-from hpccoll.store.rows import Interval
-from hpccoll.store.step_times import CODEC, FORWARD, StepTimes
+from hpccoll.store.rows import Interval, Row
+from hpccoll.store.step_times import CODEC, StepTimes
 
-EXPOSED, ALL = "exposed communication", "all communication"
+ALL = "all communication"
 
 MAX_WORKLOADS = 3
 """Workloads whose shares are drawn below each other."""
@@ -54,30 +54,31 @@ LEAST_PAUSE = 0.002
 COMPUTE_LANE, COLLECTIVE_LANES = (0.06, 0.37), (0.42, 0.94)
 """From where to where in its row the computations and the collectives of a rank are."""
 
-COLOURS = {"forward": "#7fb2dc", "backward": PALETTE[0], "collective": PALETTE[1], "codec": PALETTE[2],
-           "exposed": PALETTE[6]}  # fmt: skip
-TEXT_COLOURS = {"forward": BLACK, "backward": WHITE}
+COLOURS = {"shard": PALETTE[4], "forward": "#7fb2dc", "backward": PALETTE[0], "update": PALETTE[8],
+           "collective": PALETTE[1], "codec": PALETTE[2], "exposed": PALETTE[6]}  # fmt: skip
+TEXT_COLOURS = {"forward": BLACK, "backward": WHITE, "shard": WHITE, "update": WHITE}
 """Colours of a text on a computation, with contrast to it."""
 
 
 def share_against_ranks(group: ChartGroup) -> Chart | None:
     """Return the share of exposed and of all communication in the step; None for one number of ranks only."""
     name = workload_namer([point.row for point in group.drawn])
-    points = [point for point in group.drawn if not point.row.floor]
-    counts: dict[tuple[str, ...], set[int]] = {}
-    for point in sorted(points, key=lambda point: (_is_late(point), bucket_of(point.row))):
-        counts.setdefault(name(point.row), set()).add(group.axis_value(point.row))
-    workloads = [words for words, of_words in counts.items() if len(of_words) > 1][:MAX_WORKLOADS]
-    data: list[ChartRecord] = []
-    panels = {(words, part): ", ".join((part, *words)) for words in workloads for part in (EXPOSED, ALL)}
-    for point in points:
-        for part in (EXPOSED, ALL):
-            share, ends = _share(point, part)
-            if share is not None and (title := panels.get((name(point.row), part))):
-                data.append(chart_record(group, point, share, ends) | {"panel": title})
-    titles = [title for title in panels.values() if any(d["panel"] == title for d in data)]
+    workloads: dict[tuple[str, ...], list[SeriesPoint]] = {}
+    for point in sorted(group.drawn, key=lambda point: (_is_late(point), bucket_of(point.row))):
+        if not point.row.floor:
+            workloads.setdefault(name(point.row), []).append(point)
+    several = [each for each in workloads.values() if len({group.axis_value(point.row) for point in each}) > 1]
+    data = [
+        chart_record(group, point, share, ends) | {"panel": ", ".join((part, *name(point.row)))}
+        for points in several[:MAX_WORKLOADS]
+        for point in points
+        for part in (exposed_parts(points[0].row), ALL)
+        for share, ends in [_share(point, part)]
+        if share is not None
+    ]
     if not data:
         return None
+    titles = chart_base.distinct(data, "panel")
     return group_curves(group, data, counts_of(group), chart_base.share_axis("share of the step (%)"), titles, 2)
 
 
@@ -92,11 +93,18 @@ def _share(point: SeriesPoint, part: str) -> tuple[float | None, Interval]:
 
 def time_against_bucket(group: ChartGroup) -> Chart | None:
     """Return the time of the step against the limit of buckets; None if no workload has several limits."""
-    points = list(group.usable)
-    name = workload_namer([point.row for point in points], without=("bucket",))
+    points = sorted(group.usable, key=lambda p: (p.row.oversubscribed, _is_late(p), -p.row.nodes, -p.row.ranks))
+    name, bare = (workload_namer([point.row for point in points], ("bucket", *keys)) for keys in ((), COMPRESSION))
     panels: dict[str, list[SeriesPoint]] = {}
-    for point in sorted(points, key=lambda p: (p.row.oversubscribed, _is_late(p), -p.row.nodes, -p.row.ranks)):
-        panels.setdefault(", ".join((group.shape_label(point.row), *name(point.row))), []).append(point)
+
+    def panel(point: SeriesPoint, words: Callable[[Row], tuple[str, ...]]) -> str:
+        return ", ".join((group.shape_label(point.row), *words(point.row)))
+
+    for point in points:
+        if not point.row.floor:
+            panels.setdefault(panel(point, name), []).append(point)
+    for members in panels.values():  # null is the same for every compression
+        members += [p for p in points if p.row.floor and panel(p, bare) == panel(members[0], bare)]
     several = [title for title, members in panels.items() if len({bucket_of(p.row) for p in members}) > 1]
     titles = several[:MAX_BUCKET_PANELS]
     limits = sorted({bucket_of(point.row) for title in titles for point in panels[title]})
@@ -209,20 +217,21 @@ def _records(point: SeriesPoint, panel: str, ranks: Sequence[int], longest: floa
 
 def _computed(step: StepTimes, position: int, row: int, longest: float) -> Iterator[ChartRecord]:
     length, pause = float(step.step_s[0, position]), LEAST_PAUSE * float(step.step_s[0, position])
-    passes: list[tuple[str, float, float]] = []
-    computations = step.computations(position)[0].tolist()
-    for phase, (begin, end) in zip(step.program(position).phases, computations, strict=True):
+    computations = step.computations(position)[0]
+    begins, ends = np.concatenate([computations, step.operations(position)[0][:, ::2]]).T
+    first, last = float(begins.min(initial=length)), float(ends.max(initial=0.0))
+    passes = [("shard", 0.0, first)] if step.learned else []
+    for phase, (begin, end) in zip(step.program(position).phases, computations.tolist(), strict=True):
         if passes and passes[-1][0] == phase and begin - passes[-1][2] < pause:
             passes[-1] = phase, passes[-1][1], end
         else:
             passes.append((phase, begin, end))
     top, bottom = (row + part for part in COMPUTE_LANE)
-    done = 0.0
-    for phase, begin, end in [*passes, ("", length, length)]:
+    done = first  # what precedes all computations and operations is no communication, nor is what follows them
+    for part, begin, end in [*passes, ("update" if step.learned else "", last, length)]:
         if begin - done > pause:
             yield _record("exposed", "nothing is computed", done, begin, row + 0.03, row + 0.97)
-        if phase:
-            part = "forward" if phase == FORWARD else "backward"
+        if part:
             yield _record(part, part, begin, end, top, bottom) | _label(part, begin, end, longest, TEXT_COLOURS[part])
         done = max(done, end)
 

@@ -9,6 +9,7 @@ from hpccoll.common.errors import abbreviate
 from hpccoll.common.text import Columns, join_ends, table_lines, table_of
 from hpccoll.common.units import format_count
 from hpccoll.schedule import itemsize
+from hpccoll.training.compression import DENSE
 from hpccoll.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
 from hpccoll.training.parallelism import Parallelism
 from hpccoll.training.step_program import BACKWARD, FORWARD, GradientBucket, StepOperation, StepProgram
@@ -36,8 +37,9 @@ def dry_run_json(
     return {
         "model": model.name, "source": model.source, "scale": model.scale, "parameters": model.parameters,
         "sample": model.sample, "forward_flops": model.forward_flops,
-        "dtype": dtypes.gradient, **dtypes.keys, "gradient_bytes": model.parameters * size,
-        "ranks": workers, "parallel": parallelism.mesh.text, "sharding": parallelism.sharding,
+        "dtype": dtypes.gradient, **dtypes.keys, "compress": workload.compress,
+        "gradient_bytes": model.parameters * size, "ranks": workers, "parallel": parallelism.mesh.text,
+        "sharding": parallelism.sharding,
         "micro_batches": parallelism.micro_batches, "samples": parallelism.samples,
         "tensors": [
             {"name": tensor.name, "elements": tensor.elements, "bytes": tensor.elements * size}
@@ -73,19 +75,20 @@ def dry_run_lines(
     """Yield the lines that ``hpccoll train --dry-run`` prints; the arguments are those of ``dry_run_json``."""
     model, parallelism = workload.shape(models), workload.parallelism(workers, dtype)
     programs, gradients = workload.programs(workers, dtype, models), workload.dtypes(dtype).gradient
-    yield from _model_lines(model, gradients)
+    yield from _model_lines(model, gradients, workload.compress)
     yield ""
     yield from _bucket_lines(programs, parallelism, gradients)
     yield ""
     yield from _operation_lines(programs, parallelism)
 
 
-def _model_lines(model: ModelShape, dtype: str) -> Iterator[str]:
+def _model_lines(model: ModelShape, dtype: str, compress: str) -> Iterator[str]:
+    sent = "" if compress == DENSE else f", sent in {compress}"
     smaller = f", {model.scale} times smaller" if model.scale > 1 else ""
     yield (
         f"{model.name}{smaller}: {format_count(f'{model.parameters:,}', 'parameter')} in "
         f"{format_count(len(model.tensors), 'tensor')}; {model.parameters * itemsize(dtype):,} bytes of gradients "
-        f"in {dtype}"
+        f"in {dtype}{sent}"
     )
     yield f"source: {model.source}"
     flops = model.forward_flops

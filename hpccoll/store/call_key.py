@@ -65,6 +65,16 @@ class CallKey:
         """Return the key without some of its fields; TypeError for a name that is no field."""
         return replace(self, **dict.fromkeys(names))
 
+    def without_arguments(self, *names: str) -> "CallKey":
+        """Return the key without some of its arguments, and without the size, which follows from those of a step."""
+        kept = tuple(each for each in self.arguments or () if each[0] not in names)
+        return replace(self, arguments=kept, requested_bytes=None)
+
+    @property
+    def uncompressed(self) -> "CallKey":
+        """The key of a training step without how its gradients are compressed."""
+        return self.without_arguments("compress", "feedback")
+
     def only(self, *names: str) -> "CallKey":
         """Return the key with some of its fields only; AttributeError for a name that is no field."""
         return CallKey(**{name: getattr(self, name) for name in names})

@@ -190,7 +190,7 @@ def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list
 
     def step(row: Row) -> CallKey:
         key = CallKey.of(row, machines.get(row.run_id, ""))
-        return key.without("op", "root", "requested_bytes", "in_place", "racks", "aggregators", "executor")
+        return key.without("op", "root", "in_place", "racks", "aggregators", "executor").uncompressed
 
     for row in rows:
         if row.collective in WORKLOADS and row.floor and row.usable:

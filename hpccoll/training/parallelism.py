@@ -197,7 +197,7 @@ class Parallelism:
 
     def check(self, model: ModelShape) -> None:
         """Check that a model can be trained like this; BadInputError if the model cannot be divided so."""
-        mesh, shape = self.mesh, model.transformer
+        mesh, shape, rule = self.mesh, model.transformer, self.buckets
         # Computations between collectives are one instruction: of a part, or of a module whose tensors have their own.
         parts = groupby(model.modules, key=lambda module: (module.block, module.part))
         instructions = len(model.modules) if self.sharding in ("zero2", "zero3") else sum(1 for _ in parts)
@@ -218,6 +218,10 @@ class Parallelism:
             ((mesh.shard > 1) != (self.sharding == "hsdp"), "parallel shard", mesh.shard,
              "more than 1 with hsdp, and 1 with other shardings"),
             *self._compression_rules(model),
+            *((self.by_block and value != default, key, value,
+               f"left out with sharding {self.sharding}: the gradients of a block are one bucket")
+              for key, value, default in (("buckets", rule.framework, "ddp"), ("bucket", rule.limit, None),
+                                          ("first_bucket", rule.first, None))),
             *((gathers and sizes[axis] > 1, "sharding", self.sharding, f"none, zero1 or zero2 with {what}")
               for axis, what in (("pp", "a pipeline"), ("ep", "expert parallelism"))),
         ]  # fmt: skip

@@ -141,6 +141,13 @@ def test_a_floor_has_one_case_of_several_cuts_of_nothing():
     assert [(case.algorithm, case.params["channels"]) for case in found] == [("null", 1), ("ring", 1), ("ring", 4)]
 
 
+def test_a_step_without_collectives_is_measured_once_for_all_compressions():
+    step = {"model": ["resnet50"], "compress": ["none", "fp16", "topk=1%"], "feedback": [0, 1]}
+    found = swept(algorithms=["null", "ring"], workloads=[step])
+    assert [dict(case.params) for case in found if case.algorithm == "null"] == [{"model": "resnet50"}]
+    assert sum(case.algorithm == "ring" for case in found) == 5
+
+
 def test_a_file_of_traffic_is_named_with_a_digest_of_its_content(tmp_path):
     (tmp_path / "experts.csv").write_text("0,1\n3,0\n")
     traffic = ["uniform", str(tmp_path / "experts.csv")]

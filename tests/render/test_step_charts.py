@@ -77,6 +77,41 @@ def test_with_many_buckets_fewer_ranks_are_drawn():
     assert not any(d["label"] for d in collectives)
 
 
+def test_the_shard_and_the_update_of_a_training_are_drawn_and_are_not_exposed():
+    raw = one_step([[35, 35, 40, 5, 15, 15, 35]], [stage((8,), ("forward", "backward"))], [45])
+    attempt, (outcome,) = raw.attempts[0]
+    learned = replace(outcome, times=replace(outcome.times, step_loss=np.ones(6), step_accuracy=np.ones(6)))
+    own = {"shard": (0, 0.005), "update": (0.04, 0.045)}
+    for ran, parts in ((outcome, {}), (learned, own)):
+        raw.attempts[0] = attempt, [ran]
+        found = {d["part"]: (d["begin"], d["end"]) for d in values(drawn(raw)) if d["part"] in (*own, "exposed")}
+        assert found == {part: pytest.approx(ends) for part, ends in (parts | {"exposed": (0.035, 0.04)}).items()}
+
+
+def test_shares_say_what_is_exposed_and_every_compression_has_the_same_null():
+    limits = [{"bucket": 1 << 22}, {"bucket": 1 << 24}]
+    files = (steps({"ring": 12, "null": 0}, limits, ranks=n, path=f"{n}.h5", run_id=f"{n}") for n in (2, 4))
+    results = to_results(ResultFiles(raw_results=list(files)))
+    compressed = [
+        replace(row, params={**row.params, "compress": "fp16"}, codec_s=1e-3, run_id=f"fp16 {row.run_id}")
+        for row in results.rows
+        if not row.floor
+    ]
+    (group,) = chart_groups(replace(results, rows=(*results.rows, *compressed)))
+    _, share, bucket, *_ = STEP_FIGURES
+    panels = {d["panel"] for d in values(share.specification(group))}
+    assert {panel.partition(",")[0] for panel in panels if "fp16" in panel} == {
+        "exposed communication and codecs", "all communication"
+    }  # fmt: skip
+    points = values(bucket.specification(group))
+    limits_of_null = [
+        (panel, sorted(d["bucket"] for d in points if d["panel"] == panel and d["line"] == "floor"))
+        for panel in sorted({d["panel"] for d in points})
+    ]
+    named = ("2 nodes, fp16", "2 nodes, not compressed", "4 nodes, fp16", "4 nodes, not compressed")
+    assert limits_of_null == [(panel, [0, 1]) for panel in named]
+
+
 def test_a_training_has_a_line_of_loss_and_of_accuracy_for_each_compression(valid):
     loss, accuracy = STEP_FIGURES[3:]
     raw = steps({"ring": 1, "null": 0}, [{}, {"compress": "topk=1%", "feedback": 1}], iterations=100)

@@ -51,3 +51,8 @@ def test_the_text_of_a_long_table_is_shortened():
     whole = text(model="llama2-7b", dtype="bfloat16")
     assert sum(line.startswith("bucket ") for line in whole.splitlines()) == MAX_ROWS
     assert f"... {226 - MAX_ROWS} more" in whole
+
+
+def test_compressed_gradients_are_named_with_what_is_sent_of_them():
+    assert (dry(compress="fp16")["compress"], dry()["compress"]) == ("fp16", "none")
+    assert "bytes of gradients in float32, sent in topk=1%" in text(compress="topk=1%")

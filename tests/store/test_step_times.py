@@ -123,6 +123,11 @@ def test_a_null_step_of_another_run_counts_if_workload_machine_and_layout_are_th
     assert step_rows(steps({"ring": 12}), null)["ring"].exposed_s == pytest.approx(exposed_s)
 
 
+def test_a_compressed_step_is_compared_with_the_null_step_without_compression():
+    null, compressed = steps({"null": 0}, path="null.h5", run_id="other"), steps({"ring": 12}, [{"compress": "fp16"}])
+    assert step_rows(compressed, null)["ring"].exposed_s == pytest.approx(0.004)
+
+
 def test_the_null_step_of_the_same_launch_counts():
     slower = steps({"null": 30}, path="null.h5", run_id="other", number=2)
     assert step_rows(slower, steps({"ring": 12, "null": 0}))["ring"].exposed_s == pytest.approx(0.004)

@@ -205,6 +205,7 @@ def parallelisms(draw):
     tp, shard = draw(st.sampled_from([1, 2, 4])), draw(st.integers(2, 3)) if sharding == "hsdp" else 1
     pp = 1 if sharded else draw(st.integers(1, 6))
     rule = BucketRule(draw(st.sampled_from([*FRAMEWORKS])), draw(st.none() | st.integers(1, 200_000)))
+    rule = BucketRule() if sharding in ("fsdp", "hsdp") else rule
     return Parallelism(
         Mesh(tp, shard * draw(st.integers(1, 3)), pp, shard), rule, sharding, sequence=tp > 1 and draw(st.booleans()),
         overlap=draw(st.booleans()), micro_batches=draw(st.integers(1, 4)), samples=draw(st.integers(1, 3)),
@@ -278,6 +279,9 @@ def test_the_parts_of_all_ranks_are_the_model(stages, tp):
         ("gpt2", {"mesh": Mesh(dp=2, shard=2), "sharding": "fsdp"}, "parallel shard"),
         ("gpt2", {"mesh": Mesh(dp=2, pp=2), "sharding": "fsdp"}, "sharding"),
         ("mixtral-8x7b", {"mesh": Mesh(dp=2, ep=2), "sharding": "fsdp"}, "sharding"),
+        ("gpt2", {"sharding": "fsdp", "buckets": BucketRule("megatron")}, "buckets"),
+        ("gpt2", {"sharding": "fsdp", "buckets": BucketRule(limit=1000)}, "bucket"),
+        ("gpt2", {"sharding": "fsdp", "buckets": BucketRule(first=1000)}, "first_bucket"),
         ("gpt2", {"mesh": Mesh(dp=2), "sequence": True}, "sequence"), ("resnet50", {"recompute": True}, "recompute"),
         ("gpt2", {"sharding": "zero4"}, "sharding"), ("gpt2", {"micro_batches": 0}, "micro_batches"),
         ("gpt2", {"micro_batches": 100_000}, "micro_batches"), ("gpt2", {"samples": 0}, "samples"),

@@ -6,7 +6,7 @@ for which no condition of a level holds aborts. Sizes go through atoi.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -215,8 +215,32 @@ def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
         chosen = _chain("comm_size", branches) if branches else default
         both = {"comm_type=intra": chosen, "comm_type=inter": _leaf(collective, inter[0])} if inter else chosen
         tree[f"collective={collective}"] = both
-    head = f"/* {comment.replace('*/', '* /')} */\n" if comment else ""
-    return head + json.dumps(tree, indent=1) + "\n"
+    return _head(comment) + json.dumps(tree, indent=1) + "\n"
+
+
+def write_mpich_compositions(rules: Iterable[TuningRule], comment: str = "") -> str:
+    """Return a tree for MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE, which hands the calls of rules on whole.
+
+    On nodes with several ranks MPICH composes calls of levels before it looks at the tree of ``write_mpich_json``.
+    Other calls are composed as without a tree.
+    """
+    by_ranks, tree, table = rules_by_ranks(rules), dict[str, Any](), library_table()["mpich"]
+    for collective, composed in table["compositions"].items():
+        default = _decisions(collective, composed, _composition)
+        branches = [
+            (ranks, _sizes(collective, applying, default, _composition(collective, table["flat"].get(collective, ""))))
+            for ranks, applying in by_ranks.get(collective, ())
+        ]
+        tree[f"collective={collective}"] = {"comm_type=intra": _chain("comm_size", branches) if branches else default}
+    return _head(comment) + json.dumps(tree, indent=1) + "\n"
+
+
+def _composition(collective: str, word: str) -> dict[str, Any]:
+    return {f"composition=MPIDI_{collective.capitalize()}_intra_composition_{word}": {}}
+
+
+def _head(comment: str) -> str:
+    return f"/* {comment.replace('*/', '* /')} */\n" if comment else ""
 
 
 def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
@@ -225,10 +249,13 @@ def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
     return {f"{kind}=any" if last > MAX_INT else f"{kind}<={last}": below for last, below in bounds}
 
 
-def _sizes(collective: str, rules: list[TuningRule], default: Any) -> Any:
+def _sizes(collective: str, rules: list[TuningRule], default: Any, chosen: Any = None) -> Any:
+    """Return decisions by size: ``chosen``, or the algorithm of a rule, where there is a rule."""
     vector = collective in library_table()["mpich"]["conditions"]["avg_msg_size"] and collective != "alltoall"
     kind = "avg_msg_size" if vector else "total_msg_size"
-    below = [(span, _guarded(collective, rule, default) if rule else default) for span, rule in size_steps(rules)]
+    below = [
+        (span, (chosen or _guarded(collective, rule, default)) if rule else default) for span, rule in size_steps(rules)
+    ]
     return _chain(kind, below) if len(below) > 1 else below[0][1]
 
 
@@ -244,15 +271,19 @@ def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:
     return tree
 
 
-def _decisions(collective: str, below: str | Mapping[str, Any]) -> Any:
-    """Return decisions of the table of MPICH's thresholds as its JSON has them."""
+def _default_leaf(collective: str, words: str) -> dict[str, Any]:
+    word, *parameters = words.split()
+    algorithm = library_algorithms("mpich")[collective].get(word) or LibraryAlgorithm(word, -1)
+    return _leaf(collective, algorithm, tuple(parameters))
+
+
+def _decisions(collective: str, below: str | Mapping[str, Any], leaf: Callable[[str, str], Any] = _default_leaf) -> Any:
+    """Return decisions of a table of MPICH's thresholds as its JSON has them; ``leaf`` returns what words stand for."""
     if isinstance(below, str):
-        word, *parameters = below.split()
-        algorithm = library_algorithms("mpich")[collective].get(word) or LibraryAlgorithm(word, -1)
-        return _leaf(collective, algorithm, tuple(parameters))
+        return leaf(collective, below)
     before, tree = "comm_size", {}
     for condition, inner in below.items():
-        tree[f"{before}=any" if condition == "any" else condition] = _decisions(collective, inner)
+        tree[f"{before}=any" if condition == "any" else condition] = _decisions(collective, inner, leaf)
         before = _kind(condition)
     return tree
 

@@ -181,7 +181,7 @@ def write_openmpi_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
     """
     rules = [*rules]
     lines = ["rule-file-version-2"] if any("max_requests" in rule.parameters for rule in rules) else []
-    lines += [f"# {line}" for line in (*comment.splitlines(), "between nodes, add: --mca coll_han_priority 0")]
+    lines += [f"# {line}" for line in comment.splitlines()]
     by_ranks = rules_by_ranks(rules)
     lines.append(f"{len(by_ranks)}  # collectives")
     for name, spans in by_ranks.items():
@@ -195,6 +195,28 @@ def write_openmpi_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
                 fields = [size, number, given.get("faninout", 0), given.get("segsize", 0)]
                 fields += [given["max_requests"]] if "max_requests" in given else []
                 lines.append(f"{' '.join(map(str, fields))}  # {rule.algorithm if rule else 'the fixed decision'}")
+    return "\n".join((*lines, ""))
+
+
+def write_han_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
+    """Return a file of component han of 5.0 that hands the calls of rules of component tuned to that component.
+
+    Between nodes with several ranks each han takes the calls first; without such a file, tuned sees parts of them.
+
+    Args:
+        rules: the rules of component tuned, each for one number of ranks.
+        comment: lines for the head, without #.
+    """
+    facts, lines = library_table()["han"], [f"# {line}" for line in comment.splitlines()]
+    by_ranks = {name: spans for name, spans in rules_by_ranks(rules).items() if name in facts["collectives"]}
+    lines.append(f"{len(by_ranks)}  # collectives")
+    for name, spans in by_ranks.items():
+        lines += [name, "1  # levels", "global_communicator", f"{len(spans)}  # communicator sizes"]
+        for (first, _), applying in spans:
+            steps = size_steps(applying)
+            blocks = first if name in facts["sizes_of_a_block"] else 1
+            lines += [f"{max(first, 1)}  # ranks and more", f"{len(steps)}  # message sizes"]
+            lines += [f"{-(-size // max(blocks, 1))} {'tuned' if rule else 'han'}" for (size, _), rule in steps]
     return "\n".join((*lines, ""))
 
 

@@ -1,0 +1,137 @@
+"""Findings where a library's call is slower than a detour through its other calls: it breaks a guideline.
+
+The guidelines are those of J. L. Träff, W. D. Gropp, R. Thakur, Self-Consistent MPI Performance Guidelines, IEEE TPDS
+21(5), 2010, and of PGMPI (S. Hunold, A. Carpen-Amarie, 2016): a call takes no longer than other calls of its library
+that one after the other give its result, and no longer than itself with a larger message.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from statistics import median
+from typing import Any, TypeAlias
+
+from hpccoll.analysis.library_evidence import nccl_name
+from hpccoll.analysis.measured_choices import rows_by_setting
+from hpccoll.analysis.setting import Choice, Setting
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.common.text import Finding, first_few, in_brackets, info, join_ends, join_words
+from hpccoll.common.units import format_factor, format_size
+from hpccoll.store.call_key import CallKey
+from hpccoll.store.rows import Results, Row
+
+Detour: TypeAlias = tuple[str, ...]
+"""The collectives whose calls, one after the other, give the result of another."""
+LARGER: Detour = ()
+"""The detour of every collective: itself with a larger message."""
+DETOURS: Mapping[str, Sequence[Detour]] = {
+    "all_reduce": (("reduce", "broadcast"), ("reduce_scatter", "all_gather")),
+    "reduce_scatter": (("reduce", "scatter"), ("all_reduce",)),
+    "all_gather": (("gather", "broadcast"), ("all_to_all",)),
+    "broadcast": (("scatter", "all_gather"),),
+    "reduce": (("all_reduce",), ("reduce_scatter", "gather")),
+    "gather": (("all_gather",),),
+    "scatter": (("broadcast",),),
+}
+"""The other detours. All of their calls have one size S: that of the whole buffer, or of the blocks of all ranks."""
+
+MAX_SHAPES = 3
+"""The shapes that a sentence names; the values of the finding have all."""
+
+Series: TypeAlias = tuple[CallKey, str, str]  # a library's own calls: their key without the size; library; transport
+Measured: TypeAlias = tuple[int, float, float, float]  # the moved bytes; in seconds the lower end, median and upper end
+Curves: TypeAlias = Mapping[Series, Mapping[int, Measured]]  # what was measured, by requested size, ascending
+
+
+def guideline_findings(results: Results) -> Iterator[Finding]:
+    """Yield a finding for each series of a library's own calls and each detour that is faster.
+
+    A detour is faster if the upper ends of its 95 % intervals add up to less than the lower end of the call's. All
+    calls have the same ranks, machine, library, variant, element type, reduction, root and placement of buffers. The
+    shapes of a series share a finding. Rows with more ranks than cores are left out.
+    """
+    curves = _own_curves(results)
+    # the time over that of the fastest detour, 0 if none is faster, by series, detour, shape and size
+    factors: dict[tuple[Series, Detour], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for series, curve in curves.items():
+        key, library, transport = series
+        shape = Setting.of_key(key).shape_label + (f" in {key.racks} racks" if (key.racks or 1) > 1 else "")
+        one_buffer = COLLECTIVES[key.collective or ""].one_buffer  # both placements have its rows
+        joined = key.without("ranks", "nodes", "ranks_per_node", "racks", *["in_place"] * one_buffer)
+        for detour, size, parts in _detours(series, curves):
+            at_size = factors[(joined, library, transport), detour][shape]
+            at_size[size] = max(at_size.get(size, 0.0), _factor(curve[size], parts))
+    for (joined_series, detour), of_shapes in factors.items():
+        yield from _findings(joined_series, detour, of_shapes, (each for each, _ in factors))
+
+
+def _own_curves(results: Results) -> Curves:
+    runs = {run.run_id: run for run in results.runs}
+    rows: dict[Series, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for (_, conditions), of_setting in rows_by_setting(results).items():
+        mpi = re.sub(r"(\D*[\w.]*).*", r"\1", conditions.mpi)  # MPICH 5.0.2
+        for row in of_setting:
+            if Choice.of(row).is_native and row.interval and not row.oversubscribed:
+                library = nccl_name(runs[row.run_id]) if row.transport == "nccl" else mpi
+                key = CallKey.of(row, conditions.machine).without("requested_bytes")
+                rows[key, library, row.transport][row.requested_bytes].append(row)
+    return {series: {size: _joined(by_size[size]) for size in sorted(by_size)} for series, by_size in rows.items()}
+
+
+def _joined(rows: Sequence[Row]) -> Measured:
+    """Return what one run or several measured: its interval encloses all of theirs."""
+    lows, highs = zip(*(row.interval for row in rows if row.interval), strict=True)
+    return rows[0].bytes, min(lows), median(row.median_s or 0.0 for row in rows), max(highs)
+
+
+def _detours(series: Series, curves: Curves) -> Iterator[tuple[Detour, int, list[Measured]]]:
+    """Yield each measured detour of a series, the size, and what was measured of its calls."""
+    (key, library, transport), curve = series, curves[series]
+    for detour in DETOURS.get(key.collective or "", ()):
+        parts = [curves.get((_part(key, name), library, transport), {}) for name in detour]
+        for size in curve:
+            if all(size in part for part in parts):
+                yield detour, size, [part[size] for part in parts]
+    for size, larger in combinations(curve, 2):
+        yield LARGER, size, [curve[larger]]
+
+
+def _part(key: CallKey, name: str) -> CallKey:
+    """Return the key of a call of a detour, with the root of the call itself, or 0."""
+    part = COLLECTIVES[name]
+    op, root = key.op if part.has_op else None, (key.root or 0) if part.rooted else None
+    return replace(key, collective=name, op=op, root=root)
+
+
+def _factor(own: Measured, parts: Sequence[Measured]) -> float:
+    """Return the time over that of the parts together; 0 if intervals do not show that these are faster.
+
+    A part that moved fewer bytes, because blocks are whole elements, counts as if its time grew in proportion.
+    """
+    growth = [max(1.0, own[0] / part[0]) for part in parts]
+    middle, high = (sum(g * part[end] for g, part in zip(growth, parts, strict=True)) for end in (2, 3))
+    return own[2] / middle if own[1] > high else 0.0
+
+
+def _findings(
+    series: Series, detour: Detour, factors: Mapping[str, Mapping[int, float]], every: Iterable[Series]
+) -> Iterator[Finding]:
+    """Yield the finding on a detour of a series, if it is faster in some shape."""
+    (key, library, transport), shapes, clauses = series, list[dict[str, Any]](), list[str]()
+    for shape, of_shape in factors.items():
+        if slower := {size: factor for size, factor in of_shape.items() if factor}:
+            ends, sizes = (min(slower.values()), max(slower.values())), tuple(slower)
+            shapes.append({"shape": shape, "ends": ends, "sizes": sizes, "compared": len(of_shape)})
+            where = f"{join_ends(map(format_factor, ends))} at {join_ends(map(format_size, sizes))}"
+            some = f"{len(sizes)} of {len(of_shape)} sizes" if len(sizes) < len(of_shape) else ""
+            clauses.append(where + in_brackets(some, shape))
+    if shapes:
+        details = key.label(other for other, *_ in every if other.collective == key.collective)
+        what = f"its {join_words(detour)}{' together' * (len(detour) > 1)}" if detour else "with a larger message"
+        text = f"{key.collective}{in_brackets(details)} takes longer than {what}"
+        yield info(
+            "guideline", f"{text}: {'; '.join(first_few(clauses, MAX_SHAPES, 'shape'))}.", title=library,
+            collective=key.collective, detour=detour, library=library, transport=transport, shapes=tuple(shapes),
+        )  # fmt: skip

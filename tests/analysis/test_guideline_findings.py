@@ -1,0 +1,102 @@
+"""A library breaks a guideline where the intervals show that a detour through its own calls is faster."""
+
+from dataclasses import replace
+
+import pytest
+from finding_values import value_lines
+from golden_page import assert_golden
+
+from hpccoll.analysis.guideline_findings import DETOURS, guideline_findings
+from hpccoll.analysis.opening_findings import opening_findings
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+
+PARTS = ("reduce", 5.0), ("broadcast", 5.0)
+MPICH = {"mpi": {"version": "MPICH 5.0.2"}, "hosts": ["alpha"]}
+
+
+@pytest.fixture
+def own(make_row):
+    """``own(name, microseconds)`` is a library's own call of 1 KiB on 2 ranks, out of place."""
+
+    def call(name, microseconds, nbytes=1024, **changes):
+        collective = COLLECTIVES[name]
+        root, op = 0 if collective.rooted else None, "sum" if collective.has_op else None
+        return make_row(
+            "native", nbytes=nbytes, seconds=microseconds * 1e-6, collective=name, root=changes.pop("root", root),
+            op=op, **changes,
+        )  # fmt: skip
+
+    return call
+
+
+@pytest.fixture
+def found(make_run, of_rows):
+    """``found(*rows)`` are the findings on rows of one run."""
+
+    def findings(*rows, runs=None):
+        return [*guideline_findings(of_rows(*rows, runs=runs or [make_run(provenance=MPICH)]))]
+
+    return findings
+
+
+def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_run):
+    def broken(microseconds=15.0, **changes):
+        return [own(name, us, **changes) for name, us in (("all_reduce", microseconds), *PARTS)]
+
+    def gathers(*shape):
+        return [own(name, us, ranks=shape[0], nodes=shape[1], ranks_per_node=1, oversubscribed=False)
+                for name, us in (("gather", 9.0), ("all_gather", 5.0))]  # fmt: skip
+
+    slow, reduce, broadcast = broken()
+    elsewhere = [replace(row, run_id="run-2") for row in (reduce, broadcast)]
+    runs = [make_run(provenance=MPICH), make_run(run_id="run-2", provenance={"mpi": {"version": "Open MPI v5.0.8, x"}})]
+    scenarios = {
+        "two calls together": found(*broken()),
+        "intervals meet": found(*broken(10.5)),
+        "one of them was not measured": found(slow, reduce),
+        "a call of another library": found(slow, *elsewhere, runs=runs),
+        "of another root": found(slow, *(replace(row, root=1) for row in (reduce, broadcast))),
+        "a part moved fewer bytes": found(slow, replace(reduce, bytes=500), broadcast),
+        "of another variant": found(slow, *(replace(row, variant="other") for row in (reduce, broadcast))),
+        "more ranks than cores": found(*broken(oversubscribed=True)),
+        "our own schedule": found(replace(slow, algorithm="ring", transport="mpi"), reduce, broadcast),
+        "an algorithm that was asked for": found(replace(slow, params={"forced": "ring"}), reduce, broadcast),
+        "no interval": found(replace(slow, ci_low_s=None, ci_high_s=None), reduce, broadcast),
+        "several sizes, one of which keeps it": found(
+            *broken(), *broken(20.0, nbytes=2048), *broken(10.0, nbytes=4096)),
+        "several shapes": found(*gathers(4, 4), *gathers(8, 8)),
+        "both placements, of which one breaks it": found(*broken(in_place=True), own("all_reduce", 9.0)),
+        "a larger message is faster": found(own("scatter", 9.0), own("scatter", 8.0, nbytes=2048, in_place=False)),
+        "not clearly": found(own("scatter", 9.0), own("scatter", 8.8, nbytes=2048)),
+        "two runs of which one is slow": found(slow, replace(slow, run_id="run-2", median_s=1e-5, ci_low_s=9e-6),
+                                               reduce, broadcast, runs=[runs[0], replace(runs[1], provenance=MPICH)]),
+    }  # fmt: skip
+    assert_golden("guideline_findings", [
+        line for rule, findings in scenarios.items() for line in (f"-- {rule}", *value_lines(findings))
+    ])  # fmt: skip
+
+
+def test_a_page_begins_with_broken_guidelines(own, of_rows, make_run):
+    results = of_rows(own("gather", 9.0), own("all_gather", 5.0), runs=[make_run(provenance=MPICH)])
+    (finding,) = opening_findings(results)
+    assert str(finding) == "MPICH 5.0.2: gather takes longer than its all_gather: 1.80x at 1 KiB (2 ranks)."
+    assert finding.severity == "info"
+
+
+@pytest.mark.parametrize(("name", "detour"), [(name, each) for name, detours in DETOURS.items() for each in detours])
+@pytest.mark.parametrize("p", [2, 3, 8])
+def test_a_detour_gives_the_result_of_its_collective_at_the_same_size(name, detour, p):
+    """Each call folds what ranks have after the one before; an all_to_all sends a rank's own block to all."""
+    call = COLLECTIVES[name].call(p)
+    has = [{unit: {(me, unit)} for unit in call.source(me, p)} for me in range(p)]
+    for part in (COLLECTIVES[each].call(p) for each in detour):
+        has = [
+            {
+                unit: set().union(*(has[origin].get(at) or has[origin][origin] for origin, at in part.result(me, unit)))
+                for unit in part.target(me, p)
+            }
+            for me in range(p)
+        ]
+    for me in range(p):
+        for unit in call.target(me, p):
+            assert has[me][unit] == call.result(me, unit)
