@@ -1,11 +1,11 @@
 """The algorithms of other libraries, by the names of their tuning tables. The table is ``library_algorithms.toml``."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 _WORD = re.compile(r"(?P<name>[^:=@]+)(?::(?P<needs>[^=@]+))?(?:=(?P<schedule>[^@]+))?(?:@(?P<since>.+))?")
 
@@ -20,37 +20,6 @@ class LibraryAlgorithm:
     schedule: str = ""  # the schedule of ours that sends the same messages; empty if none does
     since: str = ""  # the first version that has it; empty for all
     inter: bool = False  # whether it is one of intercommunicators
-
-
-class CallFacts(NamedTuple):
-    """What decides whether an algorithm can run a call."""
-
-    ranks: int
-    nodes: int
-    elements: int  # of the whole vector
-    in_place: bool
-
-
-_NEEDS: Mapping[str, Callable[[CallFacts], bool]] = {
-    "pow2": lambda call: call.ranks.bit_count() == 1,
-    "even": lambda call: call.ranks % 2 == 0,
-    "two": lambda call: call.ranks == 2,
-    "commutative": lambda _call: True,  # as all reductions of ours
-    "builtin": lambda _call: True,
-    "count": lambda call: call.elements >= 1 << call.ranks.bit_length() - 1,
-    "inplace": lambda call: call.in_place,
-    "noinplace": lambda call: not call.in_place,
-    "parent": lambda call: 1 < call.nodes < call.ranks,
-    "ccl": lambda _call: False,  # another library's algorithms
-    "consecutive": lambda call: call.nodes == 1,  # on several, ranks may be numbered across them
-}
-"""Whether a call gives what an algorithm needs, by the words of the table [needs]."""
-
-
-def unmet_need(algorithm: LibraryAlgorithm, call: CallFacts) -> str | None:
-    """Return what an algorithm needs and a call does not give, as the end of "it needs ..."; None if it has all."""
-    unmet = (need for need in algorithm.needs if not _NEEDS[need](call))
-    return next((library_table()["needs"][need] for need in unmet), None)
 
 
 @cache
@@ -84,6 +53,17 @@ def library_collective(library: str, collective: str) -> str | None:
     names = table["nccl"]["collectives"] if library == "nccl" else [*table[library]["algorithms"]]
     ours = table["collectives"]
     return next((name for name in reversed([*ours]) if ours[name] == collective and name in names), None)
+
+
+@cache
+def forcing_variants(library: str) -> Mapping[str, Mapping[str, LibraryAlgorithm]]:
+    """Return the algorithms of an MPI library that a variant can force, by word and the library's name of the call."""
+    found: dict[str, dict[str, LibraryAlgorithm]] = {}
+    for call in library_table()["native_calls"]:
+        for each in library_algorithms(library)[call].values():
+            if not each.inter:
+                found.setdefault(each.name, {})[call] = each
+    return found
 
 
 def _words(text: str, first: int) -> list[LibraryAlgorithm]:

