@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings
-from hpccoll.cases.library_algorithms import forcing_variants, library_table
+from hpccoll.cases.library_algorithms import algorithms_by_word, forcing_variable, library_table
 
 NCCL_ALGORITHMS = {
     "tree": "tree",
@@ -105,13 +105,13 @@ def forced_by_mpi(environment: Mapping[str, str], collective: str | None = None)
     """
     if not any(name.lower().endswith("_algorithm") for name in environment):
         return None  # most ranks need no table
-    table, words = library_table(), set[str]()
-    for library, names in table["variants"].items():
-        off = environment.get(names.get("switch"), "0" if "switch" in names else "1").lower() in ("0", "false", "no")
-        for word, calls in forcing_variants(library).items():
-            for call, algorithm in calls.items():
-                value = environment.get(names["variable"].format(call=call, CALL=call.upper()))
-                known = value in (word, names["value"].format(id=algorithm.id, name=word))
-                if known and not off and collective in (None, table["collectives"][call]):
+    words = set[str]()
+    for library, names in library_table()["variants"].items():
+        if "switch" in names and environment.get(names["switch"], "0").lower() in ("0", "false", "no"):
+            continue
+        for word, calls in algorithms_by_word(library).items():
+            for ours, algorithm in calls.items():
+                variable, value = forcing_variable(library, ours, algorithm)
+                if collective in (None, ours) and environment.get(variable) in (word, value):
                     words.add(word)
     return words.pop() if len(words) == 1 else None

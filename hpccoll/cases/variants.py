@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hpccoll.cases.communicator_settings import CommunicatorSettings, check_settings
-from hpccoll.cases.library_algorithms import LibraryAlgorithm, forcing_variants, library_table
+from hpccoll.cases.library_algorithms import LibraryAlgorithm, algorithms_by_word, forcing_variable, library_table
 from hpccoll.cases.library_request import forced_by_mpi, requested_by_environment
 from hpccoll.cases.requirements import MPI_LIBRARIES
 from hpccoll.cases.variables import SITE_VARIABLES, check_variables
@@ -188,20 +188,15 @@ def short_names() -> list[str]:
 
 def _algorithm_rows() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a row of the table for each algorithm of an MPI library, with the name of its variant."""
-    ours = library_table()["collectives"]
     for library, table in library_table()["variants"].items():
-        for word, calls in forcing_variants(library).items():
-            environment = dict(table.get("environment", {}))
-            for call, each in calls.items():
-                variable = table["variable"].format(call=call, CALL=call.upper())
-                environment[variable] = table["value"].format(id=each.id, name=word)
-                environment |= table.get("calls", {}).get(call, {})
+        for word, calls in algorithms_by_word(library).items():
+            environment = dict(forcing_variable(library, name, algorithm) for name, algorithm in calls.items())
             since = table.get("since", "")
             yield f"{library}-{word}", {
                 "purpose": f"{MPI_LIBRARIES[library][0]} with algorithm {word} and no other", "transport": "mpi",
-                "environment": environment, "expected_evidence": ["messages", word], "requirements": [library],
-                "limits": {"collectives": [ours[call] for call in calls]},
-                "algorithms": {ours[call]: asdict(replace(e, since=e.since or since)) for call, e in calls.items()},
+                "environment": {**table["environment"], **environment}, "limits": {"collectives": [*calls]},
+                "expected_evidence": ["messages", word], "requirements": [library],
+                "algorithms": {name: asdict(replace(e, since=e.since or since)) for name, e in calls.items()},
             }  # fmt: skip
 
 

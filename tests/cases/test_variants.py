@@ -7,7 +7,7 @@ import pytest
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import Case, Shape
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS, check_settings
-from hpccoll.cases.library_algorithms import forcing_variants, library_table
+from hpccoll.cases.library_algorithms import algorithms_by_word, library_table
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, forced_by_mpi
 from hpccoll.cases.skip_reason import HOLDS, LaunchFacts, skip_reason
 from hpccoll.cases.variables import CHOICE_VARIABLES, LIST_VARIABLES, SITE_VARIABLES
@@ -48,7 +48,7 @@ def test_every_algorithm_of_nccl_has_a_variant_and_those_with_offload_a_negative
 
 @pytest.mark.parametrize("library", library_table()["variants"])
 def test_every_algorithm_of_an_mpi_library_has_a_variant_that_requests_it_where_the_library_has_it(library):
-    words = forcing_variants(library)
+    words = algorithms_by_word(library)
     assert {name for name in named_variants() if name.startswith(f"{library}-")} == {f"{library}-{w}" for w in words}
     for word in words:
         variant = named_variants()[f"{library}-{word}"]

@@ -7,7 +7,7 @@ import yaml
 from planning_inputs import CLUSTER, begin
 
 from hpccoll.cases.case import Shape
-from hpccoll.cases.library_algorithms import forcing_variants
+from hpccoll.cases.library_algorithms import algorithms_by_word
 from hpccoll.cases.requirements import REQUIREMENTS
 from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError, UnusableError
@@ -246,7 +246,7 @@ def test_the_algorithms_of_the_library_are_compared_with_its_default(on_cluster,
     plan = on_cluster(LIBRARIES.read_text())
     measured = {job.variant: {case.collective for case in job.cases} for job in plan.jobs}
     assert measured.pop("default") == {"all_reduce", "broadcast", "all_gather", "all_to_all", "reduce_scatter"}
-    assert measured.keys() == {f"{library}-{word}" for word in forcing_variants(library).keys() - {*others.split()}}
+    assert measured.keys() == {f"{library}-{word}" for word in algorithms_by_word(library).keys() - {*others.split()}}
     assert measured[f"{library}-ring"] == {"all_reduce", "all_gather"}
     assert max(case.bytes for job in plan.jobs for case in job.cases) == 4 << 20
 
