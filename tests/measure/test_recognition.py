@@ -12,11 +12,11 @@ OVER_TCP = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}  # ranks of one hos
 def rows(mpiexec, tmp_path):
     """Return a function that measures a collective of the library on 4 ranks, and returns the rows by size."""
 
-    def run(collective, **variables):
+    def run(collective, *options):
         out = tmp_path / f"{len([*tmp_path.iterdir()])}.h5"
         sizes = "-b", "64", "-e", "64K", "-f", "1024"
         words = "run", "-c", collective, "-a", "native", *sizes, "-n", 2, "--rounds", 2, "--in-place", "--out", out
-        ended = mpiexec(4, "-m", "hpccoll", *words, **OVER_TCP, **variables)
+        ended = mpiexec(4, "-m", "hpccoll", *words, *options, **OVER_TCP)
         assert ended.returncode == 0, ended.stderr
         return {row.bytes: row for row in read_results([out]).rows}
 
@@ -25,8 +25,8 @@ def rows(mpiexec, tmp_path):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("algorithm", ["ring", "tree", "recursive_doubling", "reduce_scatter_allgather"])
-def test_an_algorithm_that_the_environment_forces_is_recognised_at_each_size(rows, algorithm):
-    found = rows("all_reduce", MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM=algorithm)
+def test_an_algorithm_that_a_variant_forces_is_recognised_at_each_size(rows, algorithm):
+    found = rows("all_reduce", "--variant", f"mpich-{algorithm}")
     assert len(found) == 2
     for row in found.values():
         assert row.executed == algorithm
@@ -35,7 +35,8 @@ def test_an_algorithm_that_the_environment_forces_is_recognised_at_each_size(row
 
 @pytest.mark.mpi
 def test_what_the_library_chooses_is_recognised(rows):
-    assert {row.executed for row in rows("broadcast").values()} == {"binomial"}  # what MPICH takes below 8 ranks
+    for row in rows("broadcast").values():
+        assert "binomial" in row.executed.split("/")  # what MPICH takes below 8 ranks
 
 
 @pytest.mark.mpi
