@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
-from statistics import median
+from math import inf
 from typing import Any, TypeAlias
 
 from hpccoll.analysis.library_evidence import nccl_name
@@ -37,60 +37,54 @@ DETOURS: Mapping[str, Sequence[Detour]] = {
 
 MAX_SHAPES = 3  # in a sentence; the values of the finding have all
 
-Series: TypeAlias = tuple[CallKey, str]  # the own calls of a library: their key without the size; the library
-# the moved bytes; of the time in seconds the lower end, the median and the upper end; whether ranks outnumber the cores
-Measured: TypeAlias = tuple[int, float, float, float, bool]
-Curves: TypeAlias = Mapping[Series, Mapping[int, Measured]]  # what was measured, by requested size, ascending
+Series: TypeAlias = tuple[CallKey, str, str]  # own calls: their key without the size; the library; the run_id
+Curves: TypeAlias = Mapping[Series, Mapping[int, Row]]  # by requested size, ascending
 
 
 def guideline_findings(results: Results) -> Iterator[Finding]:
     """Yield a finding for each series of a library's own calls and each detour that is faster.
 
-    A detour is faster if the upper ends of its 95 % intervals add up to less than the lower end of the call's. All
-    calls have the same ranks, machine, library, variant, element type, reduction, root and placement of buffers. The
-    shapes of a series share a finding, which marks those with more ranks than cores.
+    A detour is faster if the upper ends of its 95 % intervals add up to less than the lower end of the call's, in every
+    launch that measured it. All calls have the same launch, ranks, variant, element type, reduction, root and placement
+    of buffers. The shapes of a series share a finding, which marks those with more ranks than cores.
     """
     curves = _own_curves(results)
     # the time over that of the fastest detour, 0 if none is faster, by series, detour, shape and size
-    factors: dict[tuple[Series, Detour], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for (key, library), curve in curves.items():
+    factors: dict[tuple[CallKey, str, Detour], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for (key, library, run_id), curve in curves.items():
         shape = Setting.of_key(key).shape_label + (f" in {key.racks} racks" if (key.racks or 1) > 1 else "")
-        shape += ", more ranks than cores" * any(crowded for *_, crowded in curve.values())
+        shape += ", more ranks than cores" * any(row.oversubscribed for row in curve.values())
         joined = key.without("ranks", "nodes", "ranks_per_node", "racks")
-        for detour, size, parts in _detours((key, library), curves):
-            at_size = factors[(joined, library), detour][shape]
-            at_size[size] = max(at_size.get(size, 0.0), _factor(curve[size], parts))
-    for (joined_series, detour), of_shapes in factors.items():
-        yield from _findings(joined_series, detour, of_shapes, (each for each, _ in factors))
+        of_launch: dict[tuple[Detour, int], float] = defaultdict(float)
+        for detour, size, parts in _detours((key, library, run_id), curves):
+            of_launch[detour, size] = max(of_launch[detour, size], _factor(curve[size], parts))
+        for (detour, size), factor in of_launch.items():
+            at_size = factors[joined, library, detour][shape]
+            at_size[size] = min(at_size.get(size, factor), factor)
+    for (joined, library, detour), of_shapes in factors.items():
+        yield from _findings(joined, library, detour, of_shapes, (each for each, *_ in factors))
 
 
 def _own_curves(results: Results) -> Curves:
     runs = {run.run_id: run for run in results.runs}
-    rows: dict[Series, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for (_, conditions), of_setting in rows_by_setting(results).items():
+    curves: dict[Series, dict[int, Row]] = defaultdict(dict)
+    for (_, conditions), rows in rows_by_setting(results).items():
         mpi = re.sub(r"(\D*[\w.]*).*", r"\1", conditions.mpi)  # MPICH 5.0.2
-        for row in of_setting:
+        for row in sorted(rows, key=lambda row: row.requested_bytes):
             if Choice.of(row).is_native and row.interval:
                 library = nccl_name(runs[row.run_id]) if row.transport == "nccl" else mpi
                 one_buffer = COLLECTIVES[row.collective].one_buffer  # such a call is of both placements
                 key = CallKey.of(row, conditions.machine).without("requested_bytes", *["in_place"] * one_buffer)
-                rows[key, library][row.requested_bytes].append(row)
-    return {series: {size: _joined(by_size[size]) for size in sorted(by_size)} for series, by_size in rows.items()}
+                curves[key, library, row.run_id][row.requested_bytes] = row
+    return curves
 
 
-def _joined(rows: Sequence[Row]) -> Measured:
-    """Return what one run or several measured: its interval encloses all of theirs."""
-    lows, highs = zip(*(row.interval for row in rows if row.interval), strict=True)
-    middle, crowded = median(row.median_s or 0.0 for row in rows), any(row.oversubscribed for row in rows)
-    return rows[0].bytes, min(lows), middle, max(highs), crowded
-
-
-def _detours(series: Series, curves: Curves) -> Iterator[tuple[Detour, int, list[Measured]]]:
+def _detours(series: Series, curves: Curves) -> Iterator[tuple[Detour, int, list[Row]]]:
     """Yield each measured detour of a series, the size, and what was measured of its calls."""
-    (key, library), curve = series, curves[series]
+    (key, library, run_id), curve = series, curves[series]
     placements = (False, True) if key.in_place is None else (key.in_place,)
     for detour, in_place in product(DETOURS.get(key.collective or "", ()), placements):
-        parts = [curves.get((_part(key, name, in_place=in_place), library), {}) for name in detour]
+        parts = [curves.get((_part(key, name, in_place=in_place), library, run_id), {}) for name in detour]
         for size in curve:
             if all(size in part for part in parts):
                 yield detour, size, [part[size] for part in parts]
@@ -105,21 +99,24 @@ def _part(key: CallKey, name: str, *, in_place: bool) -> CallKey:
     return replace(key, collective=name, op=op, root=root, in_place=None if part.one_buffer else in_place)
 
 
-def _factor(own: Measured, parts: Sequence[Measured]) -> float:
+def _factor(own: Row, parts: Sequence[Row]) -> float:
     """Return the time over that of the parts together; 0 if intervals do not show that these are faster.
 
     A part that moved fewer bytes, because blocks are whole elements, counts as if its time grew in proportion.
     """
-    growth = [max(1.0, own[0] / part[0]) for part in parts]
-    middle, high = (sum(g * part[end] for g, part in zip(growth, parts, strict=True)) for end in (2, 3))
-    return own[2] / middle if own[1] > high else 0.0
+    growth = [max(1.0, own.bytes / part.bytes) for part in parts]
+    middle, high = (
+        sum(g * (getattr(part, end) or inf) for g, part in zip(growth, parts, strict=True))
+        for end in ("median_s", "ci_high_s")
+    )
+    return (own.median_s or 0.0) / middle if (own.ci_low_s or 0.0) > high else 0.0
 
 
 def _findings(
-    series: Series, detour: Detour, factors: Mapping[str, Mapping[int, float]], every: Iterable[Series]
+    key: CallKey, library: str, detour: Detour, factors: Mapping[str, Mapping[int, float]], every: Iterable[CallKey]
 ) -> Iterator[Finding]:
     """Yield the finding on a detour of a series, if it is faster in some shape."""
-    (key, library), shapes, clauses = series, list[dict[str, Any]](), list[str]()
+    shapes, clauses = list[dict[str, Any]](), list[str]()
     for shape, of_shape in factors.items():
         if slower := {size: factor for size, factor in of_shape.items() if factor}:
             ends = min(slower.values()), max(slower.values())
@@ -128,7 +125,7 @@ def _findings(
             where = f"{join_ends(map(format_factor, ends))} at {join_ends(map(format_size, slower))}"
             clauses.append(where + in_brackets(some, shape))
     if shapes:
-        details = key.label(other for other, _ in every if other.collective == key.collective)
+        details = key.label(other for other in every if other.collective == key.collective)
         what = f"its {join_words(detour)}{' together' * (len(detour) > 1)}" if detour else "with a larger message"
         text = f"{key.collective}{in_brackets(details)} takes longer than {what}"
         yield info(

@@ -41,16 +41,17 @@ def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_r
     def broken(microseconds=15.0, **changes):
         return [own(name, us, **changes) for name, us in (("all_reduce", microseconds), *PARTS)]
 
+    def again(*rows):
+        return [replace(row, run_id="run-2") for row in rows]
+
     def gathers(*shape):
         return [own(name, us, ranks=shape[0], nodes=shape[1], ranks_per_node=1, oversubscribed=False)
                 for name, us in (("gather", 9.0), ("all_gather", 5.0))]  # fmt: skip
 
     slow, reduce, broadcast = broken()
-    elsewhere = [replace(row, run_id="run-2") for row in (reduce, broadcast)]
-    runs = [make_run(provenance=MPICH), make_run(run_id="run-2", provenance={"mpi": {"version": "Open MPI v5.0.8, x"}})]
-    of_mpich = [runs[0], replace(runs[1], provenance=MPICH)]
-    busy = replace(reduce, run_id="run-2", ci_high_s=2e-5)
-    other_host = [runs[0], replace(of_mpich[1], machine="another")]
+    elsewhere = again(reduce, broadcast)
+    of_mpich, other = make_run(provenance=MPICH), {"mpi": {"version": "Open MPI v5.0.8, x"}}
+    several, of_both = ([of_mpich, make_run(run_id="run-2", provenance=each)] for each in (MPICH, other))
 
     def one_buffer(*fast):
         return [own("broadcast", 15.0), *(own(name, 5.0 if in_place in fast else 20.0, in_place=in_place)
@@ -60,7 +61,6 @@ def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_r
         "two calls together": found(*broken()),
         "intervals meet": found(*broken(10.5)),
         "one of them was not measured": found(slow, reduce),
-        "a call of another library": found(slow, *elsewhere, runs=runs),
         "of another root": found(slow, *(replace(row, root=1) for row in (reduce, broadcast))),
         "a part moved fewer bytes": found(slow, replace(reduce, bytes=500), broadcast),
         "of another variant": found(slow, *(replace(row, variant="other") for row in (reduce, broadcast))),
@@ -74,10 +74,10 @@ def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_r
         "both placements, of which one breaks it": found(*broken(in_place=True), own("all_reduce", 9.0)),
         "a larger message is faster": found(own("scatter", 9.0), own("scatter", 8.0, nbytes=2048, in_place=False)),
         "not clearly": found(own("scatter", 9.0), own("scatter", 8.8, nbytes=2048)),
-        "two runs of which one is slow": found(slow, replace(slow, run_id="run-2", median_s=1e-5, ci_low_s=9e-6),
-                                               reduce, broadcast, runs=of_mpich),
-        "or of which one was slow in a part": found(slow, reduce, busy, broadcast, runs=of_mpich),
-        "another machine": found(slow, *elsewhere, runs=other_host),
+        "calls of two launches": found(slow, *elsewhere, runs=several),
+        "two launches show it": found(*broken(), *again(*broken(20.0)), runs=several),
+        "two libraries": found(*broken(), *again(*broken(10.0)), runs=of_both),
+        "one of two shows it": found(*broken(), *again(*broken(10.0)), runs=several),
         "one buffer, a detour out of place": found(*one_buffer(False)),
         "or in place": found(*one_buffer(True)),
         "or in both": found(*one_buffer(False, True)),
