@@ -6,8 +6,9 @@ runs an algorithm if each rank sends as much on each connection as when that is 
 the same buffers. What ranks send within a node through shared memory, or by RDMA, is not seen.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpi4py import MPI
@@ -32,6 +33,9 @@ SAME, ALIKE = 0.001, 0.05
 """The greatest difference on a connection, as a part of what a rank sends on its busiest one, of calls that send the
 same messages, and of those that may differ in the segments of messages: each has a header."""
 
+MOST_RANKS = 64
+"""The most ranks of which it is kept what each sends."""
+
 MAX_NAMED = 3
 """The most algorithms that are named if all send the same; on two ranks nearly all do."""
 
@@ -49,6 +53,8 @@ class Recognition(NamedTuple):
     matching: tuple[str, ...]  # the algorithms with which all ranks send the same, in the library's words and order
     others: int  # the number of algorithms with which some rank sends something else
     exact: bool = True  # whether the messages are the same; else their segments may differ
+    # at rank 0, the bytes and connections of each rank: of the call (""), and with each algorithm
+    traffic: Mapping[str, Sequence[tuple[int, int]]] = MappingProxyType({})
 
     def executed(self, requested: str | None) -> str:
         """Return the algorithm: the requested one if it is among those that send the same, else all of these.
@@ -62,6 +68,11 @@ class Recognition(NamedTuple):
     @property
     def evidence(self) -> str:
         """What shows it, as a sentence."""
+        if not self.others and len(self.matching) > MAX_NAMED:
+            forced = f"whichever of {len(self.matching)} algorithms {self.library} is forced to"
+            return (
+                f"each rank sends the same on each TCP connection {forced}: there are two ranks, or a table comes first"
+            )
         others = f"{format_count(self.others, 'other algorithm' if self.matching else 'algorithm')} that were forced"
         if not self.matching:
             return f"each rank sends something else on its TCP connections than with {others} of {self.library}"
@@ -95,16 +106,18 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     own = counter.sent(prepared.plan)
     if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
         return None
-    differences = {}
+    differences, of_ranks = dict[str, float](), {"": own}
     for word, settings in _algorithms(library, call, prepared).items():
         with _forced(comm, settings) as forced:
             plan = MpiVendorPlan(forced, prepared.operation, prepared.src, prepared.dst)
-            differences[word] = counter.difference(own, counter.sent(plan))
+            of_ranks[word] = counter.sent(plan)
             plan.close()
+        differences[word] = counter.difference(own, of_ranks[word])
+    title, traffic = MPI_LIBRARIES[library][0], counter.traffic(of_ranks)
     for most in (SAME, ALIKE):
         if matching := tuple(word for word, difference in differences.items() if difference <= most):
-            return Recognition(MPI_LIBRARIES[library][0], matching, len(differences) - len(matching), most == SAME)
-    return Recognition(MPI_LIBRARIES[library][0], (), len(differences)) if differences else None
+            return Recognition(title, matching, len(differences) - len(matching), most == SAME, traffic)
+    return Recognition(title, (), len(differences), traffic=traffic) if differences else None
 
 
 class _Counter:
@@ -134,6 +147,12 @@ class _Counter:
         largest = max((abs(one.get(ends, 0) - other.get(ends, 0)) for ends in {*one, *other}), default=0.0)
         beyond = max(0.0, largest - BARRIER_BYTES / self._calls)
         return float(self._comm.allreduce(beyond / busiest if beyond else 0.0, MPI.MAX))
+
+    def traffic(self, of_ranks: Mapping[str, Sent]) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """Return at rank 0 the bytes and the connections on which each of the first MOST_RANKS sends in each call."""
+        mine = {word: (round(sum(sent.values())), len(sent)) for word, sent in of_ranks.items()}
+        every = self._comm.gather(mine if self._comm.rank < MOST_RANKS else None) or []
+        return {word: [each[word] for each in every if each] for word in of_ranks}
 
 
 Settings = list[tuple[ControlVariable, int]]
