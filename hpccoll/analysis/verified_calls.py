@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +22,8 @@ _DECIDES = re.compile(rf"{COLLECTIVE_VARIABLES.pattern}|MPIR_CVAR_\w*COLL_SELECT
 """The variables by which a run does not leave the choice of algorithms to the library."""
 
 SAME_BYTES, SMALL_BYTES = 0.01, 24
-"""The part of its bytes, and the bytes, by which what a rank sends may differ between two launches."""
+"""The part of the bytes on its busiest connection, and the bytes, by which what a rank sends on one may differ between
+two launches."""
 
 
 class Rule(Protocol):
@@ -136,15 +138,16 @@ def _holds(condition: str, row: Row) -> bool | None:
     return None if actual is None else (actual == value) != condition.startswith("not ")
 
 
-def _traffic(row: Row) -> Mapping[str, Sequence[tuple[int, int]]]:
-    """Return the bytes and connections of each rank, by the algorithm that was forced; ``""`` is the call as it ran."""
-    traffic: Mapping[str, Sequence[tuple[int, int]]] = json.loads(row.tcp_traffic or "{}")
+def _traffic(row: Row) -> Mapping[str, Sequence[Sequence[int]]]:
+    """Return the bytes of each rank by connection, by the algorithm that was forced; ``""`` is the call as it ran."""
+    traffic: Mapping[str, Sequence[Sequence[int]]] = json.loads(row.tcp_traffic or "{}")
     return traffic
 
 
-def _is_same(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> bool:
-    """Return whether all ranks send as many bytes on as many connections."""
+def _is_same(one: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> bool:
+    """Return whether each rank sends as many bytes on as many connections."""
     return len(one) == len(other) and all(
-        mine[1] == theirs[1] and abs(mine[0] - theirs[0]) <= max(SMALL_BYTES, SAME_BYTES * mine[0])
-        for mine, theirs in zip(one, other, strict=True)
+        abs(mine - theirs) <= max(SMALL_BYTES, SAME_BYTES * max([*before, *after]))
+        for before, after in zip(one, other, strict=True)
+        for mine, theirs in zip_longest(before, after, fillvalue=0)
     )

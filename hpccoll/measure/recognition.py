@@ -29,12 +29,15 @@ from hpccoll.transports.transport_interface import TransportPlan
 PASS_S, MOST_CALLS, MOST_S = 0.02, 8, 2.0
 """How long the counted calls of an algorithm take together, how many there are at most, and how long one may take."""
 
+PASS_BYTES = 64 << 10
+"""The bytes of the counted calls together, if MOST_CALLS have as many: beside more, those of a barrier are nothing."""
+
 SAME, ALIKE = 0.001, 0.05
 """The greatest difference on a connection, as a part of what a rank sends on its busiest one, of calls that send the
 same messages, and of those that may differ in the segments of messages: each has a header."""
 
-MOST_RANKS = 64
-"""The most ranks of which it is kept what each sends."""
+MOST_RANKS, MOST_ENDS = 64, 8
+"""The most ranks of which it is kept what each sends, and the most connections of each."""
 
 MAX_NAMED = 3
 """The most algorithms that are named if all send the same; on two ranks nearly all do."""
@@ -53,8 +56,8 @@ class Recognition(NamedTuple):
     matching: tuple[str, ...]  # the algorithms with which all ranks send the same, in the library's words and order
     others: int  # the number of algorithms with which some rank sends something else
     exact: bool = True  # whether the messages are the same; else their segments may differ
-    # at rank 0, the bytes and connections of each rank: of the call (""), and with each algorithm
-    traffic: Mapping[str, Sequence[tuple[int, int]]] = MappingProxyType({})
+    # at rank 0, the bytes that each rank sends on its busiest connections: of the call (""), and with each algorithm
+    traffic: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({})
 
     def executed(self, requested: str | None) -> str:
         """Return the algorithm: the requested one if it is among those that send the same, else all of these.
@@ -99,7 +102,8 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     if not (library and call and isinstance(transport, MpiVendorTransport)):
         return None
     comm = transport.comm
-    calls = comm.bcast(int(min(max(PASS_S / max(call_s, 1e-9), 1), MOST_CALLS)) if call_s <= MOST_S else 0)
+    wanted = max(PASS_S / max(call_s, 1e-9), PASS_BYTES / max(prepared.bytes, 1), 1)
+    calls = comm.bcast(int(min(wanted, MOST_CALLS)) if call_s <= MOST_S else 0)
     if not calls:
         return None
     counter = _Counter(comm, calls, progress)
@@ -148,9 +152,9 @@ class _Counter:
         beyond = max(0.0, largest - BARRIER_BYTES / self._calls)
         return float(self._comm.allreduce(beyond / busiest if beyond else 0.0, MPI.MAX))
 
-    def traffic(self, of_ranks: Mapping[str, Sent]) -> Mapping[str, Sequence[tuple[int, int]]]:
-        """Return at rank 0 the bytes and the connections on which each of the first MOST_RANKS sends in each call."""
-        mine = {word: (round(sum(sent.values())), len(sent)) for word, sent in of_ranks.items()}
+    def traffic(self, of_ranks: Mapping[str, Sent]) -> Mapping[str, Sequence[Sequence[int]]]:
+        """Return at rank 0 the bytes of each call on the busiest connections of the first MOST_RANKS, descending."""
+        mine = {word: sorted(map(round, sent.values()), reverse=True)[:MOST_ENDS] for word, sent in of_ranks.items()}
         every = self._comm.gather(mine if self._comm.rank < MOST_RANKS else None) or []
         return {word: [each[word] for each in every if each] for word in of_ranks}
 

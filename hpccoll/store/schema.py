@@ -154,7 +154,7 @@ class CaseResult:
     executed: str = result("str", "the algorithm that ran, as far as the evidence shows", default="unknown")
     evidence: str | None = result("str", "the evidence for executed")
     tcp_traffic: str | None = result(
-        "str", "JSON: bytes and TCP connections of an operation at each rank, as it ran and with algorithms forced"
+        "str", "JSON: bytes by rank and TCP connection, of an operation as it ran and with each algorithm forced"
     )
     floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
     executor: str | None = result(
