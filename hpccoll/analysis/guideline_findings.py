@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from statistics import median
 from typing import Any, TypeAlias
 
@@ -41,7 +41,8 @@ MAX_SHAPES = 3
 """The shapes that a sentence names; the values of the finding have all."""
 
 Series: TypeAlias = tuple[CallKey, str, str]  # a library's own calls: their key without the size; library; transport
-Measured: TypeAlias = tuple[int, float, float, float]  # the moved bytes; in seconds the lower end, median and upper end
+# the moved bytes; of the time in seconds the lower end, the median and the upper end; whether ranks outnumber the cores
+Measured: TypeAlias = tuple[int, float, float, float, bool]
 Curves: TypeAlias = Mapping[Series, Mapping[int, Measured]]  # what was measured, by requested size, ascending
 
 
@@ -50,7 +51,7 @@ def guideline_findings(results: Results) -> Iterator[Finding]:
 
     A detour is faster if the upper ends of its 95 % intervals add up to less than the lower end of the call's. All
     calls have the same ranks, machine, library, variant, element type, reduction, root and placement of buffers. The
-    shapes of a series share a finding. Rows with more ranks than cores are left out.
+    shapes of a series share a finding, which marks those with more ranks than cores.
     """
     curves = _own_curves(results)
     # the time over that of the fastest detour, 0 if none is faster, by series, detour, shape and size
@@ -58,8 +59,8 @@ def guideline_findings(results: Results) -> Iterator[Finding]:
     for series, curve in curves.items():
         key, library, transport = series
         shape = Setting.of_key(key).shape_label + (f" in {key.racks} racks" if (key.racks or 1) > 1 else "")
-        one_buffer = COLLECTIVES[key.collective or ""].one_buffer  # both placements have its rows
-        joined = key.without("ranks", "nodes", "ranks_per_node", "racks", *["in_place"] * one_buffer)
+        shape += ", more ranks than cores" * any(crowded for *_, crowded in curve.values())
+        joined = key.without("ranks", "nodes", "ranks_per_node", "racks")
         for detour, size, parts in _detours(series, curves):
             at_size = factors[(joined, library, transport), detour][shape]
             at_size[size] = max(at_size.get(size, 0.0), _factor(curve[size], parts))
@@ -73,9 +74,10 @@ def _own_curves(results: Results) -> Curves:
     for (_, conditions), of_setting in rows_by_setting(results).items():
         mpi = re.sub(r"(\D*[\w.]*).*", r"\1", conditions.mpi)  # MPICH 5.0.2
         for row in of_setting:
-            if Choice.of(row).is_native and row.interval and not row.oversubscribed:
+            if Choice.of(row).is_native and row.interval:
                 library = nccl_name(runs[row.run_id]) if row.transport == "nccl" else mpi
-                key = CallKey.of(row, conditions.machine).without("requested_bytes")
+                one_buffer = COLLECTIVES[row.collective].one_buffer  # such a call is of both placements
+                key = CallKey.of(row, conditions.machine).without("requested_bytes", *["in_place"] * one_buffer)
                 rows[key, library, row.transport][row.requested_bytes].append(row)
     return {series: {size: _joined(by_size[size]) for size in sorted(by_size)} for series, by_size in rows.items()}
 
@@ -83,14 +85,16 @@ def _own_curves(results: Results) -> Curves:
 def _joined(rows: Sequence[Row]) -> Measured:
     """Return what one run or several measured: its interval encloses all of theirs."""
     lows, highs = zip(*(row.interval for row in rows if row.interval), strict=True)
-    return rows[0].bytes, min(lows), median(row.median_s or 0.0 for row in rows), max(highs)
+    crowded = any(row.oversubscribed for row in rows)
+    return rows[0].bytes, min(lows), median(row.median_s or 0.0 for row in rows), max(highs), crowded
 
 
 def _detours(series: Series, curves: Curves) -> Iterator[tuple[Detour, int, list[Measured]]]:
     """Yield each measured detour of a series, the size, and what was measured of its calls."""
     (key, library, transport), curve = series, curves[series]
-    for detour in DETOURS.get(key.collective or "", ()):
-        parts = [curves.get((_part(key, name), library, transport), {}) for name in detour]
+    placements = (False, True) if key.in_place is None else (key.in_place,)
+    for detour, in_place in product(DETOURS.get(key.collective or "", ()), placements):
+        parts = [curves.get((_part(key, name, in_place=in_place), library, transport), {}) for name in detour]
         for size in curve:
             if all(size in part for part in parts):
                 yield detour, size, [part[size] for part in parts]
@@ -98,11 +102,11 @@ def _detours(series: Series, curves: Curves) -> Iterator[tuple[Detour, int, list
         yield LARGER, size, [curve[larger]]
 
 
-def _part(key: CallKey, name: str) -> CallKey:
+def _part(key: CallKey, name: str, *, in_place: bool) -> CallKey:
     """Return the key of a call of a detour, with the root of the call itself, or 0."""
     part = COLLECTIVES[name]
     op, root = key.op if part.has_op else None, (key.root or 0) if part.rooted else None
-    return replace(key, collective=name, op=op, root=root)
+    return replace(key, collective=name, op=op, root=root, in_place=None if part.one_buffer else in_place)
 
 
 def _factor(own: Measured, parts: Sequence[Measured]) -> float:
