@@ -38,7 +38,7 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
     for (name, ranks, nodes), group in groupby(choices.ranges, lambda each: (each.collective, each.ranks, each.nodes)):
         ranges = [*group]
         crowded = " (more ranks than cores)" * ranges[0].oversubscribed
-        yield f"{name}, {format_count(ranks, 'rank')} on {format_count(join_words(nodes, 'or'), 'node')}{crowded}"
+        yield f"{name}, {format_count(ranks, 'rank')} on {format_counts(nodes, 'node')}{crowded}"
         yield from table_lines(*table_of(_COLUMNS, ranges))
     yield from (f"left out: {each}" for each in choices.left_out)
 
