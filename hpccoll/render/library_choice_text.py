@@ -10,6 +10,7 @@ from hpccoll.analysis.setting import machine_name, recorded_mpi_version
 from hpccoll.common.text import Columns, join_words, table_lines, table_of
 from hpccoll.common.units import (
     format_count,
+    format_counts,
     format_factor,
     format_interval,
     format_rounded_size,
