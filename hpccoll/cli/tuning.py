@@ -124,7 +124,7 @@ def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -
 
 
 def _verify(results: "Results", path: Path, name: str | None, *, as_json: bool) -> int:
-    from hpccoll.analysis.verified_calls import DEFAULT, HONOURED, verify_table
+    from hpccoll.analysis.verified_calls import IGNORED, NOT_SHOWN, OVERRULED, verify_table
     from hpccoll.interop.tuning_tables.write_table import FORMATS
     from hpccoll.render.verified_table_text import verified_lines
 
@@ -138,7 +138,8 @@ def _verify(results: "Results", path: Path, name: str | None, *, as_json: bool) 
         why = f"no call was measured both without variables and with these, which let {path} count: {variables}"
         raise UnusableError("PATHS", f"{why}; do: a sweep whose variants are default and one with them")
     show_found([asdict(call) for call in calls], verified_lines(calls), as_json=as_json)
-    return 0 if all(call.verdict in (HONOURED, DEFAULT) for call in calls) else INCOMPLETE
+    verdicts = {call.verdict for call in calls}
+    return INCOMPLETE if verdicts & {IGNORED, OVERRULED} or verdicts == {NOT_SHOWN} else 0
 
 
 def _read_table(path: Path, name: str | None, option: str) -> "TuningTable":
