@@ -13,7 +13,7 @@ from hpccoll.cases.algorithm_registry import WORKLOADS, collective
 from hpccoll.cases.case import Case, Shape
 from hpccoll.cases.catalogue import GRAPH, call_of, moved_dtypes, own_parameters
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
-from hpccoll.cases.library_algorithms import library_table
+from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_table
 from hpccoll.cases.planned_schedule import mapped_layout, planned_schedule, smallest_message
 from hpccoll.cases.requirements import MPI_LIBRARIES, wrong_mpi
 from hpccoll.cases.transport_table import unmet_by_transport
@@ -179,9 +179,15 @@ def _unmet_by_algorithm(variant: Variant, case: Case, layout: Layout, mpi: str |
         return wrong
     if algorithm is None:
         return f"{MPI_LIBRARIES[library][0]} has no such algorithm of {case.collective}"
+    unmet = unmet_need(algorithm, case, layout)
+    return unmet and f"for {case.collective} it needs {unmet}"
+
+
+def unmet_need(algorithm: LibraryAlgorithm, case: Case, layout: Layout) -> str | None:
+    """Return what an algorithm of a library needs and ``case`` does not give, as a noun; None if it gives all."""
     elements = collective(case.collective).elements(case.bytes, itemsize(case.dtype), layout.workers)
     unmet = (need for need in algorithm.needs if need in HOLDS and not HOLDS[need](case, layout, elements))
-    return next((f"for {case.collective} it needs {library_table()['needs'][need]}" for need in unmet), None)
+    return next((library_table()["needs"][need] for need in unmet), None)
 
 
 def _of_collectives(name: str) -> bool:
