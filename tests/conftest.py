@@ -104,9 +104,9 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
 
-    def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 240) -> CompletedProcess[str]:
+    def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 240, **variables: str) -> CompletedProcess[str]:
         command = [launcher, "-n", str(ranks), sys.executable, "-W", "error", *map(str, arguments)]
-        with launched(command, env=environment) as process:
+        with launched(command, env=environment | variables) as process:
             output = process.communicate(timeout=timeout)
         return CompletedProcess(command, process.returncode, *output)
 

@@ -70,7 +70,8 @@ SWEEP: Mapping[str, Key] = {
     "params": Key("parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"),
     "table": Key("table for the algorithm auto: a file of 'hpccoll tune'"),
     "variants": Key(
-        "environments to compare, a job for each: {name: {VARIABLE: value}}; a name of 'hpccoll list' sets its own"
+        "environments to compare, a job for each: {name: {VARIABLE: value}}; names of 'hpccoll list', such as "
+        "openmpi-*, set their own"
     ),
     "timing": Key(
         "timings of cases over nccl: single, aggregated (operations back to back, as nccl-tests)",

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,23 @@ def library_collective(library: str, collective: str) -> str | None:
     names = table["nccl"]["collectives"] if library == "nccl" else [*table[library]["algorithms"]]
     ours = table["collectives"]
     return next((name for name in reversed([*ours]) if ours[name] == collective and name in names), None)
+
+
+@cache
+def algorithms_by_word(library: str) -> Mapping[str, Mapping[str, LibraryAlgorithm]]:
+    """Return the algorithms of an MPI library that a variant can force, by word and by our name of the collective."""
+    found: dict[str, dict[str, LibraryAlgorithm]] = {}
+    for ours in dict.fromkeys(library_table()["collectives"].values()):
+        for each in library_algorithms(library)[library_collective(library, ours) or ""].values():
+            if not each.inter:
+                found.setdefault(each.name, {})[ours] = each
+    return found
+
+
+def forcing_variable(library: str, collective: str, algorithm: LibraryAlgorithm) -> tuple[str, str]:
+    """Return the variable that forces an algorithm on a collective of ours, and its value."""
+    names, call = library_table()["variants"][library], library_collective(library, collective) or ""
+    return names["variable"].format(call=call, CALL=call.upper()), names["value"].format(**asdict(algorithm))
 
 
 def _words(text: str, first: int) -> list[LibraryAlgorithm]:

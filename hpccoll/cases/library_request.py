@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings
+from hpccoll.cases.library_algorithms import algorithms_by_word, forcing_variable, library_table
 
 NCCL_ALGORITHMS = {
     "tree": "tree",
@@ -95,3 +96,22 @@ def requested_by_environment(
     if sharp and set(algorithms) <= {*SWITCH_ALGORITHMS, "nvls"} and (len(algorithms) != 1 or algorithms == ("nvls",)):
         return "sharp"
     return algorithms[0] if len(algorithms) == 1 else None
+
+
+def forced_by_mpi(environment: Mapping[str, str], collective: str | None = None) -> str | None:
+    """Return the algorithm that variables of Open MPI or MPICH force on a collective; None if they force none.
+
+    For None, return the algorithm of all collectives on which the variables force one.
+    """
+    if not any(name.lower().endswith("_algorithm") for name in environment):
+        return None  # most ranks need no table
+    words = set[str]()
+    for library, names in library_table()["variants"].items():
+        if "switch" in names and environment.get(names["switch"], "0").lower() in ("0", "false", "no"):
+            continue
+        for word, calls in algorithms_by_word(library).items():
+            for ours, algorithm in calls.items():
+                variable, value = forcing_variable(library, ours, algorithm)
+                if collective in (None, ours) and environment.get(variable) in (word, value):
+                    words.add(word)
+    return words.pop() if len(words) == 1 else None

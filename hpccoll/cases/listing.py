@@ -5,12 +5,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.catalogue import GRAPH
-from hpccoll.cases.requirements import missing_requirements
+from hpccoll.cases.requirements import MPI_LIBRARIES, missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
@@ -70,6 +71,7 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
                 "environment": dict(variant.environment), "communicator": dict(variant.communicator),
                 "demands": variant.evidence_text, "control": variant.control,
                 **_limits_of(variant), "needs": [*variant.requirements],
+                "algorithms": {name: asdict(algorithm) for name, algorithm in variant.algorithms.items()},
                 **_availability([*mpi_missing, *missing_requirements(variant.requirements, root)]),
             }
             for name, variant in named_variants().items()
@@ -158,9 +160,10 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
     yield from (
         f"transport {row['name']} (of {', '.join(row['devices'])}){_unavailable(row)}" for row in tables["transports"]
     )
-    for row in tables["variants"]:
+    variants = [*_merge_algorithms(tables["variants"])]
+    for row in variants:
         yield f"variant {row['name']} ({row['what']}){_unavailable(row)}"
-        yield f"    {'; '.join([_setting(row), *_limits(row['limits'])])}"
+        yield from row.get("lines") or [f"    {'; '.join([_setting(row), *_limits(row['limits'])])}"]
     for row in tables["workloads"]:
         values = "".join(f" {name}={key['default']}" for name, key in row["keys"].items())
         yield f"workload {row['name']}{values}"
@@ -168,13 +171,29 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
         yield f"model {row['name']} ({row['parameters']:,} parameters in {row['tensors']} tensors)"
     yield from (f"cluster {row['name']} ({row['meaning']})" for row in tables.get("clusters", ()))
     reasons: defaultdict[str, list[str]] = defaultdict(list)
-    for kind in ("algorithms", "policies", "transports", "variants"):
-        for row in tables[kind]:
+    for rows in (*(tables[kind] for kind in ("algorithms", "policies", "transports")), variants):
+        for row in rows:
             if not row["available"]:
                 reasons[row["reason"]].append(" ".join(filter(None, (row.get("collective"), row["name"]))))
     if reasons:
         yield "not here:"
         yield from (f"  {', '.join(names)}: {reason}" for reason, names in reasons.items())
+
+
+def _merge_algorithms(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of variants, with one for several that force algorithms of one library; its lines have these."""
+    for library, several in groupby(rows, lambda row: row["needs"][0] if row["algorithms"] else None):
+        members = [*several]
+        if library is None or len(members) == 1:
+            yield from members
+            continue
+        words = defaultdict[str, list[str]](list)
+        for row in members:
+            for name, algorithm in row["algorithms"].items():
+                words[name].append(algorithm["name"])
+        what = f"an algorithm of {MPI_LIBRARIES[library][0]} and no other; 'hpccoll list NAME' has its settings"
+        lines = [f"    for {name}: {', '.join(words[name])}" for name in COLLECTIVES if name in words]
+        yield {**members[0], "name": f"{library}-ALGORITHM", "what": what, "lines": lines}
 
 
 def _needs(row: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import SINGLE, Case, Job, Shape
 from hpccoll.cases.catalogue import distinct_placements
-from hpccoll.cases.library_request import requested_by_environment
+from hpccoll.cases.library_request import SWITCH_REQUESTS, forced_by_mpi, requested_by_environment
 from hpccoll.cases.variants import named_variants
 from hpccoll.schedule.collective import NATIVE
 
@@ -16,7 +16,8 @@ def requested_algorithm(job: Job, case: Case) -> str | None:
         return None
     by_nccl = case.transport == "nccl"
     variables = {name: value for name, value in job.environment.items() if name.startswith("NCCL_") == by_nccl}
-    return requested_by_environment(variables, case.collective, job.communicator if by_nccl else None)
+    request = requested_by_environment(variables, case.collective, job.communicator if by_nccl else None)
+    return request if by_nccl else request or forced_by_mpi(variables, case.collective)
 
 
 def has_library_logs(job: Job, case: Case) -> bool:
@@ -28,7 +29,7 @@ def has_library_logs(job: Job, case: Case) -> bool:
         return False
     known = named_variants().get(job.variant) if job.variant else None
     expects_evidence = known is not None and known.transport == "mpi" and known.shows_in_logs
-    return case.transport == "nccl" or expects_evidence or requested_algorithm(job, case) is not None
+    return case.transport == "nccl" or expects_evidence or requested_algorithm(job, case) in SWITCH_REQUESTS
 
 
 def probe_cases(job: Job, shape: Shape) -> list[Case]:

@@ -1,5 +1,6 @@
 """The requirements of named variants and transports, and how each is detected on a machine."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -44,8 +45,25 @@ def _library(name: str) -> Callable[[Path], str | None]:
     return _needs(lambda root: gpu_stack.find_libraries(f"{name}*", root=root), f"no {name} where the loader looks")
 
 
-def _mpi(vendor: str) -> Callable[[Path], str | None]:
-    return _needs(lambda _: vendor in mpi_version(), f"the MPI library is not {vendor}")
+MPI_LIBRARIES = {
+    "openmpi": ("Open MPI", r"Open MPI v(\d+)\.(\d+)"), "mpich": ("MPICH", r"MPICH Version:\s*(\d+)\.(\d+)"),
+    "mvapich": ("MVAPICH", r"MVAPICH()()"),
+}  # fmt: skip
+"""The MPI libraries, with the beginning of their version strings: that of Cray's MPICH begins otherwise."""
+
+
+def wrong_mpi(library: str, version: str, since: str = "") -> str | None:
+    """Return the reason if the MPI library of a version string is not ``library``, or is older than ``since``."""
+    title, pattern = MPI_LIBRARIES[library]
+    found = re.search(pattern, version)
+    if not found:
+        return f"the MPI library is not {title}"
+    older = since and [*map(int, found.groups())] < [*map(int, since.split("."))]
+    return f"{title} {'.'.join(found.groups())} is older than {since}" if older else None
+
+
+def _mpi(library: str) -> Callable[[Path], str | None]:
+    return lambda _: wrong_mpi(library, mpi_version())
 
 
 REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
@@ -68,8 +86,7 @@ REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
     "sharp-fabric": _library("libsharp_coll.so"),  # only a job can test whether the switches take part
     "ucc": _library("libucc.so"),
     "hcoll": _library("libhcoll.so"),
-    "openmpi": _mpi("Open MPI"),
-    "mvapich": _mpi("MVAPICH"),
+    **{library: _mpi(library) for library in MPI_LIBRARIES},
 }
 """For each requirement, a function that returns the reason why it is not met below a root directory, or None."""
 

@@ -5,7 +5,7 @@ hand skip them: every row with the name of a variant was affected by it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -13,9 +13,11 @@ from hpccoll.cases.algorithm_registry import WORKLOADS, collective
 from hpccoll.cases.case import Case, Shape
 from hpccoll.cases.catalogue import GRAPH, call_of, moved_dtypes, own_parameters
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
+from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_table
 from hpccoll.cases.planned_schedule import mapped_layout, planned_schedule, smallest_message
+from hpccoll.cases.requirements import MPI_LIBRARIES, wrong_mpi
 from hpccoll.cases.transport_table import unmet_by_transport
-from hpccoll.cases.variants import NodeView, named_variants
+from hpccoll.cases.variants import NodeView, Variant, named_variants
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_MPI_LANES
 from hpccoll.common.units import format_size
@@ -28,7 +30,7 @@ FIRST_MAPPING = next(iter(MAPPINGS))
 
 COLLECTIVE_VARIABLES = re.compile(
     r"NCCL_(ALGO|PROTO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)"
-    r"|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP"
+    r"|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|MV[P2]_ENABLE_SHARP|MPIR_CVAR_\w+_(ALGORITHM|COMPOSITION)"
 )
 """The variables that affect a library's own collectives only, and not the sends and receives of our schedules.
 
@@ -52,6 +54,7 @@ class LaunchFacts:
     sets: Mapping[str, object] = field(default_factory=dict)
     # its nodes as NCCL counts them; None if unknown: any number of its hosts may be of one NVLink domain
     nccl_nodes: NodeView | None = None
+    mpi: str | None = None  # the version string of the MPI library; None if unknown
     racks_known: bool = True  # whether the layout has the racks of the nodes, on which the numbers of ranks depend
 
 
@@ -142,6 +145,8 @@ def _variant_reason(case: Case, layout: Layout, facts: LaunchFacts) -> str | Non
         return f"{variant}: the variant affects the library's own collectives only"
     if known is None:
         return None
+    if not schedule and known.algorithms and (unmet := _unmet_by_algorithm(known, case, layout, facts.mpi)):
+        return f"{variant}: {unmet}"
     known = known.with_added(sets)
     view = NodeView.of(shape.nodes, shape.ranks_per_node)
     if known.transport == "nccl":
@@ -150,6 +155,39 @@ def _variant_reason(case: Case, layout: Layout, facts: LaunchFacts) -> str | Non
     own_call = not schedule and case.transport == known.transport  # over staged, the call is MPI's on host memory
     reason = known.violation((case.collective, case.dtype, case.op) if own_call else None, view, message)
     return f"{variant}: {reason}" if reason else None
+
+
+HOLDS: Mapping[str, Callable[[Case, Layout, int], bool]] = {
+    "pow2": lambda _case, layout, _: layout.workers.bit_count() == 1,
+    "even": lambda _case, layout, _: layout.workers % 2 == 0,
+    "two": lambda _case, layout, _: layout.ranks == 2,  # also in calls of ours
+    "count": lambda _case, layout, elements: elements >= 1 << layout.workers.bit_length() - 1,
+    "ranks": lambda _case, layout, elements: elements >= layout.workers,
+    "inplace": lambda case, *_: case.in_place,
+    "noinplace": lambda case, *_: not case.in_place,
+    "gpu": lambda case, *_: case.device == "cuda" and case.transport != "staged",
+    "parent": lambda _case, layout, _: layout.nodes < layout.workers,
+}
+"""Whether a case meets a need of ``library_algorithms.toml``, by the elements of its call. All operations of ours meet
+the needs of operations."""
+
+
+def _unmet_by_algorithm(variant: Variant, case: Case, layout: Layout, mpi: str | None) -> str | None:
+    """Return why the library of a variant cannot run ``case`` with its algorithm, and would run another one or fail."""
+    library, algorithm = variant.requirements[0], variant.algorithms.get(case.collective)
+    if mpi and (wrong := wrong_mpi(library, mpi, algorithm.since if algorithm else "")):
+        return wrong
+    if algorithm is None:
+        return f"{MPI_LIBRARIES[library][0]} has no such algorithm of {case.collective}"
+    unmet = unmet_need(algorithm, case, layout)
+    return unmet and f"for {case.collective} it needs {unmet}"
+
+
+def unmet_need(algorithm: LibraryAlgorithm, case: Case, layout: Layout) -> str | None:
+    """Return what an algorithm of a library needs and ``case`` does not give, as a noun; None if it gives all."""
+    elements = collective(case.collective).elements(case.bytes, itemsize(case.dtype), layout.workers)
+    unmet = (need for need in algorithm.needs if need in HOLDS and not HOLDS[need](case, layout, elements))
+    return next((library_table()["needs"][need] for need in unmet), None)
 
 
 def _of_collectives(name: str) -> bool:

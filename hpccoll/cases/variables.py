@@ -24,6 +24,11 @@ VARIABLES: Mapping[str, str] = {
     "OMPI_MCA_coll_ucc_enable": "1: Open MPI lets UCC carry out its collectives",
     "OMPI_MCA_coll_ucc_priority": "100: before all other components of Open MPI",
     "OMPI_MCA_coll_ucc_cls": "the collective layers of UCC under Open MPI; it overrides UCC_CLS",
+    "OMPI_MCA_coll_tuned_use_dynamic_rules": "1: Open MPI's component tuned takes algorithms of variables and files",
+    "OMPI_MCA_coll_tuned_CALL_algorithm": "the number or name of Open MPI's algorithm for a call, such as allreduce",
+    "OMPI_MCA_coll_han_priority": "0: Open MPI's hierarchical component HAN leaves all calls to others, such as tuned",
+    "MPIR_CVAR_CALL_INTRA_ALGORITHM": "the name of MPICH's algorithm for a call, such as ALLREDUCE",
+    "MPIR_CVAR_CALL_COMPOSITION": "how MPICH divides a call between nodes and memory; the value here: not at all",
     "OMPI_MCA_coll_hcoll_enable": "1: Open MPI lets HCOLL carry out its collectives",
     "UCC_CL_BASIC_TLS": "the transport layers that UCC's basic layer chooses from; sharp is off unless named",
     "UCC_TL_SHARP_TUNE": "the score of SHARP by collective and size; inf: before all others",
@@ -35,7 +40,7 @@ VARIABLES: Mapping[str, str] = {
     "SHARP_COLL_ENABLE_SAT": "1: streaming-aggregation trees for large messages; 0 (default): low-latency trees only",
     "SHARP_COLL_LOG_LEVEL": "3: libsharp logs the jobs and groups that it is given",
 }
-"""The variables of the named variants, and their effects in one line each."""
+"""The variables of the named variants, and their effects in one line each; CALL stands for the name of a call."""
 
 SITE_VARIABLES = ("NCCL_IB_HCA", "NCCL_IB_TC", "UCX_MAX_RNDV_RAILS")
 """Variables whose values in the table of variants are examples: a sweep replaces them by those of its site."""

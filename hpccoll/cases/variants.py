@@ -1,16 +1,19 @@
 """Named variants: environments that a sweep compares, each with the evidence that its logs must show.
 
-The table of the named variants is ``variants.toml``; ``evidence.expected_evidence`` tests logs for the evidence.
+The table of the named variants is ``variants.toml``, with those of the algorithms in ``library_algorithms.toml``;
+``evidence.expected_evidence`` tests logs for the evidence.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from hpccoll.cases.communicator_settings import CommunicatorSettings, check_settings
-from hpccoll.cases.library_request import requested_by_environment
+from hpccoll.cases.library_algorithms import LibraryAlgorithm, algorithms_by_word, forcing_variable, library_table
+from hpccoll.cases.library_request import forced_by_mpi, requested_by_environment
+from hpccoll.cases.requirements import MPI_LIBRARIES
 from hpccoll.cases.variables import SITE_VARIABLES, check_variables
 from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.common.records import from_builtins
@@ -19,8 +22,8 @@ from hpccoll.common.units import format_count, format_size
 EXAMPLES = (*SITE_VARIABLES, "traffic_class")
 """Variables and settings whose values in the table are examples: a sweep replaces them by those of its site."""
 
-PORT_BYTES = "port_bytes"
-"""The kind of evidence that no log has."""
+NOT_LOGGED = ("port_bytes", "messages")
+"""The kinds of evidence that no log has."""
 
 SIMILAR_NAME = 0.88
 """The similarity of two names that differ in one or two letters; nccl-default and nccl-cta-default differ in more."""
@@ -125,16 +128,24 @@ class Variant:
     limits: tuple[VariantLimit, ...] = ()  # the limits on the cases for which it makes sense; a case must exceed none
     # the negative control: a variant that turns the feature off, whose logs must lack the evidence
     control: str | None = None
+    # the algorithm that it forces an MPI library to take, for each collective that has it; its first requirement is the
+    # library
+    algorithms: Mapping[str, LibraryAlgorithm] = field(default_factory=dict)
 
     @property
     def shows_in_logs(self) -> bool:
-        """Whether logs can show the evidence, and not port counters only."""
-        return self.expected_evidence != (PORT_BYTES,)
+        """Whether logs can show the evidence, and not port counters or messages only."""
+        return self.expected_evidence[0] not in NOT_LOGGED
 
     @property
     def requested(self) -> str | None:
         """The request to the library in one word; None if the library has the choice."""
-        return requested_by_environment(self.environment, communicator=self.communicator)
+        request = requested_by_environment(self.environment, communicator=self.communicator)
+        return request or forced_by_mpi(self.environment)
+
+    def fails_everywhere(self, ranks: int) -> bool:
+        """Whether calls of this program itself fail, on so many ranks: of Open MPI's two_proc, whatever is measured."""
+        return ranks > 2 and any("two" in algorithm.needs for algorithm in self.algorithms.values())
 
     def with_added(self, sets: Mapping[str, object]) -> "Variant":
         """Return the variant with the limits that hold if a sweep sets ``sets``, its own and maybe more."""
@@ -166,7 +177,27 @@ def named_variants() -> Mapping[str, Variant]:
     import tomllib  # most ranks need no variant, and thousands of them would load it
 
     table = tomllib.loads(Path(__file__).with_name("variants.toml").read_text())
-    return {name: _variant(row, table["limits"], table["evidence"]) for name, row in table["variants"].items()}
+    rows = {**table["variants"], **dict(_algorithm_rows())}
+    return {name: _variant(row, table["limits"], table["evidence"]) for name, row in rows.items()}
+
+
+def short_names() -> list[str]:
+    """Return the names of the variants for messages, with one for all algorithms of an MPI library."""
+    return list(dict.fromkeys(f"{v.requirements[0]}-*" if v.algorithms else n for n, v in named_variants().items()))
+
+
+def _algorithm_rows() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a row of the table for each algorithm of an MPI library, with the name of its variant."""
+    for library, table in library_table()["variants"].items():
+        for word, calls in algorithms_by_word(library).items():
+            environment = dict(forcing_variable(library, name, algorithm) for name, algorithm in calls.items())
+            since = table.get("since", "")
+            yield f"{library}-{word}", {
+                "purpose": f"{MPI_LIBRARIES[library][0]} with algorithm {word} and no other", "transport": "mpi",
+                "environment": {**table["environment"], **environment}, "limits": {"collectives": [*calls]},
+                "expected_evidence": ["messages", word], "requirements": [library],
+                "algorithms": {name: asdict(replace(e, since=e.since or since)) for name, e in calls.items()},
+            }  # fmt: skip
 
 
 def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any], texts: Mapping[str, str]) -> Variant:
@@ -207,7 +238,7 @@ def variant_environment(
         raise BadInputError("variants", name, f"{near}a variant without variables needs a less similar name")
     if name not in table and variables is None:
         near = did_you_mean(name, table)
-        raise BadInputError("variants", name, f"{near}variables to set, or a named variant: {', '.join(table)}")
+        raise BadInputError("variants", name, f"{near}variables to set, or a named variant: {', '.join(short_names())}")
     defined = table[name].environment if name in table else {}
     _check_unchanged(f"variants.{name}", name, defined, variables or {})
     check_variables(f"variants.{name}", variables or {})

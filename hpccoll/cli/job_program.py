@@ -68,7 +68,12 @@ class JobProgram:
             log_settings.enable_logging(arguments.probe)  # before any library reads its variables
         self._shape = _read_shape(arguments)
         # Libraries read the variables when they start, and MPI_Init starts some of them.
-        os.environ.update(run_options.variant_settings(arguments)["environment"])
+        if environment := run_options.variant_settings(arguments)["environment"]:
+            from hpccoll.cases.variants import named_variants
+
+            ranks = mpi_startup.count_ranks(mpi_startup.LAUNCHERS)
+            if not named_variants()[arguments.variant].fails_everywhere(ranks):  # then all cases are skipped
+                os.environ.update(environment)
         return None
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:

@@ -24,7 +24,7 @@ from hpccoll.cases.keys import (
     read_option,
 )
 from hpccoll.cli.option_parser import OptionParser
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean
 from hpccoll.common.limits import MAX_CASES, RANKS
 from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
 
@@ -251,10 +251,11 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         BadInputError: if the variant or a setting is unknown, or a variable of the variant overrides a setting.
     """
     from hpccoll.cases.communicator_settings import overridden_settings
-    from hpccoll.cases.variants import named_variants, variant_communicator
+    from hpccoll.cases.variants import named_variants, short_names, variant_communicator
 
     if arguments.variant is not None and arguments.variant not in named_variants():
-        raise BadInputError("--variant", arguments.variant, named_variants())
+        near = did_you_mean(arguments.variant, named_variants())
+        raise BadInputError("--variant", arguments.variant, f"{near}choose from {', '.join(short_names())}")
     settings = dict(parse_parameter(text, "--communicator") for text in arguments.communicator)
     environment = named_variants()[arguments.variant].environment if arguments.variant else {}
     communicator = variant_communicator(arguments.variant, settings, "--communicator")

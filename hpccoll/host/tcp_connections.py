@@ -1,21 +1,24 @@
-"""The TCP connections of this process, with what they had to send again: tcp(7), struct tcp_info of linux/tcp.h."""
+"""The TCP connections of this process, with what they have sent, and had to send again: tcp(7), linux/tcp.h."""
 
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-SND_MSS, TOTAL_RETRANS, DATA_SEGS_OUT, BYTES_RETRANS, DSACK_DUPS = 16, 100, 156, 208, 216
-"""Offsets of fields of struct tcp_info: of 64 bits the bytes, the others of 32. The third is of Linux 4.6, the last two
-of 4.19."""
+SND_MSS, TOTAL_RETRANS, DATA_SEGS_OUT, BYTES_SENT, BYTES_RETRANS, DSACK_DUPS = 16, 100, 156, 200, 208, 216
+"""Offsets of fields of struct tcp_info: of 64 bits the bytes, the others of 32. The third is of Linux 4.6, the last
+three of 4.19."""
 
 MOST_BYTES = 512
 """More than struct tcp_info has; the kernel returns as much as it knows."""
 
 Address: TypeAlias = tuple[str, int]
+
+Ends: TypeAlias = tuple[Address, Address]
+"""A connection, by the address of this process and that of the other end."""
 
 
 class SentSegments(NamedTuple):
@@ -25,25 +28,34 @@ class SentSegments(NamedTuple):
     again: int  # without those that had arrived, as the other end has reported
 
 
-def read_connections() -> Mapping[tuple[Address, Address], SentSegments]:
-    """Return what this process has sent, by its own address and that of the other end of a connection.
+def read_connections() -> Mapping[Ends, SentSegments]:
+    """Return the segments that this process has sent on each connection.
 
     Libraries of MPI keep their connections until MPI_Finalize. Connections that are closed, or older kernels, give
     none.
     """
+    return {ends: counts for ends, info in _connections() if (counts := _read_counts(info))}
+
+
+def read_sent_bytes() -> Mapping[Ends, int]:
+    """Return the bytes that this process has sent on each connection, each once; older kernels give none."""
     found = {}
+    for ends, info in _connections():
+        if len(info) >= BYTES_RETRANS + 8:
+            sent, again = struct.unpack_from("QQ", info, BYTES_SENT)
+            found[ends] = sent - again
+    return found
+
+
+def _connections() -> Iterator[tuple[Ends, bytes]]:
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # no socket, not connected, or closed in the meantime
             if not entry.readlink().name.startswith("socket:"):
                 continue
             with socket.socket(fileno=os.dup(int(entry.name))) as end:
-                if end.family not in (socket.AF_INET, socket.AF_INET6) or end.type != socket.SOCK_STREAM:
-                    continue
-                info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, MOST_BYTES)
-                counts = _read_counts(info)
-                if counts:
-                    found[_address(end.getsockname()), _address(end.getpeername())] = counts
-    return found
+                if end.family in (socket.AF_INET, socket.AF_INET6) and end.type == socket.SOCK_STREAM:
+                    info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, MOST_BYTES)
+                    yield (_address(end.getsockname()), _address(end.getpeername())), info
 
 
 def _read_counts(info: bytes) -> SentSegments | None:

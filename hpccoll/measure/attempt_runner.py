@@ -18,8 +18,10 @@ from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, Prepared, SkippedCase
 from hpccoll.measure.digits_training import Learned
 from hpccoll.measure.executed_evidence import full_reason, judge
+from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
+from hpccoll.measure.recognition import Recognition, recognise
 from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes
@@ -146,14 +148,17 @@ class AttemptRunner:
         diagnoses = self.comm.allgather(diagnosis)
         cpu_s, activities = self.comm.gather(samples.cpu_s / prepared.operations), self.comm.gather(activity)
         # The counting pass comes after the diagnosis because it changes the buffers.
-        traffic = None if case.id in self._counted_cases else self._traffic(prepared, samples, sync)
+        traffic = recognition = None
+        if case.id not in self._counted_cases:
+            traffic = self._traffic(prepared, samples, sync)
+            recognition = None if isinstance(prepared, PreparedStep) else self._recognition(prepared, samples)
         self._counted_cases.add(case.id)
         if self.comm.rank != 0:
             return Outcome(case=case, status="wrong" if wrong else "ok")
         reasons = [each for each in (*learned.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
-        executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic)
+        executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic, recognition)
         times = CaseTimes.from_samples(
             samples.start_ns, samples.end_ns, one_clock=len({place.clock for place in self.attempt.places}) == 1,
             workers=self.attempt.ranks - self.attempt.aggregators, round_number=number,
@@ -190,6 +195,10 @@ class AttemptRunner:
             return None
         by_node = tuple(changes for _, changes in sorted(filter(None, gathered), key=itemgetter(0)))
         return port_traffic.PortTraffic(iterations * prepared.operations, by_node)
+
+    def _recognition(self, prepared: PreparedCase, samples: Samples) -> Recognition | None:
+        call_s = port_traffic.median_s(samples) if self.comm.rank == 0 else 0.0
+        return recognise(prepared, call_s, self.progress)
 
 
 def _by_name(activities: Sequence[Mapping[str, float]]) -> dict[str, Any]:

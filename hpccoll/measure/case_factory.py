@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TypeAlias
@@ -137,7 +137,7 @@ class CaseFactory:
         """Return what is known of the launch, and the nodes as NCCL counts them if it can run a case."""
         on_nccl = self.job.variant is not None and case.transport == "nccl"
         view = self.gpus.node_view if on_nccl and not self.gpus.missing_for("nccl", case.dtype) else None
-        return LaunchFacts(shape=self.job.shape(case), variant=self.job.variant, sets=self.job.sets, nccl_nodes=view)
+        return replace(_launch_facts(self.job, case), nccl_nodes=view)
 
     @cached_property
     def _same_plans(self) -> Mapping[str, str]:
@@ -221,6 +221,12 @@ def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Pr
     return SkippedCase(f"{REFUSAL_PREFIX}: {refusal}")
 
 
+def _launch_facts(job: Job, case: Case) -> LaunchFacts:
+    """Return what is known of the launch of a case before its GPUs are."""
+    mpi = MPI.Get_library_version()
+    return LaunchFacts(shape=job.shape(case), variant=job.variant, sets=job.sets, mpi=mpi)
+
+
 def preflight(ranks: Ranks, job: Job) -> None:
     """Check before the first case that some case can run and every node has memory for the largest one.
 
@@ -230,10 +236,9 @@ def preflight(ranks: Ranks, job: Job) -> None:
     layout, table = ranks.layout(job.aggregators), None if job.table is None else TuneTable.from_json(job.table)
     reasons: dict[str | None, None] = {}
     for case in job.cases:
-        facts = LaunchFacts(shape=job.shape(case), variant=job.variant, sets=job.sets)
         try:
             resolved, _ = resolve_auto(case, layout, table)
-            reasons[skip_reason(case, layout, facts, resolved)] = None
+            reasons[skip_reason(case, layout, _launch_facts(job, case), resolved)] = None
         except BadInputError as error:
             reasons[str(error)] = None
     if all(reasons):

@@ -15,6 +15,7 @@ from hpccoll.schedule.operation import Operation
 if TYPE_CHECKING:
     from hpccoll.measure.case_factory import Prepared
     from hpccoll.measure.port_traffic import PortTraffic
+    from hpccoll.measure.recognition import Recognition
 
 REFUSAL_PREFIX = "NCCL refuses it"
 """The beginning of the reason of a case that NCCL refuses."""
@@ -36,14 +37,19 @@ cached_crossings = lru_cache(1024)(crossings)
 
 
 def judge(
-    job: Job, case: Case, probe_result: ProbeResult | None, prepared: "Prepared", traffic: "PortTraffic | None"
-) -> tuple[str, str | None]:
+    job: Job, case: Case, probe_result: ProbeResult | None, prepared: "Prepared", traffic: "PortTraffic | None",
+    recognition: "Recognition | None" = None,
+) -> tuple[str, str | None]:  # fmt: skip
     """Return the algorithm that ran in a case of ``job``, and the evidence: by the logs of a probe if they mention it.
 
-    ``prepared`` is the case as it was measured; ``traffic`` is None if no bytes were counted.
+    ``prepared`` is the case as it was measured; ``traffic`` is None if no bytes were counted, ``recognition`` if
+    nothing was recognised by its messages.
     """
     sent = traffic.sent if traffic else None
     executed, evidence = prepared.evidence(sent)
+    if recognition:
+        executed = recognition.executed(requested_algorithm(job, case))
+        evidence = "; ".join(filter(None, (recognition.evidence, evidence)))
     if probe_result is None or not has_library_logs(job, case):
         return executed, evidence
     from_logs = [f"the probe {probe_result.failure}"] if probe_result.failure else []

@@ -124,11 +124,12 @@ def default_thread_level(device: str) -> str:
     then never yield: with four ranks on two cores an all-reduce of 8 bytes took 7.9 ms, and 0.02 ms with ``multiple``.
     """
     # All hosts of a testbed share the CPUs of one machine.
-    ranks = _count_ranks(RANKS_OF_NODE_VARIABLES if testbed_facts() is None else LAUNCHERS)
+    ranks = count_ranks(RANKS_OF_NODE_VARIABLES if testbed_facts() is None else LAUNCHERS)
     return "multiple" if device == "cuda" or ranks > usable_cpus() else "funneled"
 
 
-def _count_ranks(names: Iterable[str]) -> int:
+def count_ranks(names: Iterable[str]) -> int:
+    """Return the number of ranks in the first of these variables of launchers; 1 without any."""
     counts = (re.match(r"\d+", os.environ.get(name, "")) for name in names)
     return next((int(count[0]) for count in counts if count), 1)
 
@@ -194,7 +195,7 @@ def _late_init_named() -> Iterator[None]:
     """Say at rank 0 of several that MPI_Init waits; another process does, because MPI holds the GIL."""
     command = ["sh", "-c", WATCH, f"{LATE_INIT_S:g}", LATE_INIT.format(LATE_INIT_S)]
     with ExitStack() as stack:
-        if launcher_rank() == 0 and _count_ranks(LAUNCHERS) > 1:
+        if launcher_rank() == 0 and count_ranks(LAUNCHERS) > 1:
             with suppress(OSError):  # its input ends with this process, too
                 stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
         yield
@@ -223,7 +224,7 @@ def _warn_of_shared_memory() -> None:
 
     MPICH may die of a signal in MPI_Init, which prints nothing, and a rank that dies ends those that come later.
     """
-    memory, ranks = SharedMemorySpace.read(), _count_ranks(RANKS_OF_NODE_VARIABLES)
+    memory, ranks = SharedMemorySpace.read(), count_ranks(RANKS_OF_NODE_VARIABLES)
     if ranks > 1 and memory.is_too_small_for(ranks) and _is_first("shared-memory"):
         used = f"{ranks} ranks of MPICH use {ranks * MPICH_BYTES_PER_RANK / 2**20:.4g} MiB"
         remedy = f"if they die of signal 7 or 11, do: {SHARED_MEMORY_REMEDY}"

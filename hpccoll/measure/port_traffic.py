@@ -49,8 +49,12 @@ small messages."""
 
 def pass_iterations(samples: Samples) -> int:
     """Return the number of iterations of a counting pass, from the timed ones; valid at rank 0."""
-    median_s = float(np.median(durations_max(samples.start_ns, samples.end_ns))) / 1e9
-    return int(np.clip(PASS_S / max(median_s, 1e-9), 1, MAX_ITERATIONS))
+    return int(np.clip(PASS_S / max(median_s(samples), 1e-9), 1, MAX_ITERATIONS))
+
+
+def median_s(samples: Samples) -> float:
+    """Return the median time of the timed iterations, at rank 0."""
+    return float(np.median(durations_max(samples.start_ns, samples.end_ns))) / 1e9
 
 
 def count_traffic(

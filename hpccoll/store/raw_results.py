@@ -59,8 +59,8 @@ class Outcome(RankResult):
         """Return the outcome of these rounds and ``later`` ones.
 
         ``CaseResult`` and ``RankResult`` say how their values are joined; CPU time is the mean over iterations. The
-        fields of ``COUNTED_FIELDS`` come from the last round that counted bytes, all others from the last round. A
-        round without times changes only the reason.
+        fields of ``COUNTED_FIELDS`` come from the last round that counted bytes or recognised the algorithm, all others
+        from the last round. A round without times changes only the reason.
         """
         reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
         if later.times is None:
@@ -75,7 +75,8 @@ class Outcome(RankResult):
             name: _merge_ranks(merge, getattr(self, name), getattr(later, name))
             for name, merge in RANK_RESULT_MERGES.items()
         }
-        counted = self if self.counters and not later.counters else later
+        has_counted = self.counters or self.executed not in (None, "unknown")
+        counted = self if has_counted and not later.counters else later
         results |= {name: getattr(counted, name) for name in COUNTED_FIELDS}
         return replace(
             later,

@@ -16,7 +16,7 @@ from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.communicator_settings import overridden_settings
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.plan import Launcher
-from hpccoll.cases.requirements import missing_requirements
+from hpccoll.cases.requirements import missing_requirements, mpi_version
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import (
     FABRIC_VARIABLES,
@@ -98,6 +98,12 @@ class ExecutionSite:
         return {name: (SHELL, shell[name]) for name in shell} | {
             name: (SITE, value) for name, value in self.site.environment.items()
         }
+
+    @property
+    def mpi(self) -> str | None:
+        """The version string of the MPI library of this environment; None if jobs may load another one."""
+        elsewhere = self.is_offline or self.site.container or self.launcher.setup
+        return None if elsewhere else mpi_version() or None
 
     def variable_notes(self, sweep: Sweep) -> Iterator[str]:
         """Yield a note for each inherited variable that affects the jobs of a sweep or looks misspelt.

@@ -12,6 +12,7 @@ from hpccoll.cases.plan import PLAN_FILE, PROFILES, Plan, Skip, diagnosis_second
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, planned_nodes, skip_reason
+from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.common.units import format_count, format_size
@@ -265,6 +266,7 @@ class _Allocation:
         return LaunchFacts(
             shape=shape, variant=self.variant, sets={**self.environment, **self.communicator},
             nccl_nodes=planned_nodes(shape, self.site.site.nvlink_nodes),
+            mpi=self.site.mpi if self.variant and self.variant in named_variants() else None,
             racks_known=shape.nodes == 1 or self.site.has_no_topology,
         )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Values and sections of a sweep file, which are checked while it is read, so that all errors are reported at once."""
 
+import fnmatch
 import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
@@ -14,7 +15,7 @@ from hpccoll.cases.communicator_settings import overridden_settings
 from hpccoll.cases.keys import ALL, DIAGNOSE, EFFORT
 from hpccoll.cases.product import expand_collectives
 from hpccoll.cases.transport_table import DEVICES, check_transport
-from hpccoll.cases.variants import variant_communicator, variant_environment
+from hpccoll.cases.variants import named_variants, variant_communicator, variant_environment
 from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, OneOfWords
@@ -119,13 +120,17 @@ class VariantSection(YamlSection):
 
 
 def _complete_variants(sections: dict[str, VariantSection | None]) -> dict[str, VariantSection]:
-    """Add the settings of known variants, so that none is None; a variant without settings must be a known one."""
+    """Add the settings of known variants, so that none is None; a variant without settings must be a known one.
+
+    A name such as ``openmpi-*`` stands for all known variants that match it.
+    """
     completed, errors = {}, []
-    for name, section in sections.items():
-        try:
-            completed[name] = _complete(name, section)
-        except BadInputError as error:
-            errors.append(error)
+    for pattern, section in sections.items():
+        for name in fnmatch.filter(named_variants(), pattern) or [pattern]:
+            try:
+                completed[name] = _complete(name, section)
+            except BadInputError as error:
+                errors.append(error)
     if errors:
         raise combine_errors(*errors)
     return completed

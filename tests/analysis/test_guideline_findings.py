@@ -21,10 +21,8 @@ def own(make_row):
     def call(name, microseconds, nbytes=1024, **changes):
         collective = COLLECTIVES[name]
         root, op = 0 if collective.rooted else None, "sum" if collective.has_op else None
-        return make_row(
-            "native", nbytes=nbytes, seconds=microseconds * 1e-6, collective=name, root=changes.pop("root", root),
-            op=op, **changes,
-        )  # fmt: skip
+        changes = {"root": root, "op": op, **changes} | ({"in_place": True} if collective.one_buffer else {})
+        return make_row("native", nbytes=nbytes, seconds=microseconds * 1e-6, collective=name, **changes)
 
     return call
 
@@ -50,6 +48,14 @@ def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_r
     slow, reduce, broadcast = broken()
     elsewhere = [replace(row, run_id="run-2") for row in (reduce, broadcast)]
     runs = [make_run(provenance=MPICH), make_run(run_id="run-2", provenance={"mpi": {"version": "Open MPI v5.0.8, x"}})]
+    of_mpich = [runs[0], replace(runs[1], provenance=MPICH)]
+    busy = replace(reduce, run_id="run-2", ci_high_s=2e-5)
+    other_host = [runs[0], replace(of_mpich[1], machine="another")]
+
+    def one_buffer(*fast):
+        return [own("broadcast", 15.0), *(own(name, 5.0 if in_place in fast else 20.0, in_place=in_place)
+                for in_place in (False, True) for name in ("scatter", "all_gather"))]  # fmt: skip
+
     scenarios = {
         "two calls together": found(*broken()),
         "intervals meet": found(*broken(10.5)),
@@ -69,7 +75,12 @@ def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_r
         "a larger message is faster": found(own("scatter", 9.0), own("scatter", 8.0, nbytes=2048, in_place=False)),
         "not clearly": found(own("scatter", 9.0), own("scatter", 8.8, nbytes=2048)),
         "two runs of which one is slow": found(slow, replace(slow, run_id="run-2", median_s=1e-5, ci_low_s=9e-6),
-                                               reduce, broadcast, runs=[runs[0], replace(runs[1], provenance=MPICH)]),
+                                               reduce, broadcast, runs=of_mpich),
+        "or of which one was slow in a part": found(slow, reduce, busy, broadcast, runs=of_mpich),
+        "another machine": found(slow, *elsewhere, runs=other_host),
+        "one buffer, a detour out of place": found(*one_buffer(False)),
+        "or in place": found(*one_buffer(True)),
+        "or in both": found(*one_buffer(False, True)),
     }  # fmt: skip
     assert_golden("guideline_findings", [
         line for rule, findings in scenarios.items() for line in (f"-- {rule}", *value_lines(findings))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.cases.library_request import forced_algorithms, requested_by_environment
+from hpccoll.cases.library_request import forced_algorithms, forced_by_mpi, requested_by_environment
 
 ALL, GATHER, OTHER, ANY = "all_reduce", "all_gather", "broadcast", None
 
@@ -37,3 +37,28 @@ def test_the_request_of_an_environment_is_one_word(nccl_algo, others, collective
 def test_an_inverted_list_leaves_all_others():
     left = "collnet_direct collnet_chain nvls nvls_tree pat"
     assert forced_algorithms({"NCCL_ALGO": "^tree,ring"}) == tuple(left.split())
+
+
+TUNED, CVAR = "OMPI_MCA_coll_tuned", "MPIR_CVAR"
+
+
+@pytest.mark.parametrize(
+    ("variables", "collective", "forced"),
+    [
+        ("", ALL, None),
+        (f"{TUNED}_use_dynamic_rules=1 {TUNED}_allreduce_algorithm=4", ALL, "ring"),
+        (f"{TUNED}_use_dynamic_rules=true {TUNED}_allreduce_algorithm=ring", ALL, "ring"),
+        (f"{TUNED}_use_dynamic_rules=1 {TUNED}_allreduce_algorithm=4", GATHER, None),
+        (f"{TUNED}_use_dynamic_rules=1 {TUNED}_allreduce_algorithm=0", ALL, None),  # ignore: its own decision
+        (f"{TUNED}_use_dynamic_rules=0 {TUNED}_allreduce_algorithm=4", ALL, None),
+        (f"{TUNED}_allreduce_algorithm=4", ALL, None),  # without dynamic rules it has no effect
+        (f"{TUNED}_use_dynamic_rules=1 {TUNED}_bcast_algorithm=6 {TUNED}_allreduce_algorithm=4", OTHER, "binomial"),
+        (f"{TUNED}_use_dynamic_rules=1 {TUNED}_bcast_algorithm=6 {TUNED}_allreduce_algorithm=4", ANY, None),
+        (f"{CVAR}_ALLREDUCE_INTRA_ALGORITHM=recexch", ALL, "recexch"),
+        (f"{CVAR}_ALLREDUCE_INTRA_ALGORITHM=auto", ALL, None),
+        (f"{CVAR}_REDUCE_SCATTER_INTRA_ALGORITHM=pairwise", "reduce_scatter", None),  # ours calls the one of blocks
+        (f"{CVAR}_REDUCE_SCATTER_BLOCK_INTRA_ALGORITHM=pairwise", "reduce_scatter", "pairwise"),
+    ],
+)
+def test_variables_of_mpi_libraries_force_an_algorithm_on_the_calls_that_they_name(variables, collective, forced):
+    assert forced_by_mpi(dict(word.split("=") for word in variables.split()), collective) == forced

@@ -5,8 +5,11 @@ from functools import partial
 import pytest
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.case import Case, Shape
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS, check_settings
-from hpccoll.cases.library_request import NCCL_ALGORITHMS
+from hpccoll.cases.library_algorithms import algorithms_by_word, library_table
+from hpccoll.cases.library_request import NCCL_ALGORITHMS, forced_by_mpi
+from hpccoll.cases.skip_reason import HOLDS, LaunchFacts, skip_reason
 from hpccoll.cases.variables import CHOICE_VARIABLES, LIST_VARIABLES, SITE_VARIABLES
 from hpccoll.cases.variants import (
     NodeView,
@@ -16,7 +19,7 @@ from hpccoll.cases.variants import (
     variant_environment,
 )
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS
+from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout
 
 
 def test_settings_of_variants_require_nccl4py_and_have_values_of_the_version_that_their_explanation_names():
@@ -41,6 +44,63 @@ def test_every_algorithm_of_nccl_has_a_variant_and_those_with_offload_a_negative
     for requested in ("sharp", "collnet_direct", "nvls"):
         control = named_variants()[by_request[requested].control]
         assert (control.requested, control.control) == (None, None)
+
+
+@pytest.mark.parametrize("library", library_table()["variants"])
+def test_every_algorithm_of_an_mpi_library_has_a_variant_that_requests_it_where_the_library_has_it(library):
+    words = algorithms_by_word(library)
+    assert {name for name in named_variants() if name.startswith(f"{library}-")} == {f"{library}-{w}" for w in words}
+    for word in words:
+        variant = named_variants()[f"{library}-{word}"]
+        assert (variant.requested, variant.requirements, variant.shows_in_logs) == (word, (library,), False)
+        requested = {name: forced_by_mpi(variant.environment, name) for name in COLLECTIVES}
+        assert {name for name in requested if requested[name]} == variant.algorithms.keys()
+
+
+OPEN_MPI, OLDER, MPICH = "Open MPI v5.0.11, package", "Open MPI v4.1.6, package", "MPICH Version:      5.0.2\nMPICH"
+
+
+@pytest.mark.parametrize(
+    ("variant", "call", "layout", "mpi", "reason"),
+    [
+        ("openmpi-ring", "all_reduce 16", (4, 4), OPEN_MPI, None),
+        ("openmpi-ring", "all_reduce 8", (4, 4), OPEN_MPI, "for all_reduce it needs at least as many elements as r"),
+        ("openmpi-ring", "all_reduce 16", (4, 4), MPICH, "the MPI library is not Open MPI"),
+        ("openmpi-ring", "all_reduce 16", (4, 4), "CRAY MPICH version 8", "the MPI library is not Open MPI"),
+        ("openmpi-ring", "all_reduce 16", (4, 4), None, None),  # the job finds out
+        ("openmpi-ring", "broadcast 16", (4, 4), OPEN_MPI, "Open MPI has no such algorithm of broadcast"),
+        ("openmpi-sparbit", "all_gather 16", (4, 4), OPEN_MPI, None),
+        ("openmpi-sparbit", "all_gather 16", (4, 4), OLDER, "Open MPI 4.1 is older than 5.0"),
+        ("openmpi-two_proc", "barrier 0", (4, 4), OPEN_MPI, "for barrier it needs exactly 2 ranks"),
+        ("openmpi-two_proc", "barrier 0", (2, 2), OPEN_MPI, None),
+        ("openmpi-recursive_doubling", "all_gather 48", (6, 6), OPEN_MPI, "for all_gather it needs a power of two of"),
+        ("openmpi-recursive_doubling", "all_reduce 48", (6, 6), OPEN_MPI, None),
+        ("mpich-ring", "all_reduce 16", (4, 4), MPICH, None),
+        ("mpich-ring", "all_reduce 16", (4, 4), "MPICH Version: 4.0.2", "MPICH 4.0 is older than 4.1"),
+        ("mpich-ring", "all_reduce 16", (4, 4), "CRAY MPICH version 8", "the MPI library is not MPICH"),
+        ("mpich-smp", "all_reduce 16", (4, 4), MPICH, "for all_reduce it needs a communicator that has sub-comm"),
+        ("mpich-smp", "all_reduce 16", (4, 2), MPICH, None),
+        ("mpich-pairwise", "all_to_all 16 in_place", (4, 4), MPICH, "for all_to_all it needs separate buffers"),
+        ("mpich-pairwise_sendrecv_replace", "all_to_all 16 in_place", (4, 4), MPICH, None),
+        ("mpich-reduce_scatter_allgather", "all_reduce 16", (6, 6), MPICH, None),
+        ("mpich-reduce_scatter_allgather", "all_reduce 12", (6, 6), MPICH, "for all_reduce it needs at least as many"),
+    ],
+)  # fmt: skip
+def test_a_case_whose_algorithm_would_not_run_is_skipped(variant, call, layout, mpi, reason):
+    (name, nbytes, *in_place), (ranks, nodes) = call.split(), layout
+    family = COLLECTIVES[name]
+    case = Case(
+        collective=name, algorithm="native", transport="mpi", device="cpu", dtype="float32", bytes=int(nbytes),
+        op="sum" if family.reduces else None, in_place=bool(in_place), root=0 if family.rooted else None,
+    )  # fmt: skip
+    facts = LaunchFacts(shape=Shape(nodes, ranks), variant=variant, sets=named_variants()[variant].environment, mpi=mpi)
+    found = skip_reason(case, Layout.of(ranks, ranks // nodes), facts)
+    assert found is None if reason is None else found.startswith(f"{variant}: {reason}")
+
+
+def test_the_needs_of_algorithms_are_those_of_operations_or_hold_for_a_case():
+    needs = {n for v in named_variants().values() for algorithm in v.algorithms.values() for n in algorithm.needs}
+    assert needs - HOLDS.keys() == {"commutative", "builtin"}
 
 
 def test_a_variant_stays_known_with_added_variables_and_site_values_but_not_with_overridden_ones():
@@ -98,7 +158,9 @@ def test_a_known_name_sets_its_environment_to_which_variables_are_added_and_of_w
     own = named_variants()[name].environment
     assert variant_environment(name, {**own, "A": 1}) == {**own, "A": 1}
     for key, value in own.items():
-        other = next((one for one in CHOICE_VARIABLES.get(key, LIST_VARIABLES.get(key, ("7",))) if one != value), "7")
+        other = next(
+            (one for one in CHOICE_VARIABLES.get(key, LIST_VARIABLES.get(key, ("7", "9"))) if one != value), "7"
+        )
         if key in SITE_VARIABLES:
             assert variant_environment(name, {key: "7"})[key] == "7"
         else:

@@ -8,7 +8,7 @@ import sys
 from namespaces import unshared
 
 from hpccoll.host import tcp_connections
-from hpccoll.host.tcp_connections import read_connections
+from hpccoll.host.tcp_connections import read_connections, read_sent_bytes
 
 SIZE = 1 << 20
 
@@ -48,6 +48,8 @@ def test_both_ends_of_a_connection_are_found_with_what_each_has_sent():
             found = read_connections()
             assert found[one.getsockname(), one.getpeername()] == (1, 0)
             assert found[other.getsockname(), other.getpeername()] == (0, 0)
+            sent = read_sent_bytes()
+            assert [sent[end.getsockname(), end.getpeername()] for end in (one, other)] == [1, 0]
             assert not any(listener.getsockname() == own and not peer[1] for own, peer in found)
         one.settimeout(None)
         assert one.getblocking()  # what was read is as it was

@@ -7,9 +7,12 @@ import yaml
 from planning_inputs import CLUSTER, begin
 
 from hpccoll.cases.case import Shape
+from hpccoll.cases.library_algorithms import algorithms_by_word
 from hpccoll.cases.requirements import REQUIREMENTS
 from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.sweep import execution_site
+from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.planner import write_plan
 
 SMALL = "algorithms: [ring, native]\nbytes: 8\nin_place: false\nranks_per_node: 2\n"
@@ -220,3 +223,38 @@ def test_no_named_variant_of_nccl_has_a_case_that_it_does_not_change(on_cluster)
         if job.sets and not any(can_change(name, case) for name in job.sets)
     ]
     assert unchanged == []
+
+
+LIBRARIES = workflow_directory() / "config" / "libraries.yaml"
+
+
+@pytest.mark.parametrize(
+    ("version", "library", "others"),
+    [
+        (  # those of later versions, of two ranks, and of other collectives
+            "Open MPI v5.0.11, package", "openmpi",
+            "direct-messaging allgather_reduce two_proc double_ring tree binary in-order_binary linear_nb",
+        ),
+        (  # with a rank on each node, in host memory, and with separate buffers
+            "MPICH Version:      5.0.2", "mpich",
+            "smp ccl pairwise_sendrecv_replace k_dissemination reduce_scatter_gather",
+        ),
+    ],
+)  # fmt: skip
+def test_the_algorithms_of_the_library_are_compared_with_its_default(on_cluster, monkeypatch, version, library, others):
+    monkeypatch.setattr(execution_site, "mpi_version", lambda: version)
+    plan = on_cluster(LIBRARIES.read_text())
+    measured = {job.variant: {case.collective for case in job.cases} for job in plan.jobs}
+    assert measured.pop("default") == {"all_reduce", "broadcast", "all_gather", "all_to_all", "reduce_scatter"}
+    assert measured.keys() == {f"{library}-{word}" for word in algorithms_by_word(library).keys() - {*others.split()}}
+    assert measured[f"{library}-ring"] == {"all_reduce", "all_gather"}
+    assert max(case.bytes for job in plan.jobs for case in job.cases) == 4 << 20
+
+
+def test_jobs_that_may_load_another_library_find_out_themselves(on_cluster, monkeypatch):
+    monkeypatch.setattr(execution_site, "mpi_version", lambda: "MPICH Version:      5.0.2")
+    text = "algorithms: native\nbytes: 64\nin_place: false\nnodes: 2\nvariants: {openmpi-r*: }\n"
+    with pytest.raises(UnusableError, match="the MPI library is not Open MPI"):
+        on_cluster(text)
+    plan = on_cluster(text, "launcher: srun --mpi=pmi2\nmodules: [openmpi]\n")
+    assert {job.variant for job in plan.jobs} == {"openmpi-rabenseifner", "openmpi-recursive_doubling", "openmpi-ring"}

@@ -1,6 +1,7 @@
 """The whole pipeline, with Snakemake and real ranks: what it prints, what it keeps, what it does not do twice."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -93,9 +94,11 @@ def test_plain_snakemake_gives_the_same_cases_and_a_report(swept, tmp_path):
     assert (tmp_path / "results" / "tiny" / "report" / "index.html").exists()
 
 
-def test_a_dry_run_is_shown_and_leaves_nothing(swept, tmp_path):
-    (tmp_path / "tiny.yaml").write_bytes((swept.home / "tiny.yaml").read_bytes())
-    result = spawn("sweep", "tiny.yaml", "--", "--dry-run", cwd=tmp_path)
+@pytest.mark.parametrize("name", ["testbed.yaml", "libraries.yaml"])
+def test_a_dry_run_is_shown_and_leaves_nothing(tmp_path, name):
+    text = (workflow_directory() / "config" / name).read_text()
+    (tmp_path / name).write_text(re.sub(r"nodes: .*", "ranks: [2]", text))
+    result = spawn("sweep", name, "--", "--dry-run", cwd=tmp_path)
     assert result.code == 0, result.err
     assert "This was a dry-run" in result.out
     assert not (tmp_path / "results").exists()

@@ -35,8 +35,8 @@ SWEEPS = 24
 ALIKE = 9.2
 """Hypotheses whose chi-squared exceeds that of the best by less are candidates: 99 % for two parameters."""
 
-TWO_NODES = 12
-"""What two slow nodes add to chi-squared: there are many such hypotheses, and one fault is more likely."""
+TWO_FAULTS = 20
+"""What a second fault adds to chi-squared: there are up to 720 such hypotheses, and one fault is more likely."""
 
 SLOWER_OF_TWO = 0.83
 """The standard deviation of the larger of two normal values: a pair is as slow as the slower of its nodes."""
@@ -61,7 +61,7 @@ class _Pairs(NamedTuple):
 
 
 def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diagnosis]:
-    """Measure all pairs, and compare hypotheses: one fault of a node, a direction or a link, or two slow nodes.
+    """Measure all pairs, and compare hypotheses: one fault of a node, a direction or a link, or two of them.
 
     A hypothesis is fitted by weighted least squares. Without an expected time, all transfers have a further term in
     common, and of two or three nodes two that are slow in both directions look healthy.
@@ -75,8 +75,8 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     measured = yield from measure_transfers(np.tile(sweep, (SWEEPS, 1)), "screen")
     found = _medians(measured, math.log(expected_s) if expected_s else 0.0)
     columns = _columns(found.pairs, nodes)
-    slow_nodes = combinations([each for each in columns if each.kind == "node"], 2)
-    explanations: list[Explanation] = [(), *((each,) for each in columns), *slow_nodes]
+    two = (each for each in combinations(columns, 2) if _are_separable(*each, nodes))
+    explanations: list[Explanation] = [(), *((each,) for each in columns), *two]
     test = SlownessTest((NODES + LINKS + RACKS) / cluster.rails, len(columns))
     has_rate = expected_s is not None and nodes <= MOST_NODES_OF_RATE
     fastest = float(np.nanmin(found.values[0], initial=np.inf))  # of a rate that is a little too high none is
@@ -136,14 +136,24 @@ def _columns(pairs: list[Pair], nodes: int) -> dict[Component, Floats]:
     return columns
 
 
+def _are_separable(one: Component, other: Component, nodes: int) -> bool:
+    """Return whether two faults can be told from one, and from any other two, by all pairs of so many nodes."""
+    kinds = {one.kind, other.kind}
+    if nodes <= MOST_NODES_OF_RATE:
+        return kinds == {"node"}
+    if "link" in kinds:
+        return kinds == {"link"} or not {*one.where} & {*other.where}
+    return one.where != other.where or "node" not in kinds
+
+
 def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explanation, *, has_rate: bool) -> _Fitted:
-    """Fit an explanation. The pair of two slow nodes is left out: it is as slow as the slower one of them."""
+    """Fit an explanation. The pair of two faulty nodes is left out: it is as slow as the slower one of them."""
     weights = np.isfinite(found.values) / found.errors  # 0 for pairs without a time
     parts = [columns[each] for each in explanation]
     if len(parts) == 2 and len(found.pairs) == 3:
         parts = [np.minimum(parts[0] + parts[1], 1)]  # of three nodes two are slow: every pair contains one
-    elif len(parts) == 2:
-        weights[:, found.pairs.index((explanation[0].where[0], explanation[1].where[0]))] = 0
+    elif (pair := tuple(node for each in explanation for node in each.where)) in found.pairs and len(parts) == 2:
+        weights[:, found.pairs.index(pair)] = 0
     usual = np.array([np.ones(len(found.pairs)), np.zeros(len(found.pairs))])
     terms = [] if has_rate else [usual]
     matrix = np.array([(term * weights).ravel() for term in (*terms, *parts)]).reshape(-1, weights.size).T
@@ -151,7 +161,7 @@ def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explan
     inverse = np.linalg.pinv(matrix)
     fitted = inverse @ values
     errors = np.sqrt((inverse**2).sum(1))
-    chi_squared = float(((values - matrix @ fitted) ** 2).sum()) + TWO_NODES * (len(explanation) > 1)
+    chi_squared = float(((values - matrix @ fitted) ** 2).sum()) + TWO_FAULTS * (len(explanation) > 1)
     count = len(explanation)
     of_parts = np.resize(fitted[len(terms) :], count), np.resize(errors[len(terms) :], count)
     return _Fitted(chi_squared, *of_parts)

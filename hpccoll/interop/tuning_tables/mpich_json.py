@@ -147,7 +147,7 @@ class _TreeReader:
             return
         fatal = library_table()["mpich"]["fatal_needs"]
         ranks = _span(path, "comm_size")
-        for need in algorithm.needs:
+        for need in filter(_GUARDS.get, algorithm.needs):  # ccl itself finds whether its need is met
             guarded = _GUARDS[need] in path or any(f"not {other}" in path for other in _OTHERS.get(_GUARDS[need], ()))
             if not guarded and not (need == "pow2" and ranks[0] == ranks[1] and ranks[0] & (ranks[0] - 1) == 0):
                 words, severity = library_table()["needs"][need], "critical" if need in fatal else "warning"
@@ -263,7 +263,7 @@ def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:
     """Return the algorithm of a rule below the conditions that say what it needs."""
     algorithm = library_algorithms("mpich")[collective][rule.algorithm]
     tree: Any = _leaf(collective, algorithm, tuple(f"{key}={value}" for key, value in rule.parameters.items()))
-    for need in algorithm.needs:
+    for need in filter(_GUARDS.get, algorithm.needs):
         guard = _GUARDS[need]
         kind = _kind(guard.removeprefix("not "))
         refused = guard.startswith("not ")

@@ -34,6 +34,32 @@ def test_two_slow_nodes_of_four_or_more_are_found(nodes, seed):
     assert diagnosed(nodes, (ONE, 25), (TWO, 25), seed=seed).exclude == (0, 1)
 
 
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (Component("send", (2,)), Component("receive", (0,))),
+        (Component("send", (0,)), Component("send", (1,))),
+        (Component("node", (1,)), Component("send", (3,))),
+        (Component("link", (0, 1)), Component("receive", (3,))),
+        (Component("link", (0, 1)), Component("link", (1, 2))),
+    ],
+)
+@pytest.mark.parametrize("nodes", [4, 6])
+def test_two_faults_of_any_kind_are_both_found_with_the_effect_of_each(nodes, faults):
+    found = diagnosed(nodes, (faults[0], 20), (faults[1], 30))
+    effects = {fault.component: fault.effect for fault in found.faults}
+    assert effects == pytest.approx({faults[0]: 1 / 0.8, faults[1]: 1 / 0.7}, rel=0.05)
+    assert [fault.candidates for fault in found.faults] == [(), ()]
+
+
+@pytest.mark.parametrize("nodes", [4, 6])
+def test_a_node_with_one_direction_slower_than_the_other_has_both_named(nodes):
+    send, receive = Component("send", (1,)), Component("receive", (1,))
+    found = diagnosed(nodes, (send, 15), (receive, 40))
+    assert components(found) == {send, receive}
+    assert found.exclude == (1,)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_node_without_any_time_does_not_hide_a_slow_one(seed):
     machine = SimulatedMachine(7, Environment(), [(TWO, 25)], np.random.default_rng(seed))

@@ -1,0 +1,170 @@
+"""Recognises the algorithm of an MPI library's own collective by what each rank sends when the library is forced.
+
+No log of MPICH or Open MPI names the algorithm of a call. But both let a running program force each of their algorithms
+(control variables: MPI 5.0, section 15.3), and the kernel counts what a process sends on each TCP connection. A call
+runs an algorithm if each rank sends as much on each connection as when that is forced, in the same processes and with
+the same buffers. What ranks send within a node through shared memory, or by RDMA, is not seen.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from mpi4py import MPI
+
+from hpccoll.cases.library_algorithms import library_algorithms, library_collective, library_table
+from hpccoll.cases.requirements import MPI_LIBRARIES, wrong_mpi
+from hpccoll.cases.skip_reason import unmet_need
+from hpccoll.common.text import join_words
+from hpccoll.common.units import format_count
+from hpccoll.evidence.verdict import UNKNOWN
+from hpccoll.host.tcp_connections import Ends, read_sent_bytes
+from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.timing_loop import RankProgress
+from hpccoll.transports.mpi.control_variables import ControlVariable
+from hpccoll.transports.mpi.vendor import MpiVendorPlan, MpiVendorTransport
+from hpccoll.transports.transport_interface import TransportPlan
+
+PASS_S, MOST_CALLS, MOST_S = 0.02, 8, 2.0
+"""How long the counted calls of an algorithm take together, how many there are at most, and how long one may take."""
+
+SAME, ALIKE = 0.001, 0.05
+"""The greatest difference on a connection, as a part of what a rank sends on its busiest one, of calls that send the
+same messages, and of those that may differ in the segments of messages: each has a header."""
+
+MAX_NAMED = 3
+"""The most algorithms that are named if all send the same; on two ranks nearly all do."""
+
+BARRIER_BYTES = 128
+"""What of the barriers around the calls may count on one connection for one algorithm and not for another."""
+
+Sent = Mapping[Ends, float]
+"""The bytes that this rank sends in a call, by connection."""
+
+
+class Recognition(NamedTuple):
+    """What a call was recognised as."""
+
+    library: str  # its name for people
+    matching: tuple[str, ...]  # the algorithms with which all ranks send the same, in the library's words and order
+    others: int  # the number of algorithms with which some rank sends something else
+    exact: bool = True  # whether the messages are the same; else their segments may differ
+
+    def executed(self, requested: str | None) -> str:
+        """Return the algorithm: the requested one if it is among those that send the same, else all of these.
+
+        It is unknown if there are none, or more than MAX_NAMED.
+        """
+        if requested in self.matching:
+            return str(requested)
+        return "/".join(self.matching) if 0 < len(self.matching) <= MAX_NAMED else UNKNOWN
+
+    @property
+    def evidence(self) -> str:
+        """What shows it, as a sentence."""
+        others = f"{format_count(self.others, 'other algorithm' if self.matching else 'algorithm')} that were forced"
+        if not self.matching:
+            return f"each rank sends something else on its TCP connections than with {others} of {self.library}"
+        same = "what it sends" if self.exact else "what it sends, but for segments,"
+        unlike = f", and something else with {others}" if self.others else ""
+        named = join_words(self.matching, "or")
+        return f"each rank sends on each TCP connection {same} if {self.library} is forced to {named}{unlike}"
+
+
+def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> Recognition | None:
+    """Return what the library's call of a case is; all ranks of the case call this together.
+
+    Args:
+        prepared: the case.
+        call_s: how long a call takes, as rank 0 has measured it.
+        progress: kept up to date for the watchdog.
+
+    Returns:
+        None if it is no call of a known library, takes longer than MOST_S, or shows nothing on TCP connections.
+    """
+    transport, version = prepared.transport, MPI.Get_library_version()
+    library = next((each for each in library_table()["variants"] if not wrong_mpi(each, version)), None)
+    call = library and library_collective(library, prepared.case.collective)
+    if not (library and call and isinstance(transport, MpiVendorTransport)):
+        return None
+    comm = transport.comm
+    calls = comm.bcast(int(min(max(PASS_S / max(call_s, 1e-9), 1), MOST_CALLS)) if call_s <= MOST_S else 0)
+    if not calls:
+        return None
+    counter = _Counter(comm, calls, progress)
+    own = counter.sent(prepared.plan)
+    if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
+        return None
+    differences = {}
+    for word, settings in _algorithms(library, call, prepared).items():
+        with _forced(comm, settings) as forced:
+            plan = MpiVendorPlan(forced, prepared.operation, prepared.src, prepared.dst)
+            differences[word] = counter.difference(own, counter.sent(plan))
+            plan.close()
+    for most in (SAME, ALIKE):
+        if matching := tuple(word for word, difference in differences.items() if difference <= most):
+            return Recognition(MPI_LIBRARIES[library][0], matching, len(differences) - len(matching), most == SAME)
+    return Recognition(MPI_LIBRARIES[library][0], (), len(differences)) if differences else None
+
+
+class _Counter:
+    """Counts what this rank sends in a call."""
+
+    def __init__(self, comm: MPI.Intracomm, calls: int, progress: RankProgress) -> None:
+        self._comm, self._calls, self._progress = comm, calls, progress
+
+    def sent(self, plan: TransportPlan) -> Sent:
+        """Return what this rank sends in the call of a plan: only its own program decides when, and nothing waits."""
+        self._progress.enter("in a call whose algorithm is to be recognised")
+        plan.run()  # connections are made
+        self._wait()
+        before = read_sent_bytes()
+        for _ in range(self._calls):
+            plan.run()
+        self._wait()
+        changes = {ends: sent - before.get(ends, 0) for ends, sent in read_sent_bytes().items()}
+        return {ends: change / self._calls for ends, change in changes.items() if change > BARRIER_BYTES}
+
+    def _wait(self) -> None:
+        self._comm.Ibarrier().Wait()  # whatever MPI_Barrier is forced to
+
+    def difference(self, one: Sent, other: Sent) -> float:
+        """Return the largest difference on a connection of any rank, as a part of what is sent on its busiest one."""
+        busiest = max([*one.values(), *other.values()], default=0.0)
+        largest = max((abs(one.get(ends, 0) - other.get(ends, 0)) for ends in {*one, *other}), default=0.0)
+        beyond = max(0.0, largest - BARRIER_BYTES / self._calls)
+        return float(self._comm.allreduce(beyond / busiest if beyond else 0.0, MPI.MAX))
+
+
+Settings = list[tuple[ControlVariable, int]]
+
+
+def _algorithms(library: str, call: str, prepared: PreparedCase) -> dict[str, Settings]:
+    """Return the algorithms that can run a case, in the library's order, with the variables that force each."""
+    names = library_table()["variants"][library]
+    variable = _variable(names["variable"].format(call=call, CALL=call.upper()))
+    if variable is None:
+        return {}
+    others = names.get("environment", {}).items()
+    always = [(found, int(value)) for name, value in others if (found := _variable(name))]
+    return {
+        word: [*always, (variable, variable.words[word])]
+        for word, algorithm in library_algorithms(library)[call].items()
+        if word in variable.words and not (algorithm.inter or unmet_need(algorithm, prepared.case, prepared.layout))
+    }
+
+
+def _variable(name: str) -> ControlVariable | None:
+    """Return the variable that one of the environment sets; that of Open MPI has a prefix there."""
+    return ControlVariable.find(name.removeprefix("OMPI_MCA_"))
+
+
+@contextmanager
+def _forced(comm: MPI.Intracomm, settings: Settings) -> Iterator[MPI.Intracomm]:
+    """Yield a communicator for whose calls variables are set; Open MPI reads them when it is made."""
+    with ExitStack() as stack:
+        for variable, value in settings:
+            stack.enter_context(variable.set_to(value))
+        forced = comm.Dup()
+        stack.callback(forced.Free)
+        yield forced
