@@ -103,12 +103,8 @@ def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -
     files, exports = table_files(name, choices.ranges, out, origin_text(choices))
     for file, text in files.items():
         write_over(file, text, partial(check, file))
-    record = {
-        "format": name,
-        "ranges": [*map(asdict, choices.ranges)],
-        "left_out": choices.left_out,
-        "environment": exports,
-    }
+    ranges = [*map(asdict, choices.ranges)]
+    record = {"format": name, "ranges": ranges, "left_out": choices.left_out, "environment": exports}
     written = f"table: {', '.join(map(str, files))}; to use it:"
     show_found(record, (*library_choice_lines(choices), written, *exports), as_json=as_json)
 

@@ -130,3 +130,9 @@ def test_what_needs_more_than_its_algorithm_is_no_choice_for_nccl():
                     "nccl-ring": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}}  # fmt: skip
     results = library_results("nccl", curves, environments=environments)
     assert answers(results, "nccl", has_default=False) == [(0, "ring protocol=ll")]
+
+
+def test_calls_through_copies_in_host_memory_are_no_calls_of_the_library():
+    curves = {"default": curve(10, 10, 40, 160), "openmpi-ring": curve(20, 20, 20, 80)}
+    staged = library_results("openmpi", {"openmpi-ring": curve(1, 1, 1, 1)}, transport="staged", device="cuda")
+    assert answers(joined(library_results("openmpi", curves), staged)) == [(0, "native"), (8192, "ring")]
