@@ -22,10 +22,8 @@ from hpccoll.common.units import format_factor, format_size
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results, Row
 
-Detour: TypeAlias = tuple[str, ...]
-"""The collectives whose calls, one after the other, give the result of another."""
-LARGER: Detour = ()
-"""The detour of every collective: itself with a larger message."""
+Detour: TypeAlias = tuple[str, ...]  # collectives whose calls, one after the other, give the result of another
+LARGER: Detour = ()  # the detour of every collective: itself with a larger message
 DETOURS: Mapping[str, Sequence[Detour]] = {
     "all_reduce": (("reduce", "broadcast"), ("reduce_scatter", "all_gather")),
     "reduce_scatter": (("reduce", "scatter"), ("all_reduce",)),
@@ -37,10 +35,9 @@ DETOURS: Mapping[str, Sequence[Detour]] = {
 }
 """The other detours. All of their calls have one size S: that of the whole buffer, or of the blocks of all ranks."""
 
-MAX_SHAPES = 3
-"""The shapes that a sentence names; the values of the finding have all."""
+MAX_SHAPES = 3  # in a sentence; the values of the finding have all
 
-Series: TypeAlias = tuple[CallKey, str, str]  # a library's own calls: their key without the size; library; transport
+Series: TypeAlias = tuple[CallKey, str]  # the own calls of a library: their key without the size; the library
 # the moved bytes; of the time in seconds the lower end, the median and the upper end; whether ranks outnumber the cores
 Measured: TypeAlias = tuple[int, float, float, float, bool]
 Curves: TypeAlias = Mapping[Series, Mapping[int, Measured]]  # what was measured, by requested size, ascending
@@ -56,13 +53,12 @@ def guideline_findings(results: Results) -> Iterator[Finding]:
     curves = _own_curves(results)
     # the time over that of the fastest detour, 0 if none is faster, by series, detour, shape and size
     factors: dict[tuple[Series, Detour], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for series, curve in curves.items():
-        key, library, transport = series
+    for (key, library), curve in curves.items():
         shape = Setting.of_key(key).shape_label + (f" in {key.racks} racks" if (key.racks or 1) > 1 else "")
         shape += ", more ranks than cores" * any(crowded for *_, crowded in curve.values())
         joined = key.without("ranks", "nodes", "ranks_per_node", "racks")
-        for detour, size, parts in _detours(series, curves):
-            at_size = factors[(joined, library, transport), detour][shape]
+        for detour, size, parts in _detours((key, library), curves):
+            at_size = factors[(joined, library), detour][shape]
             at_size[size] = max(at_size.get(size, 0.0), _factor(curve[size], parts))
     for (joined_series, detour), of_shapes in factors.items():
         yield from _findings(joined_series, detour, of_shapes, (each for each, _ in factors))
@@ -78,23 +74,23 @@ def _own_curves(results: Results) -> Curves:
                 library = nccl_name(runs[row.run_id]) if row.transport == "nccl" else mpi
                 one_buffer = COLLECTIVES[row.collective].one_buffer  # such a call is of both placements
                 key = CallKey.of(row, conditions.machine).without("requested_bytes", *["in_place"] * one_buffer)
-                rows[key, library, row.transport][row.requested_bytes].append(row)
+                rows[key, library][row.requested_bytes].append(row)
     return {series: {size: _joined(by_size[size]) for size in sorted(by_size)} for series, by_size in rows.items()}
 
 
 def _joined(rows: Sequence[Row]) -> Measured:
     """Return what one run or several measured: its interval encloses all of theirs."""
     lows, highs = zip(*(row.interval for row in rows if row.interval), strict=True)
-    crowded = any(row.oversubscribed for row in rows)
-    return rows[0].bytes, min(lows), median(row.median_s or 0.0 for row in rows), max(highs), crowded
+    middle, crowded = median(row.median_s or 0.0 for row in rows), any(row.oversubscribed for row in rows)
+    return rows[0].bytes, min(lows), middle, max(highs), crowded
 
 
 def _detours(series: Series, curves: Curves) -> Iterator[tuple[Detour, int, list[Measured]]]:
     """Yield each measured detour of a series, the size, and what was measured of its calls."""
-    (key, library, transport), curve = series, curves[series]
+    (key, library), curve = series, curves[series]
     placements = (False, True) if key.in_place is None else (key.in_place,)
     for detour, in_place in product(DETOURS.get(key.collective or "", ()), placements):
-        parts = [curves.get((_part(key, name, in_place=in_place), library, transport), {}) for name in detour]
+        parts = [curves.get((_part(key, name, in_place=in_place), library), {}) for name in detour]
         for size in curve:
             if all(size in part for part in parts):
                 yield detour, size, [part[size] for part in parts]
@@ -123,19 +119,19 @@ def _findings(
     series: Series, detour: Detour, factors: Mapping[str, Mapping[int, float]], every: Iterable[Series]
 ) -> Iterator[Finding]:
     """Yield the finding on a detour of a series, if it is faster in some shape."""
-    (key, library, transport), shapes, clauses = series, list[dict[str, Any]](), list[str]()
+    (key, library), shapes, clauses = series, list[dict[str, Any]](), list[str]()
     for shape, of_shape in factors.items():
         if slower := {size: factor for size, factor in of_shape.items() if factor}:
-            ends, sizes = (min(slower.values()), max(slower.values())), tuple(slower)
-            shapes.append({"shape": shape, "ends": ends, "sizes": sizes, "compared": len(of_shape)})
-            where = f"{join_ends(map(format_factor, ends))} at {join_ends(map(format_size, sizes))}"
-            some = f"{len(sizes)} of {len(of_shape)} sizes" if len(sizes) < len(of_shape) else ""
+            ends = min(slower.values()), max(slower.values())
+            shapes.append({"shape": shape, "ends": ends, "sizes": tuple(slower), "compared": len(of_shape)})
+            some = f"{len(slower)} of {len(of_shape)} sizes" if len(slower) < len(of_shape) else ""
+            where = f"{join_ends(map(format_factor, ends))} at {join_ends(map(format_size, slower))}"
             clauses.append(where + in_brackets(some, shape))
     if shapes:
-        details = key.label(other for other, *_ in every if other.collective == key.collective)
+        details = key.label(other for other, _ in every if other.collective == key.collective)
         what = f"its {join_words(detour)}{' together' * (len(detour) > 1)}" if detour else "with a larger message"
         text = f"{key.collective}{in_brackets(details)} takes longer than {what}"
         yield info(
             "guideline", f"{text}: {'; '.join(first_few(clauses, MAX_SHAPES, 'shape'))}.", title=library,
-            collective=key.collective, detour=detour, library=library, transport=transport, shapes=tuple(shapes),
+            collective=key.collective, detour=detour, library=library, shapes=tuple(shapes),
         )  # fmt: skip

@@ -10,6 +10,7 @@ from hpccoll.analysis.setting import machine_name, recorded_mpi_version
 from hpccoll.common.text import Columns, join_words, table_lines, table_of
 from hpccoll.common.units import (
     format_count,
+    format_counts,
     format_factor,
     format_interval,
     format_rounded_size,
@@ -38,7 +39,7 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
     for (name, ranks, nodes), group in groupby(choices.ranges, lambda each: (each.collective, each.ranks, each.nodes)):
         ranges = [*group]
         crowded = " (more ranks than cores)" * ranges[0].oversubscribed
-        yield f"{name}, {format_count(ranks, 'rank')} on {format_count(join_words(nodes, 'or'), 'node')}{crowded}"
+        yield f"{name}, {format_count(ranks, 'rank')} on {format_counts(nodes, 'node')}{crowded}"
         yield from table_lines(*table_of(_COLUMNS, ranges))
     yield from (f"left out: {each}" for each in choices.left_out)
 
