@@ -52,7 +52,7 @@ def test_every_example_has_the_results_that_it_prints_or_is_refused():
 
 def test_sizes_below_an_element_for_each_rank_are_one_note(tmp_path):
     path = tmp_path / "all_gather.txt"
-    lines, _ = nccl_tests_table("all_gather", dict.fromkeys((8, 16, 32, 64, 128), [9.0, 9.5]), 16, 2, redop="none")
+    lines, _ = nccl_tests_table("all_gather", {size: [9.0, 9.5] for size in (8, 16, 32, 64, 128)}, 16, 2, redop="none")
     path.write_text("".join(f"{line}\n" for line in lines))
     output = read_output(path, SuppliedMetadata())
     assert {result.case.bytes for result in output.results} == {64, 128}
