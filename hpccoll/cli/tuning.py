@@ -73,9 +73,7 @@ def tune(
     from hpccoll.store.load_results import read_results
 
     if [out, judge, verify].count(None) != 2 or not paths:
-        why = (
-            "PATHS and exactly one of --out (builds a table), --judge (judges one) and --verify, or --lint F (checks F)"
-        )
+        why = "PATHS and one of --out (builds a table), --judge (judges one) and --verify, or --lint F (checks F)"
         raise UnusableError("hpccoll tune", why)
     for_library = table_format not in (None, "json")
     if as_json and out and not for_library:
@@ -113,12 +111,8 @@ def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -
     files, exports = table_files(name, choices.ranges, out, origin_text(choices))
     for file, text in files.items():
         write_over(file, text, partial(check, file))
-    record = {
-        "format": name,
-        "ranges": [*map(asdict, choices.ranges)],
-        "left_out": choices.left_out,
-        "environment": exports,
-    }
+    ranges = [*map(asdict, choices.ranges)]
+    record = {"format": name, "ranges": ranges, "left_out": choices.left_out, "environment": exports}
     written = f"table: {', '.join(map(str, files))}; to use it:"
     show_found(record, (*library_choice_lines(choices), written, *exports), as_json=as_json)
 
@@ -152,11 +146,12 @@ def _read_table(path: Path, name: str | None, option: str) -> "TuningTable":
 
 
 def _lint(path: Path, name: str | None, *, as_json: bool) -> int:
-    from hpccoll.common.text import finding_line
+    from hpccoll.common.text import SEVERITY_WORDS, finding_line
 
     table = _read_table(path, name, "--lint")
     head = f"{path}: {table.format}, {format_count(len(table.rules), 'rule')}"
-    show_found(asdict(table), (head, *map(finding_line, table.findings)), as_json=as_json)
+    words = {**SEVERITY_WORDS, "info": "note"}  # also with something to do
+    show_found(asdict(table), (head, *(finding_line(each, words) for each in table.findings)), as_json=as_json)
     return INCOMPLETE if any(each.severity == "critical" for each in table.findings) else 0
 
 

@@ -139,7 +139,7 @@ def test_of_many_ranks_that_are_alone_only_the_first_complains(arguments, code):
 )
 def test_where_nothing_fits_the_ranks_it_takes_one_line(arguments, reason):
     result = spawn("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
-    assert result.is_bad_input("run: none of its ", " can run here: ", reason)
+    assert result.is_bad_input("run: none of ", " can run here: ", reason)
 
 
 @pytest.mark.mpi
