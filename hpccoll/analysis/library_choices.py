@@ -106,9 +106,7 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
             continue
         if not recorded_mpi_version(run.provenance).startswith(name):
             continue
-        if (row.transport == "nccl") != (library == "nccl") or not recorded_mpi_version(run.provenance).startswith(
-            name
-        ):
+        if row.transport != ("nccl" if library == "nccl" else "mpi"):
             continue
         default = row.variant in (("ucc-default",) if library == "ucc" else (None, DEFAULT))
         forced = _forced(row, run, library, known)
@@ -117,7 +115,7 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
             continue
         if row.interval is None:
             left_out["without a 95 % interval"] += 1
-        elif row.requested and ran != UNKNOWN and row.requested not in ran.split():
+        elif row.requested and ran not in (UNKNOWN, row.requested):
             left_out[f"of {row.variant}, which ran {ran}"] += 1
         else:
             if default:

@@ -103,26 +103,23 @@ def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -
     files, exports = table_files(name, choices.ranges, out, origin_text(choices))
     for file, text in files.items():
         write_over(file, text, partial(check, file))
-    record = {
-        "format": name,
-        "ranges": [*map(asdict, choices.ranges)],
-        "left_out": choices.left_out,
-        "environment": exports,
-    }
+    ranges = [*map(asdict, choices.ranges)]
+    record = {"format": name, "ranges": ranges, "left_out": choices.left_out, "environment": exports}
     written = f"table: {', '.join(map(str, files))}; to use it:"
     show_found(record, (*library_choice_lines(choices), written, *exports), as_json=as_json)
 
 
 def _lint(path: Path, name: str | None, *, as_json: bool) -> int:
     from hpccoll.common.files import read_text
-    from hpccoll.common.text import finding_line
+    from hpccoll.common.text import SEVERITY_WORDS, finding_line
     from hpccoll.interop.tuning_tables.lint_table import READERS, lint_table
 
     if name and name not in READERS:
         raise BadInputError("--format", name, READERS)
     table = lint_table(read_text(path, "--lint", MAX_TABLE_BYTES), name)
     head = f"{path}: {table.format}, {format_count(len(table.rules), 'rule')}"
-    show_found(asdict(table), (head, *map(finding_line, table.findings)), as_json=as_json)
+    words = {**SEVERITY_WORDS, "info": "note"}  # also with something to do
+    show_found(asdict(table), (head, *(finding_line(each, words) for each in table.findings)), as_json=as_json)
     return INCOMPLETE if any(each.severity == "critical" for each in table.findings) else 0
 
 

@@ -15,7 +15,6 @@ from hpccoll.common.units import (
     format_interval,
     format_rounded_size,
     format_seconds,
-    format_size,
 )
 from hpccoll.common.version import __version__
 
@@ -26,7 +25,7 @@ _COLUMNS: Columns[LibraryRange] = (
     ("from", lambda each: format_rounded_size(each.first)),
     ("use", lambda each: DEFAULT if each.choice.is_native else each.choice.name),
     ("gain", lambda each: "" if each.choice.is_native else format_factor(geometric_mean(s.gain for s in each.sizes))),
-    ("at", lambda each: format_size(each.sizes[-1].nbytes)),
+    ("at", lambda each: format_rounded_size(each.sizes[-1].nbytes)),
     ("time", lambda each: format_seconds(each.sizes[-1].seconds)),
     ("95 % interval", lambda each: format_interval(each.sizes[-1].interval)),
     ("runner-up", lambda each: f"{each.sizes[-1].runner_up} {format_factor(each.sizes[-1].lead)}"),
@@ -42,6 +41,8 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
         yield f"{name}, {format_count(ranks, 'rank')} on {format_counts(nodes, 'node')}{crowded}"
         yield from table_lines(*table_of(_COLUMNS, ranges))
     yield from (f"left out: {each}" for each in choices.left_out)
+    if all(each.choice.is_native for each in choices.ranges):
+        yield f"no algorithm is clearly faster than the {DEFAULT}: the table leaves all calls to the library"
 
 
 def origin_text(choices: LibraryChoices) -> str:
