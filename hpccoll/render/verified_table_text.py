@@ -24,8 +24,8 @@ def _gain(call: VerifiedCall) -> str:
     if not call.seconds or not call.seconds_without:
         return ""
     before, after = call.intervals
-    apart = before and after and (before[0] > after[1] or after[0] > before[1])
-    return format_factor(call.seconds_without / call.seconds) + ("" if apart else " (noise)")
+    clear = before and after and (before[0] > after[1] or after[0] > before[1])
+    return format_factor(call.seconds_without / call.seconds) + ("" if clear else " (noise)")
 
 
 _COLUMNS: Columns[VerifiedCall] = (
