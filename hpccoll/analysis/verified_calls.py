@@ -15,8 +15,8 @@ from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Interval, Results, Row
 
 HONOURED, IGNORED, OVERRULED, DEFAULT, NOT_SHOWN = "honoured", "ignored", "overruled", "default", "not shown"
-"""What the library did: what the rule says; what it does without the table; something else; what it does without the
-table, where there is no rule; nothing that the messages tell apart."""
+"""What the library did: what the rule says; what it does without the table, by one of its algorithms; something else;
+what it does without the table, where there is no rule; nothing that the messages tell apart."""
 
 _DECIDES = re.compile(rf"{COLLECTIVE_VARIABLES.pattern}|MPIR_CVAR_\w*COLL_SELECTION_TUNING_JSON_FILE")
 """The variables by which a run does not leave the choice of algorithms to the library."""
@@ -110,8 +110,9 @@ def _verify(row: Row, other: Row, rules: Sequence[Rule], call: str | None) -> Ve
         verdict = HONOURED
     elif named is None:
         verdict = OVERRULED if changed else DEFAULT
-    else:
-        verdict = OVERRULED if changed else IGNORED
+    else:  # what none of the algorithms sends, a layer above them does, of which only the ranks of a node have one
+        layered = not without and 1 < row.nodes < row.ranks
+        verdict = OVERRULED if changed or layered else IGNORED
     return VerifiedCall(
         collective=row.collective, bytes=row.bytes, ranks=row.ranks, rule=named, line=rule.line if rule else 0,
         without=without, ran=ran, verdict=verdict, seconds_without=other.median_s, seconds=row.median_s,

@@ -43,6 +43,13 @@ def test_what_ranks_sent_tells_whether_a_rule_is_honoured_ignored_or_overruled(w
     assert (call.seconds_without, call.seconds) == pytest.approx((1e-4, 6e-5))
 
 
+def test_a_layer_above_the_algorithms_overrules_a_table_where_nodes_have_several_ranks():
+    layered = [[700, 700, 700]] * 4
+    for each, verdict in ((1, IGNORED), (2, OVERRULED)):
+        (call,) = verified(layered, layered, [rule("ring")], nodes=4 // each, ranks_per_node=each)
+        assert (call.verdict, call.without, call.ran) == (verdict, (), ())
+
+
 def test_the_first_rule_that_may_apply_counts_and_conditions_of_mpich_that_are_not_known_show_nothing():
     others = [rule("basic_linear", bytes=(0, 512)), rule("basic_linear", ranks=(5, 8))]
     others += [rule("basic_linear", conditions=("is_sendbuf_inplace=yes",))]
