@@ -142,7 +142,8 @@ class DigitsTraining:
             return Learned(sync.agree(0))
         of = np.moveaxis(gathered, 2, 1)[:, : self._workers].copy().view(RECORD)[..., 0]  # [step, rank]
         differing, reasons = _differing(of["digest"], name)
-        difference = None if reasons else self._serial_difference(last)
+        assert self.replica  # noqa: S101  rank 0 is a worker
+        difference = None if reasons else _part(self.replica.weights, last)
         reasons += self._wrong_alike(first, difference) if difference else ()
         loss, accuracy = of["loss"].sum(1), of["accuracy"][:, 0]
         phases = np.median(of["phases_ns"].max(1), axis=0) / 1e9
@@ -157,11 +158,6 @@ class DigitsTraining:
         wrong = sync.agree(int(differing.sum()) or len(reasons))
         of_steps = {"step_loss": loss, "step_accuracy": accuracy, "step_differing": differing}
         return Learned(wrong, (*reasons,), of_steps, results)
-
-    def _serial_difference(self, serial: Floats) -> float:
-        """Return the largest difference of a weight to a serial run, over the largest weight; only rank 0 calls it."""
-        assert self.replica  # noqa: S101  rank 0 is a worker
-        return 0.0 if self.replica.weights.tobytes() == serial.tobytes() else _part(self.replica.weights, serial)
 
     def _wrong_alike(self, first: Floats, difference: float) -> Iterator[str]:
         """Yield why weights are wrong that all ranks have, and that differ from those of a serial run.
@@ -217,7 +213,9 @@ def training_steps(effort: Effort) -> int:
 
 
 def _part(found: Floats, right: Floats) -> float:
-    """Return the largest difference over the largest magnitude; 1 if it is not a number."""
+    """Return the largest difference over the largest magnitude; 0 if all bits are equal, else 1 if it is no number."""
+    if found.tobytes() == right.tobytes():
+        return 0.0
     with np.errstate(invalid="ignore"):
         return float(np.nan_to_num(np.abs(found - right).max() / np.abs(right).max(), nan=1.0))
 
