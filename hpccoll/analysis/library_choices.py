@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 
-from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
+from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, measured_settings
 from hpccoll.analysis.setting import Choice, Setting, recorded_mpi_version
 from hpccoll.analysis.size_ranges import choose_ranges
 from hpccoll.analysis.strength import NOTICEABLE
@@ -36,7 +36,7 @@ class SizeChoice:
 
     nbytes: int  # the size S, in bytes
     seconds: float
-    interval: tuple[float, float]  # of 95 %, or the spread between runs if that is more
+    interval: tuple[float, float]  # the ends of the 95 % intervals of all rounds
     gain: float  # the time of the default over its own
     gain_ends: tuple[float, float]  # likewise, from the ends of both intervals
     runner_up: str  # the fastest other algorithm
@@ -106,9 +106,7 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
             continue
         if not recorded_mpi_version(run.provenance).startswith(name):
             continue
-        if (row.transport == "nccl") != (library == "nccl") or not recorded_mpi_version(run.provenance).startswith(
-            name
-        ):
+        if row.transport != ("nccl" if library == "nccl" else "mpi"):
             continue
         default = row.variant in (("ucc-default",) if library == "ucc" else (None, DEFAULT))
         forced = _forced(row, run, library, known)
@@ -117,7 +115,7 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
             continue
         if row.interval is None:
             left_out["without a 95 % interval"] += 1
-        elif row.requested and ran != UNKNOWN and row.requested not in ran.split():
+        elif row.requested and ran not in (UNKNOWN, row.requested):
             left_out[f"of {row.variant}, which ran {ran}"] += 1
         else:
             if default:
@@ -185,9 +183,9 @@ def _size_choices(size: int, cases: Sequence[Mapping[Choice, ChoiceTime]], nativ
     """Return each choice that was measured in all cases, in the case of its least gain."""
     several = defaultdict[Choice, list[SizeChoice]](list)
     for times in cases:
-        seconds = comparable_seconds(times)
-        low = {each: seconds[each] * math.exp(-time.noise) for each, time in times.items()}
-        high = {each: seconds[each] * math.exp(time.noise) for each, time in times.items()}
+        seconds = {each: time.seconds for each, time in times.items()}  # no launch has two of them
+        ends = {each: [end for of in time.rounds.values() for end in of.interval or ()] for each, time in times.items()}
+        low, high = ({each: end(several) for each, several in ends.items()} for end in (min, max))
         for each, mine in seconds.items():
             others = [other for other in times if other != each]
             rival = min(others, key=seconds.__getitem__)

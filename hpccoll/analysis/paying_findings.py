@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from hpccoll.analysis.paying_rate import PayingRate, paying_factor
-from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import StepComparison
 from hpccoll.analysis.wire_bandwidth import Wire
 from hpccoll.common.text import Finding, info
@@ -22,13 +21,9 @@ def paying_findings(
     dense = {each.key.uncompressed: each for each in compared if not each.compression}
     found: dict[str, list[tuple[str, PayingRate]]] = {}
     for each in compared:
-        other = dense.get(each.key.uncompressed)
-        if other is None or other is each:
-            continue
-        without = {Choice.of(row).name: row for row in other.rows}
-        for row in each.rows:
-            name = Choice.of(row).name
-            if (before := without.get(name)) and (rate := _paying_rate(before, row, steps, wires[row.key])):
+        other = dense.get(each.key.uncompressed) if each.compression else None
+        for name, row, before in each.common(other):
+            if other and (rate := _paying_rate(before, row, steps, wires[row.key])):
                 found.setdefault(f"{other.title}, {name}", []).append((each.compression, rate))
     for where, rates in found.items():
         text = "; ".join(f"{what} {rate.text}" for what, rate in rates)

@@ -94,6 +94,12 @@ class StepComparison:
     def clear(self) -> bool:
         return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
 
+    def common(self, other: "StepComparison | None") -> Iterator[tuple[str, Row, Row]]:
+        """Yield the names of the choices that another comparison has, too, with the rows of both."""
+        others = {Choice.of(row).name: row for row in other.rows} if other else {}
+        rows = ((Choice.of(row).name, row) for row in self.rows)
+        return ((name, row, others[name]) for name, row in rows if name in others)
+
     def evidence(self, busy: Collection[str]) -> Evidence:
         """Return the evidence that the first of the rows is the fastest, or faster than native.
 

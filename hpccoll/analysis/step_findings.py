@@ -1,7 +1,7 @@
 """What measured training steps show: a table, and findings on overlap, buckets, products and the null step."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -32,7 +32,7 @@ from hpccoll.common.units import (
     format_size,
 )
 from hpccoll.store.call_key import CallKey, call_arguments
-from hpccoll.store.rows import Row, RowKey
+from hpccoll.store.rows import RowKey
 from hpccoll.store.step_times import StepTimes
 
 NULL_SHARE = 0.02
@@ -81,28 +81,21 @@ def training_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     """Return the headings and lines of the table of trainings: what each has learned, and the times of its phases."""
     points = [point for point in group.usable if point.row.accuracy is not None]
     name = workload_namer([point.row for point in points])
-    head = ["training", "on", "algorithm", "loss", "accuracy", "replicas", "serial run", *_PHASES]
+    head = ["training", "on", "algorithm", "loss", "accuracy", "replicas", "serial run",
+            "shard", "gradients", "all-reduce", "update"]  # fmt: skip
     lines = [
         [
             ", ".join(name(row)) or str(call_arguments(row)["model"]), group.shape_label(row), point.series,
             "not finite" if row.loss is None else f"{row.loss:.3f}", f"{row.accuracy:.2%}",
             f"differ after {row.diverged_steps} steps" if row.diverged_steps else "equal",
             "equal" if row.serial_difference == 0 else f"differs by {row.serial_difference or 0.0:.1e}",
-            *(_time(phase(row)) for phase in _PHASES.values()),
+            *map(_time, (row.shard_s, row.gradients_s, row.communication_s, row.update_s)),
         ]
         for point in points
         for row in [point.row]
     ]  # fmt: skip
     return head, lines
 
-
-_PHASES: Mapping[str, Callable[[Row], float | None]] = {
-    "shard": lambda row: row.shard_s,
-    "gradients": lambda row: row.gradients_s,
-    "all-reduce": lambda row: row.communication_s,
-    "update": lambda row: row.update_s,
-}
-"""The phases of a step of a training, by their headings."""
 
 TRAINING_NOTE = (
     "Replicas: whether the weights of all ranks were equal bit by bit after every step. Serial run: the largest "
@@ -135,16 +128,13 @@ def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     """Yield how much of the communication overlap hides, on the first ranks on which both were measured."""
     sequential = {each.key.without_arguments("overlap"): each for each in compared if not each.workload["overlap"]}
     for each in compared:
-        other = sequential.get(each.key.without_arguments("overlap"))
-        if not each.workload["overlap"] or not each.has_collectives or other is None:
+        if not each.workload["overlap"] or not each.has_collectives:
             continue
-        without = {Choice.of(row).name: row for row in other.rows}
         clauses = tuple(
             {"algorithm": name, "hidden": (before.median_s or 0.0) - (row.median_s or 0.0), "of": before.exposed_s,
              "clear": clearly_faster(row, before)}
-            for row in each.rows
-            for name in [Choice.of(row).name]
-            if (before := without.get(name)) and before.exposed_s and before.exposed_s > 0
+            for name, row, before in each.common(sequential.get(each.key.without_arguments("overlap")))
+            if before.exposed_s and before.exposed_s > 0
         )  # fmt: skip
         if clauses:
             details = (word for word in each.details if word != "overlapped")
@@ -252,11 +242,8 @@ def _codec_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     dense = {each.key.uncompressed: each for each in compared if not each.compression}
     worst: dict[str, tuple[float, Finding]] = {}
     for each in compared:
-        other = dense.get(each.key.uncompressed) if each.compression else None
-        uncompressed = {Choice.of(row).name: row for row in other.rows} if other else {}
-        for row in each.rows:
-            name = Choice.of(row).name
-            if not (before := uncompressed.get(name)) or not clearly_faster_anywhere(before, row):
+        for name, row, before in each.common(dense.get(each.key.uncompressed) if each.compression else None):
+            if not clearly_faster_anywhere(before, row):
                 continue
             longer = (row.median_s or 0.0) - (before.median_s or 0.0)
             codec, saved = row.codec_s or 0.0, (before.communication_s or 0.0) - (row.communication_s or 0.0)

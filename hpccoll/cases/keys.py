@@ -105,7 +105,7 @@ class Option:
     shown_default: str | None = None  # the default in the help text, if it differs from ``default``
     key: Key | None = None  # the key of the same meaning, whose bound holds for the option; None for other options
     metavar: str | None = None  # the placeholder of the value in the help text
-    kind: str = "value"  # ``value``, ``path``, ``paths``, ``list`` (may be repeated) or ``flag``
+    kind: str = "value"  # ``value``, ``path``, ``paths``, ``list`` (repeated), ``switch`` (1) or ``flag``
 
     @property
     def help_text(self) -> str:

@@ -240,10 +240,13 @@ def print_dry_run(arguments: argparse.Namespace) -> int:
 
     request = run_options.train_request(arguments)
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
+    steps = workloads(request, shapes)
+    for dtype, workload in steps:
+        workload.check_ranks(ranks, dtype, arguments.op, arguments.device)
     if arguments.json:
-        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in workloads(request, shapes)]
+        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in steps]
         print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
     else:
-        for dtype, workload in workloads(request, shapes):
+        for dtype, workload in steps:
             print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")
     return 0

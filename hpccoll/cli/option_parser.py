@@ -77,6 +77,8 @@ def _name(option: Option) -> str:
 def _argument(option: Option) -> dict[str, Any]:
     if option.kind == "flag":
         return {"action": "store_true"}
+    if option.kind == "switch":
+        return {"action": "append", "default": [], "nargs": "?", "const": "1"}
     if option.kind == "list":
         return {"action": "append", "default": []}
     if option.kind == "paths":

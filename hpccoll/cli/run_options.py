@@ -25,7 +25,7 @@ from hpccoll.cases.keys import (
 )
 from hpccoll.cli.option_parser import OptionParser
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean
-from hpccoll.common.limits import MAX_CASES, RANKS
+from hpccoll.common.limits import FLAG, MAX_CASES, RANKS
 from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ def build_train_parser() -> argparse.ArgumentParser:
         option,
     )
 
-    keys = {name: Option((option(name),), key.help_text, metavar="V,..", kind="list") for name, key in WORKLOAD.items()}
+    keys = {
+        name: Option((option(name),), key.help_text, metavar="V,..", kind="switch" if key.kind is FLAG else "list")
+        for name, key in WORKLOAD.items()
+    }
     drills = [keys.pop(DRILL)]
     shared = {
         title: [each for each in options if {*each.flags} & {*TRAIN_FLAGS}] for title, options in RUN_OPTIONS.items()

@@ -13,6 +13,7 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_count
 
 if TYPE_CHECKING:
+    from hpccoll.interop.tuning_tables.tuning_rule import TuningTable
     from hpccoll.store.rows import Results
 
 family = typer.Typer()
@@ -34,6 +35,12 @@ def tune(
     lint: Annotated[
         Path | None, typer.Option(help="tuning table of another library to check, instead of PATHS", metavar="F")
     ] = None,
+    verify: Annotated[
+        Path | None,
+        typer.Option(
+            help="such a table: does the library do in PATHS what it says, and what does it gain", metavar="F"
+        ),
+    ] = None,
     table_format: Annotated[
         str | None,
         typer.Option(
@@ -52,10 +59,9 @@ def tune(
     library, of its own algorithms. Judge a table by other results than those it was built from. Ends with 3 if a file
     cannot be read, or a checked table does not do what it says.
     """
-    if (lint and (paths or out or judge)) or (table_format and not (lint or out)):
-        raise UnusableError(
-            "hpccoll tune", "--lint F with --format and --json alone, and --format with --out or --lint"
-        )
+    if (lint and (paths or out or judge or verify)) or (table_format and not (lint or out or verify)):
+        why = "--lint F with --format and --json alone, and --format with --out, --lint or --verify"
+        raise UnusableError("hpccoll tune", why)
     if lint:
         return _lint(lint, table_format, as_json=as_json)
     from hpccoll.analysis.build_table import build_table, table_warnings, write_table
@@ -66,13 +72,15 @@ def tune(
     from hpccoll.render.choice_table_text import choice_table_lines, judgement_lines
     from hpccoll.store.load_results import read_results
 
-    if (out is None) == (judge is None) or not paths:
-        why = "PATHS and exactly one of --out (builds a table) and --judge (judges one), or --lint F (checks F)"
+    if [out, judge, verify].count(None) != 2 or not paths:
+        why = "PATHS and one of --out (builds a table), --judge (judges one) and --verify, or --lint F (checks F)"
         raise UnusableError("hpccoll tune", why)
     for_library = table_format not in (None, "json")
     if as_json and out and not for_library:
         raise BadInputError("--json", str(out), "no --json with --out: the table is JSON")
     results = read_results(paths)
+    if verify:
+        return _verify(results, verify, table_format, as_json=as_json) or report_damaged(results)
     if out and table_format and for_library:
         _library_table(results, table_format, out, as_json=as_json)
     elif judge:
@@ -103,26 +111,47 @@ def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -
     files, exports = table_files(name, choices.ranges, out, origin_text(choices))
     for file, text in files.items():
         write_over(file, text, partial(check, file))
-    record = {
-        "format": name,
-        "ranges": [*map(asdict, choices.ranges)],
-        "left_out": choices.left_out,
-        "environment": exports,
-    }
+    ranges = [*map(asdict, choices.ranges)]
+    record = {"format": name, "ranges": ranges, "left_out": choices.left_out, "environment": exports}
     written = f"table: {', '.join(map(str, files))}; to use it:"
     show_found(record, (*library_choice_lines(choices), written, *exports), as_json=as_json)
 
 
-def _lint(path: Path, name: str | None, *, as_json: bool) -> int:
+def _verify(results: "Results", path: Path, name: str | None, *, as_json: bool) -> int:
+    from hpccoll.analysis.verified_calls import IGNORED, NOT_SHOWN, OVERRULED, verify_table
+    from hpccoll.interop.tuning_tables.write_table import FORMATS
+    from hpccoll.render.verified_table_text import verified_lines
+
+    table = _read_table(path, name, "--verify")
+    if table.format not in ("openmpi", "openmpi-json", "mpich"):
+        raise BadInputError("--verify", str(path), "a table of Open MPI or MPICH: those of others name no messages")
+    of = FORMATS[table.format]
+    calls = verify_table(path, table.rules, of.library, results)
+    if not calls:
+        variables = ", ".join(each.format(path=path.resolve()) for each in of.variables)
+        why = f"no call was measured both without variables and with these, which let {path} count: {variables}"
+        raise UnusableError("PATHS", f"{why}; do: a sweep whose variants are default and one with them")
+    show_found([asdict(call) for call in calls], verified_lines(calls), as_json=as_json)
+    verdicts = {call.verdict for call in calls}
+    return INCOMPLETE if verdicts & {IGNORED, OVERRULED} or verdicts == {NOT_SHOWN} else 0
+
+
+def _read_table(path: Path, name: str | None, option: str) -> "TuningTable":
     from hpccoll.common.files import read_text
-    from hpccoll.common.text import finding_line
     from hpccoll.interop.tuning_tables.lint_table import READERS, lint_table
 
     if name and name not in READERS:
         raise BadInputError("--format", name, READERS)
-    table = lint_table(read_text(path, "--lint", MAX_TABLE_BYTES), name)
+    return lint_table(read_text(path, option, MAX_TABLE_BYTES), name)
+
+
+def _lint(path: Path, name: str | None, *, as_json: bool) -> int:
+    from hpccoll.common.text import SEVERITY_WORDS, finding_line
+
+    table = _read_table(path, name, "--lint")
     head = f"{path}: {table.format}, {format_count(len(table.rules), 'rule')}"
-    show_found(asdict(table), (head, *map(finding_line, table.findings)), as_json=as_json)
+    words = {**SEVERITY_WORDS, "info": "note"}  # also with something to do
+    show_found(asdict(table), (head, *(finding_line(each, words) for each in table.findings)), as_json=as_json)
     return INCOMPLETE if any(each.severity == "critical" for each in table.findings) else 0
 
 

@@ -38,10 +38,10 @@ SEVERITY_WORDS: Mapping[Severity, str] = {"critical": "WRONG", "warning": "warn"
 """The words of severities in lines of text."""
 
 
-def finding_line(finding: Finding) -> str:
+def finding_line(finding: Finding, words: Mapping[Severity, str] = SEVERITY_WORDS) -> str:
     """Return a finding as a line that begins with its severity and ends with its remedy."""
     remedy = f"; {finding.remedy}" if finding.remedy else ""
-    return f"{SEVERITY_WORDS[finding.severity]:>5}  {finding}{remedy}"
+    return f"{words[finding.severity]:>5}  {finding}{remedy}"
 
 
 def _finding(severity: Severity, kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:

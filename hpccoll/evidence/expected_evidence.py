@@ -90,6 +90,7 @@ _FORBIDDEN: Mapping[str, tuple[str, Lines]] = {
 _SHOWN: Mapping[str, Callable[..., bool]] = {
     "algorithm": _ran,
     "protocol": lambda record, name: any(one.protocol == name for one in record.collectives),
+    "algorithm_protocol": lambda record, *names: any((c.algorithm, c.protocol) == names for c in record.collectives),
     "variable": lambda record, name: name in record.settings,
     "setting": _is_set,
     "no_setting": lambda record, name: not _is_set(record, name),

@@ -22,6 +22,7 @@ from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import encoding_hint, read_text
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
+from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
 from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
@@ -145,6 +146,9 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
 
 def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
     """Yield the remarks on an output, at most ``MAX_NOTES`` of each kind."""
+    if output.too_small:
+        sizes = join_ends(sorted(output.too_small))
+        yield f"{path}: sizes of {sizes} bytes are left out: they are less than an element for each rank"
     kinds: dict[str, list[str]] = defaultdict(list)
     for remark in output.remarks:
         kinds[re.sub(r"(?:line|result) \d+|not part of a table: .*", "", remark)].append(remark)

@@ -171,6 +171,7 @@ class AttemptRunner:
             executor=prepared.executor, operations=prepared.operations,
             times=times, converged=samples.converged, cpu_s=np.array(cpu_s), wrong=wrong if prepared.checked else None,
             requested=requested_algorithm(self.job, case), executed=executed, evidence=evidence,
+            tcp_traffic=json.dumps(recognition.traffic, separators=(",", ":")) if recognition else None,
             wire_bytes_predicted=prepared.wire_bytes, rack_bytes_predicted=prepared.rack_bytes,
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),

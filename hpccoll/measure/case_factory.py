@@ -17,6 +17,7 @@ from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.units import format_count
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.digits_training import training_steps
@@ -243,7 +244,7 @@ def preflight(ranks: Ranks, job: Job) -> None:
             reasons[str(error)] = None
     if all(reasons):
         why = "; ".join(filter(None, reasons))
-        raise UnusableError("run", f"none of its {len(job.cases)} cases can run here: {why}")
+        raise UnusableError("run", f"none of {format_count(len(job.cases), 'case')} can run here: {why}")
     failure, on_node = None, ranks.ranks_by_node[ranks.node_id]
     try:
         models = models_from_json(job.models)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 STAND_INS = {"all_reduce": "ring", "all_gather": "ring", "all_to_all": "pairwise"}
 """The algorithms of a serial run where the collective of the ranks is the library's own."""
 
-HASH_WORDS = 4
-"""The words of a SHA-256 among those that a rank keeps of a step; loss, accuracy and the ns of three phases follow."""
+RECORD = np.dtype([("digest", "V32"), ("loss", float), ("accuracy", float), ("phases_ns", np.int64, 3)])
+"""What a rank keeps of a step: the SHA-256 of its weights, and the times of PHASES."""
 
 ROUNDINGS = 1e-4
 """The largest difference to a serial run that roundings of float32 make: at most 2e-6 after 2,000 steps of 4 ranks. In
@@ -75,20 +75,21 @@ class DigitsTraining:
         failure, self._data, self._initial = step.comm.bcast((failure, data, data and data.initial_weights()))
         if failure is not None:
             raise failure
-        mean = step.case.op == "avg" or step.workload.compress != DENSE
-        self._replica_of = partial(Replica, micro_batches=step.workload.micro_batches, mean=mean)
-        self._records: list[list[int]] = []
+        self._records: list[tuple[object, ...]] = []
         self._first = self._initial  # the weights after the first step
         gradients = [each.gradient for each in step.buckets]
         self.replica = self._replica(step.rank, gradients, self._initial.copy()) if step.program else None
-        self._corrupted = step.workload.corrupted
-        if self.replica and self._corrupted and self._corrupted[1] == step.rank:
-            self.replica.corrupt = partial(self._corrupt, self.replica, self._corrupted[0])
+        corrupted = step.workload.corrupted
+        if self.replica and corrupted and corrupted[1] == step.rank:
+            self.replica.corrupt = partial(self._corrupt, self.replica, corrupted[0])
 
     def _replica(self, rank: int, gradients: Sequence[Any], weights: Floats) -> Replica:
         assert self._program  # noqa: S101  workers have one
-        replica: Replica = self._replica_of(self._data, self._program, gradients, weights, (rank, self._workers))
-        return replica
+        workload = self._step.workload
+        return Replica(
+            self._data, self._program, gradients, weights, (rank, self._workers),
+            micro_batches=workload.micro_batches, mean=self._step.case.op == "avg" or workload.compress != DENSE,
+        )  # fmt: skip
 
     @staticmethod
     def _corrupt(replica: Replica, step: int) -> None:
@@ -116,12 +117,10 @@ class DigitsTraining:
 
     def record(self) -> None:
         """Keep what the last step has left behind."""
-        if self.replica:
+        if replica := self.replica:
             if not self._records:
-                self._first = self.replica.weights.copy()
-            numbers = np.array([self.replica.loss, self.replica.accuracy()]).view(np.int64)
-            words = np.frombuffer(self.replica.digest(), np.int64)
-            self._records.append([*words.tolist(), *numbers.tolist(), *self.replica.phases_ns])
+                self._first = replica.weights.copy()
+            self._records.append((replica.digest(), replica.loss, replica.accuracy(), replica.phases_ns))
 
     def collect(self, sync: RankSync, steps: int, name: Callable[[int], str], progress: RankProgress) -> Learned:
         """Return what the first ``steps`` steps have shown; all ranks call this together. ``name`` names a rank.
@@ -130,10 +129,9 @@ class DigitsTraining:
         """
         if self._step.floor:  # without collectives every rank learns alone
             return Learned()
-        mine = np.zeros((steps, HASH_WORDS + 2 + len(PHASES)), np.int64)
-        if self._records:  # an aggregator has none
-            mine[: len(self._records)] = self._records[:steps]
-        gathered = sync.gather(mine)
+        mine = np.zeros(steps, RECORD)
+        mine[: len(self._records)] = self._records[:steps]  # an aggregator has none
+        gathered = sync.gather(mine.view(np.int64).reshape(steps, -1))
         serial = self.serial_weights(steps) if gathered is not None else iter([self._initial] * steps)
         first = last = self._initial
         for step, last in enumerate(serial):
@@ -142,42 +140,33 @@ class DigitsTraining:
             sync.agree(0)
         if gathered is None:
             return Learned(sync.agree(0))
-        of_workers = gathered[..., : self._workers]
-        differing, reasons = _differing(of_workers[:, :HASH_WORDS], name)
-        difference = None if reasons else self._serial_difference(last)
+        of = np.moveaxis(gathered, 2, 1)[:, : self._workers].copy().view(RECORD)[..., 0]  # [step, rank]
+        differing, reasons = _differing(of["digest"], name)
+        assert self.replica  # noqa: S101  rank 0 is a worker
+        difference = None if reasons else _part(self.replica.weights, last)
         reasons += self._wrong_alike(first, difference) if difference else ()
-        numbers = of_workers[:, HASH_WORDS : HASH_WORDS + 2].copy().view(np.float64)
-        loss, accuracy = numbers[:, 0].sum(1), numbers[:, 1, 0]
-        phases = np.median(of_workers[:, HASH_WORDS + 2 :].max(2), axis=0) / 1e9
+        loss, accuracy = of["loss"].sum(1), of["accuracy"][:, 0]
+        phases = np.median(of["phases_ns"].max(1), axis=0) / 1e9
         results = {
             "loss": float(loss[-1]) if math.isfinite(loss[-1]) else None,
             "accuracy": float(accuracy[-1]),
             "diverged_steps": int(np.count_nonzero(differing)),
             "serial_difference": difference,
-            "weights": of_workers[-1, :HASH_WORDS, 0].tobytes().hex(),
+            "weights": of["digest"][-1, 0].tobytes().hex(),
             **dict(zip(PHASES, phases.tolist(), strict=True)),
         }
         wrong = sync.agree(int(differing.sum()) or len(reasons))
         of_steps = {"step_loss": loss, "step_accuracy": accuracy, "step_differing": differing}
         return Learned(wrong, (*reasons,), of_steps, results)
 
-    @property
-    def _in_known_order(self) -> bool:
-        """Whether no sum is that of a library's own call."""
-        sums = (each for b in self._step.buckets for each in b.cases if each.case.op in ("sum", "avg"))
-        return all(each.algorithm is not None for each in sums)
-
-    def _serial_difference(self, serial: Floats) -> float:
-        """Return the largest difference of a weight to a serial run, over the largest weight; only rank 0 calls it."""
-        assert self.replica  # noqa: S101  rank 0 is a worker
-        return 0.0 if self.replica.weights.tobytes() == serial.tobytes() else _part(self.replica.weights, serial)
-
     def _wrong_alike(self, first: Floats, difference: float) -> Iterator[str]:
         """Yield why weights are wrong that all ranks have, and that differ from those of a serial run.
 
         Without the gradients of one rank of p, the first step changes the weights by about 1/p less.
         """
-        if self._in_known_order or (self._step.workload.compress == DENSE and difference > ROUNDINGS):
+        sums = (each for b in self._step.buckets for each in b.cases if each.case.op in ("sum", "avg"))
+        in_known_order = all(each.algorithm is not None for each in sums)  # none is that of a library's own call
+        if in_known_order or (self._step.workload.compress == DENSE and difference > ROUNDINGS):
             yield f"the weights differ from those of a serial run by up to {difference:.2g} of the largest one"
         elif (off := _part(self._first - self._initial, first - self._initial)) > 1 / (2 * self._workers):
             yield f"step 1 changes the weights otherwise than a serial run does, by up to {off:.2g} of the change"
@@ -188,11 +177,8 @@ class DigitsTraining:
         sizes = [len(each.gradient) for each in self._step.buckets]
         gradients = [[np.zeros(size, np.float32) for size in sizes] for _ in ranks]
         replicas = [self._replica(rank, gradients[rank], weights) for rank in ranks]
-        chain = [
-            work
-            for number, bucket in enumerate(self._step.buckets)
-            for work in self._serial_chain(bucket, [of_rank[number] for of_rank in gradients])
-        ]
+        of_buckets = zip(self._step.buckets, zip(*gradients, strict=True), strict=True)
+        chain = [work for bucket, of_ranks in of_buckets for work in self._serial_chain(bucket, of_ranks)]
         for _ in range(steps):
             for each in replicas:
                 each.compute_all()
@@ -206,25 +192,17 @@ class DigitsTraining:
     def _serial_chain(self, bucket: "GradientBucketBuffer", gradients: Sequence[Floats]) -> list[Callable[[], None]]:
         """Return the operations of a bucket on the gradients of all ranks, [rank], in their order."""
         operations = [_serial_operation(each) for each in bucket.cases]
-        memory = [
-            [
-                [np.zeros(of.elements(name, rank), of.dtype) for rank in range(of.layout.ranks)]
-                for name in ("src", "dst")
-            ]
-            for of in operations
-        ]
+        memory = [[[np.zeros(of.elements(name, rank), of.dtype) for rank in range(of.layout.ranks)]
+                   for name in ("src", "dst")] for of in operations]  # fmt: skip
         collectives = [partial(run_lockstep, of, *buffers) for of, buffers in zip(operations, memory, strict=True)]
         if bucket.codec is None:
             results = [dst[: len(gradients[0])] for _, of_ranks in memory for dst in of_ranks]
             return [partial(_copy, gradients, results), *collectives, partial(_copy, results, gradients)]
-        compression, turns = bucket.codec.compression, iter(collectives)
-        codecs = [
-            CODECS[compression.name](compression, gradient, [
-                CodecMessage(of.contribution(src[rank], dst[rank], rank), of.result(dst[rank], rank))
-                for of, (src, dst) in zip(operations, memory, strict=True)
-            ], len(gradients), rank)
-            for rank, gradient in enumerate(gradients)
-        ]  # fmt: skip
+        compression, turns, codecs = bucket.codec.compression, iter(collectives), list[Codec]()
+        for rank, gradient in enumerate(gradients):
+            messages = [CodecMessage(of.contribution(src[rank], dst[rank], rank), of.result(dst[rank], rank))
+                        for of, (src, dst) in zip(operations, memory, strict=True)]  # fmt: skip
+            codecs.append(CODECS[compression.name](compression, gradient, messages, len(gradients), rank))
         chain = (each for each in self._program.operations if each.belongs_to(bucket.bucket)) if self._program else ()
         return [partial(_run_codec, codecs, each.codec) if each.is_codec else next(turns) for each in chain]
 
@@ -235,7 +213,9 @@ def training_steps(effort: Effort) -> int:
 
 
 def _part(found: Floats, right: Floats) -> float:
-    """Return the largest difference over the largest magnitude; 1 if it is not a number."""
+    """Return the largest difference over the largest magnitude; 0 if all bits are equal, else 1 if it is no number."""
+    if found.tobytes() == right.tobytes():
+        return 0.0
     with np.errstate(invalid="ignore"):
         return float(np.nan_to_num(np.abs(found - right).max() / np.abs(right).max(), nan=1.0))
 
@@ -260,14 +240,14 @@ def _serial_operation(prepared: "PreparedCase") -> Operation:
     return replace(prepared.operation, slices=planned.slices, channels=planned.channels, window=planned.window)
 
 
-def _differing(digests: NDArray[np.int64], name: Callable[[int], str]) -> tuple[NDArray[np.int64], list[str]]:
+def _differing(digests: NDArray[np.void], name: Callable[[int], str]) -> tuple[NDArray[np.int64], list[str]]:
     """Return how many ranks have other weights than most after each step, and where that begins.
 
-    ``digests`` are [step, word, rank].
+    ``digests`` are [step, rank].
     """
     differing, reasons = np.zeros(len(digests), np.int64), list[str]()
-    for step in np.flatnonzero((digests != digests[..., :1]).any((1, 2))).tolist():
-        of_ranks = [digests[step, :, rank].tobytes() for rank in range(digests.shape[2])]
+    for step in np.flatnonzero((digests != digests[:, :1]).any(1)).tolist():
+        of_ranks = digests[step].tolist()
         (most, count), *others = Counter(of_ranks).most_common()
         differing[step] = len(of_ranks) - count
         if not reasons:

@@ -6,8 +6,9 @@ runs an algorithm if each rank sends as much on each connection as when that is 
 the same buffers. What ranks send within a node through shared memory, or by RDMA, is not seen.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mpi4py import MPI
@@ -28,9 +29,15 @@ from hpccoll.transports.transport_interface import TransportPlan
 PASS_S, MOST_CALLS, MOST_S = 0.02, 8, 2.0
 """How long the counted calls of an algorithm take together, how many there are at most, and how long one may take."""
 
+PASS_BYTES = 64 << 10
+"""The bytes of the counted calls together, if MOST_CALLS have as many: beside more, those of a barrier are nothing."""
+
 SAME, ALIKE = 0.001, 0.05
 """The greatest difference on a connection, as a part of what a rank sends on its busiest one, of calls that send the
 same messages, and of those that may differ in the segments of messages: each has a header."""
+
+MOST_RANKS, MOST_ENDS = 64, 8
+"""The most ranks of which it is kept what each sends, and the most connections of each."""
 
 MAX_NAMED = 3
 """The most algorithms that are named if all send the same; on two ranks nearly all do."""
@@ -49,6 +56,8 @@ class Recognition(NamedTuple):
     matching: tuple[str, ...]  # the algorithms with which all ranks send the same, in the library's words and order
     others: int  # the number of algorithms with which some rank sends something else
     exact: bool = True  # whether the messages are the same; else their segments may differ
+    # at rank 0, the bytes that each rank sends on its busiest connections: of the call (""), and with each algorithm
+    traffic: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({})
 
     def executed(self, requested: str | None) -> str:
         """Return the algorithm: the requested one if it is among those that send the same, else all of these.
@@ -62,6 +71,11 @@ class Recognition(NamedTuple):
     @property
     def evidence(self) -> str:
         """What shows it, as a sentence."""
+        if not self.others and len(self.matching) > MAX_NAMED:
+            forced = f"whichever of {len(self.matching)} algorithms {self.library} is forced to"
+            return (
+                f"each rank sends the same on each TCP connection {forced}: there are two ranks, or a table comes first"
+            )
         others = f"{format_count(self.others, 'other algorithm' if self.matching else 'algorithm')} that were forced"
         if not self.matching:
             return f"each rank sends something else on its TCP connections than with {others} of {self.library}"
@@ -88,23 +102,26 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     if not (library and call and isinstance(transport, MpiVendorTransport)):
         return None
     comm = transport.comm
-    calls = comm.bcast(int(min(max(PASS_S / max(call_s, 1e-9), 1), MOST_CALLS)) if call_s <= MOST_S else 0)
+    wanted = max(PASS_S / max(call_s, 1e-9), PASS_BYTES / max(prepared.bytes, 1), 1)
+    calls = comm.bcast(int(min(wanted, MOST_CALLS)) if call_s <= MOST_S else 0)
     if not calls:
         return None
     counter = _Counter(comm, calls, progress)
     own = counter.sent(prepared.plan)
     if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
         return None
-    differences = {}
+    differences, of_ranks = dict[str, float](), {"": own}
     for word, settings in _algorithms(library, call, prepared).items():
         with _forced(comm, settings) as forced:
             plan = MpiVendorPlan(forced, prepared.operation, prepared.src, prepared.dst)
-            differences[word] = counter.difference(own, counter.sent(plan))
+            of_ranks[word] = counter.sent(plan)
             plan.close()
+        differences[word] = counter.difference(own, of_ranks[word])
+    title, traffic = MPI_LIBRARIES[library][0], counter.traffic(of_ranks)
     for most in (SAME, ALIKE):
         if matching := tuple(word for word, difference in differences.items() if difference <= most):
-            return Recognition(MPI_LIBRARIES[library][0], matching, len(differences) - len(matching), most == SAME)
-    return Recognition(MPI_LIBRARIES[library][0], (), len(differences)) if differences else None
+            return Recognition(title, matching, len(differences) - len(matching), most == SAME, traffic)
+    return Recognition(title, (), len(differences), traffic=traffic) if differences else None
 
 
 class _Counter:
@@ -134,6 +151,12 @@ class _Counter:
         largest = max((abs(one.get(ends, 0) - other.get(ends, 0)) for ends in {*one, *other}), default=0.0)
         beyond = max(0.0, largest - BARRIER_BYTES / self._calls)
         return float(self._comm.allreduce(beyond / busiest if beyond else 0.0, MPI.MAX))
+
+    def traffic(self, of_ranks: Mapping[str, Sent]) -> Mapping[str, Sequence[Sequence[int]]]:
+        """Return at rank 0 the bytes of each call on the busiest connections of the first MOST_RANKS, descending."""
+        mine = {word: sorted(map(round, sent.values()), reverse=True)[:MOST_ENDS] for word, sent in of_ranks.items()}
+        every = self._comm.gather(mine if self._comm.rank < MOST_RANKS else None) or []
+        return {word: [each[word] for each in every if each] for word in of_ranks}
 
 
 Settings = list[tuple[ControlVariable, int]]

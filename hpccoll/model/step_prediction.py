@@ -7,7 +7,7 @@ other down, which GPUs do whose collectives take some of their multiprocessors; 
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from hpccoll.cases.catalogue import known_parameters
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count, format_seconds
 from hpccoll.model.codec_costs import CodecCosts
-from hpccoll.model.compression_pays import BoundCost, paying_rate
+from hpccoll.model.compression_pays import BoundCost, Timeline, paying_rate
 from hpccoll.model.group_costs import GroupCosts, UnmodelledWork
 from hpccoll.model.library_calls import NO_PARAMETERS, library_names
 from hpccoll.model.machine_file import MachineFile
@@ -318,62 +318,79 @@ def _predict(
     known: dict[tuple[object, ...], Any],
 ) -> StepPrediction:  # fmt: skip
     """Return a prediction; ``known`` is what was simulated for others on as many nodes."""
-    layout = machine.layout(nodes, request.ranks_per_node)
+    layout, model = machine.layout(nodes, request.ranks_per_node), request.model
     uncompressed = request.on(layout.workers)
     parallelism, mesh = replace(uncompressed, compression=compression), uncompressed.mesh
-    programs = step_programs(request.model, parallelism)
-    dense = step_programs(request.model, uncompressed) if compression else programs
+    programs = step_programs(model, parallelism)
+    dense = step_programs(model, uncompressed) if compression else programs
     codecs = CodecCosts.of(machine, compression, layout, request.codec_rate) if compression else None
-
-    def costs_on(machine: MachineFile, programs: Sequence[StepProgram] = programs) -> GroupCosts:
-        costs = GroupCosts(
-            machine, layout, mesh, request.algorithm, request.parameters, request.aggregators, codecs, known
-        )  # fmt: skip
-        costs.prepare(programs)
-        return costs
-
-    costs = costs_on(machine)
-    is_solved = request.compute.whole_s is not None and (machine.unscaled is not machine or compression)
-    # the network on which the step, without compression, takes so long
-    today = costs_on(machine.unscaled, dense) if is_solved else costs
+    costs_on = partial(_prepared_costs, request, layout, mesh, codecs, known)
+    costs = costs_on(machine, programs)
+    is_other = request.compute.whole_s is not None and (machine.unscaled is not machine or compression)
+    today = costs_on(machine.unscaled, dense) if is_other else costs  # with these the step takes ``whole_s``
     compute = request.compute.solved(dense, today.cost, nodes)
-    codecs_compute = machine.nccl is not None
-    seconds = compute.seconds(programs)
-
-    def timeline(programs: Sequence[StepProgram], cost: Cost) -> StepTimeline:
-        return step_timeline(programs, seconds, cost, codecs_compute=codecs_compute)
-
+    timeline = partial(_timeline, compute.seconds(programs), machine.nccl is not None)
     timelines = {bound: timeline(programs, partial(costs.cost, bound=bound)) for bound in BOUNDS}
-    dtypes = parallelism.dtypes_of(request.model)
-    size = itemsize(dtypes.gradient)
-    largest = max((each.nbytes for program in programs for each in program.operations if not each.is_codec), default=0)
     busbw = _gradient_busbw(mesh, timelines["value"])
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
+    hide, pays = _break_even(machine, costs_on, timeline, timelines["value"], programs, dense, link)
+    dtypes = parallelism.dtypes_of(model)
+    size = itemsize(dtypes.gradient)
+    largest = max((each.nbytes for program in programs for each in program.operations if not each.is_codec), default=0)
+    return StepPrediction(
+        nodes, layout, parallelism, compute, compute.rate(programs), dtypes, model.parameters * size,
+        max(program.model.parameters for program in programs) * size, timelines,
+        mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, hide, pays, costs.algorithms(),
+        machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest),
+        [*_assumptions(machine, costs, codecs, pays)], costs.unmodelled, frozenset(costs.kinds or {SIMULATED}),
+    )  # fmt: skip
+
+
+def _prepared_costs(
+    request: StepRequest, layout: Layout, mesh: Mesh, codecs: CodecCosts | None, known: dict[tuple[object, ...], Any],
+    machine: MachineFile, programs: Sequence[StepProgram],
+) -> GroupCosts:  # fmt: skip
+    """Return the costs of all operations of programs on a machine."""
+    costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators, codecs, known)
+    costs.prepare(programs)
+    return costs
+
+
+def _timeline(
+    seconds: Callable[[Compute], float], codecs_compute: bool, programs: Sequence[StepProgram], cost: Cost
+) -> StepTimeline:
+    return step_timeline(programs, seconds, cost, codecs_compute=codecs_compute)
+
+
+def _break_even(
+    machine: MachineFile, costs_on: Callable[[MachineFile, Sequence[StepProgram]], GroupCosts], timeline: Timeline,
+    step: StepTimeline, programs: Sequence[StepProgram], dense: Sequence[StepProgram], link: float | None,
+) -> tuple[float | None, PayingRate | None]:  # fmt: skip
+    """Return the rate of a link, in bits a second, that hides communication, and those below which compression pays."""
+    if link is None:
+        return None, None
 
     def communication_s(factor: float) -> float:
-        on = costs_on(machine.with_network(factor))
-        return timeline(programs, on.cost).communication_s
+        return timeline(programs, costs_on(machine.with_network(factor), programs).cost).communication_s
 
-    hide = hiding_factor(timelines["value"], communication_s) if link else None
-    pays = None
-    if compression and link:
+    def cost_of_both(factor: float) -> BoundCost:
+        return costs_on(machine.with_network(factor), [*programs, *dense]).cost
 
-        def both_on(factor: float) -> BoundCost:
-            return costs_on(machine.with_network(factor), [*programs, *dense]).cost
+    hide = hiding_factor(step, communication_s)
+    is_compressed = dense is not programs
+    ratios = machine.held_out_ratios
+    pays = paying_rate(cost_of_both, programs, dense, timeline, link, ratios) if is_compressed else None
+    return 8 * link * hide if hide else None, pays
 
-        pays = paying_rate(both_on, programs, dense, timeline, link, machine.held_out_ratios)
-    kinds = frozenset(costs.kinds or {SIMULATED})
-    assumed = [*costs.assumed, *((codecs.source, CODECS_TAKE_TIME[codecs_compute]) if codecs else ())]
-    if pays and MODELLED in kinds:
-        assumed.append("the interval of the rate below which compression pays is that of codecs: formulas have none")
-    return StepPrediction(
-        nodes, layout, parallelism, compute, compute.rate(programs), dtypes, request.model.parameters * size,
-        max(program.model.parameters for program in programs) * size, timelines,
-        mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links,
-        8 * link * hide if link and hide else None, pays, costs.algorithms(),
-        machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest), assumed,
-        costs.unmodelled, kinds,
-    )  # fmt: skip
+
+def _assumptions(
+    machine: MachineFile, costs: GroupCosts, codecs: CodecCosts | None, pays: PayingRate | None
+) -> Iterator[str]:
+    yield from costs.assumed
+    if codecs:
+        yield from (codecs.source, CODECS_TAKE_TIME[machine.nccl is not None])
+    if pays and MODELLED in costs.kinds:
+        yield "the interval of the rate below which compression pays is that of codecs: formulas have none"
 
 
 def hiding_factor(step: StepTimeline, communication_s: Callable[[float], float]) -> float | None:

@@ -1,5 +1,6 @@
 """The text of an acceptance: a first line for a ticket, the rows, causes to check, what is missing, and sources."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_names import call_label
 from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, join_words, table_lines, table_of
-from hpccoll.common.units import format_count, format_rate, format_seconds, format_size
+from hpccoll.common.units import format_count, format_per_cent, format_rate, format_seconds, format_size
 from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance, Judged
 from hpccoll.model.acceptance_summary import AcceptanceSummary
 from hpccoll.model.published_rates import version_of
@@ -79,8 +80,12 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
     if judged.reason or judged.expected is None:
         return f"{what if judged.verdict is Acceptance.FAIL else reached}: {judged.reason}"
     normal = ORIGINS[judged.expected.origin].sentence.format(against=acceptance.against)
-    expected = f"{range_words(judged)} are {normal}{in_brackets(_sources(judged))}"
-    return f"{reached}; {expected}"
+    beyond = judged.measured / min(max(judged.measured, judged.expected.low), judged.expected.high) - 1
+    if judged.verdict is Acceptance.PASS and (by := format_per_cent(abs(beyond))) != format_per_cent(0):
+        join = f", {by} {'below' if beyond < 0 else 'above'} the {range_words(judged)} that"
+    else:
+        join = f"; {range_words(judged)}"
+    return f"{reached}{join} are {normal}{in_brackets(_sources(judged))}"
 
 
 def figure(judged: Judged, value: float) -> str:
@@ -172,8 +177,14 @@ def origin_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     """Yield a line for each origin of expectations, with its sources."""
     for origin, rows in acceptance.origins.items():
         sources = dict.fromkeys(source for each in rows if each.expected for source in each.expected.sources)
-        named = join_ends(sources) if origin == REFERENCE else "; ".join(sources)
+        named = join_ends(sources) if origin == REFERENCE else "; ".join(_without_parts(sources))
         yield f"{_sizes(rows)}: {ORIGINS[origin].heading}{in_brackets(_figures_of(rows))}: {named}"
+
+
+def _without_parts(sources: Iterable[str]) -> list[str]:
+    """Return sources without those whose repositories another one has, too: of some sizes, an operator has fewer."""
+    named = {source: {*re.split(r": |, | and ", source)} for source in sources}
+    return [source for source, words in named.items() if not any(words < others for others in named.values())]
 
 
 def _figures_of(rows: Sequence[Judged]) -> str:

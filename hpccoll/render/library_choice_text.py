@@ -10,11 +10,11 @@ from hpccoll.analysis.setting import machine_name, recorded_mpi_version
 from hpccoll.common.text import Columns, join_words, table_lines, table_of
 from hpccoll.common.units import (
     format_count,
+    format_counts,
     format_factor,
     format_interval,
     format_rounded_size,
     format_seconds,
-    format_size,
 )
 from hpccoll.common.version import __version__
 
@@ -25,7 +25,7 @@ _COLUMNS: Columns[LibraryRange] = (
     ("from", lambda each: format_rounded_size(each.first)),
     ("use", lambda each: DEFAULT if each.choice.is_native else each.choice.name),
     ("gain", lambda each: "" if each.choice.is_native else format_factor(geometric_mean(s.gain for s in each.sizes))),
-    ("at", lambda each: format_size(each.sizes[-1].nbytes)),
+    ("at", lambda each: format_rounded_size(each.sizes[-1].nbytes)),
     ("time", lambda each: format_seconds(each.sizes[-1].seconds)),
     ("95 % interval", lambda each: format_interval(each.sizes[-1].interval)),
     ("runner-up", lambda each: f"{each.sizes[-1].runner_up} {format_factor(each.sizes[-1].lead)}"),
@@ -38,9 +38,11 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
     for (name, ranks, nodes), group in groupby(choices.ranges, lambda each: (each.collective, each.ranks, each.nodes)):
         ranges = [*group]
         crowded = " (more ranks than cores)" * ranges[0].oversubscribed
-        yield f"{name}, {format_count(ranks, 'rank')} on {format_count(join_words(nodes, 'or'), 'node')}{crowded}"
+        yield f"{name}, {format_count(ranks, 'rank')} on {format_counts(nodes, 'node')}{crowded}"
         yield from table_lines(*table_of(_COLUMNS, ranges))
     yield from (f"left out: {each}" for each in choices.left_out)
+    if all(each.choice.is_native for each in choices.ranges):
+        yield f"no algorithm is clearly faster than the {DEFAULT}: the table leaves all calls to the library"
 
 
 def origin_text(choices: LibraryChoices) -> str:

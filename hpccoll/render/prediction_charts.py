@@ -24,10 +24,11 @@ OWN_LEGENDS: Mapping[str, Any] = {"color": "independent", "strokeDash": "indepen
 
 NOTE = "Dashed: simulated; dotted: modelled. Pale: not the fastest within the whole interval, or over a formula."
 
+EXPOSED = "exposed communication"
 PARTS = {
     "compute": series_colour(0),
     "bubble of the pipeline": series_colour(9),
-    "exposed communication": series_colour(1),
+    EXPOSED: series_colour(1),
 }
 """The parts of a step, from below, with their colours."""
 
@@ -102,7 +103,8 @@ def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence
     """Write the picture of steps over nodes: their parts, and the shares of communication (see above)."""
     several = len({row["compress"] for row in rows}) > 1
     names = [f"{row['gpus']:,}" + f", {row['compress'] or DENSE}" * several for row in rows]
-    charts = [_bars(rows, names, "GPUs", WIDTH // 2)]
+    room = 80 if several or len(rows) <= MOST_LABELS else 40
+    charts = [_bars(rows, names, "GPUs", max(WIDTH // 2, room * len(rows)))]
     if len(rows) > 1 and not several:
         keys = {"exposed": "share", "all communication": "communication_share"}
         formulas_alone = {kind for row in rows for kind in row["kinds"]} == {chart_base.MODELLED}
@@ -146,12 +148,15 @@ def write_wall_chart(
 
 
 def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: int) -> Chart:
-    x = alt.X("name:N", title=title, sort=None, axis=alt.Axis(labelAngle=0, labelLimit=180))
+    x = alt.X("name:N", title=title, sort=None,
+              axis=alt.Axis(labelAngle=0, labelLimit=180, labelExpr="split(datum.label, ', ')"))  # fmt: skip
+    codecs = " and codecs" * any(row.get("compress") for row in rows)
+    colours = {name + codecs * (name == EXPOSED): colour for name, colour in PARTS.items()}
     parts: list[ChartRecord] = [
         {"name": name, "part": part, "order": order, "value": value, "time": format_seconds(value)}
         for row, name in zip(rows, names, strict=True)
         for order, (part, value) in enumerate(
-            zip(PARTS, (row["compute_s"], row.get("bubble_s", 0.0), row["exposed_s"]), strict=True)
+            zip(colours, (row["compute_s"], row.get("bubble_s", 0.0), row["exposed_s"]), strict=True)
         )
         if value > 0
     ]
@@ -159,8 +164,10 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
         alt.Chart(chart_base.inline_data(parts))
         .mark_bar(width={"band": 0.7})
         .encode(
-            x=x, y=alt.Y("value:Q", title="seconds of a step", stack="zero"), order=alt.Order("order:O"),
-            color=chart_base.colour("part", chart_base.present(PARTS, parts, "part"), "square"),
+            x=x, order=alt.Order("order:O"),
+            y=alt.Y("value:Q", title="time of a step", stack="zero",
+                    axis=alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL)),
+            color=chart_base.colour("part", chart_base.present(colours, parts, "part"), "square"),
             tooltip=chart_base.tooltip("name", "part", "time"),
         )
     )  # fmt: skip

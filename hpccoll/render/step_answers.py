@@ -45,6 +45,7 @@ def step_answers(results: Results) -> list[Answer]:
 def _step_line(each: StepComparison, busy: Collection[str]) -> AnswerLine:
     best, evidence, name = each.rows[0], each.evidence(busy), f"`{Choice.of(each.rows[0]).name}`"
     took = f"the step takes {format_seconds(best.median_s or 0.0)}{exposed_words(best)}"
+    took += "" if best.accuracy is None else f"; accuracy {best.accuracy:.2%}"
     if not evidence.compared:
         alone = "" if each.has_collectives else "; ranks that only exchange messages between stages run no collective"
         return AnswerLine(None, f"with {name} {took}{alone}.")

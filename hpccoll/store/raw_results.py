@@ -102,7 +102,7 @@ def _merge_ranks(
 
 COUNTED_FIELDS = (
     "wire_bytes_measured", "wire_sent", "wire_received", "port_sent", "port_received", "counters",
-    "executed", "evidence",
+    "executed", "evidence", "tcp_traffic",
 )  # fmt: skip
 """The fields from the pass that reads port counters, which each launch runs once per case."""
 

@@ -153,6 +153,9 @@ class CaseResult:
     requested: str | None = result("str", "the algorithm requested from the library: ring, sharp; empty: none")
     executed: str = result("str", "the algorithm that ran, as far as the evidence shows", default="unknown")
     evidence: str | None = result("str", "the evidence for executed")
+    tcp_traffic: str | None = result(
+        "str", "JSON: bytes by rank and TCP connection, of an operation as it ran and with each algorithm forced"
+    )
     floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
     executor: str | None = result(
         "str", "what ran the operation and its timing loop: compiled, python; empty: python", heading="executor"

@@ -17,6 +17,7 @@ from hpccoll.cases.communicator_settings import overridden_settings
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.plan import Launcher
 from hpccoll.cases.requirements import missing_requirements, mpi_version
+from hpccoll.cases.skip_reason import COLLECTIVE_VARIABLES
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import (
     FABRIC_VARIABLES,
@@ -230,9 +231,10 @@ def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping
     """Return a note if some variants inherit a variable that others set or that a known variant sets."""
     setting = [variant for variant, variables in variants.items() if name in variables]
     others = [variant for variant in variants if variant not in setting]
-    if (variants and not others) or not (setting or name in VARIABLES):
+    known = name in VARIABLES or COLLECTIVE_VARIABLES.fullmatch(name)
+    if (variants and not others) or not (setting or known):
         return None
-    if setting and name in VARIABLES and name not in FABRIC_VARIABLES:
+    if setting and known and name not in FABRIC_VARIABLES:
         raise _override_error(where, value, name, f"variant {setting[0]} sets it, and {others[0]} would inherit it")
     many = f"all other variants than {', '.join(setting)}" if setting else f"all {len(others)} variants"
     listed = many if len(others) > MAX_LISTED else ", ".join(others) or "every job"

@@ -263,10 +263,11 @@ class _Allocation:
 
     def _facts(self, shape: Shape) -> LaunchFacts:
         """Return what is known: between nodes only the job knows the racks, unless Slurm knows no switches."""
+        known = named_variants().get(self.variant or "")
         return LaunchFacts(
             shape=shape, variant=self.variant, sets={**self.environment, **self.communicator},
             nccl_nodes=planned_nodes(shape, self.site.site.nvlink_nodes),
-            mpi=self.site.mpi if self.variant and self.variant in named_variants() else None,
+            mpi=self.site.mpi if known and known.algorithms else None,
             racks_known=shape.nodes == 1 or self.site.has_no_topology,
         )  # fmt: skip
 

@@ -236,7 +236,8 @@ class Parallelism:
         return [
             (self.sharding != "none", "compress", text,
              f"nothing with sharding {self.sharding}: only all-reduces of gradients are compressed"),
-            (dtype != "float32", "compress", text, f"gradients of float32, which are {dtype}"),
+            (dtype != "float32", "compress", text,
+             f"none with gradients of {dtype}: those of float32 are compressed (gradient_dtype)"),
         ]  # fmt: skip
 
 

@@ -1,6 +1,9 @@
 """Named variants: the table, their limits and controls, and what a sweep may add to them."""
 
+import re
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +56,7 @@ def test_every_algorithm_of_an_mpi_library_has_a_variant_that_requests_it_where_
     for word in words:
         variant = named_variants()[f"{library}-{word}"]
         assert (variant.requested, variant.requirements, variant.shows_in_logs) == (word, (library,), False)
+        assert not any(algorithm.inter for algorithm in variant.algorithms.values())  # our calls have one communicator
         requested = {name: forced_by_mpi(variant.environment, name) for name in COLLECTIVES}
         assert {name for name in requested if requested[name]} == variant.algorithms.keys()
 
@@ -96,6 +100,27 @@ def test_a_case_whose_algorithm_would_not_run_is_skipped(variant, call, layout, 
     facts = LaunchFacts(shape=Shape(nodes, ranks), variant=variant, sets=named_variants()[variant].environment, mpi=mpi)
     found = skip_reason(case, Layout.of(ranks, ranks // nodes), facts)
     assert found is None if reason is None else found.startswith(f"{variant}: {reason}")
+
+
+def test_mpich_has_the_variables_of_its_variants_their_words_and_calls_that_it_does_not_divide(require):
+    library = Path(sys.prefix) / "lib" / "libmpi.so.12"
+    require(library.exists(), "no MPICH of PyPI")
+    text = library.read_bytes().decode("latin-1")
+    whole = dict(re.findall(r"Select composition [^\0]* for (\w+) 0 Auto[^\0]* (\d) NM only", text))
+    for name, value in {pair for v in named_variants().values() for pair in v.environment.items()}:
+        call, _, kind = (
+            name.removeprefix("MPIR_CVAR_").lower().partition("_composition" if "COMP" in name else "_intra_")
+        )
+        if name.startswith("MPIR_CVAR_"):
+            assert name in text
+            words = re.findall(rf"Variable to select {call} algorithm([^\0]*)", text)
+            assert any(f"\n{value} " in each for each in words) if kind else whole[call.capitalize()] == value
+
+
+def test_an_algorithm_of_two_ranks_would_end_a_program_of_more():
+    fatal = {name for name, variant in named_variants().items() if variant.fails_everywhere(3)}
+    assert fatal == {"openmpi-two_proc"}
+    assert not named_variants()["openmpi-two_proc"].fails_everywhere(2)
 
 
 def test_the_needs_of_algorithms_are_those_of_operations_or_hold_for_a_case():

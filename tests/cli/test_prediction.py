@@ -173,6 +173,9 @@ def test_the_rows_of_predictions_are_the_golden_page():
 STEPS = {
     "wall": "--params 7e9 --gpus 8-64 --rate 400gbit --compute 3.5ms", "scenarios": "--scenarios scenarios.yaml",
     "steps": "--cluster paper.yaml --model resnet50 --compute 100ms --nodes 2,4",
+    "six numbers": "--cluster paper.yaml --model resnet50 --compute 100ms --nodes 2,3,4,5,6,7",
+    "compressed": "--cluster paper.yaml --model resnet50 --compute 1ms --nodes 2,4 "
+                  "--compress none,fp16,fp8_e4m3,topk=1%",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 from cli_runner import answers_of_a_rank, invoke, spawn
 from job_from_command_line import job
 
+from hpccoll.cases.requirements import mpi_version
 from hpccoll.store.load_results import read_results
 
 
@@ -26,6 +27,19 @@ def test_a_variant_is_set_before_the_library_starts_and_what_it_cannot_vary_is_a
     outcomes = {row.algorithm: (row.status, row.reason) for row in results.rows}
     why = "nccl-ring: the variant affects the library's own collectives only"
     assert outcomes == {"ring": ("skipped", why), "native": ("ok", None)}
+
+
+@pytest.mark.mpi
+def test_an_algorithm_of_the_mpi_library_runs_as_requested_and_one_of_another_library_is_refused(tmp_path, mpiexec):
+    library, other = ("openmpi", "mpich") if "Open MPI" in mpi_version() else ("mpich", "openmpi")
+    small = ("-m", "hpccoll", "run", "-a", "native", "-b", "64", "-e", "64", "-n", "6", "--in-place", "--variant")
+    result = mpiexec(2, *small, f"{library}-recursive_doubling", "--out", tmp_path / "a.h5")
+    assert result.returncode == 0, result.stderr
+    (row,) = read_results([tmp_path / "a.h5"]).rows
+    assert (row.status, row.requested, row.variant) == ("ok", "recursive_doubling", f"{library}-recursive_doubling")
+    result = mpiexec(2, *small, f"{other}-ring")
+    assert result.returncode == 2
+    assert f"{other}-ring: the MPI library is not" in result.stderr
 
 
 SMALL = ["-a", "ring", "-b", "8", "-e", "8", "-n", "1"]
@@ -125,7 +139,7 @@ def test_of_many_ranks_that_are_alone_only_the_first_complains(arguments, code):
 )
 def test_where_nothing_fits_the_ranks_it_takes_one_line(arguments, reason):
     result = spawn("run", *SMALL[2:], *arguments, launcher=["mpiexec", "-n", "2"])
-    assert result.is_bad_input("run: none of its ", " can run here: ", reason)
+    assert result.is_bad_input("run: none of ", " can run here: ", reason)
 
 
 @pytest.mark.mpi

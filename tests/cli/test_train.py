@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cli_runner import ENVIRONMENT, invoke, rows
 
+from hpccoll.cli.run_options import build_train_parser
 from hpccoll.store.load_results import read_results
 
 FILE = """
@@ -26,6 +27,18 @@ def test_a_dry_run_of_several_workloads_is_a_list_of_them():
     assert len(small["buckets"]) > len(large["buckets"])
     alone = json.loads(invoke("train", "--dry-run", "--json").out)
     assert alone["buckets"] == [8196000, 31502336, 26255360, 26550272, 9724160]
+
+
+@pytest.mark.parametrize(("options", "key"), [(["--scale", "4"], "scale"), (["--ranks", "40"], "ranks")])
+def test_a_dry_run_refuses_what_a_run_refuses(options, key):
+    ended = invoke("train", "--dry-run", "--model", "digits", *options)
+    assert (ended.code, ended.err.startswith(f"hpccoll: {key}: ")) == (2, True)
+
+
+@pytest.mark.parametrize("key", ["overlap", "sequence", "recompute", "feedback"])
+def test_a_key_that_is_on_or_off_is_on_without_a_value(key):
+    given = [["1"], ["0,1"]]
+    assert [vars(build_train_parser().parse_args([f"--{key}", *each]))[key] for each in ([], ["0,1"])] == given
 
 
 def test_a_dry_run_ends_in_silence_if_nobody_reads_on():

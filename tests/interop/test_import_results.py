@@ -9,11 +9,13 @@ from golden_page import assert_golden
 from hypothesis import given
 from hypothesis import strategies as st
 from imported_outputs import ALL, OUTPUTS, given_for, import_example, import_files, read_example
+from printed_outputs import nccl_tests_table
 from raw_examples import raw
 
 import hpccoll
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.import_results import raw_results, read_output
+from hpccoll.interop.benchmark_output import SuppliedMetadata
+from hpccoll.interop.import_results import notes, raw_results, read_output
 from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.load_results import read_results
 
@@ -31,8 +33,8 @@ def lines_of(path):
     except BadInputError as refused:
         yield f"{path.name}: refused: {refused.key.removeprefix(f'{path.parent}/')}"
         return
-    cut = ", cut" if output.truncated else ""
-    yield f"{path.name}: {output.source}, {output.program}, {output.library}, {len(output.remarks)} remarks{cut}"
+    cut, remarks = ", cut" if output.truncated else "", len(output.remarks) + len(output.too_small)
+    yield f"{path.name}: {output.source}, {output.program}, {output.library}, {remarks} remarks{cut}"
     for result in output.results:
         case, checked = result.case, "failed" if result.failure else result.wrong
         yield " ".join(
@@ -46,6 +48,15 @@ def lines_of(path):
 
 def test_every_example_has_the_results_that_it_prints_or_is_refused():
     assert_golden("outputs", [line for path in FILES for line in lines_of(path)], Path(__file__).parent / "golden")
+
+
+def test_sizes_below_an_element_for_each_rank_are_one_note(tmp_path):
+    path = tmp_path / "all_gather.txt"
+    lines, _ = nccl_tests_table("all_gather", {size: [9.0, 9.5] for size in (8, 16, 32, 64, 128)}, 16, 2, redop="none")
+    path.write_text("".join(f"{line}\n" for line in lines))
+    output = read_output(path, SuppliedMetadata())
+    assert {result.case.bytes for result in output.results} == {64, 128}
+    assert [note.partition(" are ")[0] for note in notes(path, output)] == [f"{path}: sizes of 8 to 32 bytes"]
 
 
 def import_text(name, text, out):

@@ -239,6 +239,12 @@ TRAPS = {
     "LL": (csv("allreduce,0,8,ring,LL,4,-1,-1"), "taken_for", 1, "LL"),
     "channels -1": (csv("allreduce,0,8,ring,ll,-1,-1,-1"), "one_channel", 1, -1),
     "no line for other sizes": ("allreduce,0,4294967295,ring,ll,4,-1,-1", "no_catch_all", 0, "allreduce"),
+    "a word of letters, signs and digits": (
+        "1\nall-reduce x4\n1\n0\n1\n0 4 0 0\n",
+        "skipped_text",
+        2,
+        "all - reduce x",
+    ),
     "no line for other ranks": ("allreduce,0,18446744073709551615,ring,ll,4,2,16", "no_catch_all", 0, "allreduce"),
     "a size with a unit": (csv("allreduce,0,64K,ring,ll,4,-1,-1"), "no_suffix", 1, "64K"),
     "too few fields": (csv("allreduce,0,8,ring,ll,4,-1"), "line_skipped", 1, 7),
@@ -375,6 +381,12 @@ def test_nccl_takes_unknown_words_for_others_and_rccl_skips_their_lines():
     [only] = lint_table(text, "rccl-csv").rules
     assert only == tree
     assert (only.nodes, only.ranks, only.bytes) == ((2, 2), (16, 16), (0, 8))
+
+
+def test_a_line_that_never_matches_covers_no_sizes():
+    text = "allreduce,2048,1024,ring,ll,4,-1,-1\nallreduce,0,8,ring,ll,4,-1,-1"
+    gaps = {each.values["value"]: each.text for each in lint_table(text).findings if each.kind == "no_catch_all"}
+    assert gaps["allreduce"].startswith("'allreduce' 9 bytes and more match no line")
 
 
 def test_rccl_knows_channels_and_sizes_that_no_line_has():

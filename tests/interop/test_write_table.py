@@ -140,6 +140,12 @@ def test_tune_writes_a_table_of_a_library_that_says_where_it_is_from_and_how_to_
     assert (named, as_json["environment"]) == ([(0, 8192, "native"), (8192, None, "ring")], exports)
 
 
+def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
+    write_raw(place, "mpich-ring", {1024: 3000, 65536: 9000})
+    found = invoke("tune", ".", "--format", "mpich", "--out", "tree.json")
+    assert (found.code, "leaves all calls" in found.out) == (0, True)
+
+
 def test_what_cannot_be_a_table_is_one_line(place):
     invoke("tune", ".", "--format", "openmpi", "--out", "t").is_bad_input("openmpi", "libraries.yaml")
     invoke("tune", ".", "--format", "mpicc", "--out", "t").is_bad_input("--format", "mpicc", "did you mean mpich?")

@@ -34,6 +34,22 @@ def test_the_first_line_says_where_the_range_comes_from(origin):
     assert ("NCCL's own model" in line, "normal" in line) == (origin == MODEL, origin == PUBLISHED)
 
 
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [(430, "430 GB/s busbw, 3.4 % below the 445 to 459 GB/s that"), (470, "2.4 % above the 445 to 459 GB/s that"),
+     (450, "450 GB/s busbw; 445 to 459 GB/s are")],
+)  # fmt: skip
+def test_a_row_that_passes_outside_its_range_says_by_how_much(rate, said):
+    assert said in first_line(acceptance([judged(rate * GB, 445 * GB, 459 * GB)]))
+
+
+def test_an_operator_is_named_once_with_all_its_repositories():
+    of_sizes = ("Nebius: a/b", "c/d"), ("Nebius: a/b and e/f", "c/d"), ("Nebius: e/f",)
+    rows = [judged(450 * GB, 445 * GB, 459 * GB, MIB << k, sources=each) for k, each in enumerate(of_sizes)]
+    *_, last = acceptance_lines(acceptance(rows))
+    assert last.endswith(": c/d; Nebius: a/b and e/f")
+
+
 def test_the_table_has_the_rows_with_an_expectation_and_columns_only_for_what_differs():
     head, cells = verdict_table(acceptance())
     assert head == ["size", "measured", "low", "expected", "high", "from", "verdict"]

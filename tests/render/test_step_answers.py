@@ -63,6 +63,13 @@ def test_what_is_exposed_of_a_compressed_step_is_said_to_have_its_codecs():
     assert exposed_words(replace(row, codec_s=1e-3)) == ", 4 ms (12 %) of it exposed communication and codecs"
 
 
+def test_the_answer_on_a_training_has_its_accuracy():
+    found = results(steps(BOTH))
+    learned = replace(found, rows=tuple(replace(row, accuracy=0.9608) for row in found.rows))
+    told = ["accuracy 96.08%" in "".join(terminal_lines(step_answers(each))) for each in (found, learned)]
+    assert told == [False, True]
+
+
 @pytest.mark.parametrize(("other_cores", "strength"), [(0.0, "strong"), (1.25, "fair")])
 def test_steps_of_a_busy_machine_are_no_strong_evidence(other_cores, strength):
     load = {"host": "n0", "other_cores": other_cores, "stolen": 0.0, "busiest": []}

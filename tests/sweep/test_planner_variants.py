@@ -130,6 +130,7 @@ SETTING = "default: {}, nccl-ring: , nccl-one-rail: , mine: {A: 1}"
         (NVLS, "mine: {NCCL_AGLO: Ring}", "NCCL_IB_HCAS: mlx5", [("NCCL_IB_HCA?", ""), ("NCCL_ALGO? (mine)", "")]),
         (CLUSTER, "default: {}, mine: {NCCL_ALGO: Ring, A: 1}", "NCCL_ALGO: Tree", []),  # no case over NCCL
         (CLUSTER, "", "UCC_CL_BASIC_TLS: ucp", [("UCC_CL_BASIC_TLS=ucp", "every job")]),
+        (CLUSTER, "", "MPIR_CVAR_BCAST_INTRA_ALGORITHM: tree", [("BCAST_INTRA_ALGORITHM=tree", "every job")]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("where", ["site", "shell"])
@@ -153,6 +154,9 @@ def test_a_variable_that_selects_and_that_some_variants_inherit_is_refused(on_cl
     monkeypatch.setenv("NCCL_ALGO", "Tree")
     with pytest.raises(BadInputError, match="NCCL_ALGO of this shell: 'Tree' is not valid: unset"):
         on_cluster(text)
+    monkeypatch.setenv("OMPI_MCA_coll_tuned_allreduce_algorithm", "3")
+    with pytest.raises(BadInputError, match="allreduce_algorithm of this shell: '3' is not valid: unset: variant"):
+        on_cluster(CLUSTER + "variants: {default: {}, openmpi-ring: }\n")
 
 
 def test_variables_of_infiniband_are_left_out_if_nccl_must_use_another_network(on_cluster):

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_algorithms, library_table
+from hpccoll.common.text import first_few, join_words
 from hpccoll.interop.tuning_tables.json_lines import members_of
 from hpccoll.interop.tuning_tables.tuning_rule import (
     ANY,
@@ -75,7 +76,7 @@ def read_mpich_json(text: str) -> TuningTable:
     if not reader.whole:
         table.add("not_checked", 0, None, what="a tree of compositions or shared memory")
     elif missing:
-        table.add("missing_collectives", 0, ", ".join(missing))
+        table.add("missing_collectives", 0, None, names=join_words(first_few(missing, 3, "collective")))
     return table
 
 

@@ -21,7 +21,7 @@ from hpccoll.interop.tuning_tables.tuning_rule import (
     size_steps,
 )
 
-_TOKEN = re.compile(r"#[^\n]*|(?P<number>[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*))|(?P<other>[^\s#])")
+_TOKEN = re.compile(r"#[^\n]*|(?P<number>[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*))|(?P<other>[^\s#0-9+-]+|[+-])")
 _VERSION = re.compile(r"rule-file-version-([0-9]+)")
 _WORD = re.compile(r"(?:#[^\n]*+|\s)*+([^\s@\[\]#]+)")
 _FIFTH = re.compile(r"[ \t]*([0-9]+)(?P<end>[ \t\r]*(?:[#\n]|\Z))?")
@@ -41,14 +41,14 @@ class _NumberReader:
 
     def number(self, what: str, last: int = UNLIMITED) -> int:
         """Return the next number; _FileIgnoredError if there is none, or it is not from 0 to ``last``."""
-        skipped = ""
+        skipped = list[str]()
         while match := _TOKEN.search(self.text, self.place):
             self._move(match.start(), match.end())
             if match["number"]:
                 break
-            skipped += match["other"] or ""
+            skipped += [match["other"]] if match["other"] else []
         if skipped:
-            self.table.add("skipped_text", self.line, skipped)
+            self.table.add("skipped_text", self.line, " ".join(skipped))
         if not match:
             self.fail(what, "is missing at the end: a count above it is too high", "count the rules again")
         digits = match["number"].lower()[:40]
