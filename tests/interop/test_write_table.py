@@ -149,7 +149,14 @@ def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
 def test_what_cannot_be_a_table_is_one_line(place):
     invoke("tune", ".", "--format", "openmpi", "--out", "t").is_bad_input("openmpi", "libraries.yaml")
     invoke("tune", ".", "--format", "mpicc", "--out", "t").is_bad_input("--format", "mpicc", "did you mean mpich?")
-    invoke("tune", ".", "--format", "mpich", "--judge", "t").is_bad_input("--format with --out or --lint")
+    invoke("tune", ".", "--format", "mpich", "--judge", "t").is_bad_input("--format with --out, --lint or --verify")
+    invoke("tune", ".", "--verify", "none").is_bad_input("--verify", "none")
+    (place / "own.csv").write_text("allreduce,0,65536,ring,simple,2,-1,-1,-1,-1\n")
+    invoke("tune", ".", "--verify", "own.csv").is_bad_input("--verify", "own.csv", "Open MPI or MPICH")
+    (place / "own.rules").write_text("1\n2\n1\n0\n1\n0 4 0 0\n")
+    invoke("tune", ".", "--verify", "own.rules").is_bad_input(
+        "OMPI_MCA_coll_tuned_dynamic_rules_filename=", "own.rules"
+    )
     before = (place / "default.h5").read_bytes()
     invoke("tune", ".", "--format", "mpich", "--out", "default.h5").is_bad_input("--out", "default.h5")
     assert (place / "default.h5").read_bytes() == before
