@@ -198,7 +198,8 @@ class AttemptRunner:
         return port_traffic.PortTraffic(iterations * prepared.operations, by_node)
 
     def _recognition(self, prepared: PreparedCase, samples: Samples) -> Recognition | None:
-        call_s = port_traffic.median_s(samples) if self.comm.rank == 0 else 0.0
+        # Rank 0 knows the times of all ranks; a mapping may number ranks otherwise in the communicator of the case.
+        call_s = self.comm.bcast(port_traffic.median_s(samples) if self.comm.rank == 0 else None)
         return recognise(prepared, call_s, self.progress)
 
 

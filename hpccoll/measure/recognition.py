@@ -56,14 +56,16 @@ class Recognition(NamedTuple):
     matching: tuple[str, ...]  # the algorithms with which all ranks send the same, in the library's words and order
     others: int  # the number of algorithms with which some rank sends something else
     exact: bool = True  # whether the messages are the same; else their segments may differ
-    # at rank 0, the bytes that each rank sends on its busiest connections: of the call (""), and with each algorithm
+    # the bytes that each rank sends on its busiest connections: of the call (""), and with each algorithm
     traffic: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({})
 
     def executed(self, requested: str | None) -> str:
         """Return the algorithm: the requested one if it is among those that send the same, else all of these.
 
-        It is unknown if there are none, or more than MAX_NAMED.
+        It is unknown if there are none, or more than MAX_NAMED, and if forcing any of them changes nothing.
         """
+        if not self.others:
+            return UNKNOWN
         if requested in self.matching:
             return str(requested)
         return "/".join(self.matching) if 0 < len(self.matching) <= MAX_NAMED else UNKNOWN
@@ -71,18 +73,15 @@ class Recognition(NamedTuple):
     @property
     def evidence(self) -> str:
         """What shows it, as a sentence."""
-        if not self.others and len(self.matching) > MAX_NAMED:
-            forced = f"whichever of {len(self.matching)} algorithms {self.library} is forced to"
-            return (
-                f"each rank sends the same on each TCP connection {forced}: there are two ranks, or a table comes first"
-            )
+        if not self.others:
+            forced = f"forcing {self.library} to any of {format_count(len(self.matching), 'algorithm')}"
+            return f"{forced} changes nothing of what ranks send on TCP connections"
         others = f"{format_count(self.others, 'other algorithm' if self.matching else 'algorithm')} that were forced"
         if not self.matching:
             return f"each rank sends something else on its TCP connections than with {others} of {self.library}"
         same = "what it sends" if self.exact else "what it sends, but for segments,"
-        unlike = f", and something else with {others}" if self.others else ""
-        named = join_words(self.matching, "or")
-        return f"each rank sends on each TCP connection {same} if {self.library} is forced to {named}{unlike}"
+        forced = f"{self.library} is forced to {join_words(self.matching, 'or')}"
+        return f"each rank sends on each TCP connection {same} if {forced}, and something else with {others}"
 
 
 def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> Recognition | None:
@@ -90,7 +89,7 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
 
     Args:
         prepared: the case.
-        call_s: how long a call takes, as rank 0 has measured it.
+        call_s: how long a call takes in seconds, equal on all ranks.
         progress: kept up to date for the watchdog.
 
     Returns:
@@ -103,9 +102,9 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
         return None
     comm = transport.comm
     wanted = max(PASS_S / max(call_s, 1e-9), PASS_BYTES / max(prepared.bytes, 1), 1)
-    calls = comm.bcast(int(min(wanted, MOST_CALLS)) if call_s <= MOST_S else 0)
-    if not calls:
+    if call_s > MOST_S:
         return None
+    calls = int(min(wanted, MOST_CALLS))
     counter = _Counter(comm, calls, progress)
     own = counter.sent(prepared.plan)
     if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
@@ -153,9 +152,9 @@ class _Counter:
         return float(self._comm.allreduce(beyond / busiest if beyond else 0.0, MPI.MAX))
 
     def traffic(self, of_ranks: Mapping[str, Sent]) -> Mapping[str, Sequence[Sequence[int]]]:
-        """Return at rank 0 the bytes of each call on the busiest connections of the first MOST_RANKS, descending."""
+        """Return the bytes of each call on the busiest connections of the first MOST_RANKS, descending."""
         mine = {word: sorted(map(round, sent.values()), reverse=True)[:MOST_ENDS] for word, sent in of_ranks.items()}
-        every = self._comm.gather(mine if self._comm.rank < MOST_RANKS else None) or []
+        every = self._comm.allgather(mine if self._comm.rank < MOST_RANKS else None)
         return {word: [each[word] for each in every if each] for word in of_ranks}
 
 

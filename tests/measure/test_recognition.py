@@ -50,6 +50,7 @@ def test_ranks_that_share_memory_show_nothing(mpiexec, tmp_path):
 def test_the_requested_algorithm_counts_among_those_that_send_the_same_and_many_name_none():
     two = Recognition("MPICH", ("ring", "tree"), 3)
     assert [two.executed(requested) for requested in ("tree", "smp", None)] == ["tree", "ring/tree", "ring/tree"]
-    assert Recognition("MPICH", tuple("abcd"), 0).executed(None) == "unknown"
+    assert Recognition("MPICH", tuple("abcd"), 1).executed(None) == "unknown"
     assert Recognition("MPICH", (), 5).executed("ring") == "unknown"
+    assert Recognition("MPICH", ("ring", "tree"), 0).executed("ring") == "unknown"  # forcing changed nothing
     assert "5 algorithms" in Recognition("MPICH", (), 5).evidence

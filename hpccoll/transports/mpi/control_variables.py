@@ -49,8 +49,14 @@ class ControlVariable:
         return cls(index.value) if _begin() and _call("cvar_get_index", name.encode(), ctypes.byref(index)) else None
 
     def get(self) -> int:
+        """Return the value.
+
+        Raises:
+            UnusableError: if the library does not tell it.
+        """
         value = ctypes.c_int()
-        _call("cvar_read", self._handle, ctypes.byref(value))
+        if not _call("cvar_read", self._handle, ctypes.byref(value)):
+            raise UnusableError("MPI", "the library does not tell the value of one of its variables")
         return value.value
 
     @contextmanager
