@@ -100,12 +100,11 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     call = library and library_collective(library, prepared.case.collective)
     if not (library and call and isinstance(transport, MpiVendorTransport)):
         return None
-    comm = transport.comm
-    wanted = max(PASS_S / max(call_s, 1e-9), PASS_BYTES / max(prepared.bytes, 1), 1)
     if call_s > MOST_S:
         return None
-    calls = int(min(wanted, MOST_CALLS))
-    counter = _Counter(comm, calls, progress)
+    wanted = max(PASS_S / max(call_s, 1e-9), PASS_BYTES / max(prepared.bytes, 1), 1)
+    comm = transport.comm
+    counter = _Counter(comm, int(min(wanted, MOST_CALLS)), progress)
     own = counter.sent(prepared.plan)
     if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
         return None

@@ -137,7 +137,7 @@ def _columns(pairs: list[Pair], nodes: int) -> dict[Component, Floats]:
 
 
 def _are_separable(one: Component, other: Component, nodes: int) -> bool:
-    """Return whether two faults can be told from one, and from any other two, by all pairs of so many nodes."""
+    """Return whether the pairs of so many nodes distinguish two faults from one fault, and from any other two."""
     kinds = {one.kind, other.kind}
     if nodes <= MOST_NODES_OF_RATE:
         return kinds == {"node"}
