@@ -1,7 +1,7 @@
 """Two to seven nodes: every fault is a hypothesis, and all that explain the measurements are candidates."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
@@ -47,6 +47,7 @@ MOST_NODES_OF_RATE = 3
 
 class _Fitted(NamedTuple):
     chi_squared: float
+    freedom: int  # degrees of freedom
     effects: Floats  # [components of the explanation]: logarithms of factors
     errors: Floats
 
@@ -64,7 +65,9 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     """Measure all pairs, and compare hypotheses: one fault of a node, a direction or a link, or two of them.
 
     A hypothesis is fitted by weighted least squares. Without an expected time, all transfers have a further term in
-    common, and of two or three nodes two that are slow in both directions look healthy.
+    common, and of two or three nodes two that are slow in both directions look healthy. Where no hypothesis explains
+    the measurements within their errors, these are too small, and are enlarged (R. T. Birge, "The Calculation of Errors
+    by the Method of Least Squares", 1932). What all candidates have in common is certain.
 
     Args:
         cluster: two to seven nodes.
@@ -84,6 +87,10 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     healthy = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # beyond the mean of the others
     least = LEAST_BEYOND_RATE if has_rate else max(LEAST_EFFECT, healthy)
     fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}
+    closest = min(fits.values(), key=lambda fit: fit.chi_squared)
+    if closest.chi_squared > closest.freedom > 0:
+        found = found._replace(errors=found.errors * math.sqrt(closest.chi_squared / closest.freedom))
+        fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}
     visible = Component("node" if nodes > 2 or has_rate else "send", (0,))
     error = float(fits[visible,].errors[0])
     smallest = smallest_found(max(least, test.critical_value * error), error)
@@ -96,17 +103,33 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
         (effect,), (error,) = (values.tolist() for values in (fits[component,].effects, fits[component,].errors))
         judged.append(judged_effect(component, "screen", effect, error, max(least, test.critical_value * error)))
     fits = {each: fit for each, fit in fits.items() if not each or fit.effects.min() > least}
-    best = min(fits, key=lambda each: fits[each].chi_squared)
+    chi_squared = {each: fit.chi_squared + TWO_FAULTS * (len(each) > 1) for each, fit in fits.items()}
+    best = min(fits, key=chi_squared.__getitem__)
     faults: tuple[Fault, ...] = ()
-    if fits[()].chi_squared - fits[best].chi_squared > test.critical_value**2:
-        named = zip(best, fits[best].effects.tolist(), fits[best].errors.tolist(), strict=True)
-        faults = tuple(test.fault(*each) for each in named)
-        alike = tuple(each for each in fits if fits[each].chi_squared < fits[best].chi_squared + ALIKE)
-        if len(alike) > 1:
-            faults = (replace(faults[0], candidates=alike),)
+    if chi_squared[()] - chi_squared[best] > test.critical_value**2:
+        alike = tuple(each for each in fits if chi_squared[each] < chi_squared[best] + ALIKE)
+        faults = _named(test, fits, best, alike)
     return Diagnosis(
         faults, 0, found.noise, math.exp(smallest), effects=tuple(judged), smallest_link_effect=math.exp(smallest_link)
     )
+
+
+def _named(
+    test: SlownessTest, fits: Mapping[Explanation, _Fitted], best: Explanation, alike: Sequence[Explanation]
+) -> tuple[Fault, ...]:
+    """Return what all candidates contain as faults, and what only some of them contain as candidates of a further one.
+
+    A candidate that contains nothing further is enough: then there may be no further fault.
+    """
+    certain = {*best}.intersection(*alike)
+    if tuple(certain) in alike:
+        best = tuple(certain)
+    values = zip(best, fits[best].effects.tolist(), fits[best].errors.tolist(), strict=True)
+    faults = sorted((test.fault(*each) for each in values), key=lambda each: each.component not in certain)
+    if len(certain) < len(faults):
+        further = tuple(tuple(part for part in each if part not in certain) for each in alike)
+        faults[len(certain) :] = [replace(faults[len(certain)], candidates=further)]
+    return tuple(faults)
 
 
 def _medians(measured: Transfers, usual: float) -> _Pairs:
@@ -161,7 +184,8 @@ def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explan
     inverse = np.linalg.pinv(matrix)
     fitted = inverse @ values
     errors = np.sqrt((inverse**2).sum(1))
-    chi_squared = float(((values - matrix @ fitted) ** 2).sum()) + TWO_FAULTS * (len(explanation) > 1)
+    chi_squared = float(((values - matrix @ fitted) ** 2).sum())
+    freedom = int(np.count_nonzero(weights)) - matrix.shape[1]
     count = len(explanation)
     of_parts = np.resize(fitted[len(terms) :], count), np.resize(errors[len(terms) :], count)
-    return _Fitted(chi_squared, *of_parts)
+    return _Fitted(chi_squared, freedom, *of_parts)
