@@ -146,8 +146,8 @@ def test_a_node_that_sends_slowly_is_named_and_the_job_ends_with_3(submit, end, 
     number = submit("diagnose", "--seconds", "0.05", "--seed", 7, options=["-N", 4])
     code, log = end(number)
     assert code == 3, log
-    assert "\nn3 sends slowly: " in log
-    assert "\n--exclude=n3\n" in log
+    assert "\nn3 sends slowly: " in log, log
+    assert "\n--exclude=n3\n" in log, log
     assert log.endswith(f"\nhpccoll diagnose --report results/diagnoses/{number}.h5\n")
     recorded = read_diagnosis(tmp_path / "results" / "diagnoses" / f"{number}.h5")
     assert (recorded.question.hosts, recorded.question.seed) == (("n1", "n2", "n3", "n4"), 7)
