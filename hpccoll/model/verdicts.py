@@ -406,16 +406,17 @@ def _against_reference(rows: Iterable[Row], results: Results, reference: Referen
 
 def _confirmed(judged: Sequence[Judged]) -> list[Judged]:
     """Return verdicts against a reference; where its runs differ much, a row fails if it does in NEEDED_RUNS runs."""
-    unsteady = [
-        one.verdict is Acceptance.FAIL and bool(one.expected) and not _is_far_beyond(one)
-        and one.expected.high > UNSTEADY * one.expected.value
-        for one in judged
-    ]  # fmt: skip
     failing = Counter(one.row.case_id for one in judged if one.verdict is Acceptance.FAIL)
     reason = "runs of the reference differ much at this size: a second run would decide; do: give both"
     return [
         replace(one, verdict=Acceptance.CANNOT_TELL, reason=reason)
-        if doubtful and failing[one.row.case_id] < NEEDED_RUNS
+        if one.verdict is Acceptance.FAIL and _is_unsteady(one) and failing[one.row.case_id] < NEEDED_RUNS
         else one
-        for one, doubtful in zip(judged, unsteady, strict=True)
+        for one in judged
     ]
+
+
+def _is_unsteady(judged: Judged) -> bool:
+    """Return whether runs of a reference differ much in a row, and it is not far beyond what they differ by."""
+    expected = judged.expected
+    return bool(expected and expected.high > UNSTEADY * expected.value and not _is_far_beyond(judged))
