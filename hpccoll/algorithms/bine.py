@@ -40,7 +40,7 @@ BACK = 0xAAAA_AAAA  # the digits of base -2 whose weights are negative: rank + B
 
 def _rank_of_role(p: int) -> list[int]:
     digits = (np.arange(p) + BACK ^ BACK) & (p - 1)
-    return np.argsort(digits ^ digits >> 1).tolist()
+    return [int(rank) for rank in np.argsort(digits ^ digits >> 1)]
 
 
 @broadcast("bine", needs=[power_of_two], cost=binomial_broadcast.cost)

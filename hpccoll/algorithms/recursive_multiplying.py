@@ -31,7 +31,8 @@ from hpccoll.schedule.step import Index, RecvReduce, Send, Step, dst
 
 def _groups(p: int, radix: int) -> list[int]:
     """Return how many ranks exchange in each round: the factors of ``p``, or of the largest power of the radix."""
-    factors, left, power = [], p, []
+    factors, power = list[int](), list[int]()
+    left = p
     while divisors := [f for f in range(2, radix + 1) if left % f == 0]:
         factors.append(divisors[-1])
         left //= divisors[-1]
