@@ -26,8 +26,6 @@ collective operations by optimizing communication locality, SC (2025), arXiv:250
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce, binomial_scatter
 from hpccoll.algorithms.recursive_doubling import recursive_doubling, recursive_doubling_all_gather
 from hpccoll.algorithms.swing import partner_of, swing_reduce_scatter
@@ -35,17 +33,26 @@ from hpccoll.schedule import Layout, Regularity, Schedule, on_power_of_two, powe
 from hpccoll.schedule.collective_table import all_gather, all_reduce, broadcast, gather, reduce, reduce_scatter, scatter
 from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, floor_log2
 
-BACK = 0xAAAA_AAAA  # the digits of base -2 whose weights are negative: rank + BACK ^ BACK are the digits of rank
+BACK = 0xAAAA_AAAA
+"""The digits of base -2 whose weights are negative: digits ^ BACK is rank + BACK, modulo p."""
 
 
-def _rank_of_role(p: int) -> list[int]:
-    digits = (np.arange(p) + BACK ^ BACK) & (p - 1)
-    return [int(rank) for rank in np.argsort(digits ^ digits >> 1)]
+def _rank(role: Index) -> Index:
+    """Return the rank of a role, modulo p: a digit is the parity of the bits of the role from there on."""
+    digits = role
+    for shift in (1, 2, 4, 8, 16):
+        digits = digits ^ digits >> shift
+    return (digits ^ BACK) - BACK
+
+
+def _played(roles: Schedule) -> Schedule:
+    p = roles.layout.workers
+    return relabel(roles, [int(_rank(role)) % p for role in range(p)])
 
 
 @broadcast("bine", needs=[power_of_two], cost=binomial_broadcast.cost)
 def bine_broadcast(layout: Layout) -> Schedule:
-    return relabel(binomial_broadcast.schedule(layout), _rank_of_role(layout.workers))
+    return _played(binomial_broadcast.schedule(layout))
 
 
 @reduce("bine", needs=[power_of_two], cost=binomial_reduce.cost)
@@ -55,16 +62,16 @@ def bine_reduce(layout: Layout) -> Schedule:
 
 @scatter("bine", needs=[power_of_two], cost=binomial_scatter.cost)
 def bine_scatter(layout: Layout) -> Schedule:
-    p, rank = layout.workers, np.array(_rank_of_role(layout.workers))
+    p = layout.workers
 
     def steps(_layout: Layout, role: Index) -> Iterator[Step]:
         for k in reversed(range(floor_log2(p))):
             distance = 1 << k
             child, parent = tree.binomial_child(role, distance, p), tree.binomial_parent(role, distance)
-            below = [(rank[one] + BACK & -distance) - BACK for one in (child, role)]  # the first rank of a subtree
+            below = [(_rank(one) + BACK & -distance) - BACK for one in (child, role)]  # the first rank of a subtree
             yield Step(Send(child, dst.around(below[0], distance, p)), Recv(parent, dst.around(below[1], distance, p)))
 
-    return relabel(Schedule.of(layout, steps, vectorised=True), rank.tolist())
+    return _played(Schedule.of(layout, steps, vectorised=True))
 
 
 @gather("bine", needs=[power_of_two], cost=binomial_scatter.cost)
