@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hpccoll.render.pictures.schedule_view import ScheduleView
 
 WHAT, EXPORT = "Of an algorithm", "For another program"
-FORMATS = ("goal",)
+FORMATS = ("goal", "mscclpp")
 """The formats of other programs in which a schedule is written."""
 
 family = typer.Typer()
@@ -80,6 +80,7 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
     epilog="""Examples:
   hpccoll show ring -p 8 --out ring.svg
   hpccoll show ring -p 16 -b 1M --format goal --out ring.goal
+  hpccoll show ring -p 8 -b 1M --format mscclpp --out ring.json
   hpccoll show ring.goal"""
 )
 def show(
@@ -123,7 +124,9 @@ def show(
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="goal: for LogGOPSim", metavar="NAME", rich_help_panel=EXPORT),
+        typer.Option(
+            "--format", help="goal: for LogGOPSim; mscclpp: a plan of MSCCL++", metavar="NAME", rich_help_panel=EXPORT
+        ),
     ] = None,
     nbytes: Annotated[
         str | None,
@@ -167,7 +170,7 @@ def show(
         algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum),
         parse_size(nbytes or "", "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
-    return _write_goal(operation, fold_cost, out)
+    return _write(operation, format_, fold_cost, out)
 
 
 def _describe(view: "ScheduleView", unit: int | None, out: Path | None) -> int:
@@ -186,17 +189,23 @@ def _describe(view: "ScheduleView", unit: int | None, out: Path | None) -> int:
     return 0
 
 
-def _write_goal(operation: "RequestedOperation", fold_cost: float, out: Path | None) -> int:
+def _write(operation: "RequestedOperation", format_: str, fold_cost: float, out: Path | None) -> int:
     from hpccoll.interop.goal import MAX_FILE_BYTES, MAX_FOLD_COST, MAX_PRINTED_BYTES, goal_texts
+    from hpccoll.interop.mscclpp_plan import plan_text
     from hpccoll.store.durable_files import replacing_file
 
-    if not 0 <= fold_cost <= MAX_FOLD_COST:
-        raise BadInputError("--fold-cost", fold_cost, f"a number from 0 to {MAX_FOLD_COST:g}")
     schedules, cut, window, words = operation
-    texts = goal_texts(
-        schedules, cut, window=window, fold_cost=fold_cost, comment=words,
-        max_bytes=MAX_PRINTED_BYTES if out is None else MAX_FILE_BYTES,
-    )  # fmt: skip
+    if format_ == "goal":
+        if not 0 <= fold_cost <= MAX_FOLD_COST:
+            raise BadInputError("--fold-cost", fold_cost, f"a number from 0 to {MAX_FOLD_COST:g}")
+        texts = goal_texts(
+            schedules, cut, window=window, fold_cost=fold_cost, comment=words,
+            max_bytes=MAX_PRINTED_BYTES if out is None else MAX_FILE_BYTES,
+        )  # fmt: skip
+    else:
+        if fold_cost:
+            raise BadInputError("--fold-cost", fold_cost, f"left out: --format {format_} has no time")
+        texts = iter([plan_text(schedules, cut, window=window, name=words)])
     if out is None:
         for text in texts:
             typer.echo(text, nl=False)

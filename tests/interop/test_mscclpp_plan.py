@@ -1,0 +1,66 @@
+"""A schedule as a plan of MSCCL++: it is right in any order of execution, and within the limits of the executor."""
+
+import json
+
+import pytest
+from cli_runner import invoke
+from plan_machine import Machine
+
+PLAN = "--format", "mscclpp"
+EXPORTED = [
+    ("all_reduce", name, p, per_node)
+    for name, ranks in {
+        "ring": (2, 3, 8), "hierarchical": (4, 6), "rabenseifner": (2, 5, 8), "double_binary_tree": (3, 8),
+        "swing": (2, 8), "direct": (4,), "bidirectional_ring": (5,),
+    }.items()
+    for p in ranks
+    for per_node in (p, 2)
+] + [
+    ("all_gather", "bruck", 7, 4), ("all_gather", "ring", 4, 4), ("reduce_scatter", "ring", 5, 3),
+    ("all_to_all", "bruck", 6, 3), ("all_to_all", "pairwise", 4, 4), ("reduce_scatter", "recursive_halving", 8, 8),
+]  # fmt: skip
+
+
+def exported(collective, name, p, per_node, *arguments, nbytes=16 * 840 * 64):
+    shape = "-c", collective, "-p", p, "--ranks-per-node", per_node
+    return json.loads(invoke("show", name, *shape, "-b", nbytes, *PLAN, *arguments).out)
+
+
+@pytest.mark.parametrize(("collective", "name", "p", "per_node"), EXPORTED)
+def test_a_plan_gives_the_right_result_in_random_orders_of_execution(collective, name, p, per_node):
+    plan = exported(collective, name, p, per_node)
+    for seed in range(3):
+        Machine(plan, seed).run()
+
+
+def test_lanes_have_thread_blocks_and_channels_of_their_own():
+    plan = exported("all_reduce", "ring", 4, 2, "--param", "channels=3", "--param", "window=2")
+    gpu = plan["gpus"][0]
+    assert len(gpu["threadblocks"]) > len(exported("all_reduce", "ring", 4, 2)["gpus"][0]["threadblocks"])
+    assert [len(each["connected_to"]) for each in gpu["channels"]] == [2, 2]  # to one and from one, for two lanes
+    for seed in range(3):
+        Machine(plan, seed).run()
+
+
+@pytest.mark.parametrize("arguments", [("all_reduce", "ring", 16, 16), ("all_gather", "direct", 24, 8)])
+def test_a_thread_block_holds_what_the_executor_holds(arguments):
+    for gpu in exported(*arguments, nbytes=16 * 48 * 64)["gpus"]:
+        assert len(gpu["semaphores"]) <= 16
+        for block in gpu["threadblocks"]:
+            assert len(block["ops"]) <= 64
+            assert all(len(each["channel_ids"]) <= 16 for each in block["channels"])
+            assert all(len(each["remote_buffer_ids"]) <= 16 for each in block["remote_buffer_refs"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["ring", "-p", 4, "-b", 100], ["--bytes", "100", "a multiple of 64", "4 chunks"]),
+        (["binomial", "-c", "broadcast", "-p", 4, "-b", 64], ["no broadcast", "all_gather"]),
+        (["sharp_emulated", "-p", 4, "-b", 64, "--aggregators", 1], ["no aggregators"]),
+        (["ring", "-p", 64, "-b", "1M"], ["semaphores", "do: fewer workers"]),
+        (["ring", "-p", 4, "-b", 64, "--fold-cost", 1], ["--fold-cost", "no time"]),
+    ],
+)
+def test_what_a_plan_cannot_say_is_refused_in_one_line(arguments, words):
+    assert invoke("show", *PLAN, *arguments).is_bad_input(*words)
