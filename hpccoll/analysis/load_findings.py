@@ -4,14 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from hpccoll.analysis.measured_choices import MeasuredSetting, measured_settings
-from hpccoll.analysis.recommendations import ranges_by_setting, recommend_placements
+from hpccoll.analysis.measured_choices import MeasuredSetting
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.strength import NOTICEABLE
 from hpccoll.cases.case import IDLE
 from hpccoll.common.text import Finding, info, join_words
 from hpccoll.common.units import format_count, format_factor, format_size
-from hpccoll.store.rows import Results
 
 Chosen: TypeAlias = Callable[[Setting, int], Choice | None]
 """Returns the choice in a setting at a size in bytes; None without one."""
@@ -59,18 +57,3 @@ def load_findings(settings: Mapping[Setting, MeasuredSetting], chosen: Chosen) -
     for load, count in crowded.items():
         text = f"{format_count(count, 'setting')} had more ranks than cores, where no choice under load is advised."
         yield info("load_crowded", text, f"load {load}", "Start at most as many ranks as cores.", settings=count)
-
-
-def table_load_findings(results: Results) -> Iterator[Finding]:
-    """Yield the findings on the choices of the table that ``build_table`` makes.
-
-    Raises:
-        BadInputError: if results mix machines, MPI libraries or executors within a setting.
-    """
-    ranges = ranges_by_setting(recommend_placements(results))
-
-    def chosen(setting: Setting, size: int) -> Choice | None:
-        of_range = ranges.get((setting, size))
-        return of_range.choice if of_range else None
-
-    yield from load_findings(measured_settings(results), chosen)

@@ -64,10 +64,9 @@ def tune(
         raise UnusableError("hpccoll tune", why)
     if lint:
         return _lint(lint, table_format, as_json=as_json)
-    from hpccoll.analysis.build_table import build_table, table_warnings, write_table
+    from hpccoll.analysis.build_table import build_table, table_load_findings, table_warnings, write_table
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
-    from hpccoll.analysis.load_findings import table_load_findings
     from hpccoll.analysis.recommendations import recommend
     from hpccoll.render.answers import Answers
     from hpccoll.render.choice_table_text import choice_table_lines, judgement_lines

@@ -3,8 +3,7 @@
 import pytest
 from row_examples import rounds_row
 
-from hpccoll.analysis.build_table import build_table
-from hpccoll.analysis.load_findings import table_load_findings
+from hpccoll.analysis.build_table import build_table, table_load_findings
 from hpccoll.store.rows import Results
 
 IDLE = {"ring": (10, 10, 10), "bruck": (20, 20, 20)}
