@@ -178,8 +178,8 @@ def _ranges(
         return
     setting, every = compared[0][0], [each for _, each in compared]
     sizes = sorted(set.intersection(*map(set, timed)))
-    if apart := sum(len(of) for times in timed for size, of in times.items() if size not in sizes):
-        left_out[f"of {setting.collective} at sizes that not all types, placements and variants have"] += apart
+    if unshared := sum(len(of) for times in timed for size, of in times.items() if size not in sizes):
+        left_out[f"of {setting.collective} at sizes that not all types, placements and variants have"] += unshared
     if not sizes:
         return
     at = {size: _size_choices(size, [case[size] for case in timed], native) for size in sizes}
