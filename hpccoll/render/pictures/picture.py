@@ -37,7 +37,8 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
         ]
     )
     title, cost = f"{view.title}, {layout_text(view.layout)}", f"Cost: {cost_text(view)}."
-    heading = _heading(title, [view.sentence, cost, *rack_lines(view)], bounds_of(drawn))
+    racks = (f"B{line[1:]}." for line in rack_lines(view))
+    heading = _heading(title, [view.sentence, cost, *racks], bounds_of(drawn))
     return svg.svg_document([*heading, *drawn], title, f"{view.sentence} {cost}".strip())
 
 

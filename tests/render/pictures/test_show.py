@@ -114,7 +114,7 @@ def test_the_text_and_the_picture_say_what_crosses_between_racks(name, racks, mo
     out = tmp_path / "a.svg"
     text = invoke("show", name, "-p", 6, "--racks", racks, *more, "--out", out).out
     assert line in text.splitlines()
-    assert line in " ".join(re.findall(r">([^<]+)</text>", out.read_text()))
+    assert f"B{line[1:]}." in " ".join(re.findall(r">([^<]+)</text>", out.read_text()))
     assert "between racks:" not in invoke("show", name, "-p", 6, "--ranks-per-node", 1).out
 
 
