@@ -26,7 +26,7 @@ multiport message-passing systems, IEEE TPDS 8 (1997) 1143-1156.
 from collections.abc import Iterator
 
 from hpccoll.schedule import Cost, Layout, Regularity, all_gather, all_to_all
-from hpccoll.schedule.step import Copy, Index, Part, Recv, Send, Step, ceil_log2, dst, maximum, minimum, tmp
+from hpccoll.schedule.step import Copy, Index, Recv, Send, Step, ceil_log2, dst, tmp
 
 
 @all_gather(
@@ -36,16 +36,11 @@ from hpccoll.schedule.step import Copy, Index, Part, Recv, Send, Step, ceil_log2
 )
 def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-
-    def blocks(first: Index, n: int) -> Part:
-        """Return n blocks from ``first`` on, which may wrap round."""
-        first = first % p
-        return dst[first : minimum(first + n, p)] + dst[0 : maximum(first + n - p, 0)]
-
     for k in range(ceil_log2(p)):
         distance = 1 << k
         n = min(distance, p - distance)
-        yield Step(Send((me - distance) % p, blocks(me, n)), Recv((me + distance) % p, blocks(me + distance, n)))
+        sent, arrived = dst.around(me, n, p), dst.around(me + distance, n, p)
+        yield Step(Send((me - distance) % p, sent), Recv((me + distance) % p, arrived))
 
 
 def _all_to_all_cost(p: int) -> Cost:

@@ -26,7 +26,7 @@ from hpccoll.schedule import Cost, Layout, Regularity, Schedule, all_reduce, pow
 from hpccoll.schedule.step import Index, RecvReduce, Send, Step, dst, floor_log2
 
 
-def _partner(me: Index, step: int, p: int) -> Index:
+def partner_of(me: Index, step: int, p: int) -> Index:
     """Return with which rank ``me`` exchanges in ``step``."""
     rho = (1 - int((-2) ** (step + 1))) // 3
     return (me + rho * (1 - 2 * (me % 2))) % p
@@ -36,7 +36,7 @@ def _reached(me: Index, step: int, p: int) -> list[Index]:
     """Return ``me`` and the ranks that it reaches in ``step`` and the steps after it."""
     if step == floor_log2(p):
         return [me]
-    return _reached(me, step + 1, p) + _reached(_partner(me, step, p), step + 1, p)
+    return _reached(me, step + 1, p) + _reached(partner_of(me, step, p), step + 1, p)
 
 
 @reduce_scatter(
@@ -48,7 +48,7 @@ def _reached(me: Index, step: int, p: int) -> list[Index]:
 def swing_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for step in range(floor_log2(p)):
-        partner = _partner(me, step, p)
+        partner = partner_of(me, step, p)
         given, kept = _reached(partner, step + 1, p), _reached(me, step + 1, p)
         yield Step(Send(partner, dst.units(given)), RecvReduce(partner, dst.units(kept)))
 

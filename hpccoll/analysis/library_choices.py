@@ -8,11 +8,12 @@ more than two launches easily differ.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 
+from hpccoll.analysis.library_evidence import collective_variables
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, measured_settings
 from hpccoll.analysis.setting import Choice, Setting, recorded_mpi_version
 from hpccoll.analysis.size_ranges import choose_ranges
@@ -20,6 +21,8 @@ from hpccoll.analysis.strength import NOTICEABLE
 from hpccoll.cases.case import SINGLE
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.cases.library_algorithms import library_algorithms, library_collective, library_table
+from hpccoll.cases.variables import assignment
+from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import UNKNOWN
@@ -28,6 +31,9 @@ from hpccoll.store.rows import Results, Row, Run
 
 DEFAULT = "default"
 """The name of a library's own choice, and of the variant that measures it."""
+
+_NCCL_CHOICE = "NCCL_ALGO", "NCCL_PROTO"
+"""The variables that force what a table for NCCL can request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,9 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
     groups = defaultdict[tuple[str, int, int], list[tuple[Setting, MeasuredSetting]]](list)
     for setting, measured in measured_settings(replace(results, rows=rows)).items():
         groups[setting.collective, setting.ranks, setting.nodes * by_nodes].append((setting, measured))
-    ranges = tuple(each for _, members in sorted(groups.items()) for each in _ranges(members, has_default=has_default))
+    ranges = tuple(
+        each for _, members in sorted(groups.items()) for each in _ranges(members, left_out, has_default=has_default)
+    )
     lines = tuple(f"{format_count(count, 'result')} {why}" for why, count in left_out.items())
     if not ranges:
         why = f" ({', '.join(lines)} left out)" if lines else ""
@@ -97,7 +105,10 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
 
 
 def _candidates(results: Results, library: str, name: str, left_out: Counter[str]) -> Iterator[Row]:
-    """Yield the rows of the default and of forced algorithms, each under its own name and as if of one variant."""
+    """Yield the rows of the default and of forced algorithms, each under its own name.
+
+    Their variant is what else their runs set: only rows for which that is the same are compared.
+    """
     runs = {run.run_id: run for run in results.runs}
     for row in results.rows:
         run, known = runs.get(row.run_id), library_collective(library, row.collective)
@@ -119,9 +130,18 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
             left_out[f"of {row.variant}, which ran {ran}"] += 1
         else:
             if default:
-                yield replace(row, variant=None)
+                yield replace(row, variant=_other_variables(run))
             if forced:
-                yield replace(row, variant=None, algorithm=forced.algorithm, params=dict(forced.params))
+                named = named_variants().get(row.variant or "")
+                own = _NCCL_CHOICE if library == "nccl" else named.environment if named else ()
+                params = dict(forced.params)
+                yield replace(row, variant=_other_variables(run, own), algorithm=forced.algorithm, params=params)
+
+
+def _other_variables(run: Run, own: Collection[str] = ()) -> str | None:
+    """Return what a run sets, but for ``own``, that may decide how fast collectives are; None for nothing."""
+    sets = {**collective_variables(run), **run.environment, **run.communicator}
+    return " ".join(assignment(name, str(value)) for name, value in sorted(sets.items()) if name not in own) or None
 
 
 def _forced(row: Row, run: Run, library: str, known: str) -> Choice | None:
@@ -137,20 +157,30 @@ def _forced(row: Row, run: Run, library: str, known: str) -> Choice | None:
     protocol = (line[1] if line else run.environment.get("NCCL_PROTO", "")).lower()
     protocol = protocol or ("" if word in facts["every_protocol"] else "simple")
     offered = known in facts["functions"].get(word, ()) and protocol in facts["protocols"]
-    # With other variables, an algorithm may be one that a table alone does not bring.
-    alone = run.environment.keys() <= {"NCCL_ALGO", "NCCL_PROTO"} and not run.communicator
-    return Choice(word, row.transport, (("protocol", protocol),)) if offered and alone else None
+    return Choice(word, row.transport, (("protocol", protocol),)) if offered else None
 
 
-def _ranges(members: Sequence[tuple[Setting, MeasuredSetting]], *, has_default: bool) -> Iterator[LibraryRange]:
+def _ranges(
+    members: Sequence[tuple[Setting, MeasuredSetting]], left_out: Counter[str], *, has_default: bool
+) -> Iterator[LibraryRange]:
     """Yield the ranges of one collective on so many ranks; none if no size has the default and another algorithm."""
-    setting, every = members[0][0], [measured for _, measured in members]
-    native = next((choice for choice in every[0].curves if choice.is_native), None)
-    timed = [
-        {size: of for size in each.sizes if native in (of := each.times_at(size)) and len(of) > 1} for each in every
-    ]
+    native = next((choice for _, each in members for choice in each.curves if choice.is_native), None)
+    compared, timed = list[tuple[Setting, MeasuredSetting]](), list[dict[int, dict[Choice, ChoiceTime]]]()
+    for setting, each in members:
+        times = {size: of for size in each.sizes if native in (of := each.times_at(size)) and len(of) > 1}
+        if times:
+            compared.append((setting, each))
+            timed.append(times)
+        else:
+            what = f"{setting.collective} with {setting.variant}" if setting.variant else setting.collective
+            left_out[f"of {what}, with no default or no other algorithm beside"] += len(each.rows)
+    if native is None or not compared:
+        return
+    setting, every = compared[0][0], [each for _, each in compared]
     sizes = sorted(set.intersection(*map(set, timed)))
-    if native is None or not sizes:
+    if unshared := sum(len(of) for times in timed for size, of in times.items() if size not in sizes):
+        left_out[f"of {setting.collective} at sizes that not all types, placements and variants have"] += unshared
+    if not sizes:
         return
     at = {size: _size_choices(size, [case[size] for case in timed], native) for size in sizes}
     curves = [
@@ -158,6 +188,10 @@ def _ranges(members: Sequence[tuple[Setting, MeasuredSetting]], *, has_default: 
          if (has_default or choice != native) and not curve.keys().isdisjoint(sizes)}
         for each in every
     ]  # fmt: skip
+    if not set.intersection(*map(set, curves)):
+        rows = sum(len(each.rows) for each in every)
+        left_out[f"of {setting.collective}, whose types, placements and variants have no algorithm in common"] += rows
+        return
     answers = list[tuple[Choice, SizeChoice]]()
     for of_range in choose_ranges(
         *(replace(each, curves=kept) for each, kept in zip(every, curves, strict=True))
@@ -174,7 +208,7 @@ def _ranges(members: Sequence[tuple[Setting, MeasuredSetting]], *, has_default: 
     for (choice, of_choice), after in zip(several, [*several[1:], None], strict=True):
         yield LibraryRange(
             collective=setting.collective, ranks=setting.ranks, choice=choice, sizes=of_choice,
-            nodes=tuple(sorted({each.nodes for each, _ in members})), first=cuts.get(of_choice[0].nbytes, 0),
+            nodes=tuple(sorted({each.nodes for each, _ in compared})), first=cuts.get(of_choice[0].nbytes, 0),
             below=cuts[after[1][0].nbytes] if after else None, oversubscribed=every[0].oversubscribed,
         )  # fmt: skip
 

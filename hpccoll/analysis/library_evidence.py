@@ -1,7 +1,8 @@
 """Evidence from the logs of a run: the library, its network, and the times that its own model predicts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from hpccoll.cases.skip_reason import COLLECTIVE_VARIABLES
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.schedule.collective import NATIVE
@@ -32,6 +33,13 @@ def nccl_name(run: Run) -> str:
     loaded = run.provenance.get("nccl")
     versions = dict.fromkeys(host["library"]["version"] for host in loaded) if isinstance(loaded, list) else ()
     return f"NCCL {' and '.join(versions)}" if versions else ""
+
+
+def collective_variables(run: Run) -> dict[str, str]:
+    """Return the variables of a run, of its variant or inherited, that affect the library's own collectives only."""
+    recorded = run.provenance.get("variables")
+    variables = {**(recorded if isinstance(recorded, Mapping) else {}), **run.environment}
+    return {name: value for name, value in variables.items() if COLLECTIVE_VARIABLES.fullmatch(name)}
 
 
 def library_summary(probe: ProbeResult) -> str:

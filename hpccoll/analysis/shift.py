@@ -170,19 +170,32 @@ LEAST_SIMILAR = 4
 """The fewest cases whose median is what a run has in common for all of them; with three, bounds of three runs held one
 more in 90 % of simulations, and not in 95 %."""
 
+ALIKE = 1.5
+"""Neighbouring sizes whose times differ by less than this factor are disturbed alike: the latency sets both."""
 
-def _similar(sizes: Sequence[int]) -> list[list[int]]:
-    """Return the numbers of cases of similar sizes: neighbouring sizes, the largest first, LEAST_SIMILAR or more."""
+
+def _similar(sizes: Sequence[int], middle: Floats) -> list[list[int]]:
+    """Return the numbers of cases of similar sizes, the largest first.
+
+    Neighbouring sizes are together until they are LEAST_SIMILAR cases, and as long as they take about as long.
+
+    Args:
+        sizes: the size of each case in bytes.
+        middle: the logarithm of its time.
+    """
     groups: list[list[int]] = []
-    waiting: list[int] = []
+    before = math.inf
     for size in sorted({*sizes}, reverse=True):
-        waiting += [number for number, each in enumerate(sizes) if each == size]
-        if len(waiting) >= LEAST_SIMILAR:
-            groups.append(waiting)
-            waiting = []
-    if not groups:
-        return [waiting]
-    groups[-1] += waiting
+        cases = [number for number, each in enumerate(sizes) if each == size]
+        typical = float(np.median(middle[cases]))
+        if groups and (len(groups[-1]) < LEAST_SIMILAR or before - typical < math.log(ALIKE)):
+            groups[-1] += cases
+        else:
+            groups.append(cases)
+        before = typical
+    if len(groups) > 1 and len(groups[-1]) < LEAST_SIMILAR:
+        smallest = groups.pop()
+        groups[-1] += smallest
     return groups
 
 
@@ -206,7 +219,7 @@ class RunSpread:
         middle, runs = logs.mean(axis=1), logs.shape[1]
         deviations = logs - middle[:, None]
         of_run, alike = np.zeros(logs.shape), np.ones(len(logs))  # the common deviation, and how many cases share it
-        groups = _similar(sizes or [0] * len(logs))
+        groups = _similar(sizes or [0] * len(logs), middle)
         for cases in groups:
             if len(cases) > 1:
                 shared = np.median(deviations[cases], axis=0)

@@ -1,25 +1,29 @@
 """Whether a library does what a tuning table says, by what its ranks sent with the table and without."""
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from hpccoll.cases.library_algorithms import library_collective
-from hpccoll.cases.skip_reason import COLLECTIVE_VARIABLES
+from hpccoll.analysis.library_evidence import collective_variables
+from hpccoll.analysis.setting import machine_name, recorded_mpi_version
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.library_algorithms import library_collective, library_table
+from hpccoll.cases.requirements import MPI_LIBRARIES
+from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.rows import Interval, Results, Row
+from hpccoll.store.rows import Interval, Results, Row, Run
 
 HONOURED, IGNORED, OVERRULED, DEFAULT, NOT_SHOWN = "honoured", "ignored", "overruled", "default", "not shown"
+AS_WITHOUT, FAILED = "as without it", "failed"
 """What the library did: what the rule says; what it does without the table, by one of its algorithms; something else;
-what it does without the table, where there is no rule; nothing that the messages tell apart."""
-
-_DECIDES = re.compile(rf"{COLLECTIVE_VARIABLES.pattern}|MPIR_CVAR_\w*COLL_SELECTION_TUNING_JSON_FILE")
-"""The variables by which a run does not leave the choice of algorithms to the library."""
+what it does without the table, where there is no rule; nothing that the messages tell apart; what the rule says, and
+does so without the table, too; a call that fails or is wrong only with the table."""
 
 SAME_BYTES, SMALL_BYTES = 0.01, 24
 """The part of the bytes on its busiest connection, and the bytes, by which what a rank sends on one may differ between
@@ -40,6 +44,8 @@ class Rule(Protocol):
     @property
     def nodes(self) -> tuple[int, int]: ...
     @property
+    def measure(self) -> str: ...  # the size that ``bytes`` is about, as MPICH names it; empty for that of Open MPI
+    @property
     def conditions(self) -> tuple[str, ...]: ...
     @property
     def line(self) -> int: ...
@@ -52,6 +58,7 @@ class VerifiedCall:
     collective: str  # by the project's name
     bytes: int
     ranks: int
+    details: str  # what else distinguishes it from the other calls, in words
     rule: str | None  # the algorithm that the table names; None if it leaves the call to the library
     line: int  # of the rule; 0 without one
     without: tuple[str, ...]  # the algorithms that send what the library does without the table
@@ -62,39 +69,65 @@ class VerifiedCall:
     intervals: tuple[Interval, Interval]  # of 95 %, without the table and with it
 
 
-def verify_table(path: Path, rules: Sequence[Rule], library: str, results: Results) -> list[VerifiedCall]:
+def verify_table(
+    path: Path, rules: Sequence[Rule], library: str, variables: Collection[str], results: Results
+) -> list[VerifiedCall]:
     """Return what a library did in each call that was measured with a table and without, by collective and size.
 
     Args:
         path: the file of the table, which a variable of a run names.
         rules: its rules, the first that applies counts.
         library: ``openmpi`` or ``mpich``.
-        results: results of such runs, and of others that leave collectives to the library.
+        variables: the names of those that let the table count.
+        results: results of such runs, and of others without them. Of other variables that affect collectives, both
+            kinds have the same; but those of ``variants`` of the library, which give calls to the table, may be new.
 
     Returns:
         none if no call was measured in both ways.
     """
-    with_it, plain = set[str](), set[str]()
-    for run in results.runs:
-        recorded = run.provenance.get("variables")
-        variables = {**(recorded if isinstance(recorded, Mapping) else {}), **run.environment}
-        if str(path.resolve()) in variables.values():
-            with_it.add(run.run_id)
-        elif not any(_DECIDES.match(name) for name in variables):
-            plain.add(run.run_id)
-    pairs = _pairs(results.rows, with_it, plain)
-    calls = (_verify(row, other, rules, library_collective(library, row.collective)) for row, other in pairs)
-    return sorted(calls, key=lambda call: (call.collective, call.ranks, call.bytes))
+    runs = {
+        run.run_id: run for run in results.runs
+        if recorded_mpi_version(run.provenance).startswith(MPI_LIBRARIES[library][0])
+    }  # fmt: skip
+    deciding = {name: collective_variables(run) for name, run in runs.items()}
+    own = {*variables, *library_table()["variants"][library]["environment"]}
+    native = (row for row in results.rows if (row.algorithm, row.transport) == (NATIVE, "mpi") and row.run_id in runs)
+    with_it, plain = list[tuple[_Call, Row]](), defaultdict[_Call, list[Row]](list)
+    for row in native:
+        call = _same_call(row, runs[row.run_id])
+        if str(path.resolve()) in deciding[row.run_id].values():
+            with_it += [(call, row)] if row.status != "skipped" else []
+        elif row.usable:
+            plain[call].append(row)
+
+    def in_common(row: Row, other: Row) -> int:
+        """Return how many variables both runs have; -1 if they differ by more than the table."""
+        mine, theirs = deciding[row.run_id].items(), deciding[other.run_id].items()
+        return len(theirs) if theirs <= mine and dict(mine - theirs).keys() <= own else -1
+
+    pairs = list[tuple[CallKey, Row, Row]]()
+    for call, row in with_it:
+        found = [other for other in plain[call] if in_common(row, other) >= 0]
+        key = call[0].without("collective", "requested_bytes", "ranks")
+        pairs += [(key, row, max(found, key=partial(in_common, row)))] if found else []
+    several = [key for key, *_ in pairs]
+    calls = (
+        _verify(row, other, rules, library_collective(library, row.collective), key.label(several))
+        for key, row, other in pairs
+    )
+    return sorted(calls, key=lambda call: (call.collective, call.ranks, call.bytes, call.details))
 
 
-def _pairs(rows: Sequence[Row], with_it: set[str], plain: set[str]) -> list[tuple[Row, Row]]:
-    native = [row for row in rows if row.algorithm == NATIVE and row.status == "ok"]
-    others = {CallKey.of(row).without("variant"): row for row in native if row.run_id in plain}
-    mine = ((row, CallKey.of(row).without("variant")) for row in native if row.run_id in with_it)
-    return [(row, others[key]) for row, key in mine if key in others]
+_Call: TypeAlias = tuple[CallKey, str]
 
 
-def _verify(row: Row, other: Row, rules: Sequence[Rule], call: str | None) -> VerifiedCall:
+def _same_call(row: Row, run: Run) -> _Call:
+    """Return what two rows share that are of one call of one library on one machine, measured or failed."""
+    key = CallKey.of(row, machine_name(run.machine, run.provenance)).without("variant", "executor", "rule")
+    return key, recorded_mpi_version(run.provenance)
+
+
+def _verify(row: Row, other: Row, rules: Sequence[Rule], call: str | None, details: str) -> VerifiedCall:
     rule = next((each for each in rules if each.collective == call and _applies(each, row)), None)
     named = rule.algorithm if rule and rule.algorithm not in ("ignore", "auto") else None
     own, forced = _traffic(row).get(""), {**_traffic(other)}
@@ -102,29 +135,47 @@ def _verify(row: Row, other: Row, rules: Sequence[Rule], call: str | None) -> Ve
     ran, without = (
         tuple(word for word, of in forced.items() if sent and _is_same(of, sent)) for sent in (own, plain)
     )  # fmt: skip
-    shown = own and plain and (named is None or named in forced)
+    shown = own and plain and (named is None or (named in forced and len(ran) < len(forced)))
     changed = bool(own and plain) and not _is_same(own or (), plain or ())
-    if not shown or (rule and not all(_holds(each, row) for each in rule.conditions)):
+    if not row.usable:
+        verdict = FAILED
+    elif not shown or (rule and not all(_holds(each, row) for each in rule.conditions)):
         verdict = NOT_SHOWN
     elif named in ran:
-        verdict = HONOURED
+        verdict = AS_WITHOUT if named in without else HONOURED
     elif named is None:
         verdict = OVERRULED if changed else DEFAULT
     else:  # what none of the algorithms sends, a layer above them does, of which only the ranks of a node have one
         layered = not without and 1 < row.nodes < row.ranks
         verdict = OVERRULED if changed or layered else IGNORED
     return VerifiedCall(
-        collective=row.collective, bytes=row.bytes, ranks=row.ranks, rule=named, line=rule.line if rule else 0,
-        without=without, ran=ran, verdict=verdict, seconds_without=other.median_s, seconds=row.median_s,
-        intervals=(other.interval, row.interval),
+        collective=row.collective, bytes=row.bytes, ranks=row.ranks, details=details, rule=named,
+        line=rule.line if rule else 0, without=without, ran=ran, verdict=verdict, seconds_without=other.median_s,
+        seconds=row.median_s, intervals=(other.interval, row.interval),
     )  # fmt: skip
 
 
 def _applies(rule: Rule, row: Row) -> bool:
     """Return whether a rule may apply to a call: nothing of it certainly does not hold."""
-    spans = ((rule.bytes, row.bytes), (rule.ranks, row.ranks), (rule.nodes, row.nodes))
+    spans = ((rule.bytes, _measured_size(rule, row)), (rule.ranks, row.ranks), (rule.nodes, row.nodes))
     in_spans = all(first <= value <= last for (first, last), value in spans)
     return in_spans and not any(_holds(each, row) is False for each in rule.conditions)
+
+
+def _measured_size(rule: Rule, row: Row) -> int:
+    """Return the size of a call that a library compares with that of a rule.
+
+    MPICH does as csel.c of 5.0 says. Open MPI takes 0 for two collectives (coll_tuned_decision_dynamic.c).
+    """
+    size, count = itemsize(row.dtype), _count(row)
+    of_total = 1 if rule.collective in library_table()["mpich"]["sizes_in_elements"] else size
+    measures = {"count": count, "avg_msg_size": count * size, "total_msg_size": count * of_total * row.ranks}
+    return measures.get(rule.measure, 0 if rule.collective in ("alltoallv", "barrier") else row.bytes)
+
+
+def _count(row: Row) -> int:
+    """Return the elements that a call names: those of the whole buffer, or of a block."""
+    return collective(row.collective).elements(row.bytes, itemsize(row.dtype), row.ranks)
 
 
 def _holds(condition: str, row: Row) -> bool | None:
@@ -132,9 +183,10 @@ def _holds(condition: str, row: Row) -> bool | None:
     kind, _, value = condition.removeprefix("not ").partition("=")
     actual = {
         "comm_type": "intra", "is_commutative": "yes", "is_op_built_in": "yes", "is_block_regular": "yes",
-        "is_sendbuf_inplace": "yes" if row.in_place else "no", "count<pow2": "no",
+        "is_sendbuf_inplace": "yes" if row.in_place else "no",
+        "count<pow2": "" if _count(row) < 1 << row.ranks.bit_length() - 1 else "no",
         "comm_size": "pow2" if row.ranks.bit_count() == 1 else "",
-        "comm_hierarchy": "parent" if 1 < row.nodes < row.ranks else "flat",
+        "comm_hierarchy": "parent" if row.nodes < row.ranks else "flat",
     }.get(kind)  # fmt: skip
     return None if actual is None else (actual == value) != condition.startswith("not ")
 

@@ -79,6 +79,7 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
 @family.command(
     epilog="""Examples:
   hpccoll show ring -p 8 --out ring.svg
+  hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8
   hpccoll show ring -p 16 -b 1M --format goal --out ring.goal
   hpccoll show ring -p 8 -b 1M --format mscclpp --out ring.json
   hpccoll show ring.goal"""
@@ -106,11 +107,14 @@ def show(
     ] = None,
     ranks_per_node: Annotated[
         int | None,
-        typer.Option(help="workers per node, fewer on the last [all]", metavar="N", rich_help_panel=WHAT),
+        typer.Option(help="workers per node [all; in racks: one]", metavar="N", rich_help_panel=WHAT),
     ] = None,
     racks: Annotated[
-        int, typer.Option(help="number of racks, each with a block of nodes", metavar="N", rich_help_panel=WHAT)
-    ] = 1,
+        str, typer.Option(help="number of racks, or workers in each: 6,16,10", metavar="N", rich_help_panel=WHAT)
+    ] = "1",
+    mapping: Annotated[
+        str, typer.Option(help="rank order over racks and nodes: block, cyclic", metavar="NAME", rich_help_panel=WHAT)
+    ] = "block",
     aggregators: Annotated[
         int, typer.Option(help="number of aggregators, each on its own node", metavar="N", rich_help_panel=WHAT)
     ] = 0,
@@ -165,7 +169,7 @@ def show(
 
         view = view_of(
             algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
-            root=root, parameters=param or (),
+            root=root, parameters=param or (), mapping=mapping,
         )  # fmt: skip
         return _describe(view, unit, out)
     from hpccoll.cases.requested_schedule import requested_layout, requested_operation
@@ -174,7 +178,7 @@ def show(
     if format_ not in FORMATS:
         raise BadInputError("--format", format_, FORMATS)
     operation = requested_operation(
-        algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum),
+        algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum, mapping),
         parse_size(nbytes or "", "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
     return _write(operation, format_, fold_cost, out)

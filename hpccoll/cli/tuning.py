@@ -118,7 +118,8 @@ def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -
 
 
 def _verify(results: "Results", path: Path, name: str | None, *, as_json: bool) -> int:
-    from hpccoll.analysis.verified_calls import IGNORED, NOT_SHOWN, OVERRULED, verify_table
+    from hpccoll.analysis.verified_calls import FAILED, IGNORED, NOT_SHOWN, OVERRULED, verify_table
+    from hpccoll.common.text import finding_line
     from hpccoll.interop.tuning_tables.write_table import FORMATS
     from hpccoll.render.verified_table_text import verified_lines
 
@@ -126,14 +127,19 @@ def _verify(results: "Results", path: Path, name: str | None, *, as_json: bool) 
     if table.format not in ("openmpi", "openmpi-json", "mpich"):
         raise BadInputError("--verify", str(path), "a table of Open MPI or MPICH: those of others name no messages")
     of = FORMATS[table.format]
-    calls = verify_table(path, table.rules, of.library, results)
-    if not calls:
+    refused = [each for each in table.findings if each.severity == "critical" or not table.rules]
+    names = [each.partition("=")[0] for each in of.variables]
+    calls = verify_table(path, table.rules, of.library, names, results) if table.rules else []
+    if not calls and not refused:
         variables = ", ".join(each.format(path=path.resolve()) for each in of.variables)
-        why = f"no call was measured both without variables and with these, which let {path} count: {variables}"
-        raise UnusableError("PATHS", f"{why}; do: a sweep whose variants are default and one with them")
-    show_found([asdict(call) for call in calls], verified_lines(calls), as_json=as_json)
+        why = f"no call was measured both with these variables, which let {path} count, and without: {variables}"
+        remedy = "a sweep whose variants are default and one with them, with all other variables of collectives alike"
+        raise UnusableError("PATHS", f"{why}; do: {remedy}")
+    record = {"findings": [*map(asdict, refused)], "calls": [asdict(call) for call in calls]}
+    lines = (*map(finding_line, refused), *(verified_lines(calls) if calls else ()))
+    show_found(record, lines, as_json=as_json)
     verdicts = {call.verdict for call in calls}
-    return INCOMPLETE if verdicts & {IGNORED, OVERRULED} or verdicts == {NOT_SHOWN} else 0
+    return INCOMPLETE if refused or verdicts & {IGNORED, OVERRULED, FAILED} or verdicts == {NOT_SHOWN} else 0
 
 
 def _read_table(path: Path, name: str | None, option: str) -> "TuningTable":

@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from hpccoll.analysis.verified_calls import DEFAULT, IGNORED, OVERRULED, VerifiedCall
-from hpccoll.common.text import Columns, join_words, table_lines, table_of
+from hpccoll.analysis.strength import NOTICEABLE
+from hpccoll.analysis.verified_calls import DEFAULT, FAILED, IGNORED, OVERRULED, VerifiedCall
+from hpccoll.common.text import Columns, filled_columns, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds, format_size
 
 REMEDIES = {
     IGNORED: "look at hpccoll tune --lint, and whether the variables name the table",
     OVERRULED: "give the calls to the table: of Open MPI coll_han_priority 0, of MPICH the compositions (.ch4)",
+    FAILED: "leave the algorithm out of the table: hpccoll tune --lint says what it needs",
 }
 """What to do about a verdict."""
 
@@ -20,16 +22,20 @@ def _ran(algorithms: Sequence[str]) -> str:
 
 
 def _gain(call: VerifiedCall) -> str:
-    """Return the time without the table over that with it, and whether the intervals overlap."""
+    """Return the time without the table over that with it, and whether another launch may differ as much."""
     if not call.seconds or not call.seconds_without:
         return ""
     before, after = call.intervals
-    clear = before and after and (before[0] > after[1] or after[0] > before[1])
-    return format_factor(call.seconds_without / call.seconds) + ("" if clear else " (noise)")
+    gain = call.seconds_without / call.seconds
+    if not (before and after):
+        return f"{format_factor(gain)} (no interval)"
+    clear = max(before[0] / after[1], after[0] / before[1]) > 1 and max(gain, 1 / gain) >= NOTICEABLE
+    return format_factor(gain) + ("" if clear else " (noise)")
 
 
 _COLUMNS: Columns[VerifiedCall] = (
     ("size", lambda each: format_size(each.bytes)),
+    ("call", lambda each: each.details),
     ("line", lambda each: str(each.line or "")),
     ("table says", lambda each: each.rule or DEFAULT),
     ("without it", lambda each: _ran(each.without)),
@@ -47,5 +53,5 @@ def verified_lines(calls: Sequence[VerifiedCall]) -> Iterator[str]:
     yield f"{format_count(len(calls), 'call')}: {join_words(f'{count} {verdict}' for verdict, count in counts.items())}"
     for (name, ranks), group in groupby(calls, lambda each: (each.collective, each.ranks)):
         yield f"{name}, {format_count(ranks, 'rank')}"
-        yield from table_lines(*table_of(_COLUMNS, [*group]))
+        yield from table_lines(*filled_columns(*table_of(_COLUMNS, [*group])))
     yield from (f"{verdict}: do: {remedy}" for verdict, remedy in REMEDIES.items() if counts[verdict])

@@ -23,7 +23,7 @@ from hpccoll.schedule.collective_table import (
 from hpccoll.schedule.compose import relabel, reverse, then
 from hpccoll.schedule.count import Counts, count, crossings, smallest_message_units, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.cut import Cut
-from hpccoll.schedule.group_composition import in_groups, on_power_of_two
+from hpccoll.schedule.group_composition import in_groups, on_power_of_two, on_some_workers
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.out_of_place import out_of_place
@@ -79,7 +79,8 @@ __all__ = [
     "Requirement", "Round", "Schedule", "ScheduleError", "Send", "Step", "all_gather", "all_reduce", "all_to_all",
     "all_to_all_v", "at_least", "barrier", "bidirectional", "broadcast", "ceil_log2", "collective", "count",
     "crossings", "dst", "dtype_of", "floor_log2", "gather", "have_same_steps", "in_groups", "is_power_of_two",
-    "itemsize", "match", "maximum", "minimum", "multi_pair", "numbering", "on_power_of_two", "out_of_place", "peer_if",
-    "power_of_two", "prove", "reduce", "reduce_scatter", "relabel", "reverse", "scatter", "send_recv",
-    "smallest_message_units", "src", "then", "tmp", "total_cost", "tree", "unequal_wire_bytes", "wire_bytes",
+    "itemsize", "match", "maximum", "minimum", "multi_pair", "numbering", "on_power_of_two", "on_some_workers",
+    "out_of_place", "peer_if", "power_of_two", "prove", "reduce", "reduce_scatter", "relabel", "reverse", "scatter",
+    "send_recv", "smallest_message_units", "src", "then", "tmp", "total_cost", "tree", "unequal_wire_bytes",
+    "wire_bytes",
 ]  # fmt: skip

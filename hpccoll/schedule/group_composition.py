@@ -153,27 +153,31 @@ def form_of(step: Step) -> tuple[Step, list[Index]]:
 
 
 def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Schedule:
-    """Return an all-reduce for any number of workers, made of one for powers of two.
+    """Return an all-reduce for any number of workers, made of one for powers of two: see ``on_some_workers``."""
+    return on_some_workers(layout, 1 << floor_log2(layout.workers), inner)
 
-    The ranks beyond the largest power of two send their vectors to others first, and receive the sum at the end.
 
-    ``inner`` returns the all-reduce of a power of two of them, which only sends, receives and reduces.
+def on_some_workers(layout: Layout, core: int, inner: Callable[[Layout], Schedule]) -> Schedule:
+    """Return an all-reduce of all workers, made of one of the first ``core`` of them.
+
+    The ranks beyond them send their vectors to others first, rank r to r modulo ``core``, and receive the sum at the
+    end.
+
+    ``inner`` returns the all-reduce of ``core`` workers, which only sends, receives and reduces.
     """
     p = layout.workers
-    core = 1 << floor_log2(p)
     schedule = inner(layout.subset(range(core)))
     all_units = dst[0 : schedule.units]
 
     def steps(me: Index) -> Iterator[Step]:
-        hands_in, takes_in = (me >= core) & (me < p), me < p - core
+        taker = peer_if((me >= core) & (me < p), me % core)
+        beyond = [peer_if((me < core) & (me + away < p), me + away) for away in range(core, p, core)]
         if core < p:
-            yield Step(
-                Send(peer_if(hands_in, me - core), all_units), RecvReduce(peer_if(takes_in, me + core), all_units)
-            )
+            yield Step(Send(taker, all_units), *(RecvReduce(peer, all_units) for peer in beyond))
         if isinstance(me, np.ndarray) or me < core:
             for step in schedule.steps(me):
                 yield rewrite(step, lambda peer: peer_if(me < core, peer), lambda part: part)
         if core < p:
-            yield Step(Send(peer_if(takes_in, me + core), all_units), Recv(peer_if(hands_in, me - core), all_units))
+            yield Step(*(Send(peer, all_units) for peer in beyond), Recv(taker, all_units))
 
     return Schedule(layout, schedule.units, steps, schedule.vectorised, schedule.regularity if core == p else None)

@@ -68,6 +68,11 @@ class Buffer:
         """All units of the schedule."""
         return Part(self.name, ALL_UNITS)
 
+    def around(self, first: Index, count: int, units: int) -> Part:
+        """Return ``count`` units from ``first`` on, modulo ``units``."""
+        first = first % units
+        return self[first : minimum(first + count, units)] + self[0 : maximum(first + count - units, 0)]
+
     def units(self, units: Iterable[Index]) -> Part:
         """Return the part of single units, in the order given."""
         return Part(self.name, tuple(Range(unit, unit + 1) for unit in units))

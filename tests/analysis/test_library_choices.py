@@ -1,5 +1,7 @@
 """Choices among a library's own algorithms: what replaces its default, where, and what does not count."""
 
+from dataclasses import replace
+
 import pytest
 from library_results import joined, library_results
 
@@ -137,3 +139,67 @@ def test_calls_through_copies_in_host_memory_are_no_calls_of_the_library():
     curves = {"default": curve(10, 10, 40, 160), "openmpi-ring": curve(20, 20, 20, 80)}
     staged = library_results("openmpi", {"openmpi-ring": curve(1, 1, 1, 1)}, transport="staged", device="cuda")
     assert answers(joined(library_results("openmpi", curves), staged)) == [(0, "native"), (8192, "ring")]
+
+
+def test_a_setting_with_the_default_alone_says_nothing_about_the_others_and_is_named():
+    for alone in (
+        {"dtype": "float16"}, {"in_place": True}, {"mapping": "cyclic"}, {"nodes": 2, "ranks_per_node": 2},
+        {"collective": "broadcast", "op": None},
+    ):  # fmt: skip
+        found = chosen(joined(
+            library_results("openmpi", FASTER), library_results("openmpi", {"default": curve(1, 1, 1, 1)}, **alone),
+        ))  # fmt: skip
+        assert [(each.first, each.choice.name, each.nodes) for each in found.ranges] == [
+            (0, "native", (4,)), (8192, "ring", (4,)),
+        ]  # fmt: skip
+        (line,) = found.left_out
+        assert line.startswith(f"4 results of {alone.get('collective', 'all_reduce')}")
+
+
+def test_sizes_that_only_some_settings_have_do_not_count_and_are_named():
+    fewer = {name: {4096: times[4096], 65536: times[65536]} for name, times in FASTER.items()}
+    found = chosen(joined(library_results("openmpi", FASTER), library_results("openmpi", fewer, dtype="float16")))
+    assert [(each.first, each.choice.name) for each in found.ranges] == [(0, "native"), (16384, "ring")]
+    assert found.left_out[0].startswith("4 results of all_reduce at sizes")
+
+
+def test_a_launch_by_hand_with_a_table_or_another_variable_that_decides_is_no_default():
+    results = library_results("openmpi", FASTER)
+    for variable in "OMPI_MCA_coll_tuned_dynamic_rules_filename", "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE":
+        by_hand = library_results("openmpi", {"by hand": curve(20, 20, 20, 80)})
+        runs = tuple(
+            replace(run, variant=None, provenance={**run.provenance, "variables": {variable: "/t"}})
+            for run in by_hand.runs
+        )
+        rows = tuple(replace(row, variant=None, requested=None) for row in by_hand.rows)
+        found = chosen(joined(results, replace(by_hand, rows=rows, runs=runs)))
+        assert [round(each.gain, 3) for each in found.ranges[1].sizes] == [2, 2]
+        assert found.left_out == (
+            f"4 results of all_reduce with {variable}=/t, with no default or no other algorithm beside",
+        )
+
+
+def test_variables_that_all_runs_have_leave_the_choice():
+    site = {name: {"UCC_LOG_LEVEL": "info", "OMPI_MCA_coll_hcoll_enable": "0"} for name in FASTER}
+    assert answers(library_results("openmpi", FASTER, environments=site)) == [(0, "native"), (8192, "ring")]
+
+
+def test_an_algorithm_that_was_measured_with_more_than_its_own_variables_is_no_choice():
+    own = {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1", "OMPI_MCA_coll_han_priority": "0",
+           "OMPI_MCA_coll_tuned_allreduce_algorithm": "4"}  # fmt: skip
+    results = library_results("openmpi", FASTER, environments={"openmpi-ring": own})
+    assert answers(results) == [(0, "native"), (8192, "ring")]
+    segments = "OMPI_MCA_coll_tuned_allreduce_algorithm_segmentsize"
+    for more in {segments: "65536"}, {"UCX_TLS": "tcp"}:
+        with pytest.raises(BadInputError, match=next(iter(more))):
+            chosen(library_results("openmpi", FASTER, environments={"openmpi-ring": own | more}))
+
+
+def test_settings_without_an_algorithm_in_common_make_no_table_of_nccl():
+    one, other = (
+        library_results("nccl", {"default": curve(9, 9, 9, 9), f"nccl-{name}": curve(1, 1, 1, 1)}, dtype=dtype,
+                        environments={f"nccl-{name}": {"NCCL_PROTO": "LL"}})
+        for name, dtype in (("ring", "float32"), ("tree", "float16"))
+    )  # fmt: skip
+    with pytest.raises(BadInputError, match="no algorithm in common"):
+        chosen(joined(one, other), "nccl", has_default=False)

@@ -100,11 +100,23 @@ def test_a_run_that_is_slow_as_a_whole_is_no_evidence_about_each_of_its_cases():
 def test_what_disturbs_small_messages_of_a_run_leaves_the_bounds_of_large_ones():
     times = times_of_runs(np.random.default_rng(4), 5, 0.0, 0.01)
     sizes = np.repeat([8, 64, 512, 4096, 1 << 20], 8)
+    times[sizes >= 4096] *= 9
     times[sizes < 4096, 4] *= 6
     spread = RunSpread.of(times, sizes.tolist())
     reach = spread.bounds[1] / np.exp(spread.middle)
     assert reach[sizes >= 4096].max() < 1.1
     assert reach[sizes < 4096].min() > 2
+
+
+def test_a_size_that_was_measured_in_calm_moments_has_the_bounds_of_sizes_that_take_about_as_long():
+    times = times_of_runs(np.random.default_rng(5), 5, 0.0, 0.01)
+    sizes = np.repeat([8, 64, 512, 4096, 1 << 20], 8)
+    times[sizes >= 4096] *= 9
+    times[(sizes == 8) | (sizes == 512)] *= [1.0, 1.2, 0.9, 1.1, 1.0]
+    spread = RunSpread.of(times, sizes.tolist())
+    reach = spread.bounds[1] / np.exp(spread.middle)
+    assert reach[sizes == 64].min() > 1.2
+    assert reach[sizes >= 4096].max() < 1.1
 
 
 @given(st.lists(st.lists(st.floats(1e-7, 1.0), min_size=3, max_size=3), min_size=1, max_size=6), st.floats(0.1, 10.0))

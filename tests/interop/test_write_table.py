@@ -162,6 +162,13 @@ def test_what_cannot_be_a_table_is_one_line(place):
     assert (place / "default.h5").read_bytes() == before
 
 
+def test_a_table_that_its_library_does_not_read_is_not_verified_but_linted(place):
+    (place / "cut.rules").write_text("1\n2\n1\n0\n1\n0 4 0\n")  # its last number is missing
+    found = invoke("tune", ".", "--verify", "cut.rules", "--json")
+    record = json.loads(found.out)
+    assert (found.code, [each["kind"] for each in record["findings"]], record["calls"]) == (3, ["file_ignored"], [])
+
+
 CALLS = """
 import numpy as np
 from mpi4py import MPI

@@ -284,6 +284,14 @@ def together(*files):
     return ResultFiles(raw_results=[raw_examples.raw(*outcomes)])
 
 
+def in_runs(*files):
+    """Return results of runs of one job, each in a file of its own."""
+    raws = [each.raw_results[0] for each in files]
+    for number, raw in enumerate(raws):
+        raw.attempts[:] = [(replace(attempt, run_id=f"run {number}"), found) for attempt, found in raw.attempts]
+    return ResultFiles(raw_results=raws)
+
+
 def of_reference(*runs):
     return make_reference([to_results(run) for run in runs])
 
@@ -312,6 +320,21 @@ def test_a_size_that_is_slow_by_two_algorithms_fails_against_a_reference_and_by_
         rows = judge_rows(run(2, *slower), reference)
         assert [one.verdict for one in rows].count(FAIL) == failing
         assert {one.row.bytes for one in rows if one.verdict is FAIL} <= {SIZES[0]}
+
+
+def test_where_runs_of_a_reference_differ_much_a_row_fails_in_two_runs_and_not_in_one():
+    reference = of_reference(*(measured({0: 1 + number / 9}, number=number) for number in range(5)))
+    cases = (4, [2], CANNOT_TELL), (4, [2, 3], FAIL), (20, [2], FAIL), (1.1, [2, 3], CANNOT_TELL)
+    for slower, numbers, verdict in cases:
+        rows = judge_rows(in_runs(*(measured({0: slower}, number=number) for number in numbers)), reference)
+        assert [one.verdict for one in rows] == [verdict] * len(SIZES) * len(numbers)
+
+
+def test_each_run_is_held_against_a_reference_by_itself():
+    slow, usual = (measured({0: factor}, number=2) for factor in (1.25, 1.0))
+    reference = of_reference(*(measured({0: 1.0}, number=number) for number in range(5)))
+    rows = judge_rows(in_runs(slow, usual), reference)
+    assert {(one.row.run_id, one.verdict) for one in rows} == {("run 0", FAIL), ("run 1", PASS)}
 
 
 def test_a_wrong_result_fails_however_fast_it_is():

@@ -30,7 +30,7 @@ SHARED = Machine(
     },
     fold_s={"float32": 4e-11}, port_byte_s=8e-11, uplink_byte_s=1.6e-10, memory_byte_s=1e-11,
 )  # fmt: skip
-SEVERAL_AT_ONCE = {"all_reduce-star", "all_reduce-sharp_emulated"} | {
+SEVERAL_AT_ONCE = {"all_reduce-star", "all_reduce-sharp_emulated", "all_reduce-recursive_multiplying"} | {
     f"{collective}-direct"
     for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "scatter", "all_to_all")
 }

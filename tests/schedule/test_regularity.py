@@ -10,11 +10,11 @@ from hpccoll.schedule.regularity import of_relabelled
 from hpccoll.schedule.step import Copy
 
 REGULAR = {
-    "all_gather-bruck", "all_gather-recursive_doubling", "all_gather-ring", "all_reduce-bidirectional_ring",
-    "all_reduce-hierarchical", "all_reduce-rabenseifner", "all_reduce-recursive_doubling",
-    "all_reduce-reduce_scatter_all_gather", "all_reduce-ring", "all_reduce-swing", "all_reduce-torus",
-    "all_to_all-bruck", "all_to_all-pairwise", "barrier-dissemination",
-    "reduce_scatter-recursive_halving", "reduce_scatter-ring", "reduce_scatter-swing",
+    "all_gather-bine", "all_gather-bruck", "all_gather-pat", "all_gather-recursive_doubling", "all_gather-ring",
+    "all_reduce-bidirectional_ring", "all_reduce-bine", "all_reduce-hierarchical", "all_reduce-rabenseifner",
+    "all_reduce-recursive_doubling", "all_reduce-reduce_scatter_all_gather", "all_reduce-ring", "all_reduce-swing",
+    "all_reduce-torus", "all_to_all-bruck", "all_to_all-pairwise", "barrier-dissemination", "reduce_scatter-bine",
+    "reduce_scatter-pat", "reduce_scatter-recursive_halving", "reduce_scatter-ring", "reduce_scatter-swing",
 }  # fmt: skip
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MANY = 8

@@ -1,0 +1,79 @@
+"""Parallel aggregated trees (PAT): each block goes down a binomial tree of its own, and trees share messages.
+
+All-gather at p = 8, of block 0, which reaches rank d from rank d without its lowest set bit; block b does the same,
+b ranks further on. A message has the blocks of up to ``aggregation`` trees, here of 2:
+
+    rank         0    1    2    3    4    5    6    7
+    start        x    .    .    .    .    .    .    .
+    distance 4   x    .    .    .    x    .    .    .     far first, while a rank has one block to send
+    distance 2   x    .    x    .    x    .    x    .     0 -> 2 and 4 -> 6: a rank sends its own block and another
+    distance 1   x    .    x    x    x    .    x    x     2 -> 3 and 6 -> 7
+    distance 1   x    x    x    x    x    x    x    x     0 -> 1 and 4 -> 5
+
+With A blocks a message, P the power of two from p on: the far distances, P/2 to P/A, take log2(A) rounds of 1, 2, ...
+A/2 blocks. Then the trees among the P/A ranks between go side by side, a round for each edge, a subtree at a time, so
+that few blocks wait on their way. ``aggregation`` 0 is the most, P/2: log2(P) rounds, whose last one alone, to the next
+rank, carries half of the blocks; Bruck's carries them half way round. 1 is as many rounds as a ring has. Other numbers
+are rounded down to a power of two. Reduce-scatter is the same backwards, with partial sums.
+
+Cost: of all-gather (log2(A) + min(P/A, p) - 1) alpha + (p - 1)/p S beta; of reduce-scatter (p - 1)/p S gamma more.
+
+S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale, arXiv:2506.20252 (2025). In NCCL
+from 2.23 on, with one rank a node.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from hpccoll.schedule import Cost, Layout, Regularity, Schedule, all_gather, reduce_scatter, reverse
+from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, ceil_log2, dst, floor_log2
+
+
+def _split(p: int, aggregation: int) -> tuple[int, int]:
+    """Return A and P/A."""
+    power = 1 << ceil_log2(p)
+    most = max(1, power // 2)
+    blocks = 1 << floor_log2(min(aggregation or most, most))
+    return blocks, power // blocks
+
+
+def _cost(p: int, aggregation: int = 0) -> Cost:
+    blocks, between = _split(p, aggregation)
+    return Cost(rounds=floor_log2(blocks) + min(between, p) - 1, sent=(p - 1) / p, reduced=0)
+
+
+def _cost_of_reduce_scatter(p: int, aggregation: int = 0) -> Cost:
+    return Cost(_cost(p, aggregation).rounds, sent=(p - 1) / p, reduced=(p - 1) / p)
+
+
+def _rounds(p: int, blocks: int, between: int) -> Iterator[tuple[int, Sequence[int]]]:
+    """Yield the distance of each round, and how far from their ranks the blocks are that arrive."""
+    for k in range(1, floor_log2(blocks) + 1):
+        distance = blocks * between >> k
+        yield distance, range(distance, p, 2 * distance)
+    for first, distance in _edges(0, between):
+        yield distance, range(first + distance, p, between)
+
+
+def _edges(first: int, ranks: int) -> Iterator[tuple[int, int]]:
+    """Yield the edges (from, length) of the binomial tree of ``ranks`` from ``first`` on, a subtree at a time."""
+    if half := ranks // 2:
+        yield first, half
+        yield from _edges(first + half, half)
+        yield from _edges(first, half)
+
+
+@all_gather("pat", cost=_cost, regularity=Regularity(period=1, shifts=1))
+def pat_all_gather(layout: Layout, me: Index, *, aggregation: Annotated[int, range(1 << 16)] = 0) -> Iterator[Step]:
+    p = layout.workers
+    for distance, away in _rounds(p, *_split(p, aggregation)):
+        if away:
+            to, origin = (me + distance) % p, (me - distance) % p
+            yield Step(
+                Send(to, dst.units((to - o) % p for o in away)), Recv(origin, dst.units((me - o) % p for o in away))
+            )
+
+
+@reduce_scatter("pat", cost=_cost_of_reduce_scatter)
+def pat_reduce_scatter(layout: Layout, *, aggregation: Annotated[int, range(1 << 16)] = 0) -> Schedule:
+    return reverse(pat_all_gather.schedule(layout, aggregation=aggregation), RecvReduce)
