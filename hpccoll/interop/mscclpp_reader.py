@@ -75,7 +75,7 @@ class _Event:
 _Held = tuple[Cell, int]  # a chunk of ours, as an action left it; -1 as it was at the start
 
 
-class Plan(NamedTuple):
+class ProvenPlan(NamedTuple):
     """A plan that is proven: the collective that it runs, as schedules of ours."""
 
     name: str
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
     slices: tuple[Schedule, ...]
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> ProvenPlan:
     """Read a plan, and prove it.
 
     Raises:
@@ -98,7 +98,7 @@ def read_plan(path: Path) -> Plan:
         raise UnusableError(str(path), f"it is no plan of MSCCL++ ({type(error).__name__}: {error})") from None
 
 
-def plan_of(content: Json) -> Plan:
+def plan_of(content: Json) -> ProvenPlan:
     """Return the plan in a JSON text, proven; raises as ``read_plan``, and others if it is no plan."""
     names = {theirs: ours for ours, theirs in PLAN_NAMES.items()}
     if content["collective"] not in names:
@@ -106,7 +106,7 @@ def plan_of(content: Json) -> Plan:
     run = _Run(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
     order = _one_order(run)
     _check_races(run.events, order, *_follows(run, order))
-    return Plan(content["name"], run.call, _lifted(run, run.prove(order)))
+    return ProvenPlan(content["name"], run.call, _lifted(run, run.prove(order)))
 
 
 class _Run:
@@ -575,7 +575,7 @@ def register_plans(names: Iterable[str]) -> None:
             _register(name, read_plan(Path(name.removeprefix(PREFIX))))
 
 
-def _register(name: str, plan: Plan) -> None:
+def _register(name: str, plan: ProvenPlan) -> None:
     needs = Requirement(f"{plan.call.p} workers, as its plan has", lambda layout, _: layout.workers == plan.call.p)
 
     @plan.call.collective(name, needs=[needs], vectorised=False)
