@@ -155,11 +155,11 @@ def show(
     choose picoseconds for its parameters and for --fold-cost. A plan of MSCCL++ is proven in every order of execution,
     described and drawn; file:PLAN is the algorithm of its ranks in other commands. A text in GOAL is matched only.
     """
-    from hpccoll.interop.mscclpp_reader import PREFIX, register_plans
+    from hpccoll.interop.mscclpp_reader import PREFIX, read_plans, register_plans
 
     if Path(algorithm).suffix and not algorithm.startswith(PREFIX):
         return _show_file(Path(algorithm), given_options(context), unit, out)
-    register_plans([algorithm])
+    register_plans(read_plans([algorithm]))
     if workers is None:
         raise UnusableError("-p", "the number of workers is missing")
     if (format_ is None) != (nbytes is None):

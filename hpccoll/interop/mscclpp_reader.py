@@ -84,22 +84,27 @@ class ProvenPlan(NamedTuple):
 
 
 def read_plan(path: Path) -> ProvenPlan:
-    """Read a plan, and prove it.
+    """Read a plan, and prove it; raises as ``proven``."""
+    return proven(str(path), read_json(path, "FILE", PLAN_BYTES))
+
+
+def proven(where: str, content: Json) -> ProvenPlan:
+    """Return the plan in a JSON text, proven.
 
     Raises:
-        UnusableError: if the file is no plan, has what is not read (packets, multicast), is wrong in some order of
+        UnusableError: if the text is no plan, has what is not read (packets, multicast), is wrong in some order of
             execution, or is right and no schedule of ours; names rank, thread block and unit.
     """
     try:
-        return plan_of(read_json(path, "FILE", PLAN_BYTES))
+        return plan_of(content)
     except UnusableError as error:
-        raise error.with_key(f"{path}: {error.key}" if error.key != "FILE" else error.key) from None
+        raise error.with_key(f"{where}: {error.key}") from None
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, StopIteration) as error:
-        raise UnusableError(str(path), f"it is no plan of MSCCL++ ({type(error).__name__}: {error})") from None
+        raise UnusableError(where, f"it is no plan of MSCCL++ ({type(error).__name__}: {error})") from None
 
 
 def plan_of(content: Json) -> ProvenPlan:
-    """Return the plan in a JSON text, proven; raises as ``read_plan``, and others if it is no plan."""
+    """Return the plan in a JSON text, proven; raises as ``proven``, and others if it is no plan."""
     names = {theirs: ours for ours, theirs in PLAN_NAMES.items()}
     if content["collective"] not in names:
         raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
@@ -563,21 +568,29 @@ def _part(cells: Iterable[Cell], lanes: int) -> Part:
     return Part(next(iter(cells))[1], tuple(ranges))
 
 
-def register_plans(names: Iterable[str]) -> None:
-    """Register each algorithm ``file:PLAN`` among ``names``, unless it is, with the collective of the plan.
+def read_plans(names: Iterable[str]) -> dict[str, Json]:
+    """Return the contents of the plans among ``names`` of algorithms, those of ``file:PLAN``, by name."""
+    plans = [name for name in dict.fromkeys(names) if name.startswith(PREFIX)]
+    return {name: read_json(Path(name.removeprefix(PREFIX)), "algorithm", PLAN_BYTES) for name in plans}
+
+
+def register_plans(contents: Mapping[str, Json]) -> None:
+    """Register plans as algorithms of their collectives, by name; those that are registered stay.
 
     Raises:
-        UnusableError: if ``read_plan`` raises it.
+        UnusableError: if ``proven`` raises it.
     """
     known = {name for family in COLLECTIVES.values() for name in family.algorithms}
-    for name in dict.fromkeys(names):
-        if name.startswith(PREFIX) and name not in known:
-            _register(name, read_plan(Path(name.removeprefix(PREFIX))))
+    for name, content in contents.items():
+        if name not in known:
+            _register(name, proven(name, content))
 
 
 def _register(name: str, plan: ProvenPlan) -> None:
-    needs = Requirement(f"{plan.call.p} workers, as its plan has", lambda layout, _: layout.workers == plan.call.p)
+    p = plan.call.p
 
-    @plan.call.collective(name, needs=[needs], vectorised=False)
+    @plan.call.collective(
+        name, needs=[Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)]
+    )
     def _(layout: Layout) -> tuple[Schedule, ...]:
         return tuple(replace(each, layout=layout) for each in plan.slices)
