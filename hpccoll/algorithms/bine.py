@@ -16,7 +16,8 @@ modulo p: scatter sends their blocks. Reduce and gather are the two backwards.
 Where all ranks exchange, even ones go on and odd ones back: the distances of Swing. All-reduce exchanges whole vectors,
 far first, so that all ranks add up alike. Reduce-scatter is Swing's, near first; all-gather is that backwards, and the
 two, as ``reduce_scatter_all_gather``, are the all-reduce of large vectors, Swing again. Only all-reduce takes other
-numbers of ranks than powers of two, as recursive doubling does.
+numbers of ranks than powers of two, as recursive doubling does. On racks of 5, 16, 16, 16 and 11 ranks up to 40 % less
+crosses between racks than in the best binomial order, on four full ones more (``hpccoll show --racks``).
 
 Cost: that of the binomial tree, of recursive doubling and of recursive halving.
 
@@ -46,8 +47,7 @@ def _rank(role: Index) -> Index:
 
 
 def _played(roles: Schedule) -> Schedule:
-    p = roles.layout.workers
-    return relabel(roles, [int(_rank(role)) % p for role in range(p)])
+    return relabel(roles, [int(_rank(role)) % roles.units for role in range(roles.units)])
 
 
 @broadcast("bine", needs=[power_of_two], cost=binomial_broadcast.cost)

@@ -95,6 +95,7 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
             str(call_arguments(row)["model"]) if row.collective in WORKLOADS else "",
             f"traffic {pattern}" if pattern else "",
             concurrent_label(row),
+            f"load {row.load}" if row.load else "",
             f"root {root}" if row.collective in rooted else "",
         )
         moves = has_size(row.collective) or row.collective in WORKLOADS

@@ -9,6 +9,7 @@ from hpccoll.cases.catalogue import RUN_PARAMETERS
 from hpccoll.cases.planned_schedule import WINDOW
 from hpccoll.common.errors import BadInputError, to_one_line
 from hpccoll.schedule import (
+    MAPPINGS,
     Algorithm,
     Collective,
     CollectiveCall,
@@ -17,6 +18,7 @@ from hpccoll.schedule import (
     Parameter,
     Schedule,
     itemsize,
+    numbering,
     out_of_place,
 )
 from hpccoll.schedule.collective import NATIVE
@@ -116,23 +118,41 @@ def _first_with(algorithm: str) -> Collective:
 
 
 def requested_layout(
-    workers: int, ranks_per_node: int | None, racks: int, aggregators: int, max_workers: int
+    workers: int, ranks_per_node: int | None, racks: str, aggregators: int, max_workers: int, mapping: str = "block"
 ) -> Layout:
-    """Return a layout with as many workers on each node but the last [all], nodes in blocks of racks, and aggregators.
+    """Return a layout with as many workers on each node but the last, nodes in blocks of racks, and aggregators.
+
+    Args:
+        workers: the number of workers.
+        ranks_per_node: the workers on each node [all; one, if there are several racks].
+        racks: the number of racks, or the number of workers in each: ``6,16,10``.
+        aggregators: the number of aggregators, each on its own node.
+        max_workers: the largest valid number.
+        mapping: the order in which ranks are numbered, a word of MAPPINGS.
 
     Raises:
-        BadInputError: if a number is out of range, or there are more racks than nodes.
+        BadInputError: if a number is out of range, there are more racks than nodes, or a node is in two racks.
     """
+    sizes = [int(size) for size in racks.split(",") if size.isdecimal() and len(size) < 10]
+    if len(sizes) != racks.count(",") + 1 or 0 in sizes or (len(sizes) > 1 and sum(sizes) != workers):
+        expected = f"a number of racks, or the workers in each, {workers} together: 6,16,10"
+        raise BadInputError("--racks", racks, expected)
+    count = sizes[0] if len(sizes) == 1 else len(sizes)
+    per_node = ranks_per_node if ranks_per_node is not None else workers if count == 1 else 1
     for key, number, least in (
-        ("--workers", workers, 1),
-        ("--ranks-per-node", workers if ranks_per_node is None else ranks_per_node, 1),
-        ("--racks", racks, 1),
-        ("--aggregators", aggregators, 0),
-    ):
+        ("--workers", workers, 1), ("--ranks-per-node", per_node, 1), ("--aggregators", aggregators, 0),
+    ):  # fmt: skip
         if not least <= number <= max_workers:
             raise BadInputError(key, number, f"a number from {least} to {max_workers}")
-    flat = Layout.of(workers, ranks_per_node)
+    if mapping not in MAPPINGS:
+        raise BadInputError("--mapping", mapping, MAPPINGS)
+    flat = Layout.of(workers, per_node)
     nodes = flat.nodes  # which it counts
-    if racks > nodes:
+    if count > nodes:
         raise BadInputError("--racks", racks, f"at most the number of nodes, which is {nodes}")
-    return Layout(flat.node, tuple(node * racks // nodes for node in flat.node)).with_aggregators(aggregators)
+    blocks = [rack for rack, size in enumerate(sizes) for _ in range(size)]
+    rack = tuple(blocks if len(sizes) > 1 else [node * count // nodes for node in flat.node])
+    if len({*zip(flat.node, rack, strict=True)}) > nodes:
+        raise BadInputError("--racks", racks, f"racks of whole nodes of {per_node} workers")
+    placed = Layout(flat.node, rack).with_aggregators(aggregators)
+    return placed.subset(numbering(placed, mapping))

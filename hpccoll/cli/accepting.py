@@ -78,6 +78,7 @@ def accept(
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
+    common.report_loaded(read.files)
     if missing:
         line = f"note: {format_count(len(missing), 'case')} of the reference missing, the first {missing[0]}"
         typer.echo(f"hpccoll: {to_one_line(line)}", err=True)

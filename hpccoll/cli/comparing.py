@@ -34,8 +34,8 @@ def compare(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="raw file, or directory with raw files, of the old run and of the new one; with --reference the new "
-            "run, with --make-reference all runs, also outputs that import reads",
+            help="raw file, directory with raw files, or output that import reads, of the old run and of the new one; "
+            "with --reference of the new run, with --make-reference of all runs",
             metavar="OLD NEW",
         ),
     ],
@@ -66,7 +66,6 @@ def compare(
     from hpccoll.analysis.run_comparison import check_tolerance
     from hpccoll.analysis.run_comparison import compare as compare_runs
     from hpccoll.render.comparison_tables import comparison_lines
-    from hpccoll.store.load_results import read_results
 
     check_tolerance(tolerance)
     _check_paths(paths, reference, make_reference=make_reference, as_json=as_json)
@@ -74,8 +73,7 @@ def compare(
         return _make_reference(paths, out)
     check_suffix(out, *PICTURES)
     given = read_reference(reference) if reference else None
-    results = [read_results([path]) for path in paths]
-    codes = [report_damaged(read) for read in results]
+    results, codes = _read_runs(paths)
     old, new = results[0], results[-1]
     compared = compare_with_reference(given, new, tolerance) if given else compare_runs(old, new, tolerance)
     show_found(compared, comparison_lines(compared), as_json=as_json)
@@ -98,18 +96,24 @@ def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: b
         raise UnusableError("hpccoll compare", f"{expected}: {len(paths)} are given")
 
 
-def _make_reference(paths: list[Path], out: Path | None) -> int:
-    from hpccoll.analysis.reference import make_reference, write_reference
-    from hpccoll.analysis.run_comparison import cases_of_rows
+def _read_runs(paths: "Sequence[Path]") -> "tuple[list[Results], list[int]]":
+    """Return the results of each path, and the exit codes of what is wrong with them, which is printed."""
     from hpccoll.interop.any_results import read_any
     from hpccoll.store.load_results import to_results
 
-    if out is None or out.suffix != ".json":
-        raise BadInputError("--out", str(out) if out else None, "the file of the reference, F.json")
     given = supplied_metadata(None, None, None, None)
     every = [read_any([path], given) for path in paths]
-    results = [to_results(read.files) for read in every]
     codes = [code for read in every for code in (report_damaged(read.files), report_truncated(read.truncated))]
+    return [to_results(read.files, [path]) for read, path in zip(every, paths, strict=True)], codes
+
+
+def _make_reference(paths: list[Path], out: Path | None) -> int:
+    from hpccoll.analysis.reference import make_reference, write_reference
+    from hpccoll.analysis.run_comparison import cases_of_rows
+
+    if out is None or out.suffix != ".json":
+        raise BadInputError("--out", str(out) if out else None, "the file of the reference, F.json")
+    results, codes = _read_runs(paths)
     _check_distinct(paths, results)
     made = make_reference(results)
     with writing(out):

@@ -79,6 +79,7 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
 @family.command(
     epilog="""Examples:
   hpccoll show ring -p 8 --out ring.svg
+  hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8
   hpccoll show ring -p 16 -b 1M --format goal --out ring.goal
   hpccoll show ring -p 8 -b 1M --format mscclpp --out ring.json
   hpccoll show ring.goal"""
@@ -86,7 +87,10 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
 def show(
     context: typer.Context,
     algorithm: Annotated[
-        str, typer.Argument(help="algorithm, see hpccoll list, or a file in GOAL, *.goal", metavar="ALGORITHM|FILE")
+        str,
+        typer.Argument(
+            help="algorithm, see hpccoll list, or a file: GOAL, or a plan of MSCCL++", metavar="ALGORITHM|FILE"
+        ),
     ],
     workers: Annotated[
         int | None, typer.Option("-p", "--workers", help="number of workers", metavar="N", rich_help_panel=WHAT)
@@ -103,11 +107,14 @@ def show(
     ] = None,
     ranks_per_node: Annotated[
         int | None,
-        typer.Option(help="workers per node, fewer on the last [all]", metavar="N", rich_help_panel=WHAT),
+        typer.Option(help="workers per node [all; in racks: one]", metavar="N", rich_help_panel=WHAT),
     ] = None,
     racks: Annotated[
-        int, typer.Option(help="number of racks, each with a block of nodes", metavar="N", rich_help_panel=WHAT)
-    ] = 1,
+        str, typer.Option(help="number of racks, or workers in each: 6,16,10", metavar="N", rich_help_panel=WHAT)
+    ] = "1",
+    mapping: Annotated[
+        str, typer.Option(help="rank order over racks and nodes: block, cyclic", metavar="NAME", rich_help_panel=WHAT)
+    ] = "block",
     aggregators: Annotated[
         int, typer.Option(help="number of aggregators, each on its own node", metavar="N", rich_help_panel=WHAT)
     ] = 0,
@@ -145,10 +152,14 @@ def show(
     """Describe the schedule of an algorithm, draw it, or write it.
 
     The text lists the rounds, and says whether the schedule is proven. With --format it is written for a simulator:
-    choose picoseconds for its parameters and for --fold-cost. A file is read and matched.
+    choose picoseconds for its parameters and for --fold-cost. A plan of MSCCL++ is proven in every order of execution,
+    described and drawn; file:PLAN is the algorithm of its ranks in other commands. A text in GOAL is matched only.
     """
-    if Path(algorithm).suffix:
-        return _show_file(Path(algorithm), given_options(context))
+    from hpccoll.interop.mscclpp_reader import PREFIX, register_plans
+
+    if Path(algorithm).suffix and not algorithm.startswith(PREFIX):
+        return _show_file(Path(algorithm), given_options(context), unit, out)
+    register_plans([algorithm])
     if workers is None:
         raise UnusableError("-p", "the number of workers is missing")
     if (format_ is None) != (nbytes is None):
@@ -158,7 +169,7 @@ def show(
 
         view = view_of(
             algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
-            root=root, parameters=param or (),
+            root=root, parameters=param or (), mapping=mapping,
         )  # fmt: skip
         return _describe(view, unit, out)
     from hpccoll.cases.requested_schedule import requested_layout, requested_operation
@@ -167,7 +178,7 @@ def show(
     if format_ not in FORMATS:
         raise BadInputError("--format", format_, FORMATS)
     operation = requested_operation(
-        algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum),
+        algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum, mapping),
         parse_size(nbytes or "", "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
     return _write(operation, format_, fold_cost, out)
@@ -222,11 +233,21 @@ def _write(operation: "RequestedOperation", format_: str, fold_cost: float, out:
     return 0
 
 
-def _show_file(path: Path, options: Sequence[str]) -> int:
-    from hpccoll.interop.goal_reader import goal_lines, read_goal
+def _show_file(path: Path, options: Sequence[str], unit: int | None, out: Path | None) -> int:
+    from hpccoll.common.files import read_text
+    from hpccoll.interop.goal_reader import GOAL_BYTES, goal_lines, read_goal
 
-    if options:
-        raise UnusableError(f"option {options[0]}", f"it belongs to an algorithm, and {path} is a file")
+    is_plan = read_text(path, "FILE", GOAL_BYTES).lstrip().startswith("{")
+    for option in options:
+        if not is_plan or option not in ("--unit", "--out"):
+            raise UnusableError(f"option {option}", f"it belongs to an algorithm, and {path} is a file")
+    if is_plan:
+        from hpccoll.interop.mscclpp_reader import read_plan
+        from hpccoll.render.pictures.schedule_view import ScheduleView
+
+        plan = read_plan(path)
+        sentence = "A plan of MSCCL++, right in every order of execution. Its steps are ordered by data alone."
+        return _describe(ScheduleView(plan.call, plan.slices, f"plan {path.name}", sentence), unit, out)
     typer.echo("\n".join(goal_lines(path, read_goal(path))))
     return 0
 

@@ -204,6 +204,7 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     calls = library_lines([each for each in found if isinstance(each, LibraryExpectation)])
     common.show_found(rows, (*schedules, *calls), as_json=as_json)
     damaged = common.report_damaged(files)
+    common.report_loaded(files)
     if interrupted:
         typer.echo(f"hpccoll: left out: all but {format_count(len(found), 'comparison')}: interrupted", err=True)
     return INTERRUPTED if interrupted else damaged

@@ -162,6 +162,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(
         **common, collectives=[family.name], algorithms=algorithms, timings=timings, roots=[root],
+        loads=_words(arguments.load),
         sizes=sizes_between(arguments.begin, arguments.end, read_option("-f", arguments.factor)),
         in_place=(True,) if arguments.in_place else (False, True),
         pairs=list(dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))),

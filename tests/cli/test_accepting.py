@@ -120,6 +120,16 @@ def test_the_guides_commands_make_a_reference_of_outputs_and_judge_another_one(o
         assert [invoke(*words).code for words in commands] == [0, code]
 
 
+def test_outputs_are_compared_with_each_other_and_with_a_reference_of_outputs(output, tmp_path):
+    runs = [output({size: (1 - n / 1000) * r for size, r in HEALTHY.items()}, f"{n}.txt") for n in range(5)]
+    slow = output({size: rate / 2 for size, rate in HEALTHY.items()}, "slow.txt")
+    alone = json.loads(invoke("compare", runs[0], slow, "--json").out)
+    assert {round(each["new_s"] / each["old_s"], 2) for each in alone["undecided"]} == {2.0}
+    assert invoke("compare", "--make-reference", *runs, "--out", tmp_path / "F.json").code == 0
+    held = invoke("compare", slow, "--reference", tmp_path / "F.json", "--json")
+    assert (held.code, len(json.loads(held.out)["regressions"])) == (3, 2 * len(HEALTHY))  # both placements
+
+
 def test_an_output_given_twice_or_copied_makes_no_reference(output, tmp_path):
     one, other = output(HEALTHY), output({size: 0.99 * rate for size, rate in HEALTHY.items()}, "other.txt")
     copy = output(HEALTHY, "copy.txt")

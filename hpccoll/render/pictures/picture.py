@@ -11,7 +11,7 @@ from hpccoll.render.pictures import svg
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.communication_diagram import message_graphs
 from hpccoll.render.pictures.message_timeline import Grid, rank_heads, spacetime
-from hpccoll.render.pictures.schedule_text import cost_text, layout_text
+from hpccoll.render.pictures.schedule_text import cost_text, layout_text, rack_lines
 from hpccoll.render.pictures.schedule_view import ScheduleView
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
 from hpccoll.render.pictures.svg import Bounds, Box, LineStyle, Point, SvgShape, Text, bounds_of, straight
@@ -37,7 +37,8 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
         ]
     )
     title, cost = f"{view.title}, {layout_text(view.layout)}", f"Cost: {cost_text(view)}."
-    heading = _heading(title, [view.sentence, cost], bounds_of(drawn))
+    racks = (f"B{line[1:]}." for line in rack_lines(view))
+    heading = _heading(title, [view.sentence, cost, *racks], bounds_of(drawn))
     return svg.svg_document([*heading, *drawn], title, f"{view.sentence} {cost}".strip())
 
 

@@ -6,12 +6,15 @@ from sys import maxsize
 from textwrap import wrap
 from typing import NamedTuple
 
+import numpy as np
+
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.units import format_count
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state, spans
 from hpccoll.render.pictures.schedule_view import ScheduleView
-from hpccoll.schedule import Cost, Cut, Layout, Part, count
+from hpccoll.schedule import Cost, Counts, Cut, Layout, Part, count
 from hpccoll.schedule.collective import parameter_choices
+from hpccoll.schedule.layout import TIERS
 from hpccoll.schedule.walk import Message, Trace, trace_schedule
 
 WIDTH = 120
@@ -38,6 +41,7 @@ def _heading(view: ScheduleView) -> Iterator[str]:
     if view.sentence:
         yield view.sentence
     yield f"cost, on the critical path: {cost_text(view)}"
+    yield from rack_lines(view)
     slices, units = view.slices, format_count(view.slices[0].units, "unit")
     yield f"{units} in one slice" if len(slices) == 1 else f"{units} in each of {len(slices)} slices"
     name = view.collective.name
@@ -86,12 +90,28 @@ def layout_text(layout: Layout) -> str:
     return ", ".join(parts)
 
 
-def cost_text(view: ScheduleView) -> str:
-    """Return the counted cost of the critical path, and the declared one if it differs, as text."""
+def rack_lines(view: ScheduleView) -> Iterator[str]:
+    """Yield what crosses between racks, in one line; nothing if there is one rack."""
+    if view.layout.racks > 1:
+        counts, size = _counted(view)
+        messages, sent = (each[:, TIERS.index("fabric")] for each in (counts.messages, counts.sent / size))
+        most = max(np.bincount(view.layout.rack, sent))
+        nbytes = "" if view.collective.token else f", {sent.sum():.4g} S; the most from one rack: {most:.4g} S"
+        yield f"between racks: {format_count(int(messages.sum()), 'message')}{nbytes}"
+
+
+def _counted(view: ScheduleView) -> tuple[Counts, int]:
+    """Return the counts of an operation of equal units, and its S."""
     units, lanes = view.slices[0].units, len(view.slices)
     elements = _GRAINS * units * (lanes if view.collective.units == "divisible" else 1)
     counts = count(view.slices, Cut(view.call, elements, units, lanes, _ITEMSIZE))
-    size = view.call.bytes(elements, _ITEMSIZE)
+    return counts, view.call.bytes(elements, _ITEMSIZE)
+
+
+def cost_text(view: ScheduleView) -> str:
+    """Return the counted cost of the critical path, and the declared one if it differs, as text."""
+    lanes = len(view.slices)
+    counts, size = _counted(view)
     counted = _cost(view, Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size))
     one_by_one = ", bytes of slices in turn" if lanes > 1 else ""
     if view.declared is None:

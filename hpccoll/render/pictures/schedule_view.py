@@ -89,11 +89,11 @@ def _failing_step(schedule: Schedule) -> str | None:
 
 
 def view_of(
-    algorithm: str, collective_name: str | None, workers: int, *, ranks_per_node: int | None = None, racks: int = 1,
-    aggregators: int = 0, root: int | None = None, parameters: Sequence[str] = (),
+    algorithm: str, collective_name: str | None, workers: int, *, ranks_per_node: int | None = None, racks: str = "1",
+    aggregators: int = 0, root: int | None = None, parameters: Sequence[str] = (), mapping: str = "block",
 ) -> ScheduleView:  # fmt: skip
     """Return the view that the arguments of ``hpccoll show`` describe; BadInputError if one is invalid."""
-    layout = requested_layout(workers, ranks_per_node, racks, aggregators, MAX_WORKERS)
+    layout = requested_layout(workers, ranks_per_node, racks, aggregators, MAX_WORKERS, mapping)
     values = dict(map(parse_parameter, parameters))
     call, registered, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=values)
     return ScheduleView(call, slices, algorithm, f"{registered.title}.", registered.declared(workers, **values))

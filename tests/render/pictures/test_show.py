@@ -85,8 +85,37 @@ def test_a_layout_that_does_not_fit_takes_one_line(monkeypatch):
     ],
 )  # fmt: skip
 def test_nodes_are_dealt_to_racks_in_blocks_and_switches_are_in_racks_or_above_them(racks, aggregators, rack):
-    layout = view_of("ring", "all_reduce", 4, ranks_per_node=1, racks=racks, aggregators=aggregators).layout
+    layout = view_of("ring", "all_reduce", 4, ranks_per_node=1, racks=str(racks), aggregators=aggregators).layout
     assert (layout.node, layout.rack) == ((*range(4 + aggregators),), rack)
+
+
+def test_workers_in_each_rack_and_their_mapping_reach_the_layout_and_share_no_node():
+    layout = view_of("ring", "all_reduce", 6, racks="1,3,2").layout
+    assert (layout.node, layout.rack) == ((0, 1, 2, 3, 4, 5), (0, 1, 1, 1, 2, 2))
+    dealt = view_of("ring", "all_reduce", 8, ranks_per_node=2, racks="4,4", mapping="cyclic").layout
+    assert (dealt.node, dealt.rack) == ((0, 2, 1, 3, 0, 2, 1, 3), (0, 1) * 4)
+    for words in (["--racks", "3,4"], ["--racks", "6,0"], ["--racks", ""], ["--racks", "9" * 5000]):
+        assert invoke("show", "ring", "-p", 6, *words).is_bad_input("6 together: 6,16,10")
+    assert invoke("show", "ring", "-p", 6, "--racks", "3,3", "--ranks-per-node", 2).is_bad_input("whole nodes of 2")
+    assert invoke("show", "ring", "-p", 6, "--mapping", "spiral").is_bad_input("block, cyclic")
+
+
+@pytest.mark.parametrize(
+    ("name", "racks", "more", "line"),
+    [
+        ("ring", "3", [], "between racks: 30 messages, 5 S; the most from one rack: 1.667 S"),
+        ("ring", "1,5", [], "between racks: 20 messages, 3.333 S; the most from one rack: 1.667 S"),
+        ("ring", "3", ["--mapping", "cyclic"], "between racks: 60 messages, 10 S; the most from one rack: 3.333 S"),
+        ("double_binary_tree", "2", [], "between racks: 4 messages, 2 S; the most from one rack: 1 S"),
+        ("dissemination", "2", [], "between racks: 10 messages"),
+    ],
+)
+def test_the_text_and_the_picture_say_what_crosses_between_racks(name, racks, more, line, tmp_path):
+    out = tmp_path / "a.svg"
+    text = invoke("show", name, "-p", 6, "--racks", racks, *more, "--out", out).out
+    assert line in text.splitlines()
+    assert f"B{line[1:]}." in " ".join(re.findall(r">([^<]+)</text>", out.read_text()))
+    assert "between racks:" not in invoke("show", name, "-p", 6, "--ranks-per-node", 1).out
 
 
 def test_arguments_reach_the_call_the_algorithm_and_its_declared_cost():
