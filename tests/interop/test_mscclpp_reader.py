@@ -9,10 +9,11 @@ import pytest
 from cli_runner import invoke
 from plan_machine import EXPORTED, Machine, WrongResultError, exported
 
-from hpccoll.cases.requested_schedule import requested_layout, requested_schedule
+from hpccoll.cases.requested_schedule import requested_schedule
 from hpccoll.common.errors import UnusableError
 from hpccoll.interop.mscclpp_reader import plan_of
-from hpccoll.schedule import Cut, count, prove
+from hpccoll.schedule import Cut, Layout, count, prove
+from hpccoll.store.load_results import read_results
 
 
 @pytest.mark.parametrize(("collective", "name", "p", "per_node"), EXPORTED)
@@ -25,8 +26,7 @@ def test_what_is_written_is_read_again_and_proven(collective, name, p, per_node)
 
 @pytest.mark.parametrize("name", ["ring", "hierarchical", "rabenseifner", "swing", "recursive_doubling"])
 def test_the_schedule_of_a_plan_has_the_steps_and_bytes_of_the_one_that_was_written(name):
-    layout = requested_layout(8, 4, 1, 0, 8)
-    call, _, slices = requested_schedule(name, "all_reduce", layout, parameters={})
+    call, _, slices = requested_schedule(name, "all_reduce", Layout.of(8, 4), parameters={})
     read = plan_of(exported("all_reduce", name, 8, 4)).slices
     ours, theirs = (count(each, Cut(call, 8 * 64, each[0].units, 1, 4)) for each in (slices, read))
     assert ours.rounds == theirs.rounds
@@ -159,6 +159,25 @@ def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     assert invoke("show", f"file:{path}", "-p", 4).out.splitlines()[2:] == shown.out.splitlines()[2:]
     assert invoke("show", f"file:{path}", "-p", 5).is_bad_input("4 workers", "plan")
     assert invoke("show", path, "-p", 4).is_bad_input("--workers")
+
+
+def test_the_ranks_of_a_plan_are_predicted_like_those_of_the_schedule_that_was_written(tmp_path):
+    path = tmp_path / "ring.json"
+    assert invoke("show", "ring", "-p", 4, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
+    size = "-b", "1M", "-e", "1M", "--nodes", 4, "--ranks-per-node", 1, "--cluster", "1x25g-tcp", "--json"
+    rows = json.loads(invoke("predict", "-a", f"ring,file:{path}", *size).out)
+    assert {row["algorithm"] for row in rows} == {"ring", f"file:{path}"}
+    assert len({row["median_s"] for row in rows}) == 1
+
+
+@pytest.mark.mpi
+def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
+    path, small = tmp_path / "swing.json", ("-b", "4K", "-e", "4K", "-n", "6", "--in-place")
+    assert invoke("show", "swing", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
+    result = mpiexec(2, "-m", "hpccoll", "run", "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5")
+    assert result.returncode == 0, result.stderr
+    (row,) = read_results([tmp_path / "a.h5"]).rows
+    assert (row.status, row.wrong, row.algorithm) == ("ok", 0, f"file:{path}")
 
 
 @pytest.mark.parametrize(
