@@ -198,8 +198,8 @@ def _ranges(
         for each in every
     ]  # fmt: skip
     if not set.intersection(*map(set, curves)):
-        rows = sum(len(each.rows) for each in every)
-        left_out[f"of {setting.collective}, whose types, placements and variants have no algorithm in common"] += rows
+        why = f"of {setting.collective}, whose types, placements and variants have no algorithm in common"
+        left_out[why] += sum(len(each.rows) for each in every)
         return
     answers = list[tuple[Choice, SizeChoice]]()
     for of_range in choose_ranges(
