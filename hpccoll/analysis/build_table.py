@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
+from hpccoll.analysis.load_findings import load_findings
 from hpccoll.analysis.measured_choices import measured_settings
-from hpccoll.analysis.recommendations import lone_rank_reason, recommend, recommend_placements
-from hpccoll.analysis.setting import machine_name, recorded_mpi_version
+from hpccoll.analysis.recommendations import lone_rank_reason, ranges_by_setting, recommend, recommend_placements
+from hpccoll.analysis.setting import Choice, Setting, machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
+from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
 from hpccoll.schedule.collective import AUTO
@@ -60,6 +62,21 @@ def build_table(results: Results) -> TuneTable:
     )  # fmt: skip
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return TuneTable(created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries)
+
+
+def table_load_findings(results: Results) -> Iterator[Finding]:
+    """Yield the findings on the choices of the table that ``build_table`` makes.
+
+    Raises:
+        BadInputError: if results mix machines, MPI libraries or executors within a setting.
+    """
+    ranges = ranges_by_setting(recommend_placements(results))
+
+    def chosen(setting: Setting, size: int) -> Choice | None:
+        of_range = ranges.get((setting, size))
+        return of_range.choice if of_range else None
+
+    yield from load_findings(measured_settings(results), chosen)
 
 
 def write_table(table: TuneTable, out: Path) -> None:

@@ -14,16 +14,18 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 
 from hpccoll.analysis.library_evidence import collective_variables
+from hpccoll.analysis.load_findings import load_findings
 from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, measured_settings
 from hpccoll.analysis.setting import Choice, Setting, recorded_mpi_version
 from hpccoll.analysis.size_ranges import choose_ranges
 from hpccoll.analysis.strength import NOTICEABLE
-from hpccoll.cases.case import SINGLE
+from hpccoll.cases.case import IDLE, LOAD, SINGLE
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.cases.library_algorithms import library_algorithms, library_collective, library_table
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule.collective import NATIVE
@@ -71,6 +73,7 @@ class LibraryChoices:
     ranges: tuple[LibraryRange, ...]  # by collective, ranks and size
     runs: tuple[Run, ...]  # the runs that measured them
     left_out: tuple[str, ...]  # which results do not count, in words
+    under_load: tuple[Finding, ...] = ()  # where they differ from the choices under load
 
 
 def library_choices(results: Results, library: str, name: str, *, by_nodes: bool, has_default: bool) -> LibraryChoices:
@@ -88,12 +91,18 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
     """
     left_out = Counter[str]()
     rows = tuple(_candidates(results.ours, library, name, left_out))
-    groups = defaultdict[tuple[str, int, int], list[tuple[Setting, MeasuredSetting]]](list)
-    for setting, measured in measured_settings(replace(results, rows=rows)).items():
-        groups[setting.collective, setting.ranks, setting.nodes * by_nodes].append((setting, measured))
-    ranges = tuple(
-        each for _, members in sorted(groups.items()) for each in _ranges(members, left_out, has_default=has_default)
-    )
+    groups = defaultdict[tuple[str, int, int, str], list[tuple[Setting, MeasuredSetting]]](list)
+    settings = measured_settings(replace(results, rows=rows))
+
+    def group(setting: Setting) -> tuple[str, int, int, str]:
+        return setting.collective, setting.ranks, setting.nodes * by_nodes, setting.load
+
+    for setting, measured in settings.items():
+        groups[group(setting)].append((setting, measured))
+    found = {key: (*_ranges(members, left_out, has_default=has_default),) for key, members in sorted(groups.items())}
+    ranges = tuple(each for (*_, load), of_group in found.items() if load == IDLE for each in of_group)
+    at = {(key, size.nbytes): of.choice for key, of_group in found.items() for of in of_group for size in of.sizes}
+    under_load = load_findings(settings, lambda setting, size: at.get((group(setting), size)))
     lines = tuple(f"{format_count(count, 'result')} {why}" for why, count in left_out.items())
     if not ranges:
         why = f" ({', '.join(lines)} left out)" if lines else ""
@@ -101,7 +110,7 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
         remedy = f"hpccoll sweep {sweep}, with the variants {DEFAULT} and {library}-..."
         raise UnusableError("PATHS", f"no algorithm of {library} was measured beside its default{why}; do: {remedy}")
     used = {row.run_id for row in rows}
-    return LibraryChoices(ranges, tuple(run for run in results.runs if run.run_id in used), lines)
+    return LibraryChoices(ranges, tuple(run for run in results.runs if run.run_id in used), lines, (*under_load,))
 
 
 def _candidates(results: Results, library: str, name: str, left_out: Counter[str]) -> Iterator[Row]:
@@ -134,7 +143,7 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
             if forced:
                 named = named_variants().get(row.variant or "")
                 own = _NCCL_CHOICE if library == "nccl" else named.environment if named else ()
-                params = dict(forced.params)
+                params = {**dict(forced.params), **({LOAD: row.load} if row.load else {})}
                 yield replace(row, variant=_other_variables(run, own), algorithm=forced.algorithm, params=params)
 
 
@@ -189,8 +198,8 @@ def _ranges(
         for each in every
     ]  # fmt: skip
     if not set.intersection(*map(set, curves)):
-        rows = sum(len(each.rows) for each in every)
-        left_out[f"of {setting.collective}, whose types, placements and variants have no algorithm in common"] += rows
+        why = f"of {setting.collective}, whose types, placements and variants have no algorithm in common"
+        left_out[why] += sum(len(each.rows) for each in every)
         return
     answers = list[tuple[Choice, SizeChoice]]()
     for of_range in choose_ranges(
@@ -218,8 +227,7 @@ def _size_choices(size: int, cases: Sequence[Mapping[Choice, ChoiceTime]], nativ
     several = defaultdict[Choice, list[SizeChoice]](list)
     for times in cases:
         seconds = {each: time.seconds for each, time in times.items()}  # no launch has two of them
-        ends = {each: [end for of in time.rounds.values() for end in of.interval or ()] for each, time in times.items()}
-        low, high = ({each: end(several) for each, several in ends.items()} for end in (min, max))
+        low, high = ({each: time.ends[end] for each, time in times.items()} for end in (0, 1))
         for each, mine in seconds.items():
             others = [other for other in times if other != each]
             rival = min(others, key=seconds.__getitem__)

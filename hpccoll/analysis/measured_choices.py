@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TypeAlias
 
 import numpy as np
@@ -46,6 +47,12 @@ class ChoiceTime:
     def has_interval(self) -> bool:
         """Whether a round has a 95 % interval: without any, nothing is clear."""
         return any(each.interval for each in self.rounds.values())
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the 95 % intervals of all rounds; 0 and infinity without any."""
+        ends = [end for of_round in self.rounds.values() for end in of_round.interval or ()]
+        return min(ends, default=0.0), max(ends, default=inf)
 
     def ratio_noise(self, other: "ChoiceTime") -> float:
         """Return the relative uncertainty of the ratio to another time.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from hpccoll.cases.case import SINGLE, Case, Shape
+from hpccoll.cases.case import IDLE, LOAD, SINGLE, Case, Shape
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.common.limits import Aggregators, Name, Ranks, Value
 from hpccoll.common.units import format_count
@@ -33,7 +33,7 @@ class Setting:
     arithmetic: Name | None
     in_place: bool | None  # whether contribution and result share a buffer; None for both placements
     # the arguments of the call: ``traffic``, ``concurrent``, or ``root`` and ``peer`` of two ranks that exchange
-    # messages
+    # messages, and ``load`` unless the ranks were idle
     arguments: tuple[tuple[Name, Value], ...]
     ranks: Ranks  # the number of workers
     nodes: Ranks  # the number of nodes of the workers
@@ -70,6 +70,16 @@ class Setting:
     def of_any_pair(self) -> "Setting":
         """The setting without the two ranks that exchange messages."""
         return replace(self, arguments=tuple(each for each in self.arguments if each[0] not in _PAIR))
+
+    @property
+    def load(self) -> str:
+        """What each rank computed meanwhile: one of LOADS."""
+        return str(dict(self.arguments).get(LOAD, IDLE))
+
+    @property
+    def idle(self) -> "Setting":
+        """The setting without load."""
+        return replace(self, arguments=tuple(each for each in self.arguments if each[0] != LOAD))
 
     @property
     def call(self) -> tuple[object, ...]:

@@ -49,7 +49,7 @@ def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]
     """
     by_operation = defaultdict[tuple[str, str, CallKey], list[Row]](list)
     for row in ours:
-        if row.usable and not row.floor:
+        if row.usable and not (row.floor or row.load):
             by_operation[_operation(row)].append(row)
     return [
         SideBySide(row, min(by_operation.get(_operation(row), ()), key=lambda ours: _distance(row, ours), default=None))

@@ -24,6 +24,12 @@ SINGLE, AGGREGATED = "single", "aggregated"
 TIMINGS = SINGLE, AGGREGATED
 """How operations on a GPU's stream are timed: one between two clock readings of the host, or many back to back."""
 
+LOAD = "load"
+"""The argument of every collective that says what each rank computes meanwhile: one of LOADS; idle if it is absent."""
+IDLE = "idle"
+LOADS = IDLE, "gemm"
+"""Nothing, or a thread that multiplies matrices, as a backward pass does beside the all-reduces of its gradients."""
+
 RUN_JOB = "run"
 """The name of the job that a command line of ``hpccoll run`` describes."""
 
@@ -60,13 +66,18 @@ class Case:
     # the root of a rooted collective, or the first of two ranks; None for other collectives
     root: Annotated[int, limits.RANK.meta] | None = None
     # the requested parameters of the algorithm, of any schedule (``channels``, ``window``, ``segment``) and of the
-    # transport (``graph``), and the arguments of the collective (``peer``, ``traffic``, ``concurrent``)
+    # transport (``graph``), and the arguments of the collective (``peer``, ``traffic``, ``concurrent``, ``load``)
     params: limits.Values = field(default_factory=dict)
     ranks: limits.Ranks | None = None  # the number of workers; None for all workers of the job
     nodes: limits.Ranks | None = None  # the number of nodes with workers; None for all nodes of the job
     # how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's order
     mapping: limits.Name | None = None
     timing: limits.Name = SINGLE  # how operations are timed, one of TIMINGS
+
+    @property
+    def load(self) -> str | None:
+        """What each rank computes meanwhile; None if it is idle."""
+        return str(self.params[LOAD]) if LOAD in self.params else None
 
     @property
     def id(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
-from hpccoll.cases.case import EXECUTORS, TIMINGS, Case, Job, Parameter
+from hpccoll.cases.case import EXECUTORS, IDLE, LOAD, LOADS, TIMINGS, Case, Job, Parameter
 from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native
 from hpccoll.common.errors import BadInputError, format_choices
 from hpccoll.common.limits import CHANNELS, JOB_BYTES, MAX_BYTES, IntegerRange
@@ -129,6 +129,11 @@ def _check_parameters(case: Case) -> None:
             "parameter segment", case.params["segment"], "segment or channels: the segment determines the channels"
         )
     for name, value in case.params.items():
+        if name == LOAD:
+            if value not in LOADS[1:] or case.device != "cpu" or case.collective in WORKLOADS:
+                expected = f"{IDLE} (in job files: left out), {LOADS[1]}; on GPUs and in training steps {IDLE} only"
+                raise BadInputError(LOAD, value, expected)
+            continue
         known = known_parameters(case.collective, case.algorithm)
         if name not in known:
             raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
@@ -266,13 +271,13 @@ def distinct_transports(name: str, algorithm: str, requested: Sequence[str], dev
 
 def own_parameters(case: Case) -> dict[str, Parameter]:
     """Return the parameters of the algorithm, without those of a run and of the collective."""
-    others = {*RUN_PARAMETERS, GRAPH, *collective(case.collective).arguments}
+    others = {*RUN_PARAMETERS, GRAPH, LOAD, *collective(case.collective).arguments}
     return {name: value for name, value in case.params.items() if name not in others}
 
 
 def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """Return the parameters that distinguish choices for one call: no arguments of the call, and no default."""
-    arguments = collective(name).arguments if name in {*COLLECTIVES, *WORKLOADS} else {}
+    arguments = {LOAD, *(collective(name).arguments if name in {*COLLECTIVES, *WORKLOADS} else ())}
     return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
 
 

@@ -77,6 +77,7 @@ SWEEP: Mapping[str, Key] = {
         "timings of cases over nccl: single, aggregated (operations back to back, as nccl-tests)",
         ("single",),
     ),
+    "load": Key("what ranks compute meanwhile: idle (nothing), gemm (products of matrices, on device cpu)", ("idle",)),
     "executor": Key("executor of cases in host memory: compiled, python; if left out, compiled if it is built"),
     "diagnose": Key(
         "with 'nodes': the nodes of each job are diagnosed before it measures; options of 'hpccoll diagnose': "
@@ -145,6 +146,7 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
             metavar="N",
         ),
         Option(("--mapping",), "rank order: block, cyclic", shown_default="as launched", metavar="M,.."),
+        Option(("--load",), "computation meanwhile: idle, gemm (matrices)", "idle", metavar="L,.."),
         Option(("--param",), "parameter of the algorithms: channels=4, channels=1,4", metavar="K=V", kind="list"),
         Option(("--table",), "table of 'hpccoll tune' for the algorithm auto", metavar="T.json", kind="path"),
         Option(("--variant",), "variant of 'hpccoll list', such as nccl-ring", metavar="NAME"),

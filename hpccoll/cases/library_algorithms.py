@@ -55,6 +55,12 @@ def library_collective(library: str, collective: str) -> str | None:
     return next((name for name in reversed([*ours]) if ours[name] == collective and name in names), None)
 
 
+def default_parameters(library: str, collective: str, algorithm: str) -> Mapping[str, int | str]:
+    """Return the parameters that a table must give an algorithm, in the library's words, as the library forces it."""
+    found: Mapping[str, int | str] = library_table()[library]["parameters"].get(collective, {}).get(algorithm, {})
+    return found
+
+
 @cache
 def algorithms_by_word(library: str) -> Mapping[str, Mapping[str, LibraryAlgorithm]]:
     """Return the algorithms of an MPI library that a variant can force, by word and by our name of the collective."""

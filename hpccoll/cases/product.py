@@ -10,7 +10,7 @@ from math import comb, prod
 from typing import Any, NamedTuple
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
-from hpccoll.cases.case import SINGLE, Case, Parameter
+from hpccoll.cases.case import IDLE, LOAD, SINGLE, Case, Parameter
 from hpccoll.cases.catalogue import (
     GRAPH,
     algorithms_of,
@@ -54,6 +54,7 @@ class CaseRequest:
     in_place: Sequence[bool] = (False, True)
     mappings: Sequence[str | None] = (None,)
     timings: Sequence[str] = (SINGLE,)
+    loads: Sequence[str] = (IDLE,)
     roots: Sequence[int] = (0,)
     pairs: str | Sequence[tuple[int, int]] = "ends"
     concurrent: Sequence[Parameter] = (0,)
@@ -105,13 +106,14 @@ def _case(
     models: Mapping[str, ModelShape],
 ) -> Case | None:  # fmt: skip
     dtype, size, params, call = (values[axis] for axis in ("dtype", "size", "params", "call"))
+    load = {LOAD: values[LOAD]} if values[LOAD] != IDLE else {}
     if call.dtype is not None:  # a training step
         dtype, size = call.dtype, Workload.of(call.arguments).gradient_bytes(call.dtype, models)
     if params.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
         return None  # only NCCL plans are captured as CUDA graphs
     return Case(
         collective=family.name, algorithm=algorithm, device=device, dtype=dtype,
-        bytes=size, root=call.root, params={**call.arguments, **params},
+        bytes=size, root=call.root, params={**call.arguments, **params, **load},
         **{axis: values[axis] for axis in ("transport", "op", "in_place", "mapping", "timing")},
     )  # fmt: skip
 
@@ -139,6 +141,7 @@ def _blocks(
                     "params": _parameters(distinct_parameters(name, algorithm, request.params.get(algorithm, {}))),
                     "mapping": _listed(distinct_mappings(name, algorithm, request.mappings)),
                     "timing": _listed(request.timings),
+                    LOAD: _listed([IDLE] if name in WORKLOADS else request.loads),
                 },
             )
 

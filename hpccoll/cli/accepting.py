@@ -69,6 +69,7 @@ def accept(
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
+    common.report_loaded(read.files)
     with progress_counter("predictions") as progress:
         judged = judge_rows(read.files, against, evidence, progress)
     described = None if isinstance(against, Reference) else against

@@ -84,6 +84,15 @@ def report_damaged(read: "Results | ResultFiles") -> int:
     return INCOMPLETE if damaged else 0
 
 
+def report_loaded(files: "ResultFiles") -> None:
+    """Print on stderr how many results under load do not count where results are held against a model or others."""
+    from hpccoll.common.units import format_count
+
+    every = (history.outcome for raw in files.raw_results for history in raw.histories())
+    if loaded := sum(bool(outcome.load) for outcome in every):
+        typer.echo(f"hpccoll: note: {format_count(loaded, 'result')} under load left out", err=True)
+
+
 def supplied_metadata(
     ranks: int | None, nodes: int | None, library: str | None, program: str | None
 ) -> "SuppliedMetadata":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged, show_found
+from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged, report_loaded, show_found
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_count
@@ -64,7 +64,7 @@ def tune(
         raise UnusableError("hpccoll tune", why)
     if lint:
         return _lint(lint, table_format, as_json=as_json)
-    from hpccoll.analysis.build_table import build_table, table_warnings, write_table
+    from hpccoll.analysis.build_table import build_table, table_load_findings, table_warnings, write_table
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
@@ -88,8 +88,9 @@ def tune(
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
         write_table(build_table(results), out)
-        lines = (*choice_table_lines(results, Answers(recommend(results))), *table_warnings(results), f"table: {out}")
-        typer.echo("\n".join(lines))
+        under_load = (each.with_remedy for each in table_load_findings(results))
+        lines = (*choice_table_lines(results, Answers(recommend(results))), *table_warnings(results), *under_load)
+        typer.echo("\n".join((*lines, f"table: {out}")))
     return report_damaged(results)
 
 
@@ -112,7 +113,10 @@ def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -
     for file, text in files.items():
         write_over(file, text, partial(check, file))
     ranges = [*map(asdict, choices.ranges)]
-    record = {"format": name, "ranges": ranges, "left_out": choices.left_out, "environment": exports}
+    loads = [*map(asdict, choices.under_load)]
+    record = {
+        "format": name, "ranges": ranges, "left_out": choices.left_out, "environment": exports, "under_load": loads
+    }  # fmt: skip
     written = f"table: {', '.join(map(str, files))}; to use it:"
     show_found(record, (*library_choice_lines(choices), written, *exports), as_json=as_json)
 
@@ -200,4 +204,5 @@ def fit(
     show_found(models, (line for each in models for line in model_lines(each)), as_json=as_json)
     if out and not as_json:
         typer.echo(f"machine: {out}")
+    report_loaded(files)
     return report_damaged(files)

@@ -3,6 +3,7 @@
 import gc
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from operator import itemgetter
 from typing import Any
 
@@ -23,6 +24,7 @@ from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.recognition import Recognition, recognise
 from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
+from hpccoll.measure.step_engine import FOREVER_NS, ROWS, Gemm
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, Status
@@ -93,7 +95,8 @@ class AttemptRunner:
         training = prepared.training if isinstance(prepared, PreparedStep) else None
         effort = training.effort(self.job.effort) if training else self.job.effort.of_a_round
         begin = training.begin if training else None
-        samples = measure(loop.run, sync, effort, self.progress, monitor=monitor, begin=begin)
+        with _load(case):
+            samples = measure(loop.run, sync, effort, self.progress, monitor=monitor, begin=begin)
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)
@@ -168,7 +171,7 @@ class AttemptRunner:
         return Outcome(
             case=case, status="wrong" if wrong else "ok", reason="; ".join(reasons) if wrong else None,
             bytes=prepared.bytes, params=prepared.params, floor=prepared.floor,
-            executor=prepared.executor, operations=prepared.operations,
+            load=case.load, executor=prepared.executor, operations=prepared.operations,
             times=times, converged=samples.converged, cpu_s=np.array(cpu_s), wrong=wrong if prepared.checked else None,
             requested=requested_algorithm(self.job, case), executed=executed, evidence=evidence,
             tcp_traffic=json.dumps(recognition.traffic, separators=(",", ":")) if recognition else None,
@@ -201,6 +204,15 @@ class AttemptRunner:
         # Rank 0 knows the times of all ranks; a mapping may number ranks otherwise in the communicator of the case.
         call_s = self.comm.bcast(port_traffic.median_s(samples) if self.comm.rank == 0 else None)
         return recognise(prepared, call_s, self.progress)
+
+
+def _load(case: Case) -> AbstractContextManager[object]:
+    """Return what computes beside a case until it is closed: a thread that multiplies matrices, or nothing."""
+    if case.load is None:
+        return nullcontext()
+    thread = Gemm([((ROWS[-1], FOREVER_NS),)])
+    thread.start()
+    return closing(thread)
 
 
 def _by_name(activities: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -130,11 +130,12 @@ class Observation:
 def observations(raw: RawResults, *, imported: bool = False) -> Iterator[Observation]:
     """Yield the observations of one raw file: of single operations, without floors, predictions, unknown algorithms.
 
-    Training steps are many operations, and left out; so is what another program measured, unless ``imported``.
+    Training steps are many operations, and left out; so are calls under load, and, unless ``imported``, those that
+    another program measured.
     """
     for attempt, outcome, _ in raw.histories():
         case = outcome.case
-        if case.collective in WORKLOADS:
+        if case.collective in WORKLOADS or outcome.load:
             continue
         timed, family = make_row(raw.job, attempt, outcome), COLLECTIVES[case.collective]
         known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these

@@ -98,6 +98,8 @@ def judge_rows(
 ) -> list[Judged]:  # fmt: skip
     """Return the verdict on each row of results that ranks exchanged data for, by collective, place and size.
 
+    Rows under load are left out: nothing is expected of them.
+
     Args:
         files: the results: raw files, or outputs of other programs that were imported.
         against: a described cluster or a fitted machine, or a reference of ``compare --make-reference``.
@@ -109,7 +111,7 @@ def judge_rows(
         KeyboardInterrupt: if the user has interrupted the simulations.
     """
     results = to_results(files)
-    rows = [row for row in results.rows if row.exchanges_data and not (row.floor or row.predicted)]
+    rows = [row for row in results.rows if row.exchanges_data and not (row.floor or row.predicted or row.load)]
     rows = [row for row in rows if row.collective in COLLECTIVES and (row.median_s or row.status in BROKEN)]
     if isinstance(against, Reference):
         return _confirmed(_spoken([*_against_reference(rows, results, against)]))

@@ -17,7 +17,7 @@ from hpccoll.analysis.recommendations import (
     lone_rank_reason,
 )
 from hpccoll.analysis.setting import Choice
-from hpccoll.cases.case import SINGLE
+from hpccoll.cases.case import IDLE, SINGLE
 from hpccoll.common.text import first_few, join_ends, join_words, table_of
 from hpccoll.common.units import format_factor, format_seconds, format_size
 from hpccoll.render.answer_lines import (
@@ -54,13 +54,14 @@ class Answers:
     def foremost(self, name: str) -> list[Recommendation]:
         """Return the recommendations for the most ranks that had cores of their own, or for the most ranks.
 
-        If these were timed in several ways, return those of single operations.
+        If these were timed in several ways, return those of single operations, and those of idle ranks before any load.
         """
         several = self.by_collective[name]
         fitting = [each for each in several if not each.measured.oversubscribed] or several
         most = max((each.setting.nodes, each.setting.ranks) for each in fitting)
         of_most = [each for each in fitting if (each.setting.nodes, each.setting.ranks) == most]
-        return [each for each in of_most if each.setting.timing == SINGLE] or of_most
+        of_most = [each for each in of_most if each.setting.timing == SINGLE] or of_most
+        return [each for each in of_most if each.setting.load == IDLE] or of_most
 
     def split(self, name: str, most: int = MAX_SETTINGS) -> tuple[list[Answer], list[Answer]]:
         """Return the first answers of a collective, at most so many, and the others; none without any.

@@ -131,7 +131,8 @@ def _call_text(row: Row) -> str:
     between = f"between ranks {two[0]} and {two[1]}" if two else ""
     parameters = (f"{name}={value}" for name, value in Choice.of(row).params)
     traffic = f"traffic {pattern}" if pattern else ""
-    return " ".join(filter(None, (between, concurrent_label(row), traffic, *parameters)))
+    load = f"load {row.load}" if row.load else ""
+    return " ".join(filter(None, (between, concurrent_label(row), traffic, load, *parameters)))
 
 
 def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:

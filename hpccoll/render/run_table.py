@@ -322,6 +322,8 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
     if any(case.device == "cpu" for case in job.cases):
         yield f"{provenance['executor']} executor; a waiting rank {provenance['waiting']}"
     yield "time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval"
+    if any(case.load for case in job.cases):
+        yield "load gemm: a thread of each rank multiplies matrices while its cases are measured"
     if any(case.timing == AGGREGATED for case in job.cases):
         yield f"{AGGREGATED}: {job.effort.operations} operations queued back to back, over their number"
     if job.effort.rounds > 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
-from hpccoll.cases.case import PYTHON, Case, Parameter
+from hpccoll.cases.case import LOAD, PYTHON, Case, Parameter
 from hpccoll.common.units import format_count, format_size
 from hpccoll.store.rows import Row
 
@@ -132,7 +132,9 @@ def _call_fields(name: str, root: int | None, params: Mapping[str, Parameter], r
 
 def _with_defaults(name: str, params: Mapping[str, Parameter]) -> dict[str, Any]:
     known = COLLECTIVES.get(name) or WORKLOADS.get(name)
-    return {argument: params.get(argument, default) for argument, default in known.arguments.items()} if known else {}
+    defaults = known.arguments if known else {}
+    load = {LOAD: params[LOAD]} if LOAD in params else {}  # keys of idle calls have no such argument
+    return {argument: params.get(argument, default) for argument, default in defaults.items()} | load
 
 
 def call_arguments(row: Row) -> dict[str, Any]:

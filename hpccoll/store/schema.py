@@ -157,6 +157,7 @@ class CaseResult:
         "str", "JSON: bytes by rank and TCP connection, of an operation as it ran and with each algorithm forced"
     )
     floor: bool = result("bool", "an empty schedule: the cost of the harness", default=False)
+    load: str | None = result("str", "what each rank computed meanwhile: gemm; empty: nothing", heading="load")
     executor: str | None = result(
         "str", "what ran the operation and its timing loop: compiled, python; empty: python", heading="executor"
     )

@@ -113,6 +113,7 @@ class Sweep(YamlSection):
     )
     variants: Variants = Field({}, description=SWEEP["variants"].help)
     timing: OneOrMore[Literal["single", "aggregated"]] = field(SWEEP["timing"])
+    load: OneOrMore[Literal["idle", "gemm"]] = field(SWEEP["load"])
     executor: Literal["compiled", "python"] | None = field(SWEEP["executor"])
     diagnose: DiagnoseSection | None = Field(None, description=SWEEP["diagnose"].help)
     effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
@@ -163,7 +164,7 @@ class Sweep(YamlSection):
         return CaseRequest(
             collectives=self.collectives, algorithms=self.algorithms, devices=self.devices, transports=self.transports,
             dtypes=self.dtypes, ops=self.ops, sizes=self.sizes(), in_place=self.in_place,
-            mappings=self.mapping or (None,), timings=self.timing, roots=self.roots, pairs=self.pairs,
+            mappings=self.mapping or (None,), timings=self.timing, loads=self.load, roots=self.roots, pairs=self.pairs,
             concurrent=self.concurrent, traffic=self.traffic, params=self.params, models=self._models.contents,
             workloads=[
                 {name: getattr(section, name) for name in WORKLOAD}

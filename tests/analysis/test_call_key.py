@@ -46,6 +46,10 @@ OTHERS = {
 }  # fmt: skip
 """For each field the changes of two sets of rows that differ in it alone; only machines need two launches."""
 
+PAIRS = [*((field.name, OTHERS[field.name]) for field in fields(CallKey)),
+         ("arguments", [{}, {"load": "gemm", "params": {"load": "gemm"}}])]  # fmt: skip
+"""Each field with such changes; load is an argument only of calls under it."""
+
 SHARED_IN_TABLES = {"op", "root", "requested_bytes", "in_place"}
 """What a setting of a table joins: one choice serves all reductions, roots and perhaps placements, by size."""
 
@@ -142,9 +146,9 @@ def export_figures(of, field):
 
 
 @pytest.mark.parametrize("figures", [report_figures, table_figures, comparison_figures, export_figures])
-@pytest.mark.parametrize("field", [field.name for field in fields(CallKey)])
-def test_results_that_differ_in_one_field_have_the_figures_that_each_has_alone(field, figures):
-    one, other = OTHERS[field]
+@pytest.mark.parametrize(("field", "pair"), PAIRS)
+def test_results_that_differ_in_one_field_have_the_figures_that_each_has_alone(field, pair, figures):
+    one, other = pair
     first, second = rows_of(one), rows_of(other, level=3.7, lead=1.6)
     keys = [CallKey.of(rows[0], rows[0].run_id) for rows in (first, second)]
     assert [each.name for each in fields(CallKey) if len({getattr(key, each.name) for key in keys}) > 1] == [field]

@@ -100,6 +100,17 @@ def test_results_without_a_comparison_are_refused_with_the_sweep_that_has_one(cu
         chosen(library_results("openmpi", curves))
 
 
+def test_where_load_changes_the_choice_the_table_keeps_the_idle_one_and_a_finding_says_what_that_loses():
+    under = {"default": curve(30, 30, 30, 240), "openmpi-ring": curve(60, 60, 90, 160)}
+    loaded = library_results("openmpi", under, load="gemm", params={"load": "gemm"}, oversubscribed=False)
+    found = chosen(joined(library_results("openmpi", FASTER), loaded))
+    assert found.ranges == chosen(library_results("openmpi", FASTER)).ranges
+    (differs, same) = found.under_load
+    ((loss,), idle, loaded) = (differs.values[name] for name in ("losses", "idle", "loaded"))
+    assert (loss["size"], loss["loss"], idle, loaded) == (16384, pytest.approx(3), "ring", "native")
+    assert (same.kind, same.values) == ("load_same", {"sizes": 3})
+
+
 def test_times_without_an_interval_do_not_count():
     with pytest.raises(BadInputError, match=r"8 results without a 95 % interval"):
         chosen(library_results("openmpi", FASTER, ci_low_s=None))

@@ -42,7 +42,8 @@ INVALID = [
     case(algorithm=NATIVE, params={"channels": 2}), case(params={"traffic": "zipf"}), case(root=0),
     case(algorithm="rinf"), case(op="xor"), case("all_gather", op="sum"), case(mapping="plane"),
     case("all_to_all_v", NATIVE, in_place=True), case("send_recv", NATIVE, mapping="block"),
-    case(timing="averaged"), case(transport="staged"), case(device="tpu"),
+    case(timing="averaged"), case(transport="staged"), case(device="tpu"), case(params={"load": "fire"}),
+    case(device="cuda", transport="nccl", params={"load": "gemm"}), case(params={"load": "idle"}),
 ]  # fmt: skip
 
 
@@ -79,9 +80,9 @@ def test_two_named_ranks_and_a_floor_have_one_mapping():
     assert found == [("block",), (None,)]
 
 
-def test_the_graph_that_is_not_there_distinguishes_no_choice():
+def test_neither_load_nor_the_graph_that_is_not_there_distinguishes_choices():
     assert choice_parameters("send_recv", {"peer": 3, "graph": 0}) == {}
-    assert choice_parameters("all_reduce", {"graph": 1, "channels": 0}) == {"graph": 1, "channels": 0}
+    assert choice_parameters("all_reduce", {"graph": 1, "channels": 0, "load": "gemm"}) == {"graph": 1, "channels": 0}
 
 
 def test_a_timing_is_one_of_two_and_only_queued_operations_have_the_other():

@@ -166,6 +166,19 @@ def test_each_device_has_the_transports_that_move_its_buffers_and_timings_are_an
     assert [case.timing for case in timed] == [*TIMINGS]
 
 
+def test_load_is_an_axis_of_collectives_and_idle_cases_are_those_without_it():
+    def loads(*entries):
+        found = swept(algorithms="ring", in_place=True, load=[*entries], workloads=[{"model": ["resnet50"]}],
+                      collectives="all_reduce")  # fmt: skip
+        return [(case.collective, case.load) for case in found]
+
+    assert loads("idle", "gemm") == [("all_reduce", None), ("all_reduce", "gemm"), ("training_step", None)]
+    assert swept(algorithms="ring", load="idle") == swept(algorithms="ring")
+    options = "-a", "ring", "-b", "4K", "-e", "4K"
+    of_options = job(*options, "--load", "idle,gemm").cases
+    assert sorted(of_options, key=str) == sorted(swept(2, algorithms="ring", load=["idle", "gemm"]), key=str)
+
+
 def test_only_cases_over_nccl_are_graphs():
     keys = {"devices": ["cuda"], "algorithms": ["ring", "native"], "in_place": [True]}
     params = {"ring": {"graph": [0, 1]}, "native": {"graph": [1]}}

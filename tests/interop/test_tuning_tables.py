@@ -218,6 +218,12 @@ TRAPS = {
         2,
         "algorithm=MPIR_Allreduce_intra_recexch",
     ),
+    "parameters that are left to memory": (
+        mpich('{"algorithm=MPIR_Allreduce_intra_recexch": {"k=2": {}}}'),
+        "unset_parameters",
+        2,
+        "MPIR_Allreduce_intra_recexch",
+    ),
     "elements instead of bytes": (
         mpich(
             f'{{"total_msg_size<8": {GATHER.replace("Allgather_intra_ring", "Gather_intra_binomial")}, "any": {{}}}}',
@@ -467,6 +473,16 @@ def test_a_rule_for_mpich_that_ends_near_or_above_2_gib_counts_below(collective,
     assert decided(read, collective, min(last, 2**31 - 1), 5) == algorithm
 
 
+@pytest.mark.parametrize("write", [write_openmpi_rules, write_openmpi_json])
+@pytest.mark.parametrize("collective", ["bcast", "reduce"])
+def test_a_chain_for_open_mpi_has_the_fanout_of_the_forced_one(write, collective):
+    rule = TuningRule(collective=collective, algorithm="chain", ranks=(4, 4))
+    read = [each.parameters["faninout"] for each in lint_table(write([rule])).rules if each.algorithm == "chain"]
+    assert read == [4]
+    own = replace(rule, parameters={"faninout": 2})
+    assert {each.parameters.get("faninout") for each in lint_table(write([own])).rules} <= {0, 2}
+
+
 @given(rules_of("ucc", ["allreduce", "bcast"], spans()))
 def test_what_is_written_for_ucc_decides_as_the_rules_do(rules):
     table = lint_table(write_ucc_tune(rules, "of a run"), "ucc")
@@ -521,7 +537,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_mpich_takes_what_is_written_for_it(mpiexec, require, tmp_path, monkeypatch, ranks):
     library = subprocess.run(
         [sys.executable, "-c", "from mpi4py import MPI; print(MPI.Get_library_version())"],
@@ -530,7 +546,9 @@ def test_mpich_takes_what_is_written_for_it(mpiexec, require, tmp_path, monkeypa
         check=False,
     )
     require("MPICH Version:      5" in library.stdout, "the MPI library is not MPICH 5")
+    with_parameters = {"allreduce": "recexch", "barrier": "recexch", "bcast": "pipelined_tree", "allgather": "k_brucks"}
     rules = [
+        *(TuningRule(collective=name, algorithm=word, ranks=(4, 4)) for name, word in with_parameters.items()),
         TuningRule(collective="allreduce", algorithm="ring", bytes=(64, UNLIMITED), ranks=(2, 3)),
         TuningRule(collective="allgather", algorithm="recursive_doubling"),
         TuningRule(collective="alltoall", algorithm="brucks", ranks=(3, 3)),
@@ -538,5 +556,6 @@ def test_mpich_takes_what_is_written_for_it(mpiexec, require, tmp_path, monkeypa
     (tmp_path / "tree.json").write_text(write_mpich_json(rules, "of a run"))
     (tmp_path / "calls.py").write_text(MPICH_CALLS)
     monkeypatch.setenv("MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE", str(tmp_path / "tree.json"))
+    monkeypatch.setenv("MALLOC_PERTURB_", "255")  # memory begins with zeros: parameters that are not written are 0
     result = mpiexec(ranks, tmp_path / "calls.py")
     assert (result.returncode, result.stdout.count("done")) == (0, ranks), result.stderr

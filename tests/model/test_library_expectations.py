@@ -181,8 +181,9 @@ def test_a_call_without_expectation_has_a_reason_in_rows_and_text(why):
     assert len([line for line in library_lines([found, found]) if "not expected" in line]) == 1
 
 
-def test_predictions_schedules_and_wrong_rows_are_no_calls_of_libraries():
+def test_predictions_schedules_wrong_rows_and_those_under_load_are_no_calls_that_something_is_expected_of():
     rows = make_row("ring"), native(kind="modelled"), native(wrong=1), native(status="failed", seconds=1.0)
+    rows += (native(load="gemm"),)
     assert expected(CLUSTER, *rows) == []
 
 

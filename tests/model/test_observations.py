@@ -62,10 +62,11 @@ def test_its_name_has_the_parameters_that_were_requested():
     assert observation("all_reduce", "torus", 8, 1.0, rows=2).name == "torus rows=2"
 
 
-def test_only_single_operations_that_succeeded_are_observed_and_no_training_steps():
+def test_only_single_operations_of_idle_ranks_that_succeeded_are_observed_and_no_training_steps():
     step = case(collective="training_step", in_place=True, params={"model": "gpt2"})
     cases = [*(case(timing=timing, device="cuda", transport="nccl") for timing in TIMINGS), step]
     assert len([*observations(raw(*map(outcome, cases)))]) == 1
+    assert [*observations(raw(outcome(case(params={"load": "gemm"}), load="gemm")))] == []
     failed = [outcome(**more) for more in ({"status": "failed"}, {"floor": True}, {"bytes": 0})]
     assert [*observations(raw(*failed))] == []
 

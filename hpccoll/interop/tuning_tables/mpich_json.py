@@ -8,9 +8,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
-from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_algorithms, library_table
+from hpccoll.cases.library_algorithms import LibraryAlgorithm, default_parameters, library_algorithms, library_table
 from hpccoll.common.text import first_few, join_words
 from hpccoll.interop.tuning_tables.json_lines import members_of
 from hpccoll.interop.tuning_tables.tuning_rule import (
@@ -142,9 +143,9 @@ class _TreeReader:
         of, algorithm = self.names.get(name, ("", None))
         inter = "comm_type=inter" in path
         if not algorithm or of != collective or (algorithm.inter != inter and collective != "scan"):
-            known = [each for each, (its, one) in self.names.items() if its == collective and one.inter == inter]
+            choices = [each for each, (its, one) in self.names.items() if its == collective and one.inter == inter]
             outcome = f"{_ABORTS}, or the call crashes"
-            self.table.add("unknown_algorithm", line, name, collective=collective, outcome=outcome, known=known)
+            self.table.add("unknown_algorithm", line, name, collective=collective, outcome=outcome, known=choices)
             return
         fatal = library_table()["mpich"]["fatal_needs"]
         ranks = _span(path, "comm_size")
@@ -160,7 +161,12 @@ class _TreeReader:
         conditions = tuple(
             each for each in path if not _BOUND.search(each) and "=any" not in each and each != "not any"
         )
-        parameters = {key.partition("=")[0]: key.partition("=")[2] for key, _, _ in members_of(node)}
+        parts = (re.sub(r"\s", "", key).partition("=") for key, _, _ in members_of(node))
+        parameters = {key: value for key, _, value in parts}
+        known = default_parameters("mpich", collective, algorithm.name)
+        if unset := [key for key in known if not parameters.get(key)]:
+            examples = ", ".join(f'"{key}={known[key]}"' for key in unset)
+            self.table.add("unset_parameters", line, name, keys=", ".join(unset), known=examples)
         if not inter:
             self.table.rules.append(
                 TuningRule(collective=collective, algorithm=algorithm.name, ranks=ranks, measure=measure, line=line,
@@ -263,7 +269,7 @@ def _sizes(collective: str, rules: list[TuningRule], default: Any, chosen: Any =
 def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:
     """Return the algorithm of a rule below the conditions that say what it needs."""
     algorithm = library_algorithms("mpich")[collective][rule.algorithm]
-    tree: Any = _leaf(collective, algorithm, tuple(f"{key}={value}" for key, value in rule.parameters.items()))
+    tree: Any = _leaf(collective, algorithm, rule.parameters)
     for need in filter(_GUARDS.get, algorithm.needs):
         guard = _GUARDS[need]
         kind = _kind(guard.removeprefix("not "))
@@ -272,10 +278,8 @@ def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:
     return tree
 
 
-def _default_leaf(collective: str, words: str) -> dict[str, Any]:
-    word, *parameters = words.split()
-    algorithm = library_algorithms("mpich")[collective].get(word) or LibraryAlgorithm(word, -1)
-    return _leaf(collective, algorithm, tuple(parameters))
+def _default_leaf(collective: str, word: str) -> dict[str, Any]:
+    return _leaf(collective, library_algorithms("mpich")[collective].get(word) or LibraryAlgorithm(word, -1))
 
 
 def _decisions(collective: str, below: str | Mapping[str, Any], leaf: Callable[[str, str], Any] = _default_leaf) -> Any:
@@ -289,5 +293,10 @@ def _decisions(collective: str, below: str | Mapping[str, Any], leaf: Callable[[
     return tree
 
 
-def _leaf(collective: str, algorithm: LibraryAlgorithm, parameters: tuple[str, ...] = ()) -> dict[str, Any]:
-    return {f"algorithm={json_name(collective, algorithm)}": {each: {} for each in parameters}}
+def _leaf(
+    collective: str, algorithm: LibraryAlgorithm, given: Mapping[str, int | str] = MappingProxyType({})
+) -> dict[str, Any]:
+    parameters = {**default_parameters("mpich", collective, algorithm.name), **given}
+    return {
+        f"algorithm={json_name(collective, algorithm)}": {f"{key}={value}": {} for key, value in parameters.items()}
+    }

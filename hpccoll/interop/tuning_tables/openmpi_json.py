@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import TypeVar
 
-from hpccoll.cases.library_algorithms import library_algorithms, library_table
+from hpccoll.cases.library_algorithms import default_parameters, library_algorithms, library_table
 from hpccoll.interop.tuning_tables.json_lines import members_of, value_of
 from hpccoll.interop.tuning_tables.tuning_rule import (
     MAX_INT,
@@ -136,7 +136,10 @@ def write_openmpi_json(rules: Iterable[TuningRule], comment: str = "") -> str:
                     "msg_size_max": "inf" if size[1] == UNLIMITED else size[1],
                     "alg": rule.algorithm,
                 }
-                | {_PARAMETERS[key]: value for key, value in rule.parameters.items()}
+                | {
+                    _PARAMETERS[key]: value
+                    for key, value in {**default_parameters("openmpi", name, rule.algorithm), **rule.parameters}.items()
+                }
                 for size, rule in size_steps(applying)
                 if rule
             ]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NoReturn
 
-from hpccoll.cases.library_algorithms import library_algorithms, library_table
+from hpccoll.cases.library_algorithms import default_parameters, library_algorithms, library_table
 from hpccoll.interop.tuning_tables.tuning_rule import (
     MAX_INT,
     UNLIMITED,
@@ -190,7 +190,7 @@ def write_openmpi_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
             steps = size_steps(applying)
             lines += [f"{first}  # ranks and more", f"{len(steps)}  # message sizes"]
             for (size, _), rule in steps:
-                given = rule.parameters if rule else {}
+                given = {**default_parameters("openmpi", name, rule.algorithm), **rule.parameters} if rule else {}
                 number = library_algorithms("openmpi")[name][rule.algorithm].id if rule else 0
                 fields = [size, number, given.get("faninout", 0), given.get("segsize", 0)]
                 fields += [given["max_requests"]] if "max_requests" in given else []

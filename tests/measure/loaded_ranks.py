@@ -1,0 +1,10 @@
+"""``hpccoll run``; each rank prints the CPU seconds of its threads other than the one that calls MPI."""
+
+import sys
+import time
+
+from hpccoll.cli.job_program import main
+
+code = main(sys.argv[1:])
+print(f"other threads: {time.process_time() - time.thread_time()}", file=sys.stderr, flush=True)
+sys.exit(code)
