@@ -6,8 +6,30 @@ and reads and writes of an operation are two events. Only what one thread does b
 place in their lists, keeps its order.
 """
 
+import json
 import random
 from collections import Counter, defaultdict, deque
+
+from cli_runner import invoke
+
+PLAN = "--format", "mscclpp"
+EXPORTED = [
+    ("all_reduce", name, p, per_node)
+    for name, ranks in {
+        "ring": (2, 3, 8), "hierarchical": (4, 6), "rabenseifner": (2, 5, 8), "double_binary_tree": (3, 8),
+        "swing": (2, 8), "direct": (4,), "bidirectional_ring": (5,),
+    }.items()
+    for p in ranks
+    for per_node in (p, 2)
+] + [
+    ("all_gather", "bruck", 7, 4), ("all_gather", "ring", 4, 4), ("reduce_scatter", "ring", 5, 3),
+    ("all_to_all", "bruck", 6, 3), ("all_to_all", "pairwise", 4, 4), ("reduce_scatter", "recursive_halving", 8, 8),
+]  # fmt: skip
+
+
+def exported(collective, name, p, per_node, *arguments, nbytes=16 * 840 * 64):
+    shape = "-c", collective, "-p", p, "--ranks-per-node", per_node
+    return json.loads(invoke("show", name, *shape, "-b", nbytes, *PLAN, *arguments).out)
 
 
 class WrongResultError(Exception):

@@ -71,7 +71,8 @@ def _own_curves(results: Results) -> Curves:
     for (_, conditions), rows in rows_by_setting(results).items():
         mpi = re.sub(r"(\D*[\w.]*).*", r"\1", conditions.mpi)  # MPICH 5.0.2
         for row in sorted(rows, key=lambda row: row.requested_bytes):
-            if Choice.of(row).is_native and row.interval:
+            # of a call through copies in host memory, these take a part of the time
+            if Choice.of(row).is_native and row.interval and row.transport != "staged":
                 library = nccl_name(runs[row.run_id]) if row.transport == "nccl" else mpi
                 one_buffer = COLLECTIVES[row.collective].one_buffer  # such a call is of both placements
                 key = CallKey.of(row, conditions.machine).without("requested_bytes", *["in_place"] * one_buffer)

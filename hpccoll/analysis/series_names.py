@@ -13,7 +13,7 @@ from hpccoll.analysis.row_labels import (
 )
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import WORKLOADS
-from hpccoll.cases.case import COMPILED, PYTHON
+from hpccoll.cases.case import COMPILED, IDLE, PYTHON
 from hpccoll.common.units import format_count
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey, call_arguments, root_rank
@@ -88,6 +88,7 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
             by_collective[row.collective].append(row)
     shape_labels = {collective: _shape_labels(members) for collective, members in by_collective.items()}
     rooted = {row.collective for row in rows if root_rank(row)}
+    loaded = {row.collective for row in rows if row.load}
 
     def key(row: Row) -> tuple[str, ...]:
         pattern, root = traffic_pattern(row), root_rank(row)
@@ -95,7 +96,7 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
             str(call_arguments(row)["model"]) if row.collective in WORKLOADS else "",
             f"traffic {pattern}" if pattern else "",
             concurrent_label(row),
-            f"load {row.load}" if row.load else "",
+            f"load {row.load}" if row.load else IDLE if row.collective in loaded else "",
             f"root {root}" if row.collective in rooted else "",
         )
         moves = has_size(row.collective) or row.collective in WORKLOADS

@@ -13,6 +13,7 @@ from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.text import Finding, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
+from hpccoll.store.load_results import closest_null
 from hpccoll.store.rows import Row, RowKey
 from hpccoll.store.step_times import StepTimes
 
@@ -171,7 +172,9 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     for row in rows:
         key = CallKey.of(row, machines.get(row.run_id, ""))
         grouped[key.without("op", "in_place", "aggregators", "executor")].append(row)
-    nulls = {key.uncompressed: row for key, of in grouped.items() for row in of if row.floor}
+    nulls: dict[CallKey, list[Row]] = defaultdict(list)
+    for key, of in grouped.items():
+        nulls[key.uncompressed] += (row for row in of if row.floor)
     made = []
     for key, members in grouped.items():
         first = members[0]
@@ -180,7 +183,7 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
             if not row.floor:
                 best.setdefault(Choice.of(row).name, row)
         if best:
-            null = nulls.get(key.uncompressed)
+            null = closest_null(next(iter(best.values())), nulls[key.uncompressed])
             words = (*details(first), *[machines.get(first.run_id, "unknown machine")] * several_machines)
             about = key, call_arguments(first), Setting.of(first).shape_label, words
             made.append(StepComparison(*about, (*best.values(),), null, first.oversubscribed))

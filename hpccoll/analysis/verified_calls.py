@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from hpccoll.analysis.library_evidence import collective_variables
 from hpccoll.analysis.setting import machine_name, recorded_mpi_version
@@ -92,13 +92,12 @@ def verify_table(
     deciding = {name: collective_variables(run) for name, run in runs.items()}
     own = {*variables, *library_table()["variants"][library]["environment"]}
     native = (row for row in results.rows if (row.algorithm, row.transport) == (NATIVE, "mpi") and row.run_id in runs)
-    with_it, plain = list[tuple[_Call, Row]](), defaultdict[_Call, list[Row]](list)
+    with_it, plain = list[Row](), defaultdict[CallKey, list[Row]](list)
     for row in native:
-        call = _same_call(row, runs[row.run_id])
         if str(path.resolve()) in deciding[row.run_id].values():
-            with_it += [(call, row)] if row.status != "skipped" else []
+            with_it += [row] if row.status != "skipped" else []
         elif row.usable:
-            plain[call].append(row)
+            plain[_same_call(row, runs[row.run_id])].append(row)
 
     def in_common(row: Row, other: Row) -> int:
         """Return how many variables both runs have; -1 if they differ by more than the table."""
@@ -106,25 +105,23 @@ def verify_table(
         return len(theirs) if theirs <= mine and dict(mine - theirs).keys() <= own else -1
 
     pairs = list[tuple[CallKey, Row, Row]]()
-    for call, row in with_it:
-        found = [other for other in plain[call] if in_common(row, other) >= 0]
-        key = call[0].without("collective", "requested_bytes", "ranks")
-        pairs += [(key, row, max(found, key=partial(in_common, row)))] if found else []
-    several = [key for key, *_ in pairs]
+    for row in with_it:
+        key = _same_call(row, runs[row.run_id])
+        if found := [other for other in plain[key] if in_common(row, other) >= 0]:
+            details = key.without("collective", "requested_bytes", "ranks")
+            pairs.append((details, row, max(found, key=partial(in_common, row))))
+    every = [details for details, *_ in pairs]
     calls = (
-        _verify(row, other, rules, library_collective(library, row.collective), key.label(several))
-        for key, row, other in pairs
+        _verify(row, other, rules, library_collective(library, row.collective), details.label(every))
+        for details, row, other in pairs
     )
     return sorted(calls, key=lambda call: (call.collective, call.ranks, call.bytes, call.details))
 
 
-_Call: TypeAlias = tuple[CallKey, str]
-
-
-def _same_call(row: Row, run: Run) -> _Call:
+def _same_call(row: Row, run: Run) -> CallKey:
     """Return what two rows share that are of one call of one library on one machine, measured or failed."""
-    key = CallKey.of(row, machine_name(run.machine, run.provenance)).without("variant", "executor", "rule")
-    return key, recorded_mpi_version(run.provenance)
+    place = f"{machine_name(run.machine, run.provenance)}, {recorded_mpi_version(run.provenance)}"
+    return CallKey.of(row, place).without("variant", "executor", "rule")
 
 
 def _verify(row: Row, other: Row, rules: Sequence[Rule], call: str | None, details: str) -> VerifiedCall:

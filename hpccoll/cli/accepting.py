@@ -69,6 +69,7 @@ def accept(
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
+    common.report_loaded(read.files)
     with progress_counter("predictions") as progress:
         judged = judge_rows(read.files, against, evidence, progress)
     described = None if isinstance(against, Reference) else against
@@ -78,7 +79,6 @@ def accept(
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
-    common.report_loaded(read.files)
     if missing:
         line = f"note: {format_count(len(missing), 'case')} of the reference missing, the first {missing[0]}"
         typer.echo(f"hpccoll: {to_one_line(line)}", err=True)

@@ -87,7 +87,10 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
 def show(
     context: typer.Context,
     algorithm: Annotated[
-        str, typer.Argument(help="algorithm, see hpccoll list, or a file in GOAL, *.goal", metavar="ALGORITHM|FILE")
+        str,
+        typer.Argument(
+            help="algorithm, see hpccoll list, or a file: GOAL, or a plan of MSCCL++", metavar="ALGORITHM|FILE"
+        ),
     ],
     workers: Annotated[
         int | None, typer.Option("-p", "--workers", help="number of workers", metavar="N", rich_help_panel=WHAT)
@@ -149,10 +152,14 @@ def show(
     """Describe the schedule of an algorithm, draw it, or write it.
 
     The text lists the rounds, and says whether the schedule is proven. With --format it is written for a simulator:
-    choose picoseconds for its parameters and for --fold-cost. A file is read and matched.
+    choose picoseconds for its parameters and for --fold-cost. A plan of MSCCL++ is proven in every order of execution,
+    described and drawn; file:PLAN is the algorithm of its ranks in other commands. A text in GOAL is matched only.
     """
-    if Path(algorithm).suffix:
-        return _show_file(Path(algorithm), given_options(context))
+    from hpccoll.interop.mscclpp_reader import PREFIX, read_plans, register_plans
+
+    if Path(algorithm).suffix and not algorithm.startswith(PREFIX):
+        return _show_file(Path(algorithm), given_options(context), unit, out)
+    register_plans(read_plans([algorithm]))
     if workers is None:
         raise UnusableError("-p", "the number of workers is missing")
     if (format_ is None) != (nbytes is None):
@@ -226,11 +233,21 @@ def _write(operation: "RequestedOperation", format_: str, fold_cost: float, out:
     return 0
 
 
-def _show_file(path: Path, options: Sequence[str]) -> int:
-    from hpccoll.interop.goal_reader import goal_lines, read_goal
+def _show_file(path: Path, options: Sequence[str], unit: int | None, out: Path | None) -> int:
+    from hpccoll.common.files import read_text
+    from hpccoll.interop.goal_reader import GOAL_BYTES, goal_lines, read_goal
 
-    if options:
-        raise UnusableError(f"option {options[0]}", f"it belongs to an algorithm, and {path} is a file")
+    is_plan = read_text(path, "FILE", GOAL_BYTES).lstrip().startswith("{")
+    for option in options:
+        if not is_plan or option not in ("--unit", "--out"):
+            raise UnusableError(f"option {option}", f"it belongs to an algorithm, and {path} is a file")
+    if is_plan:
+        from hpccoll.interop.mscclpp_reader import read_plan
+        from hpccoll.render.pictures.schedule_view import ScheduleView
+
+        plan = read_plan(path)
+        sentence = "A plan of MSCCL++, right in every order of execution. Its steps are ordered by data alone."
+        return _describe(ScheduleView(plan.call, plan.slices, f"plan {path.name}", sentence), unit, out)
     typer.echo("\n".join(goal_lines(path, read_goal(path))))
     return 0
 

@@ -78,6 +78,7 @@ class JobProgram:
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
         """Measure, and print the results."""
+        from hpccoll.interop.mscclpp_reader import read_plans, register_plans
         from hpccoll.measure.case_factory import preflight
         from hpccoll.measure.job_runner import JobRunner, Launch
         from hpccoll.measure.ranks import check_shape
@@ -90,6 +91,7 @@ class JobProgram:
             return print_ranks(ranks)
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
+        register_plans(ranks.run_at_root(lambda: read_plans(case.algorithm for case in job.cases)))
         if not arguments.job:
             preflight(ranks, job)
         if arguments.probe:

@@ -138,7 +138,8 @@ def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None =
     for column in COLUMNS:
         shape = tuple(len(group[dim]) for dim in column.dims)
         if column.name in _NOT_IN_OLDER_FILES and column.name not in group:
-            columns[column.name] = np.full(shape, False if column.absent is None else column.absent, _dtype(column))
+            absent = np.array(False if column.absent is None else column.absent, _dtype(column))
+            columns[column.name] = np.broadcast_to(absent, shape)  # no memory for each case and rank
             continue
         dataset = stored_object(group, column.name, file_bytes)
         if dataset.shape != shape:

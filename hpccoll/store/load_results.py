@@ -198,14 +198,19 @@ def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list
     return [_with_exposed_time(row, bare.get(step(row), ())) for row in rows] if bare else rows
 
 
-def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:
-    if row.floor or not bare or row.median_s is None:
-        return row
+def closest_null(row: Row, bare: Iterable[Row]) -> Row | None:
+    """Return that of several steps without communication which counts for a step; None of none."""
 
     def closeness(null: Row) -> tuple[bool | int, ...]:
         return null.run_id == row.run_id, null.job == row.job, null.transport == row.transport, null.attempt
 
-    null = max(bare, key=closeness)
+    return max(bare, key=closeness, default=None)
+
+
+def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:
+    null = closest_null(row, bare)
+    if row.floor or null is None or row.median_s is None:
+        return row
     exposed_s = row.median_s - (null.median_s or 0.0)
     if row.interval is None or null.interval is None:
         return replace(row, exposed_s=exposed_s)

@@ -7,9 +7,10 @@ cannot exclude that another program wrote it, or that results of another program
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from msgspec import DecodeError, Meta, json
 from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
@@ -129,9 +130,18 @@ def _count_violations(outcome: "Outcome", ranks: int) -> Iterator[Violation]:
         values = np.atleast_1d(np.array(getattr(outcome, name), np.float64))  # None becomes nan
         invalid = values[(values < 0) | np.isinf(values)]
         yield f"{name} holds {', '.join(f'{value:g}' for value in invalid[:1])}", bool(invalid.size)
+    yield f"tcp_traffic is {outcome.tcp_traffic!r:.80}", not _is_traffic(outcome.tcp_traffic)
     for name in RANK_RESULT_MERGES:
         known = len(getattr(outcome, name))
         yield f"{name} has values of {known} of {ranks} ranks", known not in (0, ranks)
+
+
+def _is_traffic(text: str | None) -> bool:
+    try:
+        json.decode(text or "{}", type=dict[str, list[list[Annotated[int, Meta(ge=0)]]]])
+    except DecodeError:
+        return False
+    return True
 
 
 def _shape_violations(times: CaseTimes, ranks: int) -> Iterator[Violation]:

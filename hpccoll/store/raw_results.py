@@ -60,7 +60,8 @@ class Outcome(RankResult):
 
         ``CaseResult`` and ``RankResult`` say how their values are joined; CPU time is the mean over iterations. The
         fields of ``COUNTED_FIELDS`` come from the last round that counted bytes or recognised the algorithm, all others
-        from the last round. A round without times changes only the reason.
+        from the last round; ``executed`` names the algorithms of all launches. A round without times changes only the
+        reason.
         """
         reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
         if later.times is None:
@@ -78,6 +79,10 @@ class Outcome(RankResult):
         has_counted = self.counters or self.executed not in (None, "unknown")
         counted = self if has_counted and not later.counters else later
         results |= {name: getattr(counted, name) for name in COUNTED_FIELDS}
+        ran = [each for each in dict.fromkeys((self.executed, later.executed)) if each != "unknown"]
+        if len(ran) > 1:  # another launch ran another algorithm
+            results["executed"] = ran[0] if f"/{ran[1]}/" in f"/{ran[0]}/" else "/".join(ran)
+            results["evidence"] = "; ".join(dict.fromkeys(filter(None, (self.evidence, later.evidence))))
         return replace(
             later,
             status="wrong" if "wrong" in (self.status, later.status) else later.status,

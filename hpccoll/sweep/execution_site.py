@@ -27,6 +27,7 @@ from hpccoll.cases.variables import (
     assignment,
     unknown_nccl_variables,
 )
+from hpccoll.cases.variants import named_variants
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count
 from hpccoll.host.cpu_and_memory import available_memory
@@ -232,6 +233,9 @@ def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping
     setting = [variant for variant, variables in variants.items() if name in variables]
     others = [variant for variant in variants if variant not in setting]
     known = name in VARIABLES or COLLECTIVE_VARIABLES.fullmatch(name)
+    forcing = [each for each in variants if (named := named_variants().get(each)) and named.algorithms]
+    if others and forcing and name.endswith(("_dynamic_rules_filename", "_TUNING_JSON_FILE")):
+        raise _override_error(where, value, name, f"its table decides in {others[0]}, beside variant {forcing[0]}")
     if (variants and not others) or not (setting or known):
         return None
     if setting and known and name not in FABRIC_VARIABLES:

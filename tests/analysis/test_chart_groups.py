@@ -13,6 +13,7 @@ from hpccoll.render.colours import PALETTE, group_colours, group_shapes
             [{}, {"dtype": "float64"}, {"collective": "all_gather", "op": None}],
             ["all_reduce-float32", "all_reduce-float64", "all_gather"],
         ),
+        ([{"params": {"load": "gemm"}, "load": "gemm"}, {}], ["all_reduce-idle", "all_reduce-load_gemm"]),
         ([{}, {"kind": "measured on a testbed"}], ["all_reduce-measured", "all_reduce-measured_on_a_testbed"]),
         (
             [{"ranks": 4, "ranks_per_node": 4}, {"ranks": 4, "nodes": 4, "ranks_per_node": 1}],

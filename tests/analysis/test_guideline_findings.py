@@ -67,6 +67,7 @@ def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_r
         "more ranks than cores": found(*broken(oversubscribed=True)),
         "our own schedule": found(replace(slow, algorithm="ring", transport="mpi"), reduce, broadcast),
         "an algorithm that was asked for": found(replace(slow, params={"forced": "ring"}), reduce, broadcast),
+        "copies in host memory": found(*broken(transport="staged", device="cuda")),
         "no interval": found(replace(slow, ci_low_s=None, ci_high_s=None), reduce, broadcast),
         "several sizes, one of which keeps it": found(
             *broken(), *broken(20.0, nbytes=2048), *broken(10.0, nbytes=4096)),

@@ -1,9 +1,15 @@
 """Where the choice of our table under load is another one than that of idle ranks, and what the idle one loses."""
 
+import json
+
 import pytest
+from cli_runner import invoke
+from model_observations import raw_trips
+from raw_examples import case, outcome, raw
 from row_examples import rounds_row
 
 from hpccoll.analysis.build_table import build_table, table_load_findings
+from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.rows import Results
 
 IDLE = {"ring": (10, 10, 10), "bruck": (20, 20, 20)}
@@ -46,3 +52,16 @@ def test_a_choice_that_is_not_clearly_faster_under_load_is_no_finding(times):
 def test_nothing_is_advised_where_ranks_outnumber_cores_and_nothing_is_said_without_load():
     assert findings(UNDER_LOAD, oversubscribed=True) == [("load_crowded", {"settings": 1})]
     assert findings({}) == []
+
+
+@pytest.mark.parametrize("command", [("fit",), ("accept", "--cluster", "8xh100-400g")])
+def test_what_is_held_against_a_model_leaves_results_under_load_out_and_says_so(command, tmp_path):
+    params = {"load": "gemm"}
+    name, *options = command
+    write_raw_file(raw_trips(), tmp_path / "idle.h5")
+    before = invoke(name, tmp_path, *options, "--json")
+    write_raw_file(raw(outcome(case(params=params), load="gemm"), path="loaded.h5"), tmp_path / "loaded.h5")
+    after = invoke(name, tmp_path, *options, "--json")
+    assert after.err == f"{before.err}hpccoll: note: 1 result under load left out\n"
+    rows = [json.loads(each.out)[0]["rows"] if name == "fit" else json.loads(each.out) for each in (before, after)]
+    assert len(rows[0]) == len(rows[1]) > 0

@@ -6,6 +6,7 @@ import pytest
 from finding_values import assert_findings
 from step_examples import compressed_step, stage, step_case, step_outcome, step_times, steps, timeline_ms
 
+from hpccoll.analysis.step_comparison import compare_steps
 from hpccoll.analysis.step_findings import step_table
 from hpccoll.render.export import export
 from hpccoll.render.terminal_summary import outcome_lines
@@ -119,3 +120,13 @@ def test_rows_of_steps_are_exported_but_not_as_tables_of_nccl_tests_and_one_rank
     assert any("2 training steps" in line for line in lines)
     (line,) = [line for line in outcome_lines(results(steps(RING, ranks=1))) if line.startswith("training_step")]
     assert "mpiexec -n 2" in line
+
+
+def test_the_step_without_communication_of_a_comparison_is_the_one_of_its_exposed_times():
+    one = steps(RING, path="one.h5", run_id="one")
+    for several in ((one, steps({"null": 30}, path="other.h5", run_id="other", number=2)), (one,)):
+        found = results(*several)
+        (compared,) = compare_steps(found.rows, {})
+        (ring,) = compared.rows
+        assert ring.exposed_s == pytest.approx(ring.median_s - compared.null.median_s)
+        assert compared.null.run_id == "one"

@@ -105,12 +105,17 @@ def test_a_call_that_fails_only_with_the_table_is_a_verdict_of_its_own():
 
 def test_the_partner_of_a_call_is_one_of_the_same_library_transport_and_machine():
     results = measured(TREE, RING)
-    others = [library_results("mpich", {"other": {1024: 500}}), library_results("openmpi", {"nccl": {1024: 5}},
-              transport="staged")]  # fmt: skip
-    elsewhere = library_results("openmpi", {"elsewhere": {1024: 900}})
-    others.append(replace(elsewhere, runs=tuple(replace(run, machine="8 nodes") for run in elsewhere.runs)))
-    (call,) = verdicts(joined(results, *others), [rule("ring")])
-    assert (call.verdict, call.seconds_without) == (HONOURED, pytest.approx(1e-4))
+    elsewhere, newer = (library_results("openmpi", {name: {1024: 900}}) for name in ("elsewhere", "newer"))
+    version = {"mpi": {"version": "Open MPI v5.0.12"}}
+    for other in (
+        library_results("mpich", {"other": {1024: 500}}),
+        library_results("openmpi", {"copies": {1024: 5}}, transport="staged"),
+        replace(elsewhere, runs=tuple(replace(run, machine="8 nodes") for run in elsewhere.runs)),
+        replace(newer, runs=tuple(replace(run, provenance=version) for run in newer.runs)),
+    ):
+        (call,) = verdicts(joined(other, results), [rule("ring")])
+        assert (call.verdict, call.seconds_without) == (HONOURED, pytest.approx(1e-4))
+    assert verdicts(measured(TREE, RING, "mpich"), [rule("ring")], "openmpi") == []
 
 
 SITE = {"OMPI_MCA_coll_hcoll_enable": "0", "UCC_LOG_LEVEL": "info"}

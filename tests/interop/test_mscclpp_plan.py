@@ -1,29 +1,8 @@
 """A schedule as a plan of MSCCL++: it is right in any order of execution, and within the limits of the executor."""
 
-import json
-
 import pytest
 from cli_runner import invoke
-from plan_machine import Machine
-
-PLAN = "--format", "mscclpp"
-EXPORTED = [
-    ("all_reduce", name, p, per_node)
-    for name, ranks in {
-        "ring": (2, 3, 8), "hierarchical": (4, 6), "rabenseifner": (2, 5, 8), "double_binary_tree": (3, 8),
-        "swing": (2, 8), "direct": (4,), "bidirectional_ring": (5,),
-    }.items()
-    for p in ranks
-    for per_node in (p, 2)
-] + [
-    ("all_gather", "bruck", 7, 4), ("all_gather", "ring", 4, 4), ("reduce_scatter", "ring", 5, 3),
-    ("all_to_all", "bruck", 6, 3), ("all_to_all", "pairwise", 4, 4), ("reduce_scatter", "recursive_halving", 8, 8),
-]  # fmt: skip
-
-
-def exported(collective, name, p, per_node, *arguments, nbytes=16 * 840 * 64):
-    shape = "-c", collective, "-p", p, "--ranks-per-node", per_node
-    return json.loads(invoke("show", name, *shape, "-b", nbytes, *PLAN, *arguments).out)
+from plan_machine import EXPORTED, PLAN, Machine, exported
 
 
 @pytest.mark.parametrize(("collective", "name", "p", "per_node"), EXPORTED)

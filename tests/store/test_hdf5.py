@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import LAST_OF_SCHEMA_1
-from hpccoll.store import hdf5, sealed_file
+from hpccoll.store import hdf5, hdf5_attempt, sealed_file
 from hpccoll.store.case_times import OF_TRAINING
 from hpccoll.store.hdf5_attempt import _chunks
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, RESULT_COLUMNS, VERSION
@@ -64,7 +64,11 @@ def test_written_results_are_read_back_unchanged_all_or_those_of_some_cases(dire
     assert hdf5.read_raw_file(directory / "F.h5").complete == raw.complete
 
 
-def test_results_that_the_file_of_an_older_release_has_no_columns_for_are_absent(file):
+def test_results_that_the_file_of_an_older_release_has_no_columns_for_are_absent(file, monkeypatch):
+    read, outcome_values = {}, hdf5_attempt._outcome_values
+    monkeypatch.setattr(
+        hdf5_attempt, "_outcome_values", lambda of, number: (read.update(of), outcome_values(of, number))[1]
+    )
     complete = hdf5.read_raw_file(file)
     with h5py.File(file, "r+") as opened:
         for name in (*(column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)), *OF_TRAINING):
@@ -74,6 +78,7 @@ def test_results_that_the_file_of_an_older_release_has_no_columns_for_are_absent
     (attempt, (timed, skipped)), (_, (known, _)) = *hdf5.read_raw_file(file).attempts, *complete.attempts
     assert (timed.loss, timed.weights, timed.floor, timed.converged) == (None, None, False, None)
     assert not len(timed.gpu_power)
+    assert not any(read["gpu_power"].strides)  # no memory for each case and rank
     assert (timed.wrong, timed.times.max_ns.tolist()) == (known.wrong, known.times.max_ns.tolist())
     assert (attempt.ranks, skipped.status) == (2, "skipped")
 

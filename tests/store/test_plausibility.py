@@ -45,6 +45,7 @@ COLUMNS = [
     ("status", "fine"), ("max_ns", 1), ("end_ns", 3), ("round", 3), ("slowest_rank", 2), ("span_ns", 3),
     ("iterations", 0), ("rank_stride", 3), ("cpu_s", -1.0), ("wire_sent", np.inf), ("wire_bytes_measured", -7),
     ("counters", '{"x": -1}'), ("params", "[1]"), ("operations", 20),
+    ("tcp_traffic", "[]"), ("tcp_traffic", "{"), ("tcp_traffic", '{"": [[-1]]}'),
 ]  # fmt: skip
 ATTRIBUTES = [
     ("provenance_json", "[]"), ("aggregators", 2), ("ranks", 3), ("number", 0), ("nodes", 9), ("created", "soon"),

@@ -78,6 +78,19 @@ def test_a_round_without_counted_bytes_keeps_earlier_counts_and_evidence():
     assert both.merge(round_outcome(3, evidence="anew")).evidence == "anew"
 
 
+def test_launches_that_ran_different_algorithms_are_reported_with_both():
+    nothing = {"counters": None, "evidence": "its log"}
+    first = round_outcome(1, executed="tree", evidence="messages", tcp_traffic="{}")
+    fell_back = round_outcome(2, executed="ring (fallback: no tree)", **nothing)
+    both = first.merge(fell_back)
+    assert (both.executed, both.evidence) == ("tree/ring (fallback: no tree)", "messages; its log")
+    assert both.tcp_traffic == "{}"
+    for later in (fell_back, round_outcome(3, executed="unknown", **nothing)):
+        assert both.merge(later).executed == both.executed
+    same = first.merge(round_outcome(2, executed="tree", **nothing))
+    assert (same.executed, same.evidence) == ("tree", "messages")
+
+
 def test_a_file_is_partial_until_every_case_has_every_round(tmp_path):
     raw = resumed_results()
     assert raw.complete

@@ -159,6 +159,28 @@ def test_a_variable_that_selects_and_that_some_variants_inherit_is_refused(on_cl
         on_cluster(CLUSTER + "variants: {default: {}, openmpi-ring: }\n")
 
 
+@pytest.mark.parametrize(
+    ("table", "variant"),
+    [("OMPI_MCA_coll_tuned_dynamic_rules_filename", "openmpi-ring"),
+     ("MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE", "mpich-ring"),
+     ("MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE", "mpich-ring")],
+)  # fmt: skip
+def test_a_tuning_table_of_the_shell_is_refused_beside_forced_algorithms_and_else_a_note(
+    on_cluster, monkeypatch, table, variant
+):
+    monkeypatch.setenv(table, "/tables/t")
+    (note,) = on_cluster(CLUSTER).notes
+    assert f"{table}=/tables/t of this shell" in note
+    with pytest.raises(BadInputError, match=rf"{table} of this shell: '/tables/t' .*default, beside variant {variant}"):
+        on_cluster(CLUSTER + f"variants: {{default: {{}}, {variant}: }}\n")
+
+
+def test_our_schedules_are_not_measured_again_with_a_table_of_the_library(on_cluster):
+    table = "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE"
+    plan = on_cluster(CLUSTER + f"variants: {{default: {{}}, mine: {{{table}: /tables/t}}}}\n")
+    assert {case.algorithm for job in plan.jobs if job.variant == "mine" for case in job.cases} == {"native"}
+
+
 def test_variables_of_infiniband_are_left_out_if_nccl_must_use_another_network(on_cluster):
     net = "SOCKET"
     variants = "default: {}, nccl-one-rail: , nccl-traffic-class: , both: {NCCL_IB_TC: 1, NCCL_ALGO: Ring}, gdr: {A: 1}"

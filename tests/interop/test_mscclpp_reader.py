@@ -1,0 +1,196 @@
+"""A plan of MSCCL++, read: ours come back, and one that some order of execution makes wrong is refused."""
+
+import copy
+import json
+import random
+import re
+
+import pytest
+from cli_runner import invoke
+from plan_machine import EXPORTED, Machine, WrongResultError, exported
+
+from hpccoll.cases.requested_schedule import requested_schedule
+from hpccoll.common.errors import UnusableError
+from hpccoll.interop.mscclpp_reader import plan_of
+from hpccoll.schedule import Cut, Layout, count, prove
+from hpccoll.store.load_results import read_results
+
+
+@pytest.mark.parametrize(("collective", "name", "p", "per_node"), EXPORTED)
+def test_what_is_written_is_read_again_and_proven(collective, name, p, per_node):
+    plan = plan_of(exported(collective, name, p, per_node))
+    assert (plan.call.collective.name, plan.call.p) == (collective, p)
+    prove(plan.call, plan.slices)
+    assert plan.slices[0].layout.node == tuple(rank // per_node for rank in range(p))
+
+
+@pytest.mark.parametrize("name", ["ring", "hierarchical", "rabenseifner", "swing", "recursive_doubling"])
+def test_the_schedule_of_a_plan_has_the_steps_and_bytes_of_the_one_that_was_written(name):
+    call, _, slices = requested_schedule(name, "all_reduce", Layout.of(8, 4), parameters={})
+    read = plan_of(exported("all_reduce", name, 8, 4)).slices
+    ours, theirs = (count(each, Cut(call, 8 * 64, each[0].units, 1, 4)) for each in (slices, read))
+    assert ours.rounds == theirs.rounds
+    assert (ours.sent == theirs.sent).all()
+
+
+def mutant(seed):
+    """Return a plan with one fault: an operation lost, doubled, of another chunk, or after the next one."""
+    chosen = random.Random(seed)  # noqa: S311 - a choice, no secret
+    names = ["ring", "hierarchical", "rabenseifner", "double_binary_tree", "swing", "direct"]
+    plan = exported("all_reduce", chosen.choice(names), 4, chosen.choice([4, 2]))
+    change = chosen.choice(["drop", "double", "shift", "swap"])
+    ops = chosen.choice(chosen.choice(plan["gpus"])["threadblocks"])["ops"]
+    fit = {"double": lambda one: one["name"] != "nop", "shift": lambda one: "src_buff" in one}.get(change, bool)
+    number = chosen.choice([k for k, one in enumerate(ops) if fit(one)])
+    text = f"{change} {ops[number]['name']}"
+    if change == "drop":
+        del ops[number]
+    elif change == "double":
+        ops.insert(number, copy.deepcopy(ops[number]))
+    elif change == "swap":
+        ops[number : number + 2] = reversed(ops[number : number + 2])
+    else:
+        ops[number][chosen.choice(["src_buff", "dst_buff"])][0]["index"] += chosen.choice([-1, 1])
+    return text, plan
+
+
+def wrong_in_some_order(plan, orders=40):
+    for seed in range(orders):
+        try:
+            Machine(plan, seed).run()
+        except (WrongResultError, TimeoutError) as error:
+            return repr(error)
+    return None
+
+
+HARMLESS = {
+    "drop nop": "what stood on its sides uses no chunk in common, or another nop orders it",
+    "swap nop": "what moved over it uses no chunk that the operations there use",
+    "swap signal": "both are signals or waits of one thread, of different channels that the peers serve in any order",
+    "swap wait": "the same, or a wait whose messages are for operations behind a later nop",
+    "swap put": "the puts use different chunks",
+    "swap pwsf": "the puts use different ports or chunks",
+    "swap re": "the folds use different chunks",
+}
+"""The mutants that are accepted, and why no order makes them wrong."""
+
+
+def check_mutants(seeds, orders):
+    accepted, refused = [], []
+    for seed in seeds:
+        text, plan = mutant(seed)
+        try:
+            plan_of(plan)
+            accepted.append((text, seed, wrong_in_some_order(plan, orders)))
+        except UnusableError as error:
+            refused.append(str(error))
+    assert [each for each in accepted if each[2]] == []
+    names = r"rank \d+, (unit \d+ of (dst|scratch)|thread block \d+)"
+    assert [each for each in refused if not re.match(names, each)] == []
+    assert {text for text, *_ in accepted} <= HARMLESS.keys()
+    return accepted
+
+
+def test_mutants_that_some_order_of_execution_makes_wrong_are_refused_with_rank_and_unit():
+    assert 4 < len(check_mutants(range(30), 10)) < 15
+
+
+@pytest.mark.long
+def test_200_mutants_that_some_order_of_execution_makes_wrong_are_refused_with_rank_and_unit():
+    assert 40 < len(check_mutants(range(200), 40)) < 80
+
+
+def test_a_plan_of_which_one_put_has_no_wait_is_wrong_in_some_order_and_names_both_sides():
+    plan = exported("all_reduce", "ring", 4, 4)
+    ops = plan["gpus"][1]["threadblocks"][0]["ops"]
+    ops.remove([one for one in ops if one["name"] == "wait"][1])
+    ops.append({"name": "wait", "channel_ids": [0], "channel_type": "memory"})
+    assert wrong_in_some_order(plan)
+    with pytest.raises(
+        UnusableError, match=r"rank 1, unit 0 of scratch: .*rank 0, .*\(put\).*rank 1.*\(re\).* no order"
+    ):
+        plan_of(plan)
+
+
+def test_a_relaxed_signal_orders_reads_and_no_writes():
+    """The data is put before it, and may be seen after it: a start may be relaxed, an end may not."""
+    plan = exported("all_gather", "ring", 2, 2)
+    for gpu in plan["gpus"]:
+        (ops,) = (block["ops"] for block in gpu["threadblocks"])
+        first, second = (k for k, one in enumerate(ops) if one["name"] == "signal")
+        ops[first]["name"] = "rlxsignal"
+    plan_of(plan)
+    ops[second]["name"] = "rlxsignal"
+    with pytest.raises(UnusableError, match=r"\(put\) and the program of rank 0 use it in no order"):
+        plan_of(plan)
+
+
+def test_thread_blocks_meet_at_barriers_and_share_an_operation():
+    one = {
+        "name": "copy",
+        "src_buff": [{"type": "i", "index": 0, "size": 2}],
+        "dst_buff": [{"type": "o", "index": 0, "size": 2}],
+    }
+    blocks = [{"id": k, "channels": [], "ops": [one | {"tbg_info": {"tb_id": k, "tbg_size": 2}}]} for k in range(2)]
+    gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 2, "threadblocks": blocks, "channels": []}
+    plan = {"name": "copy", "collective": "allreduce", "protocol": "Simple", "inplace": False, "gpus": [gpu]}
+    assert plan_of(plan).slices[0].units == 4
+    barrier = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
+    half = [{"type": "s", "index": 0, "size": 2}]
+    for block in blocks:  # each writes its half of scratch, and the second one reads all of it
+        block["ops"] = [block["ops"][0] | {"dst_buff": half}, barrier]
+    blocks[1]["ops"].append({"name": "copy", "src_buff": half, "dst_buff": one["dst_buff"]})
+    plan_of(plan)
+    for block in blocks:
+        block["ops"][1] = {"name": "nop"}
+    with pytest.raises(UnusableError, match=r"rank 0, unit 0 of scratch: .*thread block 0.*thread block 1.* no order"):
+        plan_of(plan)
+    blocks[0]["ops"][1] = barrier
+    with pytest.raises(UnusableError, match="barrier 0: 1 thread blocks meet, not 2"):
+        plan_of(plan)
+
+
+def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
+    path = tmp_path / "ring.json"
+    assert invoke("show", "ring", "-p", 4, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
+    shown = invoke("show", path, "--out", tmp_path / "ring.svg")
+    assert "proven: the postcondition of all_reduce" in shown.out
+    assert (tmp_path / "ring.svg").read_text().startswith("<svg")
+    assert invoke("show", f"file:{path}", "-p", 4).out.splitlines()[2:] == shown.out.splitlines()[2:]
+    assert invoke("show", f"file:{path}", "-p", 5).is_bad_input("4 workers", "plan")
+    assert invoke("show", path, "-p", 4).is_bad_input("--workers")
+
+
+def test_the_ranks_of_a_plan_are_predicted_like_those_of_the_schedule_that_was_written(tmp_path):
+    path = tmp_path / "ring.json"
+    assert invoke("show", "ring", "-p", 4, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
+    size = "-b", "1M", "-e", "1M", "--nodes", 4, "--ranks-per-node", 1, "--cluster", "1x25g-tcp", "--json"
+    rows = json.loads(invoke("predict", "-a", f"ring,file:{path}", *size).out)
+    assert {row["algorithm"] for row in rows} == {"ring", f"file:{path}"}
+    assert len({row["median_s"] for row in rows}) == 1
+
+
+@pytest.mark.mpi
+def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
+    path, small = tmp_path / "swing.json", ("-b", "4K", "-e", "4K", "-n", "6", "--in-place")
+    assert invoke("show", "swing", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
+    result = mpiexec(2, "-m", "hpccoll", "run", "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5")
+    assert result.returncode == 0, result.stderr
+    (row,) = read_results([tmp_path / "a.h5"]).rows
+    assert (row.status, row.wrong, row.algorithm) == ("ok", 0, f"file:{path}")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda plan: plan.update(collective="sendrecv"), ["collective", "'sendrecv'", "allgather"]),
+        (lambda plan: plan.pop("gpus"), ["no plan of MSCCL++", "gpus"]),
+        (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "ppkt"}), ["(ppkt)", "not read"]),
+        (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "pipeline"}), ["(pipeline)"]),
+    ],
+)
+def test_what_is_not_read_is_named(change, words, tmp_path):
+    plan = exported("all_reduce", "ring", 2, 2)
+    change(plan)
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    assert invoke("show", tmp_path / "plan.json").is_bad_input("plan.json", *words)
