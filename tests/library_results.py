@@ -4,14 +4,14 @@ from row_examples import make_row
 
 from hpccoll.store.rows import Results, Run
 
-VERSIONS = {"openmpi": "Open MPI v5.0.11", "mpich": "MPICH 5.0.2", "ucc": "Open MPI v5.0.11", "nccl": "MPICH 5.0.2"}
+VERSIONS = {"openmpi": "Open MPI v5.0.11", "mpich": "MPICH 5.0.2", "nccl": "MPICH 5.0.2"}
 
 
 def library_results(library, curves, *, half=0.02, environments=None, **changes):
     """Return results of all_reduce by variant and size.
 
     Args:
-        library: the library; its default is the variant ``default``, of UCC ``ucc-default``.
+        library: the library; its default is the variant ``default``.
         curves: for each variant the microseconds by size.
         half: half the relative 95 % interval of each time.
         environments: the variables of variants.

@@ -78,7 +78,7 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
 
     Args:
         results: results of the variant ``default`` and of variants that force one algorithm.
-        library: ``openmpi``, ``mpich``, ``nccl`` or ``ucc``.
+        library: ``openmpi``, ``mpich`` or ``nccl``.
         name: how the version of the MPI library begins; empty for any.
         by_nodes: whether tables of the library know the number of nodes.
         has_default: whether they can leave calls to the library.
@@ -125,7 +125,7 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
             continue
         if row.transport != ("nccl" if library == "nccl" else "mpi"):
             continue
-        default = row.variant in (("ucc-default",) if library == "ucc" else (None, DEFAULT))
+        default = row.variant in (None, DEFAULT)
         forced = _forced(row, run, library, known)
         ran = row.executed.partition(" (")[0]
         if not default and not forced:

@@ -45,8 +45,8 @@ def tune(
         str | None,
         typer.Option(
             "--format",
-            help="openmpi, openmpi-json, mpich, nccl-csv, ucc: with --out the library of the table [json, ours]; "
-            "with --lint, also han and rccl-csv [as F looks]",
+            help="openmpi, openmpi-json, mpich, nccl-csv: with --out the library of the table [json, ours]; with "
+            "--lint, also han, rccl-csv and ucc [as F looks]",
             metavar="NAME",
         ),
     ] = None,

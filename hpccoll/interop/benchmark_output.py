@@ -89,7 +89,8 @@ class BenchmarkOutput:
     device_names: set[str] = field(default_factory=set)  # of the GPUs that it lists
     results: list[ForeignResult] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)  # what was not imported, and why; one sentence each
-    too_small: dict[int, None] = field(default_factory=dict)  # sizes that were not imported: less than an element each
+    # collectives and sizes that were not imported: less than an element each
+    too_small: dict[tuple[str, int], None] = field(default_factory=dict)
     truncated: bool = False  # whether the end that the program always writes is missing
 
     def nodes_of(self, processes: int) -> int:
@@ -121,7 +122,7 @@ class BenchmarkOutput:
             SECONDS.check(f"{where}: time", seconds)
         elements = collective(case.collective).elements(case.bytes, itemsize(case.dtype), case.ranks or self.ranks)
         if not elements:
-            self.too_small[case.bytes] = None
+            self.too_small[case.collective, case.bytes] = None
         elif not seconds:
             self.remarks.append(f"{where}: a time of 0 is below the resolution of the output: left out")
         else:

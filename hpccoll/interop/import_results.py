@@ -146,9 +146,9 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
 
 def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
     """Yield the remarks on an output, at most ``MAX_NOTES`` of each kind."""
-    if output.too_small:
-        sizes = join_ends(sorted(output.too_small))
-        yield f"{path}: sizes of {sizes} bytes are left out: they are less than an element for each rank"
+    for name in dict.fromkeys(each for each, _ in output.too_small):
+        sizes = join_ends(sorted(size for each, size in output.too_small if each == name))
+        yield f"{path}: sizes of {name} of {sizes} bytes are left out: they are less than an element for each rank"
     kinds: dict[str, list[str]] = defaultdict(list)
     for remark in output.remarks:
         kinds[re.sub(r"(?:line|result) \d+|not part of a table: .*", "", remark)].append(remark)

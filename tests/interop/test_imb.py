@@ -6,6 +6,7 @@ import pytest
 from imported_outputs import OUTPUTS, import_files, read, refused
 
 from hpccoll.interop.benchmark_output import BenchmarkOutput
+from hpccoll.interop.import_results import notes
 
 TEXT = (OUTPUTS / "imb_mpi1.txt").read_text()
 ROW = "         1024         1000         5.10         5.30         5.20\n"
@@ -46,6 +47,13 @@ def test_groups_that_run_at_once_are_left_out(tmp_path):
     )
     output = read(tmp_path, TEXT.replace("# All processes", f"{groups}\n# All processes"), **NODES)
     assert (len(output.results), len(output.remarks)) == (5, 3)
+
+
+def test_the_note_on_sizes_that_are_too_small_names_their_collective_alone(tmp_path):
+    small = "".join(section(name).replace(" 1024 ", "    4 ") for name in ("Allreduce", "Reduce_scatter"))
+    output = read(tmp_path, TEXT.replace("# All processes", f"{small}\n# All processes"), **NODES)
+    [note] = [each for each in notes(tmp_path, output) if "element" in each]
+    assert ("reduce_scatter" in note, "all_reduce" in note) == (True, False)
 
 
 def replaced(text, pattern, new):

@@ -47,7 +47,7 @@ def test_what_ours_has_not_is_left_out_with_remarks(tmp_path):
     derived = f"{HEAD.replace('(us)', '(us)   Transmit Size')}8   1.50   4\n"
     output = read(tmp_path, f"{HEAD.replace('CHAR', 'INT')}2   1.50\n8   0.00\n16  2.50\n\n{derived}", **GIVEN)
     assert [result.case.bytes for result in output.results] == [16]
-    assert ([*output.too_small], len(output.remarks)) == ([2], 2)
+    assert ([size for _, size in output.too_small], len(output.remarks)) == ([2], 2)
 
 
 def test_ranks_and_nodes_must_be_given_unless_the_output_says_them(tmp_path):

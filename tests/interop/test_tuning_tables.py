@@ -21,7 +21,6 @@ from hpccoll.interop.tuning_tables.nccl_csv import write_nccl_csv
 from hpccoll.interop.tuning_tables.openmpi_json import write_openmpi_json
 from hpccoll.interop.tuning_tables.openmpi_rules import write_openmpi_rules
 from hpccoll.interop.tuning_tables.tuning_rule import ANY, UNLIMITED, TuningRule
-from hpccoll.interop.tuning_tables.ucc_tune import write_ucc_tune
 
 FINDINGS = Path(lint_table.__code__.co_filename).with_name("findings.toml")
 GUARD = "0 1 0 0 0 0"
@@ -487,16 +486,6 @@ def test_a_chain_for_open_mpi_has_the_fanout_of_the_forced_one(write, collective
     assert read == [4]
     own = replace(rule, parameters={"faninout": 2})
     assert {each.parameters.get("faninout") for each in lint_table(write([own])).rules} <= {0, 2}
-
-
-@given(rules_of("ucc", ["allreduce", "bcast"], spans()))
-def test_what_is_written_for_ucc_decides_as_the_rules_do(rules):
-    table = lint_table(write_ucc_tune(rules, "of a run"), "ucc")
-    assert {each.kind for each in table.findings} <= {"empty"}
-    for rule in rules:
-        for size, ranks in probes(rules):
-            wanted = decided(rules, rule.collective, size, ranks)
-            assert decided(table.rules, rule.collective, size, ranks) == wanted
 
 
 def test_what_is_written_for_nccl_has_explicit_channels_and_a_line_for_all_other_calls():

@@ -6,21 +6,12 @@ and so are two sections for one call: it adds the ranges of both, which must not
 """
 
 import re
-from collections.abc import Iterable
 from itertools import product
 
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import parse_size
-from hpccoll.interop.tuning_tables.tuning_rule import (
-    ANY,
-    UNLIMITED,
-    Span,
-    TuningRule,
-    TuningTable,
-    rules_by_ranks,
-    size_steps,
-)
+from hpccoll.interop.tuning_tables.tuning_rule import UNLIMITED, Span, TuningRule, TuningTable
 
 _LIBRARIES = {"UCC_TL_UCP_TUNE": "ucc", "UCC_CL_HIER_TUNE": "ucc_hier"}
 ASSIGNMENT = re.compile(r"""(?:export\s+)?(UCC_\w+)=["']?([^"'\s]*)["']?\s*""")
@@ -129,20 +120,3 @@ def _span(text: str) -> Span:
         return parse_size(first), UNLIMITED if last.lower() == "inf" else parse_size(last)
     except BadInputError:
         return 1, 0
-
-
-def write_ucc_tune(rules: Iterable[TuningRule], comment: str = "") -> str:
-    """Return rules as an assignment of UCC_TL_UCP_TUNE, below a comment; other calls get UCC's own choice.
-
-    Of overlapping rules the first counts.
-    """
-    sections = []
-    for collective, by_ranks in rules_by_ranks(rules).items():
-        for ranks, applying in by_ranks:
-            for (first, last), rule in size_steps(applying):
-                size = f"{first}-{'inf' if last == UNLIMITED else last + 1}"
-                ends = f"[{ranks[0]}-{'inf' if ranks[1] == UNLIMITED else ranks[1]}]"
-                teams = [] if ranks == ANY else [ends]
-                if rule:
-                    sections.append(":".join((collective, size, "host", *teams, "inf", f"@{rule.algorithm}")))
-    return "\n".join([*(f"# {line}" for line in comment.splitlines()), f"UCC_TL_UCP_TUNE={'#'.join(sections)}", ""])

@@ -18,7 +18,6 @@ from hpccoll.interop.tuning_tables.nccl_csv import write_nccl_csv
 from hpccoll.interop.tuning_tables.openmpi_json import write_openmpi_json
 from hpccoll.interop.tuning_tables.openmpi_rules import write_han_rules, write_openmpi_rules
 from hpccoll.interop.tuning_tables.tuning_rule import ANY, UNLIMITED, TuningRule
-from hpccoll.interop.tuning_tables.ucc_tune import write_ucc_tune
 from hpccoll.store.rows import Run
 
 _Writer: TypeAlias = Callable[[Iterable[TuningRule], str], str]
@@ -53,8 +52,6 @@ FORMATS = {
                          ("MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE={path}", _CH4)),
     "nccl-csv": TableFormat("nccl", "", "", {"": write_nccl_csv}, (
         "NCCL_TUNER_PLUGIN=example", "NCCL_TUNER_CONFIG_FILE={path}"), by_nodes=True, has_default=False),
-    "ucc": TableFormat("ucc", "Open MPI", "", {"": write_ucc_tune}, (
-        "OMPI_MCA_coll_ucc_enable=1", "OMPI_MCA_coll_ucc_priority=100", "UCC_CONFIG_FILE={path}")),
 }  # fmt: skip
 
 
