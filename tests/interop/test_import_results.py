@@ -56,7 +56,9 @@ def test_sizes_below_an_element_for_each_rank_are_one_note(tmp_path):
     path.write_text("".join(f"{line}\n" for line in lines))
     output = read_output(path, SuppliedMetadata())
     assert {result.case.bytes for result in output.results} == {64, 128}
-    assert [note.partition(" are ")[0] for note in notes(path, output)] == [f"{path}: sizes of 8 to 32 bytes"]
+    assert [note.partition(" are ")[0] for note in notes(path, output)] == [
+        f"{path}: sizes of all_gather of 8 to 32 bytes"
+    ]
 
 
 def import_text(name, text, out):
