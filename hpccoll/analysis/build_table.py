@@ -88,17 +88,22 @@ def write_table(table: TuneTable, out: Path) -> None:
     write_over(out, json.dumps(table.to_json(), indent=1) + "\n", lambda: load_table(out, "--out"))
 
 
+def check_over(out: Path, check: Callable[[], object]) -> None:
+    """Raise BadInputError if a file at ``out`` must not be replaced, for which ``check`` raises one."""
+    try:
+        if out.is_file() and out.stat().st_size:  # it may be a raw file, even one from which the table is made
+            check()
+    except BadInputError:
+        raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None
+
+
 def write_over(out: Path, text: str, check: Callable[[], object]) -> None:
     """Write ``text`` to ``out``; ``check`` raises BadInputError if a file there must not be replaced.
 
     Raises:
         BadInputError: if ``out`` cannot be written, or holds something other than a table.
     """
-    try:
-        if out.is_file() and out.stat().st_size:  # it may be a raw file, even one from which the table is made
-            check()
-    except BadInputError:
-        raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None
+    check_over(out, check)
     try:
         with replacing_file(out.resolve()) as unfinished:
             unfinished.write_text(text)

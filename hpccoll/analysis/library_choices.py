@@ -34,9 +34,6 @@ from hpccoll.store.rows import Results, Row, Run
 DEFAULT = "default"
 """The name of a library's own choice, and of the variant that measures it."""
 
-_NCCL_CHOICE = "NCCL_ALGO", "NCCL_PROTO"
-"""The variables that force what a table for NCCL can request."""
-
 
 @dataclass(frozen=True, slots=True)
 class SizeChoice:
@@ -142,7 +139,7 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
                 yield replace(row, variant=_other_variables(run))
             if forced:
                 named = named_variants().get(row.variant or "")
-                own = _NCCL_CHOICE if library == "nccl" else named.environment if named else ()
+                own = ("NCCL_ALGO", "NCCL_PROTO") if library == "nccl" else named.environment if named else ()
                 params = {**dict(forced.params), **({LOAD: row.load} if row.load else {})}
                 yield replace(row, variant=_other_variables(run, own), algorithm=forced.algorithm, params=params)
 
@@ -183,13 +180,11 @@ def _ranges(
         else:
             what = f"{setting.collective} with {setting.variant}" if setting.variant else setting.collective
             left_out[f"of {what}, with no default or no other algorithm beside"] += len(each.rows)
-    if native is None or not compared:
-        return
-    setting, every = compared[0][0], [each for _, each in compared]
-    sizes = sorted(set.intersection(*map(set, timed)))
+    setting, every = members[0][0], [each for _, each in compared]
+    sizes = sorted(set[int]().union(*timed).intersection(*timed))
     if unshared := sum(len(of) for times in timed for size, of in times.items() if size not in sizes):
         left_out[f"of {setting.collective} at sizes that not all types, placements and variants have"] += unshared
-    if not sizes:
+    if native is None or not sizes:
         return
     at = {size: _size_choices(size, [case[size] for case in timed], native) for size in sizes}
     curves = [

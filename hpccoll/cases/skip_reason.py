@@ -37,8 +37,6 @@ COLLECTIVE_VARIABLES = re.compile(
 The protocol of NCCL's sends and receives depends on NCCL_P2P_LL_THRESHOLD instead (addP2pToPlan in src/enqueue.cc,
 2.20.5 to 2.30.7).
 """
-TABLE_VARIABLES = "_dynamic_rules_filename", "_TUNING_JSON_FILE"
-"""How those of them end that name a tuning table."""
 
 
 def planned_nodes(shape: Shape, nvlink_nodes: int) -> NodeView:

@@ -45,8 +45,8 @@ def tune(
         str | None,
         typer.Option(
             "--format",
-            help="openmpi, openmpi-json, mpich, nccl-csv, rccl-csv, ucc: with --out the library of the table [json, "
-            "ours]; with --lint, also han [as F looks]",
+            help="openmpi, openmpi-json, mpich, nccl-csv, ucc: with --out the library of the table [json, ours]; "
+            "with --lint, also han and rccl-csv [as F looks]",
             metavar="NAME",
         ),
     ] = None,
@@ -95,10 +95,10 @@ def tune(
 
 
 def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -> None:
-    from hpccoll.analysis.build_table import write_over
+    from hpccoll.analysis.build_table import check_over, write_over
     from hpccoll.analysis.library_choices import library_choices
     from hpccoll.common.files import read_text
-    from hpccoll.interop.tuning_tables.write_table import FORMATS, table_files
+    from hpccoll.interop.tuning_tables.write_table import FORMATS, expressible_choices, knows_nodes, table_files
     from hpccoll.render.library_choice_text import MADE_BY, library_choice_lines, origin_text
 
     def check(file: Path) -> None:
@@ -107,9 +107,12 @@ def _library_table(results: "Results", name: str, out: Path, *, as_json: bool) -
 
     if name not in FORMATS:
         raise BadInputError("--format", name, ("json", *FORMATS))
-    of = FORMATS[name]
-    choices = library_choices(results, of.library, of.mpi, by_nodes=of.by_nodes, has_default=of.has_default)
-    files, exports = table_files(name, choices.ranges, out, origin_text(choices))
+    of, by_nodes = FORMATS[name], knows_nodes(name, results.runs)
+    found = library_choices(results, of.library, of.mpi, by_nodes=by_nodes, has_default=of.has_default)
+    choices = expressible_choices(name, found)
+    files, exports = table_files(name, choices.ranges, out, origin_text(choices), by_nodes=by_nodes)
+    for file in files:
+        check_over(file, partial(check, file))
     for file, text in files.items():
         write_over(file, text, partial(check, file))
     ranges = [*map(asdict, choices.ranges)]

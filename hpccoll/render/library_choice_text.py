@@ -42,7 +42,7 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
         yield from table_lines(*table_of(_COLUMNS, ranges))
     yield from (f"left out: {each}" for each in choices.left_out)
     yield from (each.with_remedy for each in choices.under_load)
-    if all(each.choice.is_native for each in choices.ranges):
+    if choices.ranges and all(each.choice.is_native for each in choices.ranges):
         yield f"no algorithm is clearly faster than the {DEFAULT}: the table leaves all calls to the library"
 
 

@@ -17,7 +17,7 @@ from hpccoll.cases.communicator_settings import overridden_settings
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.plan import Launcher
 from hpccoll.cases.requirements import missing_requirements, mpi_version
-from hpccoll.cases.skip_reason import COLLECTIVE_VARIABLES, TABLE_VARIABLES
+from hpccoll.cases.skip_reason import COLLECTIVE_VARIABLES
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import (
     FABRIC_VARIABLES,
@@ -234,7 +234,7 @@ def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping
     others = [variant for variant in variants if variant not in setting]
     known = name in VARIABLES or COLLECTIVE_VARIABLES.fullmatch(name)
     forcing = [each for each in variants if (named := named_variants().get(each)) and named.algorithms]
-    if others and forcing and name.endswith(TABLE_VARIABLES):
+    if others and forcing and name.endswith(("_dynamic_rules_filename", "_TUNING_JSON_FILE")):
         raise _override_error(where, value, name, f"its table decides in {others[0]}, beside variant {forcing[0]}")
     if (variants and not others) or not (setting or known):
         return None

@@ -102,7 +102,9 @@ def test_all_selects_every_algorithm_but_floors_and_adds_to_others(table):
 def test_every_collective_takes_those_of_the_algorithms_that_it_has():
     found = swept(collectives=["all_gather", "all_to_all"], algorithms=["ring", "bruck"])
     assert named(found) == {("all_gather", "ring"), ("all_gather", "bruck"), ("all_to_all", "bruck")}
-    with pytest.raises(BadInputError, match="one of broadcast: auto, binomial, chain, direct, native, null, scatt"):
+    with pytest.raises(
+        BadInputError, match="one of broadcast: auto, bine, binomial, chain, direct, knomial, native, null"
+    ):
         swept(collectives=["all_gather", "broadcast"], algorithms=["ring"])
 
 

@@ -85,6 +85,12 @@ TRAPS = {
         "rule-file-version-2",
     ),
     "sizes of communicators in 6.0": (f"1\n2\n2\n{GUARD}\n8\n1\n0 4 0 0\n", "sizes_in_6", 5, 8),
+    "sizes that only some ranks know": (
+        classic("0 1 0 0", "64 2 0 0", collective=15),
+        "one_rule",
+        7,
+        64,
+    ),
     "a collective twice": (f"2\n2\n1\n{GUARD}\n2\n1\n{GUARD}\n", "never_matches", 5, "allreduce"),
     "a power of two": (classic("0 3 0 0", collective=0), "needs_ranks", 6, "recursive_doubling"),
     "an even number": (classic("0 5 0 0", collective=0), "needs_ranks", 6, "neighbor"),

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,8 @@ from library_results import library_results
 from hpccoll.analysis.library_choices import library_choices
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.interop.tuning_tables.lint_table import lint_table
-from hpccoll.interop.tuning_tables.write_table import FORMATS, table_files
+from hpccoll.interop.tuning_tables.tuning_rule import ANY
+from hpccoll.interop.tuning_tables.write_table import FORMATS, expressible_choices, knows_nodes, table_files
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import RawResults
@@ -44,10 +47,19 @@ def measured(draw, name):
 
 
 def files_of(name, results, path=Path("table")):
-    of = FORMATS[name]
-    choices = library_choices(results, of.library, of.mpi, by_nodes=of.by_nodes, has_default=of.has_default)
-    files, exports = table_files(name, choices.ranges, path, "of a run")
+    choices, by_nodes = choices_of(name, results)
+    files, exports = table_files(name, choices.ranges, path, "of a run", by_nodes=by_nodes)
     return choices.ranges, [*files.values()], exports
+
+
+def choices_of(name, results, **provenance):
+    """Return what a format can express of results of its library, and whether it knows the number of nodes."""
+    of = FORMATS[name]
+    about = {"mpi": {"version": "Open MPI v6.0.0"}} if name == "openmpi-json" else {}
+    runs = tuple(replace(run, provenance={**run.provenance, **about, **provenance}) for run in results.runs)
+    results, by_nodes = replace(results, runs=runs), knows_nodes(name, runs)
+    found = library_choices(results, of.library, of.mpi, by_nodes=by_nodes, has_default=of.has_default)
+    return expressible_choices(name, found), by_nodes
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -101,6 +113,60 @@ def test_calls_that_a_layer_above_would_take_are_handed_on_at_the_sizes_of_the_r
     assert large == {"composition=MPIDI_Allreduce_intra_composition_beta": {}}
 
 
+UPPER = {"default": {8: 9.0, 1024: 9.0, 65536: 9.0}, "all": {8: 5.0, 1024: 5.0, 65536: 5.0}}
+"""A default, and another algorithm that is faster at all sizes."""
+
+
+@pytest.mark.parametrize(("collective", "word"), [("all_to_all_v", "pairwise"), ("scatter", "binomial"),
+                                                  ("gather", "binomial")])  # fmt: skip
+@pytest.mark.parametrize("name", ["openmpi", "openmpi-json"])
+def test_open_mpi_gets_one_algorithm_for_all_sizes_where_ranks_may_not_know_the_size(name, collective, word):
+    def rules_with(times):
+        curves = {"default": UPPER["default"], f"openmpi-{word}": UPPER["all"] | times}
+        results = library_results("openmpi", curves, collective=collective)
+        [text, _] = files_of(name, results)[1]
+        return [each for each in lint_table(text, name).rules if each.algorithm == word], choices_of(name, results)[0]
+
+    [rule], _ = rules_with({})
+    assert (rule.bytes, rule.ranks) == (ANY, (4, 4))
+    for times in {8: 20.0}, {65536: 20.0}:
+        rules, choices = rules_with(times)
+        assert (rules, choices.ranges) == ([], ())
+        assert any(each.startswith(f"{collective} on 4 ranks") and word in each for each in choices.left_out)
+
+
+def test_calls_in_place_that_pass_no_count_are_named_if_sizes_decide():
+    curves = {"default": UPPER["default"], "openmpi-ring": UPPER["all"] | {8: 20.0}}
+    named = [[each for each in choices_of("openmpi", library_results("openmpi", curves, collective=name))[0].left_out
+              if "MPI_IN_PLACE" in each] for name in ("all_gather", "all_reduce")]  # fmt: skip
+    assert (len(named[0]), named[1]) == (1, [])
+
+
+def nccl_results(**others):
+    curves = {"default": UPPER["default"], "nccl-ring": UPPER["all"], **others}
+    return library_results(
+        "nccl", curves, environments={each: {"NCCL_PROTO": "Simple"} for each in ("nccl-ring", *others)}
+    )
+
+
+def test_a_table_without_a_default_says_what_other_calls_get_and_names_no_default():
+    partly = {"nccl-ring": {8: 5.0, 65536: 5.0}, "nccl-tree": UPPER["default"]}
+    choices, _ = choices_of("nccl-csv", nccl_results(**partly))
+    assert "ring" in {each.choice.algorithm for each in choices.ranges}
+    assert not any(each.choice.is_native for each in choices.ranges)
+    assert any("ring with simple" in each for each in choices.left_out)
+
+
+@pytest.mark.parametrize(("gpus", "nodes"), [
+    ([{"name": "H100", "nvlink_domain": None}], (4, 4)), ([{"name": "GB200", "nvlink_domain": "a.1"}], ANY),
+    ([{"name": None, "nvlink_domain": None}], ANY), (None, ANY),
+])  # fmt: skip
+def test_a_line_for_nccl_has_a_number_of_nodes_only_if_every_host_is_one(gpus, nodes):
+    choices, by_nodes = choices_of("nccl-csv", nccl_results(), gpus=gpus and [{"hosts": ["n1"], "gpus": gpus}])
+    [text] = table_files("nccl-csv", choices.ranges, Path("t"), "of a run", by_nodes=by_nodes)[0].values()
+    assert lint_table(text).rules[0].nodes == nodes
+
+
 def write_raw(place, variant, times, version="MPICH 5.0.2"):
     """Write the raw file of one variant: the nanoseconds of its calls by size, all of them alike."""
     forced = None if variant == "default" else variant.partition("-")[2]
@@ -146,7 +212,35 @@ def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
     assert (found.code, "leaves all calls" in found.out) == (0, True)
 
 
+def test_a_table_is_for_the_version_of_the_library_that_was_measured(place):
+    write_raw(place, "default", {1024: 2000, 65536: 9000}, "Open MPI v5.0.11, package: Open MPI")
+    write_raw(place, "openmpi-ring", {1024: 3000, 65536: 5000}, "Open MPI v5.0.11, package: Open MPI")
+    (place / "mpich-ring.h5").unlink()
+    refused = invoke("tune", ".", "--format", "openmpi-json", "--out", "t")
+    refused.is_bad_input("--format", "openmpi-json", "Open MPI v5.0.11", "for these: openmpi")
+    assert invoke("tune", ".", "--format", "openmpi", "--out", "t").code == 0
+    (place / "openmpi-ring.h5").unlink()
+    write_raw(place, "default", {1024: 2000, 65536: 9000}, "MPICH Version:      4.3.2")
+    write_raw(place, "mpich-ring", {1024: 3000, 65536: 5000}, "MPICH Version:      4.3.2")
+    invoke("tune", ".", "--format", "mpich", "--out", "u").is_bad_input("--format", "mpich", "4.3.2", "none")
+
+
+def test_a_shell_takes_the_lines_for_a_table_in_a_folder_with_a_space(place):
+    (place / "my tables").mkdir()
+    found = invoke("tune", ".", "--format", "mpich", "--out", "my tables/tree.json")
+    exports = [shlex.split(line) for line in found.out.splitlines() if line.startswith("export ")]
+    [file] = [value for _, value in exports if value.startswith("MPIR_CVAR_COLL_")]
+    assert file.partition("=")[2] == f"{place}/my tables/tree.json"
+
+
+def test_a_table_of_two_files_is_written_whole_or_not_at_all(place):
+    (place / "tree.json.ch4").write_text("of somebody else")
+    invoke("tune", ".", "--format", "mpich", "--out", "tree.json").is_bad_input("--out", "tree.json.ch4")
+    assert not (place / "tree.json").exists()
+
+
 def test_what_cannot_be_a_table_is_one_line(place):
+    invoke("tune", ".", "--format", "rccl-csv", "--out", "t").is_bad_input("--format", "rccl-csv")
     invoke("tune", ".", "--format", "openmpi", "--out", "t").is_bad_input("openmpi", "libraries.yaml")
     invoke("tune", ".", "--format", "mpicc", "--out", "t").is_bad_input("--format", "mpicc", "did you mean mpich?")
     invoke("tune", ".", "--format", "mpich", "--judge", "t").is_bad_input("--format with --out, --lint or --verify")
@@ -194,11 +288,9 @@ def test_the_library_of_this_machine_reads_what_is_written_for_it(mpiexec, requi
     require(library == "openmpi" or "MPICH Version:      5" in version, "the MPI library has no such tables")
     curves = {"default": BEST["default"], f"{library}-ring": BEST["ring"]}
     table = tmp_path / "table"
-    _, _, exports = files_of(library, library_results(library, curves), table)
-    of = FORMATS[library]
-    choices = library_choices(library_results(library, curves), library, of.mpi, by_nodes=False, has_default=True)
-    for file, text in table_files(library, choices.ranges, table, "of a run")[0].items():
-        file.write_text(text)
+    _, [text, above], exports = files_of(library, library_results(library, curves), table)
+    table.write_text(text)
+    table.with_name(f"table.{'han' if library == 'openmpi' else 'ch4'}").write_text(above)
     for export in exports:
         monkeypatch.setenv(*export.removeprefix("export ").split("="))
     (tmp_path / "calls.py").write_text(CALLS)

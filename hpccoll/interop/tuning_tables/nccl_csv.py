@@ -115,25 +115,19 @@ def _check_catch_all(table: TuningTable) -> None:
             table.add(kind, 0, collective, span=" and ".join(map(span_words, gaps)))
 
 
-def write_rccl_csv(rules: Iterable[TuningRule], comment: str = "") -> str:
-    """Return what ``write_nccl_csv`` does, without a line for all other calls: RCCL decides these itself."""
-    return write_nccl_csv(rules, comment, catch_all=False)
-
-
-def write_nccl_csv(rules: Iterable[TuningRule], comment: str = "", *, catch_all: bool = True) -> str:
+def write_nccl_csv(rules: Iterable[TuningRule], comment: str = "") -> str:
     """Return rules as lines for NCCL's example plugin, ending with one for all other calls.
 
-    Both decide the number of channels where it is 0, which it is unless a rule has the parameter ``channels``. Other
-    calls get a ring with the protocol simple, because the plugin cannot leave the algorithm to NCCL.
+    The plugin decides the number of channels where it is 0, which it is unless a rule has the parameter ``channels``.
+    Other calls get a ring with the protocol simple, because the plugin cannot leave the algorithm to NCCL.
 
     Args:
         rules: rules with the parameter ``protocol``; ranks and nodes are one number each, or any.
         comment: lines for the head, without #.
-        catch_all: whether to end with that line.
     """
     others = [TuningRule(collective=each, algorithm="ring") for each in library_table()["nccl"]["collectives"]]
     lines = [f"# {line}"[:MAX_LINE_CHARACTERS] for line in comment.splitlines()]
-    for rule in (*rules, *others) if catch_all else rules:
+    for rule in (*rules, *others):
         given = {"protocol": "simple", "channels": 0, **rule.parameters}
         sizes = -1 if rule.nodes == ANY else rule.nodes[0], -1 if rule.ranks == ANY else rule.ranks[0]
         fields = (rule.collective, *rule.bytes, rule.algorithm, given["protocol"], given["channels"], *sizes)

@@ -98,7 +98,12 @@ class TuningTable:
                 self.add("overlap", rule.line, rule.bytes[0], other=others[0], last=left[0][0] - 1)
 
     def check_ranks(self, library: str, rule: TuningRule) -> None:
-        """Find what an algorithm needs of the number of ranks where its rule also takes other numbers."""
+        """Find what an algorithm needs of the number of ranks where its rule also takes other numbers.
+
+        Find also a rule for larger sizes of a collective that should have one rule.
+        """
+        if rule.bytes[0] and (why := library_table()[library].get("one_rule", {}).get(rule.collective)):
+            self.add("one_rule", rule.line, rule.bytes[0], collective=rule.collective, why=why)
         one = rule.ranks[0] if rule.ranks[0] == rule.ranks[1] else 0
         holds = {"pow2": one and one & (one - 1) == 0, "even": one and one % 2 == 0, "two": one == 2}
         known = library_algorithms(library).get(rule.collective, {}).get(rule.algorithm)
