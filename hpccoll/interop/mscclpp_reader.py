@@ -40,8 +40,8 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.step import Action, Range
 
-PLAN_BYTES, MAX_EVENTS = 1 << 25, 20_000
-"""The maximum size of a file, and the most events of its two runs."""
+PLAN_BYTES, MAX_EVENTS, MAX_CHUNKS = 1 << 25, 20_000, 1 << 14
+"""The maximum size of a file, the most events of its two runs, and the most chunks of a buffer."""
 MOVES, FOLDS = {"put", "pws", "pwsf", "get", "copy"}, {"re", "res", "rre", "rres"}
 PREFIX = "file:"
 """What the name of an algorithm begins with that is a plan."""
@@ -99,7 +99,7 @@ def proven(where: str, content: Json) -> ProvenPlan:
         return plan_of(content)
     except UnusableError as error:
         raise error.with_key(f"{where}: {error.key}") from None
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, StopIteration) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, StopIteration) as error:
         raise UnusableError(where, f"it is no plan of MSCCL++ ({type(error).__name__}: {error})") from None
 
 
@@ -125,6 +125,8 @@ class _Run:
         name, divisible = call.collective.name, call.collective.units == "divisible"
         self.units = chunks if divisible else call.p
         self.lanes = 1 if divisible else chunks if name == "all_gather" else chunks // call.p  # chunks of a unit
+        if not 0 < self.pieces * max(gpu[each] for gpu in self.gpus for each in CHUNKS.values()) <= MAX_CHUNKS:
+            raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
         self.events: list[_Event] = []
         self.initial: dict[Counted, int] = {}
         ends: defaultdict[Counted, list[int]] = defaultdict(list)
@@ -393,10 +395,9 @@ def _follows(run: _Run, order: Sequence[int]) -> tuple[list[int], list[int]]:
     while True:
         past = _closure(order, [each.before for each in events])
         new = [
-            (wait, signal)
+            pair
             for counter, (signals, waits) in counters.items()
-            for wait in waits
-            for signal in _needed(past, wait, signals, waits, run.initial.get(counter, 0))
+            for pair in _needed(past, signals, waits, run.initial.get(counter, 0))
         ]
         for wait, signal in new:
             events[wait].before.append(signal)
@@ -417,15 +418,17 @@ def _closure(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]
 
 
 def _needed(
-    past: Sequence[int], wait: int, signals: Sequence[int], waits: Sequence[int], initial: int
-) -> Iterator[int]:
-    """Yield the signals, not yet known to precede a wait, without which those that can precede it are too few."""
-    count = 1 + sum(past[wait] >> other & 1 for other in waits) - initial
-    able = [each for each in signals if not past[each] >> wait & 1]
-    for signal in able:
-        others = sum(not past[other] >> signal & 1 for other in able) - 1
-        if others < count and not past[wait] >> signal & 1:
-            yield signal
+    past: Sequence[int], signals: Sequence[int], waits: Sequence[int], initial: int
+) -> Iterator[tuple[int, int]]:
+    """Yield waits with signals, not known to precede them, without which those that can precede them are too few."""
+    after = [sum(1 << k for k, other in enumerate(signals) if past[other] >> each & 1) for each in signals]
+    for wait in waits:
+        count = 1 + sum(past[wait] >> other & 1 for other in waits) - initial
+        able = sum(1 << k for k, each in enumerate(signals) if not past[each] >> wait & 1)
+        for k, signal in enumerate(signals):
+            others = (able & ~after[k]).bit_count() - 1
+            if able >> k & 1 and others < count and not past[wait] >> signal & 1:
+                yield wait, signal
 
 
 def _check_races(events: Sequence[_Event], order: Sequence[int], past: Sequence[int], seen: Sequence[int]) -> None:
@@ -439,7 +442,7 @@ def _check_races(events: Sequence[_Event], order: Sequence[int], past: Sequence[
     for number in order:
         event = events[number]
         new = {cell for cells in event.writes for cell in cells}
-        for cell in {cell for cells in event.reads for cell in cells} | new:
+        for cell in sorted({cell for cells in event.reads for cell in cells} | new):
             earlier = [written[cell]] if cell in written and not seen[number] >> written[cell] & 1 else []
             earlier += [each for each in read[cell] if cell in new and not past[number] >> each & 1]
             if earlier:

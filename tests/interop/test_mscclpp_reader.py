@@ -187,6 +187,13 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (lambda plan: plan.pop("gpus"), ["no plan of MSCCL++", "gpus"]),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "ppkt"}), ["(ppkt)", "not read"]),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "pipeline"}), ["(pipeline)"]),
+        (lambda plan: plan["gpus"][0].update(input_chunks=1 << 40), ["chunk", "more than"]),
+        (
+            lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(tbg_info={"tb_id": 0, "tbg_size": 0}),
+            ["no chunk"],
+        ),
+        (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["no plan of MSCCL++"]),
+        (lambda plan: plan.update(gpus=7), ["no plan of MSCCL++"]),
     ],
 )
 def test_what_is_not_read_is_named(change, words, tmp_path):

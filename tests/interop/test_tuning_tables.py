@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.interop.tuning_tables.lint_table import READERS, lint_table, recognise_format
-from hpccoll.interop.tuning_tables.mpich_json import write_mpich_json
+from hpccoll.interop.tuning_tables.mpich_json import read_mpich_json, write_mpich_json
 from hpccoll.interop.tuning_tables.nccl_csv import write_nccl_csv
 from hpccoll.interop.tuning_tables.openmpi_json import write_openmpi_json
 from hpccoll.interop.tuning_tables.openmpi_rules import write_openmpi_rules
@@ -554,3 +554,14 @@ def test_mpich_takes_what_is_written_for_it(mpiexec, require, tmp_path, monkeypa
     monkeypatch.setenv("MALLOC_PERTURB_", "255")  # memory begins with zeros: parameters that are not written are 0
     result = mpiexec(ranks, tmp_path / "calls.py")
     assert (result.returncode, result.stdout.count("done")) == (0, ranks), result.stderr
+
+
+def test_a_number_of_ranks_is_below_itself_where_mpich_compares_it_with_each_call_anew():
+    sizes = {"comm_size<8": {"algorithm=MPIR_Alltoall_intra_scattered": {}}, "comm_size=any": {
+        "algorithm=MPIR_Alltoall_intra_brucks": {}}}  # fmt: skip
+    for tree, last in (
+        ({"comm_type=intra": sizes, "comm_type=any": {}}, 7),
+        ({"avg_msg_size<=256": sizes, "avg_msg_size=any": {"algorithm=MPIR_Alltoall_intra_pairwise": {}}}, 8),
+    ):
+        rules = read_mpich_json(json.dumps({"collective=alltoall": tree})).rules
+        assert [rule.ranks for rule in rules][:2] == [(0, last), (last + 1, UNLIMITED)]

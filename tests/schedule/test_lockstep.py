@@ -36,6 +36,16 @@ def test_every_rank_holds_the_result_for_every_count_placement_cut_dtype_and_op(
             comes_to_what_numpy_says(case.operation(count, dtype, op, in_place=in_place, channels=channels))
 
 
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name.startswith("all_reduce-") and "null" not in name])
+def test_all_ranks_of_an_all_reduce_hold_the_same_bits_but_in_groups_that_add_up_in_different_orders(name):
+    for case in (case_of(name, ranks) for ranks in (6, 8)):
+        asked = case.operation(1000, "float32", in_place=True)
+        _, outputs = buffers(asked, exact=False)
+        run_lockstep(asked, [], outputs)
+        bits = {outputs[me].tobytes() for me in range(asked.call.p)}
+        assert (len(bits) == 1) == (name != "all_reduce-recursive_multiplying")
+
+
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_inexact_sums_do_not_depend_on_the_placement(name):
     case, found = case_of(name, 5), set()

@@ -37,6 +37,7 @@ _GUARDS = {
     "parent": "comm_hierarchy=parent", "consecutive": "is_node_consecutive=yes",
 }  # fmt: skip
 """The condition that says what an algorithm needs; *not* stands for that of a call for which it does not hold."""
+_OF_COMMUNICATORS = "comm_type", "comm_size", "comm_hierarchy", "comm_avg_ppn", "is_node_consecutive", "any"
 _ABORTS = "MPI_Init aborts"
 
 
@@ -192,12 +193,17 @@ def _bound(word: str) -> int:
 
 
 def _span(path: Iterable[str], kind: str) -> Span:
-    first, last = ANY
+    (first, last), of_call = ANY, False
     for word in path:
-        if _kind(word) == f"not {kind}" and _bound(word.removeprefix("not ")) >= 0:
-            first = max(first, _bound(word.removeprefix("not ")) + 1)
-        elif _kind(word) == kind and _bound(word) >= 0:
-            last = min(last, _bound(word))
+        condition = word.removeprefix("not ")
+        bound = _bound(condition)
+        # MPIR_Csel_search takes comm_size< for <=; what conditions on calls do not precede, MPIR_Csel_prune decides.
+        bound += of_call and bound >= 0 and condition.startswith("comm_size<") and "=" not in condition
+        of_call |= _kind(condition) not in _OF_COMMUNICATORS
+        if _kind(word) == f"not {kind}" and bound >= 0:
+            first = max(first, bound + 1)
+        elif _kind(word) == kind and bound >= 0:
+            last = min(last, bound)
     return first, last
 
 
