@@ -84,7 +84,12 @@ class ComparedCase:
 
 
 def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, ComparedCase]:
-    """Return the measured cases by what was asked; of several rows of one case the last one.
+    """Return the measured cases by what was asked; of several rows of one case the last one."""
+    return {case.identity: case for _, case in compared_rows(rows, runs)}
+
+
+def compared_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> list[tuple[Row, ComparedCase]]:
+    """Return the measured rows, each with its case.
 
     Floors are left out: what the harness takes is no operation, and a few clock ticks of it are no regression.
     """
@@ -97,8 +102,7 @@ def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, Co
     alike = defaultdict[tuple[Choice, CallKey], set[CallKey]](set)
     for _, choice, key in measured:
         alike[choice, key.without(*MAY_CHANGE)].add(key)
-    cases = (_case_of_row(*each, alike[each[1], each[2].without(*MAY_CHANGE)]) for each in measured)
-    return {case.identity: case for case in cases}
+    return [(each[0], _case_of_row(*each, alike[each[1], each[2].without(*MAY_CHANGE)])) for each in measured]
 
 
 def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallKey]) -> ComparedCase:
@@ -131,6 +135,7 @@ def _label(row: Row) -> str:
 class CaseComparison:
     """A case in both runs."""
 
+    identity: str  # as that of a ``ComparedCase``
     case_id: str  # the id of the case, in the new run if it has one there
     label: str  # the case in words
     coordinates: Mapping[str, Any]  # its COORDINATES
@@ -274,7 +279,7 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
         if case and any(each and (each.timed or each.status in BAD) for each in pair):  # else neither could measure it
             verdict, reason = _verdict(*pair, shift, old, new, tolerance)
             old_s, new_s = (each.seconds if each and each.timed else None for each in pair)
-            about = case.case_id, case.label, case.coordinates
+            about = case.identity, case.case_id, case.label, case.coordinates
             cases.append(CaseComparison(*about, verdict, old_s, new_s, shift, reason))
     cases.sort(key=_rank)
     unit = "run" if old.of_runs else "round"

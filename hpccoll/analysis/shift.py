@@ -188,7 +188,7 @@ def _similar(sizes: Sequence[int], middle: Floats) -> list[list[int]]:
     for size in sorted({*sizes}, reverse=True):
         cases = [number for number, each in enumerate(sizes) if each == size]
         typical = float(np.median(middle[cases]))
-        if groups and (len(groups[-1]) < LEAST_SIMILAR or before - typical < math.log(ALIKE)):
+        if groups and (len(groups[-1]) < LEAST_SIMILAR or abs(before - typical) < math.log(ALIKE)):
             groups[-1] += cases
         else:
             groups.append(cases)

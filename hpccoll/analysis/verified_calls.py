@@ -89,7 +89,7 @@ def verify_table(
         run.run_id: run for run in results.runs
         if recorded_mpi_version(run.provenance).startswith(MPI_LIBRARIES[library][0])
     }  # fmt: skip
-    deciding = {name: collective_variables(run) for name, run in runs.items()}
+    deciding = {name: {**collective_variables(run), **run.environment} for name, run in runs.items()}
     own = {*variables, *library_table()["variants"][library]["environment"]}
     native = (row for row in results.rows if (row.algorithm, row.transport) == (NATIVE, "mpi") and row.run_id in runs)
     with_it, plain = list[Row](), defaultdict[CallKey, list[Row]](list)

@@ -11,15 +11,25 @@ Expectations are never mixed: each has one origin.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 
 from hpccoll.analysis.printed_caveats import caveats_of
-from hpccoll.analysis.reference import Reference, compare_with_reference
-from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, TOLERANCE, UNCHANGED, Side, compare_sides
+from hpccoll.analysis.reference import Reference, ReferenceCase, compare_with_reference
+from hpccoll.analysis.run_comparison import (
+    IMPROVEMENT,
+    REGRESSION,
+    TOLERANCE,
+    UNCHANGED,
+    CaseComparison,
+    ComparedCase,
+    Side,
+    compare_sides,
+    compared_rows,
+)
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, requested_by_environment
@@ -80,7 +90,7 @@ long; their bounds were 1.3 to 1.6 times their times. Those of 4 KiB and more we
 them."""
 
 NEEDED_RUNS = 2
-"""The runs that must be beyond such a bound."""
+"""The fewest runs that must be beyond such a bound."""
 
 OF_FIGURES = "sum", "avg"
 """The reductions of published figures; NVLS has no others (NCCL's device.h, ncclNvlsSupported)."""
@@ -98,7 +108,7 @@ def judge_rows(
 ) -> list[Judged]:  # fmt: skip
     """Return the verdict on each row of results that ranks exchanged data for, by collective, place and size.
 
-    Rows under load are left out: nothing is expected of them.
+    Rows under load with right results are left out: nothing is expected of them.
 
     Args:
         files: the results: raw files, or outputs of other programs that were imported.
@@ -111,10 +121,11 @@ def judge_rows(
         KeyboardInterrupt: if the user has interrupted the simulations.
     """
     results = to_results(files)
-    rows = [row for row in results.rows if row.exchanges_data and not (row.floor or row.predicted or row.load)]
+    rows = [row for row in results.rows if row.exchanges_data and not (row.floor or row.predicted)]
+    rows = [row for row in rows if not row.load or row.status in BROKEN]
     rows = [row for row in rows if row.collective in COLLECTIVES and (row.median_s or row.status in BROKEN)]
     if isinstance(against, Reference):
-        return _confirmed(_spoken([*_against_reference(rows, results, against)]))
+        return _against_reference(rows, results, against)
     simulated = {**_of_schedules(files, rows, against, progress), **_of_libraries(results, rows, against, progress)}
     runs = {run.run_id: run for run in results.runs}
     judged = []
@@ -379,43 +390,58 @@ def _of_libraries(
     return found
 
 
-def _against_reference(rows: Iterable[Row], results: Results, reference: Reference) -> Iterator[Judged]:
-    """Yield rows with the verdict of the comparison with a reference, which knows how many cases it tests at once.
+def _against_reference(rows: Sequence[Row], results: Results, reference: Reference) -> list[Judged]:
+    """Return rows with the verdict of the comparison with a reference, which knows how many cases it tests at once.
 
-    Each run is compared by itself: it is one further run.
+    Results of a case that occur several times are of as many runs. Each is compared by itself: it is one further run.
     """
-    runs = defaultdict[str, list[Row]](list)
+    compare_with_reference(reference, replace(results, rows=tuple(rows)), TOLERANCE)  # which needs a common case
+    runs, run_of = list[dict[str, ComparedCase]](), dict[RowKey, int]()
+    cases = {row.key: case for row, case in compared_rows(rows, results.runs)}
+    for key, case in cases.items():
+        run_of[key] = next((number for number, run in enumerate(runs) if case.identity not in run), len(runs))
+        if run_of[key] == len(runs):
+            runs.append({})
+        runs[run_of[key]][case.identity] = case
+    sides = (replace(Side.of(results), cases=run) for run in runs)
+    comparisons = (compare_sides(reference.side, side, TOLERANCE) for side in sides)
+    compared = [{case.identity: case for case in comparison.cases} for comparison in comparisons]
+    bounds = {each.identity: each for each in reference.cases}
+    judged = []
     for row in rows:
-        runs[row.run_id].append(row)
-    compare_with_reference(reference, results, TOLERANCE)  # which refuses results without a common case
-    ends = {case.case_id: case for case in reference.cases}
+        identity = cases[row.key].identity
+        judged.append(_of_reference(row, compared[run_of[row.key]][identity], bounds.get(identity), reference))
+    return _confirmed(_spoken(judged), {key: case.identity for key, case in cases.items()})
+
+
+def _of_reference(row: Row, case: CaseComparison, of: ReferenceCase | None, reference: Reference) -> Judged:
+    if of is None:
+        return _undecided(row, None, "the reference does not have it")
+    expected = Expected(of.low_s, of.seconds, of.high_s, REFERENCE, tuple(reference.runs))
+    one = _undecided(row, expected, "; ".join(caveats_of(row, alike=True)))
+    if one.reason:
+        return one
     verdicts = {REGRESSION: Acceptance.FAIL, UNCHANGED: Acceptance.PASS, IMPROVEMENT: Acceptance.PASS}
-    for of_run in runs.values():
-        comparison = compare_sides(reference.side, Side.of(replace(results, rows=tuple(of_run))), TOLERANCE)
-        cases = {case.case_id: case for case in comparison.cases}
-        for row in of_run:
-            case, of = cases.get(row.case_id), ends.get(row.case_id)
-            if case is None or of is None:
-                yield _undecided(row, None, "the reference does not have it")
-                continue
-            expected = Expected(of.low_s, of.seconds, of.high_s, REFERENCE, tuple(reference.runs))
-            one = _undecided(row, expected, "; ".join(caveats_of(row, alike=True)))
-            if not one.reason:
-                verdict = verdicts.get(case.verdict, Acceptance.CANNOT_TELL)
-                one = replace(one, verdict=verdict, reason=case.reason or "")
-            yield one
+    return replace(one, verdict=verdicts.get(case.verdict, Acceptance.CANNOT_TELL), reason=case.reason or "")
 
 
-def _confirmed(judged: Sequence[Judged]) -> list[Judged]:
-    """Return verdicts against a reference; where its runs differ much, a row fails if it does in NEEDED_RUNS runs."""
-    failing = Counter(one.row.case_id for one in judged if one.verdict is Acceptance.FAIL)
+def _confirmed(judged: Sequence[Judged], identities: Mapping[RowKey, str]) -> list[Judged]:
+    """Return verdicts against a reference; where its runs differ much, a row fails if it does in most runs.
+
+    One run is not enough. A copy of a run has the same times, and is no second one.
+    """
+    times, failing = defaultdict[str, set[float]](set), defaultdict[str, set[float]](set)
+    for one in judged:
+        for found in (times, failing) if one.verdict is Acceptance.FAIL else (times,):
+            found[identities[one.row.key]].add(one.measured)
+    needed = {identity: max(NEEDED_RUNS, len(found) // 2 + 1) for identity, found in times.items()}
     reason = "runs of the reference differ much at this size: a second run would decide; do: give both"
-    return [
-        replace(one, verdict=Acceptance.CANNOT_TELL, reason=reason)
-        if one.verdict is Acceptance.FAIL and _is_unsteady(one) and failing[one.row.case_id] < NEEDED_RUNS
-        else one
-        for one in judged
-    ]
+    spoken = []
+    for one in judged:
+        identity = identities[one.row.key]
+        is_doubtful = one.verdict is Acceptance.FAIL and _is_unsteady(one) and len(failing[identity]) < needed[identity]
+        spoken.append(replace(one, verdict=Acceptance.CANNOT_TELL, reason=reason) if is_doubtful else one)
+    return spoken
 
 
 def _is_unsteady(judged: Judged) -> bool:

@@ -79,9 +79,10 @@ class Outcome(RankResult):
         has_counted = self.counters or self.executed not in (None, "unknown")
         counted = self if has_counted and not later.counters else later
         results |= {name: getattr(counted, name) for name in COUNTED_FIELDS}
-        ran = [each for each in dict.fromkeys((self.executed, later.executed)) if each != "unknown"]
+        ran = [each for each in dict.fromkeys((self.executed, later.executed)) if each and each != "unknown"]
         if len(ran) > 1:  # another launch ran another algorithm
-            results["executed"] = ran[0] if f"/{ran[1]}/" in f"/{ran[0]}/" else "/".join(ran)
+            words = "/".join(ran).split("/")
+            results["executed"] = "/".join(dict.fromkeys(words))
             results["evidence"] = "; ".join(dict.fromkeys(filter(None, (self.evidence, later.evidence))))
         return replace(
             later,

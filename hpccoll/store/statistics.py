@@ -214,5 +214,5 @@ def make_row(
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,
         **{**{each.name: getattr(outcome, each.name) for each in fields(CaseResult)}, "executor": executor,
-           "operations": operations, "source": outcome.source or HPCCOLL},
+           "operations": operations, "source": outcome.source or HPCCOLL, "load": case.load},
     )  # fmt: skip

@@ -125,7 +125,8 @@ SITE = {"OMPI_MCA_coll_hcoll_enable": "0", "UCC_LOG_LEVEL": "info"}
     ("plain", "with_table", "is_one"),
     [
         (SITE, SITE, True), ({}, SITE, False), (SITE, {}, False), ({FILE: "/tables/other"}, {}, False),
-        ({"OMPI_MCA_coll_tuned_allreduce_algorithm": "4"}, {}, False), ({"UCX_TLS": "tcp"}, {}, True),
+        ({"OMPI_MCA_coll_tuned_allreduce_algorithm": "4"}, {}, False), ({"UCX_TLS": "tcp"}, {}, False),
+        ({"UCX_TLS": "tcp"}, {"UCX_TLS": "tcp"}, True), ({"OMPI_MCA_coll": "^hcoll"}, {}, False),
         ({}, {"OMPI_MCA_coll_han_priority": "0"}, True), ({"OMPI_MCA_coll_han_priority": "0"}, {}, False),
     ],
 )  # fmt: skip

@@ -324,10 +324,48 @@ def test_a_size_that_is_slow_by_two_algorithms_fails_against_a_reference_and_by_
 
 def test_where_runs_of_a_reference_differ_much_a_row_fails_in_two_runs_and_not_in_one():
     reference = of_reference(*(measured({0: 1 + number / 9}, number=number) for number in range(5)))
-    cases = (4, [2], CANNOT_TELL), (4, [2, 3], FAIL), (20, [2], FAIL), (1.1, [2, 3], CANNOT_TELL)
+    cases = (
+        (4, [2], CANNOT_TELL), (4, [2, 3], FAIL), (20, [2], FAIL), (1.1, [2, 3], CANNOT_TELL),
+        (4, [2, 2], CANNOT_TELL),  # a copy
+    )  # fmt: skip
     for slower, numbers, verdict in cases:
         rows = judge_rows(in_runs(*(measured({0: slower}, number=number) for number in numbers)), reference)
         assert [one.verdict for one in rows] == [verdict] * len(SIZES) * len(numbers)
+
+
+def test_a_row_fails_if_most_runs_are_beyond_a_wide_bound():
+    reference = of_reference(*(measured({0: 1 + number / 9}, number=number) for number in range(5)))
+    for slow, failing in ((2, 0), (3, 3)):
+        runs = [measured({0: 4 if number < slow else 1.2}, number=number) for number in range(4)]
+        rows = judge_rows(in_runs(*runs), reference)
+        assert [one.verdict for one in rows].count(FAIL) == failing * len(SIZES)
+
+
+def test_the_variants_of_a_sweep_are_cases_of_one_run():
+    def sweep(*slower, number=0):
+        files = in_runs(*(measured({0: factor}, number=number) for factor in slower))
+        for raw, variant in zip(files.raw_results, ("default", "other"), strict=True):
+            raw.job = replace(raw.job, variant=variant, name=f"mpi.p2.{variant}")
+        return files
+
+    reference = of_reference(*(sweep(1.0, 3.0, number=number) for number in range(5)))
+    for slower, failing in (((1.25, 3.0), {"default"}), ((1.0, 3.75), {"other"}), ((1.0, 3.0), set())):
+        rows = judge_rows(sweep(*slower, number=2), reference)
+        assert {one.row.variant for one in rows if one.verdict is FAIL} == failing
+        assert {one.verdict for one in rows if one.row.variant not in failing} == {PASS}
+
+
+def test_a_wrong_result_under_load_fails():
+    assert judge_rows(under_load(measured({0: 1.0})), PAPER) == []
+    assert {one.verdict for one in judge_rows(under_load(measured({0: 1.0}), status="wrong", wrong=1), PAPER)} == {FAIL}
+
+
+def under_load(files, **changes):
+    raw = files.raw_results[0]
+    (attempt, outcomes), *_ = raw.attempts
+    cases = [replace(each.case, params={**each.case.params, "load": "gemm"}) for each in outcomes]
+    raw.attempts[0] = attempt, [replace(each, case=case, **changes) for each, case in zip(outcomes, cases, strict=True)]
+    return files
 
 
 def test_each_run_is_held_against_a_reference_by_itself():

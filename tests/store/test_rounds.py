@@ -87,6 +87,9 @@ def test_launches_that_ran_different_algorithms_are_reported_with_both():
     assert both.tcp_traffic == "{}"
     for later in (fell_back, round_outcome(3, executed="unknown", **nothing)):
         assert both.merge(later).executed == both.executed
+    for one, other in (("tree", "tree/ring"), ("tree/ring", "tree"), ("tree", "ring/tree")):
+        merged = round_outcome(1, executed=one).merge(round_outcome(2, executed=other, **nothing)).executed
+        assert sorted(merged.split("/")) == ["ring", "tree"]
     same = first.merge(round_outcome(2, executed="tree", **nothing))
     assert (same.executed, same.evidence) == ("tree", "messages")
 
