@@ -1,9 +1,11 @@
-"""An execution plan of MSCCL++, read: it is proven in every order of execution, and becomes a schedule of ours.
+"""A plan of MSCCL++, right in every order of execution.
+
+It is read and proven, and becomes a schedule of ours.
 
 The threads of a thread block are ordered by ``nop`` alone: operations between two of them run in any order, but for
 those of one thread, such as a signal and a wait of the same place in their lists. The k-th wait of a channel or
-semaphore follows those signals without which k could not have come. A relaxed signal orders what was read before it,
-and nothing that was written. A put through a port is read from its source later, and ended by a flush.
+semaphore follows those signals without which k could not have come. A relaxed signal or wait orders what was read
+before, and nothing that was written. A put through a port is read from its source later, and ended by a flush.
 
 A plan is run twice, as programs call it; before and after each run the program writes the input and reads the output.
 If no two operations use a chunk of which one writes it without an order, and none waits forever, then every order gives
@@ -42,6 +44,8 @@ from hpccoll.schedule.step import Action, Range
 
 PLAN_BYTES, MAX_EVENTS, MAX_CHUNKS = 1 << 25, 20_000, 1 << 14
 """The maximum size of a file, the most events of its two runs, and the most chunks of a buffer."""
+MAX_BITS, MAX_PAIRS = 1 << 31, 1 << 19
+"""The most bits of all chunks, each a set of contributions; and the most pairs of a signal and a wait for it."""
 MOVES, FOLDS = {"put", "pws", "pwsf", "get", "copy"}, {"re", "res", "rre", "rres"}
 PREFIX = "file:"
 """What the name of an algorithm begins with that is a plan."""
@@ -114,6 +118,13 @@ def plan_of(content: Json) -> ProvenPlan:
     return ProvenPlan(content["name"], run.call, _lifted(run, run.prove(order)))
 
 
+def _initial_values(me: int, gpu: Json) -> Iterator[int]:
+    for k, each in enumerate(gpu.get("semaphores", ())):
+        if type(each["init_value"]) is not int or each["init_value"] < 0:
+            raise UnusableError(f"rank {me}, semaphore {k}", "its init_value is not an integer of 0 or more")
+        yield each["init_value"]
+
+
 class _Run:
     """Two runs of a plan, as events."""
 
@@ -121,19 +132,14 @@ class _Run:
         self.call, self.gpus, self.in_place = call, content["gpus"], content["inplace"]
         operations = (one for gpu in self.gpus for block in gpu["threadblocks"] for one in block["ops"])
         self.pieces = lcm(*(one["tbg_info"]["tbg_size"] for one in operations if "tbg_info" in one))
-        chunks = (self.gpus[0]["input_chunks"] or self.gpus[0]["output_chunks"]) * self.pieces
-        name, divisible = call.collective.name, call.collective.units == "divisible"
-        self.units = chunks if divisible else call.p
-        self.lanes = 1 if divisible else chunks if name == "all_gather" else chunks // call.p  # chunks of a unit
         if not 0 < self.pieces * max(gpu[each] for gpu in self.gpus for each in CHUNKS.values()) <= MAX_CHUNKS:
             raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
+        self.units, self.lanes = self._divided()
         self.events: list[_Event] = []
         self.initial: dict[Counted, int] = {}
         ends: defaultdict[Counted, list[int]] = defaultdict(list)
         for me, gpu in enumerate(self.gpus):
-            self.initial |= {
-                ("semaphore", me, k): each["init_value"] for k, each in enumerate(gpu.get("semaphores", ()))
-            }
+            self.initial |= {("semaphore", me, k): value for k, value in enumerate(_initial_values(me, gpu))}
             for each in gpu["channels"]:
                 for number, peer in enumerate(each.get("connected_to", ())):
                     ends[each["channel_type"], me, peer].append(number)
@@ -149,6 +155,24 @@ class _Run:
             ends_of_run = [[self._rank(me, self._program(me, ends_of_run[me]))] for me in range(call.p)]
         for me in range(call.p):
             self._program(me, ends_of_run[me])
+
+    def _divided(self) -> tuple[int, int]:
+        """Return the units and lanes of the chunks, which must be those of all ranks, as MSCCL++ cuts by each one's."""
+        call = self.call
+        name, divisible = call.collective.name, call.collective.units == "divisible"
+        parts = [1 if divisible or name == other else call.p for other in ("all_gather", "reduce_scatter")]
+        for me, gpu in enumerate(self.gpus):
+            own, first = ([each[CHUNKS[kind]] for kind in "io"] for each in (gpu, self.gpus[0]))
+            block = max(count // part for count, part in zip(own, parts, strict=True))
+            fits = all(count in (0, part * block) for count, part in zip(own, parts, strict=True))  # 0: it is not used
+            if gpu["id"] != me or not block or not fits or own != first:
+                why = f"its id is not {me}, or its input and output chunks are not those of rank 0, or of {name}"
+                raise UnusableError(f"rank {me}", f"{why}: {gpu['id']}, {own[0]}, {own[1]}")
+        units, lanes = (block * self.pieces, 1) if divisible else (call.p, block * self.pieces)
+        cells = self.pieces * sum(gpu[each] for gpu in self.gpus for each in CHUNKS.values())
+        if cells * call.p * units * lanes > MAX_BITS:
+            raise UnusableError("plan", f"its {cells} chunks of {call.p} ranks are too many to prove")
+        return units, lanes
 
     def _add(self, where: str, before: Iterable[int], **more: Any) -> int:
         """Add an event, which sees what those that it follows wrote."""
@@ -197,6 +221,8 @@ class _Run:
         for number, one in enumerate(block["ops"], 1):
             name, moves = one["name"], one["name"] in MOVES | FOLDS
             where = f"rank {me}, thread block {block['id']}, operation {number} ({name})"
+            if one.get("reduce_op", "sum") != "sum":
+                raise UnusableError(where, f"it folds by {one['reduce_op']!r}; what is read is sum")
             if name in ("nop", "barrier"):
                 ended, threads, since = [fence, *since], {}, []
                 fence = self._add(where, ended)
@@ -242,7 +268,7 @@ class _Run:
                     key, self._add(where, follows), name, where, data[thread : thread + 1], counted
                 )
             else:
-                seen = {"seen": [start]} if name == "rlxsignal" else {}
+                seen = {"rlxsignal": {"seen": [start]}, "rlxwait": {"seen": follows}}.get(name, {})
                 last[thread] = self._add(where, follows, counter=counted, step=-1 if takes else 1, **seen)
         return last
 
@@ -377,6 +403,11 @@ def _one_order(run: _Run) -> list[int]:
     return order
 
 
+def _check_pairs(counters: Iterable[tuple[list[int], list[int]]]) -> None:
+    if sum(len(signals) * len(waits) for signals, waits in counters) > MAX_PAIRS:
+        raise UnusableError("plan", "its channels have more signals than can be proven")
+
+
 def _follows(run: _Run, order: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the events that each one follows in every order, and those whose writes it then sees, each as bits.
 
@@ -387,6 +418,7 @@ def _follows(run: _Run, order: Sequence[int]) -> tuple[list[int], list[int]]:
     for number in order:
         if counter := events[number].counter:
             counters[counter][events[number].step < 0].append(number)
+    _check_pairs(counters.values())
     for signals, waits in counters.values():
         if len(signals) != len(waits):  # the one left over ends a wait of the next run too early
             raise UnusableError(

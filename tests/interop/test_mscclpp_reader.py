@@ -125,6 +125,58 @@ def test_a_relaxed_signal_orders_reads_and_no_writes():
         plan_of(plan)
 
 
+def test_a_relaxed_wait_sees_nothing_that_was_written():
+    plan = exported("all_gather", "ring", 2, 2)
+    for gpu in plan["gpus"]:
+        (ops,) = (block["ops"] for block in gpu["threadblocks"])
+        first, second = (one for one in ops if one["name"] == "wait")
+        first["name"] = "rlxwait"
+    plan_of(plan)
+    second["name"] = "rlxwait"
+    with pytest.raises(UnusableError, match=r"\(put\) and the program of rank 1 use it in no order"):
+        plan_of(plan)
+
+
+def empty(collective, p, chunks):
+    gpu = {"input_chunks": chunks, "output_chunks": chunks, "scratch_chunks": 0, "threadblocks": [], "channels": []}
+    gpus = [{"id": me} | gpu for me in range(p)]
+    return {"name": "empty", "collective": collective, "inplace": True, "gpus": gpus}
+
+
+@pytest.mark.parametrize("collective", ["reducescatter", "alltoall", "allgather"])
+def test_chunks_that_do_not_divide_among_the_ranks_prove_nothing(collective):
+    with pytest.raises(UnusableError, match=r"rank 0: .*chunks are not those"):
+        plan_of(empty(collective, 2, 1))
+
+
+def test_sets_of_contributions_that_fill_the_memory_are_refused_before_they_are_made():
+    with pytest.raises(UnusableError, match="2097152 chunks of 64 ranks are too many"):
+        plan_of(empty("allreduce", 64, 16384))
+
+
+def test_a_channel_with_more_signals_than_can_be_proven_is_refused():
+    plan = exported("all_reduce", "ring", 2, 2)
+    for gpu in plan["gpus"]:
+        gpu["threadblocks"][0]["ops"] += [
+            {"name": name, "channel_ids": [0], "channel_type": "memory"} for name in ("signal", "wait")
+        ] * 300
+    with pytest.raises(UnusableError, match="more signals than can be proven"):
+        plan_of(plan)
+
+
+def swap_ids(plan):
+    for gpu in plan["gpus"]:
+        gpu["id"] = 1 - gpu["id"]
+
+
+def borrow_a_signal(plan):
+    for gpu in plan["gpus"]:
+        gpu["semaphores"] = [{"init_value": -1}]
+    acquire, release = ({"name": f"sem_{name}", "semaphore_ids": [0]} for name in ("acquire", "release"))
+    block = plan["gpus"][0]["threadblocks"][0]
+    block["ops"] = [acquire, {"name": "nop"}, *block["ops"], {"name": "nop"}, release]
+
+
 def test_thread_blocks_meet_at_barriers_and_share_an_operation():
     one = {
         "name": "copy",
@@ -188,6 +240,16 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "ppkt"}), ["(ppkt)", "not read"]),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "pipeline"}), ["(pipeline)"]),
         (lambda plan: plan["gpus"][0].update(input_chunks=1 << 40), ["chunk", "more than"]),
+        (lambda plan: plan["gpus"][1].update(input_chunks=8, output_chunks=8), ["rank 1", "those of rank 0", "8, 8"]),
+        (lambda plan: [each.update(output_chunks=4) for each in plan["gpus"]], ["rank 0", "all_reduce", "2, 4"]),
+        (swap_ids, ["rank 0", "id is not 0"]),
+        (borrow_a_signal, ["rank 0, semaphore 0", "0 or more"]),
+        (
+            lambda plan: next(one for one in plan["gpus"][1]["threadblocks"][0]["ops"] if one["name"] == "re").update(
+                reduce_op="min"
+            ),
+            ["rank 1", "(re)", "'min'", "sum"],
+        ),
         (
             lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(tbg_info={"tb_id": 0, "tbg_size": 0}),
             ["no chunk"],
