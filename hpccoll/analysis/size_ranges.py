@@ -154,5 +154,7 @@ def _over_native(choices: Sequence[Choice], logs: Times, row: int) -> float | No
     native_choices = [number for number, choice in enumerate(choices) if choice.is_native]
     if not native_choices:
         return None
-    ratios = logs[row] - logs[native_choices].min(axis=0)
-    return round(float(np.exp(ratios.mean())), DIGITS) if np.isfinite(ratios).all() else None
+    chosen, native = logs[row], logs[native_choices].min(axis=0)
+    if not np.isfinite([chosen, native]).all():
+        return None
+    return round(float(np.exp((chosen - native).mean())), DIGITS)

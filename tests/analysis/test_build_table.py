@@ -147,6 +147,18 @@ def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_ev
     assert total <= min(single, every_cut) + 1e-3
 
 
+def test_a_size_at_which_no_choice_of_both_placements_was_measured_has_no_ratio_to_native():
+    both = {"star": {KIB: 1.0}, "native": {KIB: 2.0}}
+    placements = [
+        next(iter(measured_settings(measured_results(both | {other: {KIB: 3.0, 4 * KIB: 3.0}})).values()))
+        for other in ("ring", "swing")
+    ]
+    with np.errstate(all="raise"):
+        joint = choose_ranges(*placements)
+    assert [each.over_native for each in joint.ranges] == [0.5, None]
+    assert joint.cost == np.inf
+
+
 def test_several_runs_are_one_number_and_their_spread_is_noise():
     twice = merged_results(measured_results({"ring": {8: 1.0}}), measured_results({"ring": {8: 4.0}}, number=2))
     ((found,),) = (list(m.curves.values()) for m in measured_settings(twice).values())

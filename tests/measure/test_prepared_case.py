@@ -53,7 +53,7 @@ def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_r
     monkeypatch.setattr(executed_evidence, "MAX_COMPARED_RANKS", 4)
     executed, words = evidence(native, 4, 2 * 8192)
     assert executed == "unknown"
-    assert words.startswith("the ports sent 1.000 S a node, as much as binomial_tree or hierarchical")
+    assert words.startswith("the ports sent 1.000 S a node, as much as binomial_tree or swing or hierarchical")
     many = "the ports sent 0.667 S a node; not compared with algorithms: more than 4 ranks"
     assert evidence(native, 6, 2 * 8192) == ("unknown", many)
 
