@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from hpccoll.__main__ import main
-from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
 from hpccoll.cli import progress_counter
 
 PROGRAMS = Path(sys.executable).parent
@@ -59,7 +59,7 @@ def invoke(*arguments):
             if signal.getsignal(signal.SIGINT) is not interrupted:  # in the main thread, where alone it is set
                 signal.signal(signal.SIGINT, interrupted)
             for family in COLLECTIVES.values():  # plans are algorithms of one process
-                for name in [name for name in family.algorithms if name.startswith("file:")]:
+                for name in [name for name in family.algorithms if name.startswith(PLAN)]:
                     del family.algorithms[name]
     raise AssertionError("a command ends with an exit code")
 

@@ -13,6 +13,7 @@ from hpccoll.analysis.measured_choices import measured_settings
 from hpccoll.analysis.recommendations import lone_rank_reason, ranges_by_setting, recommend, recommend_placements
 from hpccoll.analysis.setting import Choice, Setting, machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
+from hpccoll.cases.algorithm_registry import PLAN
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count
@@ -23,6 +24,11 @@ from hpccoll.store.rows import Results
 
 NOISE_WARNING_PERCENT = 10
 """The uncertainty of the ratio of the two fastest choices, in per cent, from which on a warning is printed."""
+
+
+def without_plans(results: Results) -> Results:
+    """Return results without those of plans, which a table cannot name: they are algorithms of one command."""
+    return replace(results, rows=tuple(row for row in results.rows if not row.algorithm.startswith(PLAN)))
 
 
 def build_table(results: Results) -> TuneTable:

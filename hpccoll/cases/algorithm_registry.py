@@ -13,7 +13,10 @@ except Exception as error:  # of a page that a user has added
 import hpccoll.training.workload  # noqa: F401  likewise the workloads
 from hpccoll.schedule import COLLECTIVES, WORKLOADS, collective
 
-__all__ = ["COLLECTIVES", "EMULATIONS", "WORKLOADS", "collective"]
+__all__ = ["COLLECTIVES", "EMULATIONS", "PLAN", "WORKLOADS", "collective"]
+
+PLAN = "file:"
+"""What the name of an algorithm begins with that is a plan of another program, registered for one command only."""
 
 EMULATIONS = {
     algorithm.name: algorithm.emulation

@@ -30,7 +30,8 @@ FIRST_MAPPING = next(iter(MAPPINGS))
 
 COLLECTIVE_VARIABLES = re.compile(
     r"NCCL_(ALGO|PROTO|COLLNET_ENABLE|NVLS_ENABLE|SHARP_DISABLE)"
-    r"|(SHARP_COLL|UCC|HCOLL|OMPI_MCA_coll)_\w+|OMPI_MCA_coll|MV[P2]_ENABLE_SHARP|MPIR_CVAR_\w+_(ALGORITHM|COMPOSITION|TUNING_JSON_FILE)"
+    r"|(SHARP_COLL|UCC|HCOLL)_\w+|OMPI_MCA_coll(_\w+)?|MV[P2]_ENABLE_SHARP"
+    r"|MPIR_CVAR_\w+_(ALGORITHM|COMPOSITION|TUNING_JSON_FILE)"
 )
 """The variables that affect a library's own collectives only, and not the sends and receives of our schedules.
 

@@ -155,11 +155,12 @@ def show(
     choose picoseconds for its parameters and for --fold-cost. A plan of MSCCL++ is proven in every order of execution,
     described and drawn; file:PLAN is the algorithm of its ranks in other commands. A text in GOAL is matched only.
     """
-    from hpccoll.interop.mscclpp_reader import PREFIX, read_plans, register_plans
+    from hpccoll.cases.algorithm_registry import PLAN
+    from hpccoll.interop.mscclpp_reader import with_plans
 
-    if Path(algorithm).suffix and not algorithm.startswith(PREFIX):
+    if Path(algorithm).suffix and not algorithm.startswith(PLAN):
         return _show_file(Path(algorithm), given_options(context), unit, out)
-    register_plans(read_plans([algorithm]))
+    (algorithm,) = with_plans([algorithm])
     if workers is None:
         raise UnusableError("-p", "the number of workers is missing")
     if (format_ is None) != (nbytes is None):

@@ -126,7 +126,7 @@ def predict(
     if context.invoked_subcommand:
         return _check_no_options(context)
     from hpccoll.common.units import parse_parameter
-    from hpccoll.interop.mscclpp_reader import read_plans, register_plans
+    from hpccoll.interop.mscclpp_reader import with_plans
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
@@ -142,9 +142,8 @@ def predict(
     if against:
         return _compare(against, model, as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
-    register_plans(read_plans(names))
     request = Request(
-        nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=names,
+        nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_plans(names),
         ranks_per_node=ranks_per_node, dtype=DTYPE.read("-d", dtype), aggregators=aggregators, mapping=mapping,
         parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip

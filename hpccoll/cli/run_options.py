@@ -143,7 +143,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
 def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     from hpccoll.cases.product import CaseRequest
     from hpccoll.cases.transport_table import check_timings, transports_by_device
-    from hpccoll.interop.mscclpp_reader import read_plans, register_plans
+    from hpccoll.interop.mscclpp_reader import with_plans
     from hpccoll.schedule import collective
 
     family = collective(arguments.collective)
@@ -158,8 +158,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
     usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
-    algorithms = _words(usual if arguments.algorithms is None else arguments.algorithms)
-    register_plans(read_plans(algorithms))
+    algorithms = with_plans(_words(usual if arguments.algorithms is None else arguments.algorithms))
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(

@@ -64,7 +64,13 @@ def tune(
         raise UnusableError("hpccoll tune", why)
     if lint:
         return _lint(lint, table_format, as_json=as_json)
-    from hpccoll.analysis.build_table import build_table, table_load_findings, table_warnings, write_table
+    from hpccoll.analysis.build_table import (
+        build_table,
+        table_load_findings,
+        table_warnings,
+        without_plans,
+        write_table,
+    )
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import recommend
@@ -87,9 +93,12 @@ def tune(
         judgement = judge_table(TuneTable.from_json(load_table(judge, "--judge")), results)
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
-        write_table(build_table(results), out)
-        under_load = (each.with_remedy for each in table_load_findings(results))
-        lines = (*choice_table_lines(results, Answers(recommend(results))), *table_warnings(results), *under_load)
+        kept = without_plans(results)
+        write_table(build_table(kept), out)
+        under_load = (each.with_remedy for each in table_load_findings(kept))
+        lines = [*choice_table_lines(kept, Answers(recommend(kept))), *table_warnings(kept), *under_load]
+        if count := len(results.rows) - len(kept.rows):
+            lines.append(f"left out: {format_count(count, 'result')} of plans, which a table cannot name")
         typer.echo("\n".join((*lines, f"table: {out}")))
     return report_damaged(results)
 

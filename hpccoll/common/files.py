@@ -4,6 +4,7 @@ The ``key`` is the option or key that names the file (``CONFIG``, ``--job``, ``t
 """
 
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from hpccoll.common.errors import UnusableError, file_error, format_value
+from hpccoll.common.errors import BadInputError, UnusableError, file_error, format_value
 from hpccoll.common.units import format_size
 
 MAX_LINE_BYTES = 1 << 16
@@ -48,6 +49,19 @@ def open_regular(path: Path, key: str) -> BinaryIO:
 
 def _refusal(key: str, path: Path, why: str) -> UnusableError:
     return UnusableError(key, f"{format_value(str(path))} {why}")
+
+
+def with_digest(name: str, key: str, max_bytes: int) -> str:
+    """Return the path of a file with a digest of what it holds: file.csv#1a2b3c4d.
+
+    Raises:
+        BadInputError: if the file cannot be read, or ``name`` has the digest of something else.
+    """
+    path, _, digest = name.partition("#")
+    actual = hashlib.sha256(read_bytes(Path(path), key, max_bytes)).hexdigest()[:8]
+    if digest not in ("", actual):
+        raise BadInputError(key, name, f"the file as it was planned; it has changed since (now #{actual})")
+    return f"{path}#{actual}"
 
 
 def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:

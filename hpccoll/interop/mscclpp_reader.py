@@ -21,9 +21,9 @@ from math import lcm
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
 from hpccoll.common.errors import UnusableError
-from hpccoll.common.files import read_json
+from hpccoll.common.files import read_json, with_digest
 from hpccoll.interop.mscclpp_plan import PLAN_NAMES
 from hpccoll.schedule import (
     CollectiveCall,
@@ -47,8 +47,6 @@ PLAN_BYTES, MAX_EVENTS, MAX_CHUNKS = 1 << 25, 20_000, 1 << 14
 MAX_BITS, MAX_PAIRS = 1 << 31, 1 << 19
 """The most bits of all chunks, each a set of contributions; and the most pairs of a signal and a wait for it."""
 MOVES, FOLDS = {"put", "pws", "pwsf", "get", "copy"}, {"re", "res", "rre", "rres"}
-PREFIX = "file:"
-"""What the name of an algorithm begins with that is a plan."""
 CHUNKS = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
 CONTROLS = {"signal", "wait", "rlxsignal", "rlxwait", "flush", "sem_acquire", "sem_release"}
 """The operations that copy each chunk to another one, those that fold chunks, and those of one thread."""
@@ -604,9 +602,26 @@ def _part(cells: Iterable[Cell], lanes: int) -> Part:
 
 
 def read_plans(names: Iterable[str]) -> dict[str, Json]:
-    """Return the contents of the plans among ``names`` of algorithms, those of ``file:PLAN``, by name."""
-    plans = [name for name in dict.fromkeys(names) if name.startswith(PREFIX)]
-    return {name: read_json(Path(name.removeprefix(PREFIX)), "algorithm", PLAN_BYTES) for name in plans}
+    """Return the contents of the plans among ``names`` of algorithms, by file:PLAN with a digest of the content.
+
+    Raises:
+        BadInputError: if a file cannot be read, or its name has the digest of something else.
+    """
+    paths = (name.removeprefix(PLAN) for name in dict.fromkeys(names) if name.startswith(PLAN))
+    named = [with_digest(path, "algorithm", PLAN_BYTES) for path in paths]
+    return {PLAN + name: read_json(Path(name.partition("#")[0]), "algorithm", PLAN_BYTES) for name in named}
+
+
+def with_plans(names: Sequence[str]) -> list[str]:
+    """Register the plans among ``names`` of algorithms, and return these, those of plans with their digests.
+
+    Raises:
+        BadInputError: if ``read_plans`` or ``register_plans`` raises it.
+    """
+    plans = read_plans(names)
+    register_plans(plans)
+    named = {name.partition("#")[0]: name for name in plans}
+    return [named.get(name.partition("#")[0], name) for name in names]
 
 
 def register_plans(contents: Mapping[str, Json]) -> None:

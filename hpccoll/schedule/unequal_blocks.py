@@ -1,6 +1,5 @@
 """Traffic patterns: the block sizes of an all-to-all with unequal blocks."""
 
-import hashlib
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.files import read_bytes, read_text
+from hpccoll.common.files import read_text, with_digest
 from hpccoll.common.limits import MAX_TRAFFIC_RANKS, TRAFFIC_BYTES
 
 PATTERNS: dict[str, Callable[[int], NDArray[np.float64]]] = {
@@ -30,15 +29,11 @@ def named(traffic: str) -> str:
     Raises:
         BadInputError: if there is no such pattern, or the file cannot be read.
     """
-    path, _, digest = traffic.partition("#")
     if traffic in PATTERNS:
         return traffic
-    if not path.endswith(SUFFIX):
+    if not traffic.partition("#")[0].endswith(SUFFIX):
         raise BadInputError("traffic", traffic, [*PATTERNS, f"a file *{SUFFIX} of weights, a row for each sender"])
-    actual = hashlib.sha256(read_bytes(Path(path), "traffic", TRAFFIC_BYTES)).hexdigest()[:8]
-    if digest not in ("", actual):
-        raise BadInputError("traffic", traffic, f"the file as it was planned; it has changed since (now #{actual})")
-    return f"{path}#{actual}"
+    return with_digest(traffic, "traffic", TRAFFIC_BYTES)
 
 
 @lru_cache(maxsize=2)  # p x p numbers at each of p ranks
