@@ -52,7 +52,7 @@ def load_findings(settings: Mapping[Setting, MeasuredSetting], chosen: Chosen) -
                              for size, (loss, low, high) in at.items()),
             )  # fmt: skip
     for load, count in same.items():
-        text = f"At {format_count(count, 'size')} of all settings the choice is not clearly faster than the idle one."
+        text = f"At {format_count(count, 'size')}, over all settings, no choice is clearly faster than the idle one."
         yield info("load_same", text, f"load {load}", sizes=count)
     for load, count in crowded.items():
         text = f"{format_count(count, 'setting')} had more ranks than cores, where no choice under load is advised."

@@ -233,7 +233,7 @@ def test_a_shell_takes_the_lines_for_a_table_in_a_folder_with_a_space(place):
 
 
 def test_a_table_of_two_files_is_written_whole_or_not_at_all(place):
-    (place / "tree.json.ch4").write_text("of somebody else")
+    (place / "tree.json.ch4").write_text("another file")
     invoke("tune", ".", "--format", "mpich", "--out", "tree.json").is_bad_input("--out", "tree.json.ch4")
     assert not (place / "tree.json").exists()
 

@@ -1,4 +1,4 @@
-"""``hpccoll run``; each rank prints the CPU seconds of its threads other than the one that calls MPI."""
+"""``hpccoll run``; then each rank prints the CPU seconds of all its threads but the one that calls MPI."""
 
 import sys
 import time
