@@ -224,13 +224,11 @@ class _Run:
             if name in ("nop", "barrier"):
                 ended, threads, since = [fence, *since], {}, []
                 fence = self._add(where, ended)
-                if (
-                    name == "barrier"
-                ):  # each one there follows what those that met before it follow, and the first the last
-                    met = barriers.setdefault(
-                        (one["barrier_id"], passed[one["barrier_id"]], one["num_threadblocks"]), []
-                    )
-                    passed[one["barrier_id"]] += 1
+                if name == "barrier":
+                    # each one there follows what those that met before it follow, and the first the last
+                    barrier = one["barrier_id"]
+                    met = barriers.setdefault((barrier, passed[barrier], one["num_threadblocks"]), [])
+                    passed[barrier] += 1
                     met.append(fence)
                     fence = met[0]
                     self.events[fence].before += ended * (len(met) > 1)
@@ -253,11 +251,8 @@ class _Run:
         for thread, local in enumerate(one["semaphore_ids"] if "semaphore_ids" in one else one["channel_ids"]):
             key = "semaphore", me, local
             if kind:
-                key = (
-                    kind,
-                    me,
-                    next(each["channel_ids"] for each in block["channels"] if each["channel_type"] == kind)[local],
-                )
+                ids = next(each["channel_ids"] for each in block["channels"] if each["channel_type"] == kind)
+                key = kind, me, ids[local]
             follows = [before[-1], before.get(thread, before[-1])]
             takes = name in ("wait", "rlxwait", "sem_acquire")
             counted = key if takes or not kind else self.other.get(key)
@@ -304,6 +299,8 @@ class _Run:
             )
         first, length = chunk["index"] * self.pieces, chunk["size"] * self.pieces
         group = one.get("tbg_info", {"tb_id": 0, "tbg_size": 1})
+        if not 0 <= group["tb_id"] < group["tbg_size"]:
+            raise UnusableError(f"rank {me}, thread block {block['id']}", f"its place in a group is {group}")
         length //= group["tbg_size"]
         first += group["tb_id"] * length
         scattered = self.call.collective.name == {"i": "all_gather", "o": "reduce_scatter"}.get(kind)

@@ -261,6 +261,10 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
             lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(tbg_info={"tb_id": 0, "tbg_size": 0}),
             ["no chunk"],
         ),
+        (
+            lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(tbg_info={"tb_id": 2, "tbg_size": 2}),
+            ["rank 1", "place in a group"],
+        ),
         (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["no plan of MSCCL++"]),
         (lambda plan: plan.update(gpus=7), ["no plan of MSCCL++"]),
     ],
