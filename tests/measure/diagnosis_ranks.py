@@ -12,7 +12,8 @@ The object has fields of DiagnosisOptions, and
     leader_stops: whether rank 0 stops when the others have reported;
     leader_limit_s: LEADER_LIMIT_S;
     report: what rank 1 reports at the end: of REPORTS;
-    fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS.
+    fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS; with a fourth item, the
+        PARTNER, from the first transfer with that rank on.
 """
 
 import json
@@ -110,16 +111,11 @@ def send_slowly(_member, _order):
     pair_transfers._Sender._send = send_later
 
 
-kept = []
-
-
 def report_an_error(member, _order):
     advance = member.advance
 
     def advance_with_error():
         member.advance = advance
-        kept.append(member._transfer)  # the partner waits for its messages
-        member._transfer, member.rests = None, True
         os.kill(os.getpid(), signal.SIGUSR1)  # this slot is the last one
         return pair_transfers.Timing(math.inf, math.nan, "the GPU is lost")
 
@@ -166,17 +162,25 @@ FAULTS = {
 }
 
 
-def fail(who, when, kind):
-    """Have a rank fail when it begins its transfer of a number; rank 0 leaves a file for each slot that it begins."""
-    take, slots, transfers = diagnosis_member.Member.take, count(1), count()
+def fail(who, when, kind, partner=None):
+    """Have a rank fail when it begins its transfer of a number, or the next one with a partner.
+
+    Rank 0 leaves a file for each slot that it begins.
+    """
+    take, slots, transfers = diagnosis_member.Member.take, count(1), iter(range(when))
+    begun = []
 
     def take_with_fault(self, order):
-        take(self, order)
+        begins = self.rank == who and not begun and isinstance(order, pair_transfers.Transfer)
+        if begins and next(transfers, None) is None and partner in (None, order.partner):
+            begun.append(order)
+        fails = order in begun
+        take(self, None if fails and kind == "reports an error" else order)  # its partner waits for its messages
         if self.rank == 0 and not isinstance(self.control, Control):
             self.control = Control(self.control)
         if self.rank == 0:
             slot_file(next(slots)).touch()
-        if self.rank == who and isinstance(order, pair_transfers.Transfer) and next(transfers) == when:
+        if fails:
             FAULTS[kind](self, order)
 
     diagnosis_member.Member.take = take_with_fault

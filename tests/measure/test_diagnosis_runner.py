@@ -168,7 +168,7 @@ def test_a_transfer_that_fails_in_mpi_is_one_that_is_not_answered(diagnose):
 
 @pytest.mark.mpi
 def test_an_answer_that_is_not_waited_for_is_still_received(diagnose):
-    ended, _ = diagnose([*"abcd"], fault=[2, 5, "reports an error"])
+    ended, _ = diagnose([*"abcd"], fault=[2, 5, "reports an error", 3])
     assert "c with d: the GPU is lost" in ended.stderr
     assert "an answer is forgotten" not in ended.stdout
 
