@@ -28,16 +28,19 @@ MAY_IMPORT = {
     "store": "cases schedule common numpy h5py msgspec",
     "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
     "model": "analysis evidence store cases training host schedule common numpy scipy pydantic",
+    "traces": "analysis evidence store cases schedule common numpy msgspec",
     "interop": "analysis store cases host schedule common numpy reframe",
     "measure": "evidence analysis transports executor store cases training host schedule common numpy mpi4py ml_dtypes",
     "render": (
-        "measure analysis evidence model store cases training host schedule common numpy scipy altair jinja2 vl_convert"
+        "traces measure analysis evidence model store cases training host schedule common numpy scipy altair jinja2"
+        " vl_convert"
     ),
     "sweep": (
         "interop evidence analysis store cases training executor host schedule common numpy pydantic yaml snakemake"
     ),
     "cli": (
-        "evidence analysis measure sweep render interop model store cases training host schedule common typer mpi4py"
+        "traces evidence analysis measure sweep render interop model store cases training host schedule common typer"
+        " mpi4py"
     ),
     "__main__.py": "cli common",
     "__init__.py": "analysis common",

@@ -1,0 +1,86 @@
+"""One record of a job, whatever wrote it: its operations, how far each rank has come, and what its files cannot say.
+
+Readers fill it, one file of this room a format; what follows from it knows no format. A time is in nanoseconds of the
+clock of its host; a size is S, as nccl-tests and ``hpccoll run`` count it: all n blocks of an all-gather,
+reduce-scatter or all-to-all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+State: TypeAlias = Literal["enqueued", "started", "completed"]
+
+ANY = ""
+"""The collective of a counter that counts operations of all types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks that communicate with one another. Equal on all of its ranks: a process has names of its own, too."""
+
+    name: str  # PyTorch's name, or NCCL's hash of the communicator
+    ranks: tuple[int, ...]  # of the job, in the order of the group; of NCCL's files those of the communicator
+    description: str = ""  # such as "default_pg" or "dp"
+    of_job: bool = True  # whether ranks are those of the job: NCCL's files know none of them
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A process of the job."""
+
+    rank: int  # of the job; of NCCL's files that in the largest communicator
+    host: str | None = None
+    status: str | None = None  # what is known besides, such as "the process is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedOperation:
+    """A collective or a message, as one rank recorded it."""
+
+    rank: int  # as ``Rank.rank``
+    group: Group
+    collective: str  # a name of ours, "send", "receive", or the source's where we have none
+    sequence: int | None  # of the group; see ``by_type``
+    bytes: int | None = None  # S
+    dtype: str | None = None  # NumPy's name, or "bfloat16", "float8_e4m3fn", "float8_e5m2"
+    enqueued_ns: int | None = None
+    started_ns: int | None = None
+    ended_ns: int | None = None
+    duration_s: float | None = None  # of the kernel: waiting is included
+    state: State = "completed"
+    peer: int | None = None  # of a message, as ``rank``
+    by_type: bool = False  # whether sequence counts operations of this type only, as NCCL does
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How many operations of a group a rank has enqueued, and completed where that is known."""
+
+    rank: int
+    group: Group
+    enqueued: int
+    completed: int | None
+    collective: str = ANY  # NCCL counts each type by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """Where a rank's device computed, besides communication: for the share of communication that is hidden."""
+
+    rank: int
+    spans_ns: Sequence[tuple[int, int]]  # begin and end of each kernel
+    window_ns: tuple[int, int]  # what was recorded
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedJob:
+    """What one file, or all files of a job, recorded."""
+
+    source: str  # the format, as people call it
+    ranks: Sequence[Rank] = ()
+    operations: Sequence[RecordedOperation] = ()
+    progress: Sequence[Progress] = ()
+    computing: Sequence[Computing] = ()
+    taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written
+    cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
