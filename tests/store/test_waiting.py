@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from hpccoll.analysis.waiting import NO_RANK, late_ranks, waiting_of
 from hpccoll.common.errors import UnusableError
+from hpccoll.store.waiting import NO_RANK, late_ranks, waiting_of
 
 MATRICES = arrays.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.floats(0, 10))
 

@@ -58,11 +58,13 @@ def waiting_of(
     transfer = np.nanmin(durations, axis=1) if len(durations) else np.empty(0)
     arrival = -durations if starts_s is None else np.asarray(starts_s, dtype=np.float64)
     last, late = np.full(len(durations), NO_RANK), np.full(len(durations), np.nan)
-    for operation, came in enumerate(arrival):
-        order = np.argsort(came)[: np.count_nonzero(~np.isnan(came))]  # NaN is sorted to the end
-        if len(order) > 1 and came[order[-1]] - came[order[-2]] > resolution_s:
-            last[operation] = order[-1]
-            late[operation] = came[order[-1]] - np.median(came[order[:-1]])
+    ordered, recorded = np.sort(arrival, axis=1), np.count_nonzero(~np.isnan(arrival), axis=1)  # NaN comes last
+    rows = np.flatnonzero(recorded > 1)
+    others = recorded[rows] - 1
+    came, median = ordered[rows, others], (ordered[rows, (others - 1) // 2] + ordered[rows, others // 2]) / 2
+    known = came - ordered[rows, others - 1] > resolution_s
+    last[rows[known]] = np.nanargmax(arrival[rows[known]], axis=1)
+    late[rows[known]] = (came - median)[known]
     return Waiting(transfer, durations - transfer[:, None], last, late)
 
 
