@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count, format_cpu_list, format_size
-from hpccoll.traces.hangs import Hang, Reason, Wait
+from hpccoll.traces.hangs import Hang, Reason, BlockedRanks
 from hpccoll.traces.records import RecordedJob, RecordedOperation
 
 JobHangs: TypeAlias = tuple[RecordedJob, Sequence[Hang]]
@@ -85,7 +85,7 @@ def _hang_lines(hang: Hang) -> Iterator[str]:
     yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
 
 
-def _wait_text(wait: Wait) -> str:
+def _wait_text(wait: BlockedRanks) -> str:
     verb = "waits" if len(wait.ranks) == 1 else "wait"
     return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {operation_text(wait.operation)}"
 

@@ -22,7 +22,7 @@ MESSAGES = {"send": "receive", "receive": "send"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class BlockedRanks:
     """Ranks of a group that wait for the same other ranks."""
 
     group: Group
@@ -41,7 +41,7 @@ class Hang:
     ranks: tuple[int, ...]  # that are waited for; of a circle in its order; empty if all launched
     group: Group | None = None
     operation: RecordedOperation | None = None
-    waits: tuple[Wait, ...] = ()  # the nearest first
+    waits: tuple[BlockedRanks, ...] = ()  # the nearest first
     unrecorded: tuple[int, ...] = ()  # ranks of the group without a record
     status: str = ""  # of a process that failed
 
@@ -75,7 +75,7 @@ def find_hangs(job: RecordedJob) -> list[Hang]:
     return found
 
 
-def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[Wait]:
+def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedRanks]:
     polls = defaultdict[tuple[Group, str], _Polls](dict)
     for each in job.progress:
         polls[each.group, each.collective].setdefault(each.rank, []).append(each)
@@ -89,7 +89,9 @@ def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[Wait]:
                 counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")
                 several = of_rank[min(late)]
                 times = len(several) if several[-1].completed is None else None
-                yield Wait(group, ranks, tuple(sorted(late)), recorded.get((group, number), counted), behind, times)
+                yield BlockedRanks(
+                    group, ranks, tuple(sorted(late)), recorded.get((group, number), counted), behind, times
+                )
 
 
 _Polls: TypeAlias = dict[int, list[Progress]]
@@ -117,7 +119,7 @@ def _late_ranks(of_rank: _Polls) -> Iterator[tuple[tuple[int, ...], Mapping[int,
 
 def _waits_of_messages(
     opened: Mapping[int, Sequence[RecordedOperation]], messages: set[Group], recorded: set[int]
-) -> Iterator[Wait]:
+) -> Iterator[BlockedRanks]:
     every = [each for operations in opened.values() for each in operations if each.group in messages]
     several = Counter((each.group, each.rank, each.collective, each.peer) for each in every)
     collectives = {(each.group, each.rank, each.sequence) for each in every if each.peer is None}
@@ -133,20 +135,20 @@ def _waits_of_messages(
             theirs = several[each.group, each.peer, MESSAGES.get(each.collective, ""), each.rank]
             absent = {each.peer} & recorded if ours > theirs else set()
         if absent:
-            yield Wait(each.group, (each.rank,), tuple(sorted(absent)), each)
+            yield BlockedRanks(each.group, (each.rank,), tuple(sorted(absent)), each)
 
 
-def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[Wait]:
+def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[BlockedRanks]:
     """Yield who waits for whom if a GPU runs one collective after the other, as ranks enqueued them."""
     at = {rank: (each[0].group, each[0].sequence) for rank, each in opened.items() if each[0].peer is None}
     for rank, place in at.items():
         later = (other for other in place[0].ranks if other in at and at[other] != place)
         awaited = tuple(other for other in later if any((each.group, each.sequence) == place for each in opened[other]))
         if awaited:
-            yield Wait(place[0], (rank,), awaited, opened[rank][0], behind=True)
+            yield BlockedRanks(place[0], (rank,), awaited, opened[rank][0], behind=True)
 
 
-def _blame(waits: Sequence[Wait], blamed: set[int]) -> Iterator[Hang]:
+def _blame(waits: Sequence[BlockedRanks], blamed: set[int]) -> Iterator[Hang]:
     """Yield a hang for each operation that a rank lacks, one a rank, with the ranks that lack it."""
     together = defaultdict[int, list[int]](list)
     for rank in sorted(blamed):
@@ -158,14 +160,14 @@ def _blame(waits: Sequence[Wait], blamed: set[int]) -> Iterator[Hang]:
         yield Hang(reason, tuple(ranks), wait.group, wait.operation, tuple(_chain(waits, ranks)))
 
 
-def _order(wait: Wait) -> tuple[bool, bool, int]:
+def _order(wait: BlockedRanks) -> tuple[bool, bool, int]:
     """Order waits by what they tell of those waited for: a GPU that is behind, a collective, the first operation."""
     return not wait.behind, wait.operation.peer is not None, wait.operation.enqueued_ns or 0
 
 
-def _chain(waits: Sequence[Wait], ranks: Iterable[int]) -> Iterator[Wait]:
+def _chain(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> Iterator[BlockedRanks]:
     """Yield those who wait for ranks, then those who wait for these, and so on; of each rank the first wait."""
-    awaiting = defaultdict[int, list[Wait]](list)
+    awaiting = defaultdict[int, list[BlockedRanks]](list)
     for wait in waits:
         for rank in wait.awaited:
             awaiting[rank].append(wait)
@@ -179,16 +181,16 @@ def _chain(waits: Sequence[Wait], ranks: Iterable[int]) -> Iterator[Wait]:
                 yield wait
 
 
-def _circles(waits: Sequence[Wait], blamed: set[int]) -> Iterator[Hang]:
+def _circles(waits: Sequence[BlockedRanks], blamed: set[int]) -> Iterator[Hang]:
     """Yield the circles of ranks that wait for one another and, directly or not, for no rank that is to blame."""
-    of_rank = defaultdict[int, list[Wait]](list)
+    of_rank = defaultdict[int, list[BlockedRanks]](list)
     for wait in waits:
         for rank in wait.ranks:
             of_rank[rank].append(wait)
     idle = {rank for wait in waits for rank in wait.awaited} - of_rank.keys()
     explained = {rank for wait in _chain(waits, idle | blamed) for rank in wait.ranks}
     while rest := of_rank.keys() - explained:
-        rank, path = min(rest), dict[int, Wait]()
+        rank, path = min(rest), dict[int, BlockedRanks]()
         while rank not in path:
             path[rank], following = next(
                 (wait, other) for wait in of_rank[rank] for other in wait.awaited if other in rest

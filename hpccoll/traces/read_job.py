@@ -30,7 +30,7 @@ READ_ERRORS = (
 """What damaged content makes readers, and the libraries under them, raise."""
 
 
-class Format(NamedTuple):
+class JobFormat(NamedTuple):
     """A format of recorded jobs."""
 
     name: str  # as people call it
@@ -39,8 +39,8 @@ class Format(NamedTuple):
 
 
 FORMATS = (
-    Format(flight_recorder.SOURCE, flight_recorder.recognises, flight_recorder.read),
-    Format(nccl_ras.SOURCE, nccl_ras.recognises, nccl_ras.read),
+    JobFormat(flight_recorder.SOURCE, flight_recorder.recognises, flight_recorder.read),
+    JobFormat(nccl_ras.SOURCE, nccl_ras.recognises, nccl_ras.read),
 )
 """The formats, in the order in which they are tried."""
 
