@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count, format_cpu_list, format_size
-from hpccoll.traces.hangs import Hang, Reason, BlockedRanks
+from hpccoll.traces.hangs import BlockedRanks, Hang, Reason
 from hpccoll.traces.records import RecordedJob, RecordedOperation
 
 JobHangs: TypeAlias = tuple[RecordedJob, Sequence[Hang]]
