@@ -71,6 +71,7 @@ class Computing:
     rank: int
     spans_ns: Sequence[tuple[int, int]]  # begin and end of each kernel
     window_ns: tuple[int, int]  # what was recorded
+    steps: int = 1  # training steps in the window
 
 
 @dataclass(frozen=True, slots=True)
