@@ -5,14 +5,14 @@ the inputs [tensors, number, group, rank or root, name, ...]; since 1.1.0 its el
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hpccoll.common.limits import RANKS
-from hpccoll.traces.job_file import content_of, damaged, decode_json
+from hpccoll.traces.job_file import check_members, content_of, damaged, decode_json, decode_part
 from hpccoll.traces.records import Group, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
@@ -52,7 +52,7 @@ def read(path: Path) -> RecordedJob:
     try:
         for node in trace.nodes:
             if node.name == _GROUPS:
-                groups |= _read_groups(_values(node.inputs))
+                groups |= _read_groups(path, _values(node.inputs))
             elif node.name == "record_param_comms":
                 inputs = _values(node.inputs)
                 at = next((n for n, value in enumerate(inputs) if isinstance(value, str)), None)
@@ -64,7 +64,7 @@ def read(path: Path) -> RecordedJob:
                 if name not in ("wait", "init") and at > 3:
                     nbytes, dtype = _size(node, inputs[0], name)
                     calls.append((number, _group_of(inputs[at - 2], groups), name, nbytes, dtype))
-    except (ValueError, RecursionError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError, TypeError, AttributeError, OverflowError) as error:
         raise damaged(path, f"is damaged: a collective is not as execution traces have them: {error}") from None
     rank = ranks.most_common(1)[0][0] if ranks else 0
     operations = [
@@ -78,21 +78,22 @@ def read(path: Path) -> RecordedJob:
 
 def _values(raw: msgspec.Raw) -> Sequence[Any]:
     """Return the inputs of a node: since 1.1.0 they are ``values`` beside their shapes and types."""
-    inputs = msgspec.json.decode(raw) if bytes(raw) else []
+    inputs = decode_part(raw)
     values = inputs.get("values", []) if isinstance(inputs, dict) else inputs
     return values if isinstance(values, list) else []
 
 
-def _read_groups(values: Sequence[Any]) -> Mapping[str, Group]:
-    configured = msgspec.json.decode(values[0]) if values and isinstance(values[0], str) else []
-    return {name: group for each in configured for name, group in _read_group(each)}
-
-
-def _read_group(each: Mapping[str, Any]) -> Iterator[tuple[str, Group]]:
-    size, name = each.get("group_size"), str(each.get("pg_name"))
-    if isinstance(size, int) and 0 < size <= RANKS.maximum:  # no ranks: all of them
-        ranks = each.get("ranks") or range(size)
-        yield name, Group(name, tuple(map(int, ranks)), str(each.get("pg_desc", "")))
+def _read_groups(path: Path, values: Sequence[Any]) -> Mapping[str, Group]:
+    configured = decode_part(values[0].encode()) if values and isinstance(values[0], str) else []
+    sizes = [each["group_size"] for each in configured if isinstance(each.get("group_size"), int)]
+    check_members(path, sizes)
+    # Without ranks it is a group of all.
+    return {
+        str(each.get("pg_name")): Group(
+            str(each.get("pg_name")), tuple(map(int, each.get("ranks") or range(size))), str(each.get("pg_desc", ""))
+        )
+        for each, size in zip(configured, sizes, strict=True)
+    }
 
 
 def _group_of(value: object, groups: Mapping[str, Group]) -> Group:
@@ -103,14 +104,14 @@ def _group_of(value: object, groups: Mapping[str, Group]) -> Group:
 
 def _size(node: _Node, tensors: Any, name: str) -> tuple[int | None, str | None]:
     """Return S and our name of the type of elements; a tensor is [id, storage, offset, elements, bytes of one, ...]."""
-    attributes = {each.get("name"): each.get("value") for each in _values(node.attrs)}
+    attributes = {str(each.get("name")): each.get("value") for each in _values(node.attrs)}
     if dtype := dtype_of_torch(str(attributes.get("dtype", ""))):
         elements = [attributes.get(key) for key in ("in_msg_nelems", "out_msg_nelems")]
         known = [count for count in elements if isinstance(count, int)]
         return (max(known) * dtype[1] if known and name != "barrier" else None), dtype[0]
     sides = (tensors, (_values(node.outputs) or [None])[0])
     sizes = [sum(_tensor_bytes(each) for each in _listed(side)) for side in sides]
-    types = msgspec.json.decode(node.types) if bytes(node.types) else []
+    types = decode_part(node.types)
     first = str(types[0]) if isinstance(types, list) and types else ""
     found = dtype_of_torch(first[first.rfind("(") + 1 :].rstrip(")]"))
     return (max(sizes) or None) if name != "barrier" else None, found[0] if found else None

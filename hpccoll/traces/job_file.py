@@ -3,8 +3,9 @@
 import gzip
 import re
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,12 +24,21 @@ MAX_OBJECTS = 3_000_000
 _NO_NUMBER = re.compile(rb"(?<=[:\[,])\s*-?(?:nan|inf|infinity)\b", re.IGNORECASE)
 """What recorders write where a number is missing, and JSON does not have; a text begins with a quotation mark."""
 
+MAX_MEMBERS = 1 << 22
+"""The maximum number of ranks of all groups of a file together."""
+
 Content = TypeVar("Content")
 
 
 def damaged(path: Path, why: object) -> UnusableError:
     """Return the error of a file that its format does not allow."""
     return UnusableError(KEY, f"{format_value(str(path))} {to_one_line(str(why))}")
+
+
+def check_members(path: Path, sizes: Iterable[int]) -> None:
+    """Check that the groups of a file are not larger than a job can have, before their ranks are listed."""
+    if sum(sizes) > MAX_MEMBERS:
+        raise damaged(path, f"has groups of more than {MAX_MEMBERS} ranks together, the most that are read")
 
 
 def content_of(path: Path) -> bytes:
@@ -68,3 +78,16 @@ def decode_json(path: Path, content: bytes, kind: type[Content], what: str) -> C
             return msgspec.json.decode(_NO_NUMBER.sub(b"null", content), type=kind)
     except (ValueError, RecursionError) as error:  # of msgspec: errors of syntax and of types
         raise damaged(path, f"is damaged, or no {what}: {error}") from None
+
+
+def decode_part(content: bytes | msgspec.Raw) -> Any:
+    """Return JSON of any form, which a record keeps undecoded; None if there is none.
+
+    Raises:
+        ValueError: if it is no JSON, or has more lists and objects than memory should hold.
+        RecursionError: if it is too deep.
+    """
+    text = bytes(content)
+    if text.count(b"{") + text.count(b"[") > MAX_OBJECTS:
+        raise ValueError(f"it has more than {MAX_OBJECTS} lists and objects")
+    return msgspec.json.decode(text) if text else None

@@ -12,30 +12,33 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from hpccoll.common.limits import RANKS
-from hpccoll.traces.job_file import content_of, damaged, decode_json
+from hpccoll.traces.job_file import content_of, damaged, decode_json, decode_part
 from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "Kineto"
 
 
+_Scalar: TypeAlias = str | int | float | bool | None
+
+
 class _Arguments(msgspec.Struct, gc=False):
     """Arguments of a kernel, a launch or an annotation; other events have other ones, of any type."""
 
-    correlation: Any = None
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    elements_in: Any = msgspec.field(default=None, name="In msg nelems")
-    elements_out: Any = msgspec.field(default=None, name="Out msg nelems")
-    dtype: Any = None
-    group: Any = msgspec.field(default=None, name="Process Group Name")
-    description: Any = msgspec.field(default=None, name="Process Group Description")
-    ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
-    sequence: Any = msgspec.field(default=None, name="Seq")
+    correlation: _Scalar = None
+    collective: _Scalar = msgspec.field(default=None, name="Collective name")
+    elements_in: _Scalar = msgspec.field(default=None, name="In msg nelems")
+    elements_out: _Scalar = msgspec.field(default=None, name="Out msg nelems")
+    dtype: _Scalar = None
+    group: _Scalar = msgspec.field(default=None, name="Process Group Name")
+    description: _Scalar = msgspec.field(default=None, name="Process Group Description")
+    ranks: _Scalar = msgspec.field(default=None, name="Process Group Ranks")
+    sequence: _Scalar = msgspec.field(default=None, name="Seq")
     shapes: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
     types: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
 
@@ -45,8 +48,8 @@ class _Event(msgspec.Struct, gc=False):
     name: str | None = None
     ts: float | None = None
     dur: float | None = None
-    pid: Any = None
-    tid: Any = None
+    pid: _Scalar = None
+    tid: _Scalar = None
     args: _Arguments | None = None
 
     @property
@@ -58,7 +61,7 @@ class _Trace(msgspec.Struct):
     events: list[_Event] = msgspec.field(name="traceEvents")
     base: int = msgspec.field(default=0, name="baseTimeNanoseconds")
     host: str | None = msgspec.field(default=None, name="host_name")
-    distributed: dict[str, Any] = msgspec.field(default_factory=dict, name="distributedInfo")
+    distributed: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="distributedInfo")
 
 
 def recognises(head: bytes, _name: str) -> bool:
@@ -75,7 +78,12 @@ def read(path: Path) -> RecordedJob:
         UnusableError: if it cannot be read, or is no trace.
     """
     trace = decode_json(path, content_of(path), _Trace, "trace of Kineto")
-    rank, size = (trace.distributed.get(key) for key in ("rank", "world_size"))
+    try:
+        distributed = decode_part(trace.distributed)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"is damaged: {error}") from None
+    distributed = distributed if isinstance(distributed, dict) else {}
+    rank, size = (distributed.get(key) for key in ("rank", "world_size"))
     if rank is None and (match := re.search(r"(?:rank|worker)[-_]?(\d{1,6})", path.name)):
         rank = int(match[1])
     if not (isinstance(rank or 0, int) and isinstance(size or 1, int) and 0 <= (rank or 0) < RANKS.maximum):
@@ -85,15 +93,15 @@ def read(path: Path) -> RecordedJob:
         raise damaged(path, "is damaged: it has times that no clock shows")
     kernels = sorted((e for e in timed if (e.cat or "").lower() == "kernel"), key=lambda each: each.ts or 0.0)
     communication = [event for event in kernels if "nccl" in (event.name or "").lower()]
-    groups = _Groups(trace.distributed, min(size or 0, RANKS.maximum))
+    groups = _Groups(distributed, min(size or 0, RANKS.maximum))
     annotations = _annotations(timed, communication)
     operations = [
         _operation(rank or 0, groups, event, annotations.get(position), trace.base)
         for position, event in enumerate(communication)
     ]
-    spans = merged((_ns(e.ts, trace.base), _ns(e.end, trace.base)) for e in kernels if "nccl" not in (e.name or ""))
+    spans = merged(_span(e, trace.base) for e in kernels if "nccl" not in (e.name or "").lower())
     steps = [e for e in timed if e.cat == "user_annotation" and (e.name or "").startswith("ProfilerStep")]
-    window = [(_ns(e.ts, trace.base), _ns(e.end, trace.base)) for e in steps or kernels]
+    window = [_span(e, trace.base) for e in steps or kernels]
     computing = Computing(
         rank or 0, spans, (min(window)[0], max(end for _, end in window)), max(1, len({e.name for e in steps}))
     ) if window else None  # fmt: skip
@@ -122,8 +130,11 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return union
 
 
-def _ns(microseconds: float | None, base_ns: int) -> int:
-    return base_ns + round((microseconds or 0.0) * 1000)
+def _span(event: _Event, base_ns: int) -> tuple[int, int]:
+    """Return begin and end of an event in ns; a double does not hold nanoseconds since 1970."""
+    microseconds = event.ts or 0.0
+    begin = base_ns + int(microseconds) * 1000 + round(microseconds % 1 * 1000)
+    return begin, begin + round((event.dur or 0.0) * 1000)
 
 
 class _Groups:
@@ -133,9 +144,9 @@ class _Groups:
         self._all = tuple(range(size))
         configured = distributed.get("pg_config")
         self._members = {
-            str(each.get("pg_name")): tuple(ranks) or self._all
+            str(each.get("pg_name")): tuple(each["ranks"]) or self._all
             for each in (configured if isinstance(configured, list) else ())
-            if isinstance(each, dict) and _are_ranks(ranks := each.get("ranks"))
+            if isinstance(each, dict) and _are_ranks(each.get("ranks"))
         }
 
     def of(self, arguments: _Arguments) -> Group:
@@ -192,11 +203,11 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
         elements, dtype = _first_input(annotation) if annotation else ([], None)
         if name in ("all_gather", "gather"):  # the input is one block, of a group of unknown size
             elements = []
-    begin, sequence = _ns(event.ts, base_ns), arguments.sequence
+    (begin, end), sequence = _span(event, base_ns), arguments.sequence
     return RecordedOperation(
         rank, groups.of(arguments), name, sequence if isinstance(sequence, int) else None,
         bytes=max(elements) * dtype[1] if elements and dtype and name != "barrier" else None,
-        dtype=dtype[0] if dtype else None, started_ns=begin, ended_ns=_ns(event.end, base_ns),
+        dtype=dtype[0] if dtype else None, started_ns=begin, ended_ns=end,
         duration_s=(event.dur or 0.0) / 1e6,
     )  # fmt: skip
 
@@ -204,9 +215,10 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
 def _first_input(annotation: _Event) -> tuple[list[int], tuple[str, int] | None]:
     """Return the elements of the first tensor of an annotation, and its type."""
     arguments = annotation.args or _Arguments()
-    if not bytes(arguments.shapes) or not bytes(arguments.types):
+    try:
+        shapes, types = decode_part(arguments.shapes), decode_part(arguments.types)
+    except (ValueError, RecursionError):
         return [], None
-    shapes, types = (msgspec.json.decode(raw) for raw in (arguments.shapes, arguments.types))
     match shapes, types:
         case [[*shape], *_], [str() as name, *_] if shape and all(isinstance(n, int) and n >= 0 for n in shape):
             return [math.prod(shape)], dtype_of_torch(name)

@@ -6,14 +6,15 @@ For all-gather and reduce-scatter the size is the block of one rank. Records are
 and none of an operation that hangs.
 """
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from hpccoll.common.limits import RANKS
-from hpccoll.traces.job_file import MAX_OBJECTS, content_of, damaged
+from hpccoll.common.limits import RANK, Ranks
+from hpccoll.traces.job_file import MAX_OBJECTS, check_members, content_of, damaged
 from hpccoll.traces.records import Group, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch
 
@@ -26,9 +27,8 @@ _NS = 1 << 63
 
 class _Header(msgspec.Struct):
     id: str
-    rank: int
-    n_ranks: int
-    nnodes: int | None = None
+    rank: Annotated[int, RANK.meta]
+    n_ranks: Ranks
 
 
 class _Metadata(msgspec.Struct):
@@ -57,22 +57,25 @@ def read(path: Path) -> RecordedJob:
         UnusableError: if it cannot be read, or no line of it can be.
     """
     content = content_of(path)
-    if content.count(b"\n") > MAX_OBJECTS:
-        raise damaged(path, f"has more than {MAX_OBJECTS} lines, the most that are read")
+    if content.count(b"{") + content.count(b"[") > MAX_OBJECTS:
+        raise damaged(path, f"has more than {MAX_OBJECTS} lists and objects, the most that are read")
     lines, cut, error = list[_Line](), 0, "it is empty"
-    for text in filter(None, content.split(b"\n")):
+    for text in io.BytesIO(content):
         try:
-            line = msgspec.json.decode(text, type=_Line)
-            if not (0 <= line.header.rank < line.header.n_ranks <= RANKS.maximum):
-                raise ValueError("rank and n_ranks are no numbers of ranks")
-            lines.append(line)
+            lines.append(msgspec.json.decode(text, type=_Line))
         except (ValueError, RecursionError) as problem:
             cut, error = cut + 1, str(problem)
     if not lines:
         raise damaged(path, f"is damaged, or no file of NCCL's Inspector: {error}")
     largest = max(lines, key=lambda line: line.header.n_ranks).header
     host = next((line.metadata.hostname for line in lines if line.metadata.hostname), None)
-    operations = [operation for line in lines for operation in _operations(line, largest.rank)]
+    sizes = {line.header.id: line.header.n_ranks for line in lines}
+    check_members(path, sizes.values())
+    groups = {
+        name: Group(name.lower().removeprefix("0x")[:14], tuple(range(size)), of_job=False)
+        for name, size in sizes.items()
+    }
+    operations = [operation for line in lines for operation in _operations(line, groups[line.header.id], largest.rank)]
     return RecordedJob(SOURCE, (Rank(largest.rank, host),), operations, cannot_say=tuple(_cannot_say(path, cut)))
 
 
@@ -86,15 +89,13 @@ def _cannot_say(path: Path, cut: int) -> Iterator[str]:
         yield f"{path.name}: {cut} lines are damaged and left out."
 
 
-def _operations(line: _Line, rank: int) -> Iterator[RecordedOperation]:
-    header = line.header
-    group = Group(header.id.lower().removeprefix("0x")[:14], tuple(range(header.n_ranks)), of_job=False)
+def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperation]:
     for prefix, perf in (("coll", line.coll_perf), ("p2p", line.p2p_perf)):
         if not perf:
             continue
         seconds, sequence = _number(perf.get(f"{prefix}_exec_time_us")), _number(perf.get(f"{prefix}_sn"))
         name, nbytes = collective_of_torch(str(perf.get(prefix))), _number(perf.get(f"{prefix}_msg_size_bytes"))
-        factor = header.n_ranks if name in _BLOCK_PER_RANK else 1
+        factor = line.header.n_ranks if name in _BLOCK_PER_RANK else 1
         enqueued, stopped = _trace_times(perf.get("event_trace_ts"))
         peer = _number(perf.get("p2p_peer"))
         yield RecordedOperation(
