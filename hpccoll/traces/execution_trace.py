@@ -72,7 +72,7 @@ def read(path: Path) -> RecordedJob:
         for number, group, name, nbytes, dtype in calls
     ]
     return RecordedJob(SOURCE, (Rank(rank),), operations, cannot_say=(
-        "Execution traces have no times of operations: nothing is known about waiting, transfer and late ranks.",
+        "times of operations, and so waiting, transfer and late ranks",
     ))  # fmt: skip
 
 

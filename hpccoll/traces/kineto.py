@@ -113,10 +113,10 @@ def read(path: Path) -> RecordedJob:
 
 def _cannot_say(path: Path, communication: list[_Event], *, unnumbered: bool) -> Iterable[str]:
     if not communication:
-        yield f"{path.name} has no kernel of NCCL: nothing is known about its communication."
+        yield f"any kernel of NCCL in {path.name}"
     if unnumbered:
-        yield "These Kineto traces number no operations: they are matched by their order, and all taken as one group."
-    yield "Kineto's traces do not tell which rank did not join an operation."
+        yield "numbers and groups of operations: they are matched by their order, as one group"
+    yield "which rank did not join an operation"
 
 
 def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -80,13 +80,10 @@ def read(path: Path) -> RecordedJob:
 
 
 def _cannot_say(path: Path, cut: int) -> Iterator[str]:
-    yield (
-        "NCCL's Inspector keeps the latest completed operations only: an operation without a record was not "
-        "necessarily absent, and who did not join one is not known."
-    )
-    yield "Ranks are those of the largest communicator of each process; its files do not tell types of elements."
+    yield "which rank did not join an operation: only the latest completed operations are kept"
+    yield "types of elements, and the ranks of the job: those of the largest communicator of each process stand for them"
     if cut > 1:  # NCCL may still write the last line
-        yield f"{path.name}: {cut} lines are damaged and left out."
+        yield f"{cut} damaged lines of {path.name}"
 
 
 def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperation]:

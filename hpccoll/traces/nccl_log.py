@@ -72,8 +72,8 @@ def read(path: Path) -> RecordedJob:
 
 
 def _cannot_say(path: Path, unnamed: int, *, begun_late: bool) -> Iterator[str]:
-    yield "NCCL's log has no times of operations, and counts calls: whether a call completed is not known."
+    yield "times of operations, and which of the calls have completed"
     if unnamed:
-        yield f"{path.name}: {unnamed} calls are of communicators whose ranks it does not name; they are left out."
+        yield f"the ranks of the communicators of {unnamed} calls in {path.name}"
     if begun_late:
-        yield f"{path.name} does not begin with the first call of a communicator: its counts are too low."
+        yield f"the first calls of a communicator in {path.name}, whose counts are too low"
