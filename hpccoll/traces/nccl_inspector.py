@@ -81,7 +81,7 @@ def read(path: Path) -> RecordedJob:
 
 def _cannot_say(path: Path, cut: int) -> Iterator[str]:
     yield "which rank did not join an operation: only the latest completed operations are kept"
-    yield "types of elements, and the ranks of the job: those of the largest communicator of each process stand for them"
+    yield "types of elements, and ranks of the job: they are those in the largest communicator of each process"
     if cut > 1:  # NCCL may still write the last line
         yield f"{cut} damaged lines of {path.name}"
 
