@@ -18,7 +18,7 @@ import msgspec
 
 from hpccoll.common.limits import RANKS
 from hpccoll.traces.job_file import content_of, damaged, decode_json, decode_part
-from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation
+from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "Kineto"
@@ -99,7 +99,7 @@ def read(path: Path) -> RecordedJob:
         _operation(rank or 0, groups, event, annotations.get(position), trace.base)
         for position, event in enumerate(communication)
     ]
-    spans = merged(_span(e, trace.base) for e in kernels if "nccl" not in (e.name or "").lower())
+    spans = union_of(_span(e, trace.base) for e in kernels if "nccl" not in (e.name or "").lower())
     steps = [e for e in timed if e.cat == "user_annotation" and (e.name or "").startswith("ProfilerStep")]
     window = [_span(e, trace.base) for e in steps or kernels]
     computing = Computing(
@@ -117,17 +117,6 @@ def _cannot_say(path: Path, communication: list[_Event], *, unnumbered: bool) ->
     if unnumbered:
         yield "numbers and groups of operations: they are matched by their order, as one group"
     yield "which rank did not join an operation"
-
-
-def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the union of spans as spans that do not touch, in order."""
-    union: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if union and begin <= union[-1][1]:
-            union[-1] = (union[-1][0], max(end, union[-1][1]))
-        else:
-            union.append((begin, end))
-    return union
 
 
 def _span(event: _Event, base_ns: int) -> tuple[int, int]:
