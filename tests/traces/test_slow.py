@@ -2,6 +2,7 @@
 
 import os
 import tarfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +37,11 @@ def recorded(
     operations = [
         RecordedOperation(
             rank, group or Group("0", tuple(ranks), "dp"), name, number, bytes=1 << 20, dtype="float32",
-            started_ns=round((start + clocks[rank]) * MS), ended_ns=round((max(starts) + transfer_ms + clocks[rank]) * MS),
-            duration_s=(max(starts) + transfer_ms - start) / 1e3, **more,
+            started_ns=round((start + clocks[rank]) * MS), ended_ns=round((end + clocks[rank]) * MS),
+            duration_s=(end - start) / 1e3, **more,
         )
         for number, starts in enumerate(starts_ms)
+        for end in [max(starts) + transfer_ms]
         for rank, start in enumerate(starts)
     ]  # fmt: skip
     return RecordedJob("made here", [Rank(rank, f"n{rank}") for rank in ranks], operations)
@@ -119,7 +121,7 @@ def test_communication_that_a_kernel_hides_is_not_exposed():
 def test_a_union_covers_what_its_spans_cover(spans):
     union = union_of(spans)
     assert {t for begin, end in union for t in range(begin, end)} == {t for b, e in spans for t in range(b, e)}
-    assert all(end < begin for (_, end), (begin, _) in zip(union, union[1:], strict=False))
+    assert all(end < begin for (_, end), (begin, _) in pairwise(union))
 
 
 def test_a_job_without_durations_is_not_called_slow():
