@@ -59,7 +59,7 @@ def _hosts(parts: SlowParts) -> Mapping[int, str | None]:
     return {each.rank: each.host for each in parts.ranks}
 
 
-def group_name(group: Group) -> str:
+def group_text(group: Group) -> str:
     """Return the name of a group, with its description if it has one: ``dp (1)``."""
     return f"{group.description} ({group.name})" if group.description else group.name or "all"
 
@@ -99,7 +99,7 @@ def slow_tables(
             ["group", "collective", "size", "type", "operations", "transfer", "measured", "takes"],
             [
                 [
-                    group_name(each.group), each.collective, format_rounded_size(each.bytes), each.dtype or "unknown",
+                    group_text(each.group), each.collective, format_rounded_size(each.bytes), each.dtype or "unknown",
                     str(each.operations), format_seconds(each.transfer_s),
                     f"{format_seconds(each.measured_s)}, {each.kind}" if each.measured_s else "not at this size",
                     format_factor(each.factor) if each.factor else "",
@@ -118,7 +118,7 @@ def _collective_row(of: OperationTimes) -> list[str]:
         transfer = f"{'' if of.is_complete else 'at most '}{format_seconds(float(of.waiting.transfer_s.sum()))}"
         waiting = _range(np.nansum(of.waiting.waiting_s, axis=0).tolist())
     return [
-        group_name(of.group), of.collective, str(max(len(of.ranks), len(of.group.ranks))), str(len(of.operations)),
+        group_text(of.group), of.collective, str(max(len(of.ranks), len(of.group.ranks))), str(len(of.operations)),
         " to ".join(dict.fromkeys(map(format_rounded_size, (min(sizes), max(sizes))))) if sizes else "unknown",
         transfer, waiting,
     ]  # fmt: skip
@@ -142,7 +142,7 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
     for group in parts.unmatched:
-        yield f"ranks recorded different operations in group {group_name(group)}: nothing is matched there"
+        yield f"ranks recorded different operations in group {group_text(group)}: nothing is matched there"
 
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:
