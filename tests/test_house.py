@@ -155,8 +155,9 @@ def test_no_two_public_classes_have_one_name():
 
 SEVERAL_OF_ONE_NAME = {
     "main": "each program begins with one",
-    "recognises": "each format of recorded jobs has one", "read": "each format of recorded jobs has one",
-}  # fmt: skip
+    "recognises": "each reader of a recorded job has one",
+    "read": "each reader of a recorded job has one",
+}
 """Names of several public functions, and why."""
 
 
