@@ -68,6 +68,7 @@ def run_program(program: Path, variables: dict[str, str | Path]) -> list[float]:
 
 def show(_: str, keep: Path) -> Iterator[bool]:
     rules = [rule for rule in read_mpich_json((keep / "mpich.json").read_text()).rules if rule.collective == "bcast"]
+    rules = [rule for rule in rules if rule.ranks[0] <= HOSTS <= rule.ranks[1]]
     turns = [json.loads(line) for line in (keep / "times.jsonl").read_text().splitlines()]
     without, with_it = (list(zip(*turns[k::2], strict=True)) for k in (0, 1))
     rows, reached = list[Iterable[object]](), 0
