@@ -5,7 +5,7 @@ clock of its host; a size is S, as nccl-tests and ``hpccoll run`` count it: all 
 reduce-scatter or all-to-all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -71,6 +71,7 @@ class Computing:
     rank: int
     spans_ns: Sequence[tuple[int, int]]  # begin and end of each kernel
     window_ns: tuple[int, int]  # what was recorded
+    steps: int = 1  # training steps in the window
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +85,14 @@ class RecordedJob:
     computing: Sequence[Computing] = ()
     taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
+
+
+def union_of(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the union of spans as spans that do not touch, in order."""
+    union: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if union and begin <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
+        else:
+            union.append((begin, end))
+    return union

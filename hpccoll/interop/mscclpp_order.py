@@ -1,0 +1,201 @@
+"""The proof that every order in which the events of a plan of MSCCL++ can happen gives the right result.
+
+The k-th wait of a channel or semaphore follows those signals without which k could not have come. If no two operations
+use a chunk of which one writes it without an order, and none waits forever, then every order gives the same result, and
+one is run on sets of contributions.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from hpccoll.common.errors import UnusableError
+from hpccoll.interop.mscclpp_events import Cell, Counted, PlanEvent, PlanRun, fault_of
+
+MAX_PAIRS = 1 << 19
+"""The most pairs of a signal and a wait for it."""
+
+
+def proven_moves(run: PlanRun) -> list[PlanEvent]:
+    """Return the operations on data of the first run, in an order in which they can happen.
+
+    Raises:
+        UnusableError: if some order gives a wrong result, or none ends; names the rank and the unit or thread block.
+    """
+    order = _one_order(run)
+    _check_races(run.events, order, *_follows(run, order))
+    return _run_on_sets(run, order)
+
+
+def _one_order(run: PlanRun) -> list[int]:
+    """Return an order in which the events can happen.
+
+    Raises:
+        UnusableError: if some wait forever. No choice matters: a signal serves the waits of one thread alone, in order.
+    """
+    events, left, after = run.events, [len(each.before) for each in run.events], defaultdict[int, list[int]](list)
+    for number, each in enumerate(events):
+        for earlier in each.before:
+            after[earlier].append(number)
+    ready, order, signals = deque(k for k, count in enumerate(left) if not count), list[int](), Counter(run.initial)
+    waiting: defaultdict[Counted, list[int]] = defaultdict(list)
+    while ready:
+        number = ready.popleft()
+        counter, step = events[number].counter, events[number].step
+        if counter and step < 0 and not signals[counter]:
+            waiting[counter].append(number)
+            continue
+        order.append(number)
+        if counter:
+            signals[counter] += step
+            if step > 0 and waiting[counter]:
+                ready.append(waiting[counter].pop(0))
+        for later in after[number]:
+            left[later] -= 1
+            if not left[later]:
+                ready.append(later)
+    if len(order) < len(events):
+        first = min((number for each in waiting.values() for number in each), default=0)
+        raise UnusableError(events[first].where, "it waits for a signal that never comes")
+    return order
+
+
+def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the events that each one follows in every order, and those whose writes it then sees, each as bits.
+
+    Raises:
+        UnusableError: if a channel or semaphore has more signals than waits, or its waits have no order.
+    """
+    events, counters = run.events, _counters(run.events, order)
+    while True:
+        past = _closure(order, [each.before for each in events])
+        new = [
+            pair
+            for counter, (signals, waits) in counters.items()
+            for pair in _needed(past, signals, waits, run.initial.get(counter, 0))
+        ]
+        for wait, signal in new:
+            events[wait].before.append(signal)
+        if not new:
+            break
+    for one, other in (pair for _, waits in counters.values() for pair in pairwise(waits)):
+        if not past[other] >> one & 1:
+            raise UnusableError(events[other].where, f"it and {events[one].where} wait for one signal in no order")
+    return past, _closure(order, [each.seen for each in events])
+
+
+def _counters(events: Sequence[PlanEvent], order: Sequence[int]) -> dict[Counted, tuple[list[int], list[int]]]:
+    """Return the signals and the waits of each channel or semaphore, which must be as many."""
+    counters = defaultdict[Counted, tuple[list[int], list[int]]](lambda: ([], []))
+    for number in order:
+        if counter := events[number].counter:
+            counters[counter][events[number].step < 0].append(number)
+    if sum(len(signals) * len(waits) for signals, waits in counters.values()) > MAX_PAIRS:
+        raise UnusableError("plan", "its channels have more signals than can be proven")
+    for signals, waits in counters.values():
+        if len(signals) != len(waits):  # the one left over ends a wait of the next run too early
+            raise UnusableError(
+                events[signals[0]].where, f"{len(signals)} such signals meet {len(waits)} waits in two runs"
+            )
+    return counters
+
+
+def _closure(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
+    past = [0] * len(before)
+    for number in order:
+        for earlier in before[number]:
+            past[number] |= past[earlier] | 1 << earlier
+    return past
+
+
+def _needed(
+    past: Sequence[int], signals: Sequence[int], waits: Sequence[int], initial: int
+) -> Iterator[tuple[int, int]]:
+    """Yield waits with signals, not known to precede them, without which those that can precede them are too few."""
+    after = [sum(1 << k for k, other in enumerate(signals) if past[other] >> each & 1) for each in signals]
+    for wait in waits:
+        count = 1 + sum(past[wait] >> other & 1 for other in waits) - initial
+        able = sum(1 << k for k, each in enumerate(signals) if not past[each] >> wait & 1)
+        for k, signal in enumerate(signals):
+            others = (able & ~after[k]).bit_count() - 1
+            if able >> k & 1 and others < count and not past[wait] >> signal & 1:
+                yield wait, signal
+
+
+def _check_races(events: Sequence[PlanEvent], order: Sequence[int], past: Sequence[int], seen: Sequence[int]) -> None:
+    """Check that operations on one chunk, of which one writes it, have an order.
+
+    Raises:
+        UnusableError: names the chunk and both operations.
+    """
+    written: dict[Cell, int] = {}
+    read: defaultdict[Cell, list[int]] = defaultdict(list)
+    for number in order:
+        event = events[number]
+        new = {cell for cells in event.writes for cell in cells}
+        for cell in sorted({cell for cells in event.reads for cell in cells} | new):
+            earlier = [written[cell]] if cell in written and not seen[number] >> written[cell] & 1 else []
+            earlier += [each for each in read[cell] if cell in new and not past[number] >> each & 1]
+            if earlier:
+                raise fault_of(cell, f"{events[earlier[0]].where} and {event.where} use it in no order")
+            if cell in new:
+                written[cell] = number
+                read[cell] = []
+            else:
+                read[cell].append(number)
+
+
+def _run_on_sets(run: PlanRun, order: Sequence[int]) -> list[PlanEvent]:
+    """Run one order on sets of contributions, and return the operations on data of the first run.
+
+    Raises:
+        UnusableError: if something undefined is read, a contribution is counted twice, or a result is wrong.
+    """
+    held, moves, ran = dict[Cell, int](), list[PlanEvent](), set[int]()
+    for number in order:
+        event = run.events[number]
+        if event.program >= 0:
+            for cell in event.reads[0] if event.program in ran else ():
+                _check_result(run, cell, held.get(cell, 0))
+            held |= {cell: _bit(run, cell[0], cell[2]) for cell in event.writes[0]}
+            ran.add(event.program)
+            continue
+        columns = [[held.get(cell, 0) for cell in cells] for cells in event.reads]
+        for cells, values in zip(event.reads, columns, strict=True):
+            if 0 in values:
+                raise fault_of(cells[values.index(0)], f"{event.where} reads it, and nothing has defined it")
+        if event.folds:
+            columns = [_folded(run, event, columns)] * len(event.writes)
+        for cells, values in zip(event.writes, columns, strict=True):
+            held |= zip(cells, values, strict=True)
+        if event.writes and number < run.last:
+            moves.append(event)
+    return moves
+
+
+def _bit(run: PlanRun, origin: int, number: int) -> int:
+    return 1 << origin * run.units * run.lanes + number
+
+
+def _names(run: PlanRun, bits: int) -> str:
+    found = (divmod(bit, run.units * run.lanes) for bit in range(bits.bit_length()) if bits >> bit & 1)
+    return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in found)
+
+
+def _folded(run: PlanRun, event: PlanEvent, columns: Sequence[Sequence[int]]) -> list[int]:
+    total = [0] * len(event.writes[0])
+    for values in columns:
+        for cell, a, b in zip(event.writes[0], total, values, strict=True):
+            if a & b:
+                raise fault_of(cell, f"{event.where} counts twice {_names(run, a & b)}")
+        total = [a | b for a, b in zip(total, values, strict=True)]
+    return total
+
+
+def _check_result(run: PlanRun, cell: Cell, found: int) -> None:
+    unit, lane = divmod(cell[2], run.lanes)
+    wanted = sum(_bit(run, o, u * run.lanes + lane) for o, u in run.call.result(cell[0], unit))
+    if missing := wanted & ~found:
+        raise fault_of(cell, f"it ends without {_names(run, missing)}")
+    if found != wanted:
+        raise fault_of(cell, f"it ends with {_names(run, found & ~wanted)}")

@@ -1,0 +1,93 @@
+"""Waiting and transfer of collectives that many ranks recorded: who came last, and what is left when waiting is out.
+
+The time that a rank spends in a collective includes its waiting for ranks that come later. The last rank to come waits
+for nobody: in a collective in which no rank can end before all have come, the shortest duration over ranks bounds the
+transfer from above, and what another rank spent beyond it, that rank waited.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.common.errors import UnusableError
+
+SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "barrier"})
+"""The collectives in which no rank ends before all have come; a broadcast, a reduce or a message bounds nothing."""
+
+NO_RANK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Transfer and waiting of operations, in seconds."""
+
+    transfer_s: NDArray[np.float64]  # [operation]: the shortest duration over ranks
+    waiting_s: NDArray[np.float64]  # [operation, rank]: own duration less the shortest; NaN where a rank has no record
+    last: NDArray[np.int64]  # [operation]: the position of the rank that came last; NO_RANK: the order is not known
+    late_s: NDArray[np.float64]  # [operation]: by how much it came after the median of the others
+
+    def of_last(self, rank: int) -> NDArray[np.float64]:
+        """Return by how much the rank at a position came late, for each operation in which it came last."""
+        late: NDArray[np.float64] = self.late_s[self.last == rank]
+        return late
+
+
+def waiting_of(
+    durations_s: NDArray[np.float64], starts_s: NDArray[np.float64] | None = None, resolution_s: float = 0.0
+) -> Waiting:
+    """Return waiting and transfer of operations in which no rank ends before all have come.
+
+    Args:
+        durations_s: the time of each rank in each operation, [operation, rank], in seconds; NaN where it has no record.
+            If all of a row are recorded, the shortest bounds the transfer; if some are not, it may contain waiting too.
+        starts_s: when each rank came, by one clock, likewise. Without it all ranks are taken to end together: the rank
+            with the shortest duration came last.
+        resolution_s: the uncertainty of the order: if the last rank and the one before it differ by less, or by
+            nothing, none is called the last.
+
+    Raises:
+        UnusableError: if an operation has no duration at all, or if a time is negative or infinite.
+    """
+    durations = np.asarray(durations_s, dtype=np.float64)
+    if durations.ndim != 2 or np.isnan(durations).all(axis=1).any():
+        raise UnusableError("durations", "each operation needs the time of one rank at least")
+    if np.isinf(durations).any() or (durations < 0).any():
+        raise UnusableError("durations", "the time of an operation is negative or infinite")
+    transfer = np.nanmin(durations, axis=1) if len(durations) else np.empty(0)
+    arrival = -durations if starts_s is None else np.asarray(starts_s, dtype=np.float64)
+    last, late = np.full(len(durations), NO_RANK), np.full(len(durations), np.nan)
+    ordered, recorded = np.sort(arrival, axis=1), np.count_nonzero(~np.isnan(arrival), axis=1)  # NaN comes last
+    rows = np.flatnonzero(recorded > 1)
+    others = recorded[rows] - 1
+    came, median = ordered[rows, others], (ordered[rows, (others - 1) // 2] + ordered[rows, others // 2]) / 2
+    known = came - ordered[rows, others - 1] > resolution_s
+    last[rows[known]] = np.nanargmax(arrival[rows[known]], axis=1)
+    late[rows[known]] = (came - median)[known]
+    return Waiting(transfer, durations - transfer[:, None], last, late)
+
+
+@dataclass(frozen=True, slots=True)
+class LateRank:
+    """How often a rank came last, and by how much."""
+
+    rank: int
+    share: float  # of the operations whose last rank is known
+    median_s: float  # over the operations in which it came last, by how much after the median of the others
+    operations: int
+
+
+def late_ranks(waitings: Sequence[tuple[Waiting, Sequence[int]]]) -> list[LateRank]:
+    """Return the ranks that came last in some operation, the most frequent first.
+
+    Each element is a ``Waiting`` with the rank at each position: groups of a job hold different ranks.
+    """
+    late: dict[int, list[float]] = {}
+    for waiting, ranks in waitings:
+        for position, rank in enumerate(ranks):
+            if len(times := waiting.of_last(position)):
+                late.setdefault(rank, []).extend(times.tolist())
+    known = sum(map(len, late.values()))
+    found = [LateRank(rank, len(times) / known, float(np.median(times)), len(times)) for rank, times in late.items()]
+    return sorted(found, key=lambda each: (-each.operations, -each.median_s, each.rank))
