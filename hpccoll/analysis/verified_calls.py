@@ -111,10 +111,7 @@ def verify_table(
             details = key.without("collective", "requested_bytes", "ranks")
             pairs.append((details, row, max(found, key=partial(in_common, row))))
     every = [details for details, *_ in pairs]
-    calls = (
-        _verify(row, other, rules, library, details.label(every))
-        for details, row, other in pairs
-    )
+    calls = (_verify(row, other, rules, library, details.label(every)) for details, row, other in pairs)
     return sorted(calls, key=lambda call: (call.collective, call.ranks, call.bytes, call.details))
 
 
