@@ -11,7 +11,7 @@ from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.strength import Evidence, Gain
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.common.text import Finding, warning
-from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.common.units import format_count, format_per_cent, format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.load_results import closest_null
 from hpccoll.store.rows import Row, RowKey
@@ -223,6 +223,34 @@ def product_findings(
         "no_product", text, title="Computations without products",
         remedy="What overlaps with them is exposed. Take more samples, or a smaller scale.",
         none=none, computations=computations, workloads=len(found), of=len(compared),
+    )  # fmt: skip
+
+
+def late_findings(
+    compared: Sequence[StepComparison], names: Mapping[RowKey, Callable[[int], str]]
+) -> Iterator[Finding]:
+    """Yield the late rank with the largest lag of all steps, if one is late.
+
+    ``names`` has what names the ranks of a row; other rows have numbers.
+    """
+    found = [(row, row.late_rank, each) for each in compared for row in each.rows if row.late_rank is not None]
+    if not found:
+        return
+    row, rank, step = max(found, key=lambda one: one[0].last_s or 0.0)
+    name, others = names.get(row.key, "rank {}".format)(rank), len({id(each) for *_, each in found})
+    lag, waiting, transfer = (format_seconds(each or 0.0) for each in (row.last_s, row.waiting_s, row.transfer_s))
+    share = format_per_cent(row.last_share or 0.0)
+    text = (
+        f"{name} is late: it comes last in {share} of the steps, {lag} after the median of the others. "
+        f"Ranks wait up to {waiting} of a step, and the transfer is {transfer}"
+        f"{worst_of(step, others, len(compared))}, {Choice.of(row).name}."
+    )
+    yield warning(
+        "late_rank", text, title="Late rank",
+        remedy="It computes for longer than others: look for other programs, a low clock and a hot device on its host. "
+        "The network is not the reason.",
+        rank=rank, name=name, share=row.last_share, lag=row.last_s, waiting=row.waiting_s, transfer=row.transfer_s,
+        workloads=others, of=len(compared),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from hpccoll.analysis.step_comparison import (
     bucket_of,
     compare_steps,
     compression_text,
+    late_findings,
     product_findings,
     workload_namer,
     worst_of,
@@ -40,7 +41,7 @@ NULL_SHARE = 0.02
 
 _HEAD = (
     "model", "workload", "on", "algorithm", "", "step", "95 % interval", "null", "exposed", "share",
-    "all communication", "codecs",
+    "all communication", "transfer", "waiting", "codecs",
 )  # fmt: skip
 
 
@@ -63,7 +64,8 @@ def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
         interval = format_interval(row.interval) if row.interval else ""
         share = "" if row.exposed_share is None else format_per_cent(row.exposed_share)
         times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share
-        yield (*about, Choice.of(row).name, mark, *times, _time(row.communication_s), _time(row.codec_s))
+        parts = row.communication_s, row.transfer_s, row.waiting_s, row.codec_s
+        yield (*about, Choice.of(row).name, mark, *times, *map(_time, parts))
         about, mark = ("", "", ""), ""
 
 
@@ -114,6 +116,7 @@ def step_findings(group: ChartGroup) -> Iterator[Finding]:
     steps = {point.row.key: point.step for point in group.usable}
     yield from _null_findings(compared)
     yield from product_findings(compared, steps.get)
+    yield from late_findings(compared, {point.row.key: point.rank_name for point in group.usable})
     yield from _overlap_findings(compared)
     yield from _bucket_findings(compared)
     yield from _last_buckets(compared, steps)

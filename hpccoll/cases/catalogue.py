@@ -26,6 +26,7 @@ from hpccoll.schedule import (
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 from hpccoll.training.compression import DENSE
 from hpccoll.training.model_file import models_from_json
+from hpccoll.training.parallelism import Mesh
 from hpccoll.training.workload import TRAINING_STEP, Workload
 
 Values = TypeVar("Values")
@@ -60,6 +61,11 @@ def moved_dtypes(case: Case, workers: int) -> tuple[str, ...]:
     if case.collective not in WORKLOADS:
         return (case.dtype,)
     return Workload.of(case.params).moved_dtypes(workers, case.dtype)
+
+
+def step_groups(case: Case, workers: int, axis: str) -> list[Sequence[int]]:
+    """Return the ranks of each group of an axis of the mesh on which ``workers`` ranks run a training step."""
+    return Mesh.parse(str(case.params.get("parallel", "")), workers).groups(axis)
 
 
 def check_job(job: Job) -> None:

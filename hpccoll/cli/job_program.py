@@ -189,7 +189,8 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
         return
     from hpccoll.analysis.measurement_quality import noise_note
     from hpccoll.analysis.recommendations import ranges_by_setting, recommend
-    from hpccoll.analysis.step_comparison import compare_steps, product_findings
+    from hpccoll.analysis.series_points import series_points
+    from hpccoll.analysis.step_comparison import compare_steps, late_findings, product_findings
     from hpccoll.render.answers import Answers, conclusion_lines
     from hpccoll.render.printed_evidence import executed_lines
     from hpccoll.store.load_results import to_results
@@ -199,8 +200,9 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     recommendations = recommend(results)
     table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
     compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    products = product_findings(compared, results.step_times.get)
-    remarks = (*(f"{each} {each.remedy}" for each in products), noise_note(results))
+    names = {point.row.key: point.rank_name for point in series_points(results, {})}
+    found = (*product_findings(compared, results.step_times.get), *late_findings(compared, names))
+    remarks = (*(f"{each} {each.remedy}" for each in found), noise_note(results))
     for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
         print(f"# {line}")
     for line in executed_lines(program.results.raw):

@@ -75,6 +75,8 @@ REPORT_COLUMNS = (
     ReportColumn("forward_s", "forward (us)", "us"),
     ReportColumn("backward_s", "backward (us)", "us"),
     ReportColumn("communication_s", "all communication (us)", "us"),
+    ReportColumn("transfer_s", "transfer (us)", "us"),
+    ReportColumn("waiting_s", "waiting (us)", "us"),
     ReportColumn("codec_s", "codecs (us)", "us"),
     ReportColumn("exposed_s", "exposed (us)", "us"),
     ReportColumn(lambda p: p.row.exposed_share, "share", "percent"),

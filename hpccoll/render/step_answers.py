@@ -44,7 +44,7 @@ def step_answers(results: Results) -> list[Answer]:
 
 def _step_line(each: StepComparison, busy: Collection[str]) -> AnswerLine:
     best, evidence, name = each.rows[0], each.evidence(busy), f"`{Choice.of(each.rows[0]).name}`"
-    took = f"the step takes {format_seconds(best.median_s or 0.0)}{exposed_words(best)}"
+    took = f"the step takes {format_seconds(best.median_s or 0.0)}{exposed_words(best)}{waiting_words(best)}"
     took += "" if best.accuracy is None else f"; accuracy {best.accuracy:.2%}"
     if not evidence.compared:
         alone = "" if each.has_collectives else "; ranks that only exchange messages between stages run no collective"
@@ -65,6 +65,8 @@ _COLUMNS: Columns[Row] = (
     ("algorithm", lambda row: Choice.of(row).name),
     ("step", lambda row: format_seconds(row.median_s or 0.0)),
     ("exposed", lambda row: "" if row.exposed_s is None else format_seconds(row.exposed_s)),
+    ("transfer", lambda row: "" if row.transfer_s is None else format_seconds(row.transfer_s)),
+    ("waiting", lambda row: "" if row.waiting_s is None else format_seconds(row.waiting_s)),
 )
 
 
@@ -75,6 +77,14 @@ def exposed_parts(row: Row) -> str:
     """
     bubble = ["pipeline bubble"] if pipeline_stages(call_arguments(row)) > 1 else []
     return f"exposed {join_words(['communication', *['codecs'] * bool(row.codec_s), *bubble])}"
+
+
+def waiting_words(row: Row) -> str:
+    """Return the next part of that sentence: ``; transfer 9 ms, waiting up to 5 ms, rank 2 is late``."""
+    if row.transfer_s is None or row.waiting_s is None:
+        return ""
+    late = "no rank" if row.late_rank is None else f"rank {row.late_rank}"
+    return f"; transfer {format_seconds(row.transfer_s)}, waiting up to {format_seconds(row.waiting_s)}, {late} is late"
 
 
 def exposed_words(row: Row) -> str:

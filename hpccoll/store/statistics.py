@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from statistics import median
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import LEAST_ITERATIONS, PYTHON, SINGLE, Job
+from hpccoll.cases.catalogue import step_groups
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome
@@ -18,6 +19,7 @@ from hpccoll.store.rows import Interval, Row
 from hpccoll.store.schema import IMPORTED, CaseResult
 from hpccoll.store.sources import HPCCOLL
 from hpccoll.store.step_times import STEP_FIGURES, StepTimes
+from hpccoll.store.step_waiting import step_waiting
 
 
 def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -175,6 +177,7 @@ def make_row(
             busbw = algbw * factor(workers)
     low, high = interval or (None, None)
     step = None if times is None else StepTimes.of(times, outcome.program, workers)
+    waiting = step_waiting(step, lambda axis: step_groups(case, workers, axis)) if step and not outcome.floor else None
     status, reason = status_and_reason(job, outcome)
     ran = times is not None and attempt.ours
     executor = outcome.executor or (PYTHON if ran else None)
@@ -210,6 +213,7 @@ def make_row(
         gpu_throttled=throttled_gpus(attempt, outcome),
         gpu_slow=slow_gpus(attempt, outcome),
         **({} if step is None else {name: getattr(step, name) for name in STEP_FIGURES}),
+        **({} if waiting is None else asdict(waiting)),
         status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,

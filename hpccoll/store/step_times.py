@@ -78,7 +78,7 @@ class StepTimes:
 
     def operations(self, position: int) -> Seconds:
         """Return when operations of the rank at ``position`` were ready, began and ended, [iteration, operation, 3]."""
-        return self._operations(int(self.stages[position]), slice(position, position + 1))[:, 0]
+        return self.operations_of(int(self.stages[position]), slice(position, position + 1))[:, 0]
 
     def computations(self, position: int) -> Seconds:
         """Return when computations of the rank at ``position`` began and ended, [iteration, computation, 2]."""
@@ -115,7 +115,7 @@ class StepTimes:
             return None
         return self._slowest(lambda stage, ranks: self._operations_s(stage, ranks, codecs=True))
 
-    def _operations(self, stage: int, ranks: Positions) -> Seconds:
+    def operations_of(self, stage: int, ranks: Positions) -> Seconds:
         """Return the times of operations of ranks of a stage, [iteration, rank, operation, 3]."""
         of_ranks, count = self.event_s[:, ranks], len(self.programs[stage].operations)
         return of_ranks[:, :, : 3 * count].reshape(*of_ranks.shape[:2], count, 3)
@@ -139,7 +139,7 @@ class StepTimes:
     def _operations_s(self, stage: int, ranks: Positions, *, codecs: bool) -> Seconds:
         of_stage = self.programs[stage].operations
         counts = [not each.get("receives") and (each["collective"] == CODEC) == codecs for each in of_stage]
-        operations = self._operations(stage, ranks)[:, :, np.array(counts, bool)]
+        operations = self.operations_of(stage, ranks)[:, :, np.array(counts, bool)]
         durations: Seconds = (operations[..., 2] - operations[..., 1]).sum(axis=2)
         return durations
 

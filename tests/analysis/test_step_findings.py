@@ -52,6 +52,15 @@ def on_wires(*, oversubscribed):
     return results(steps({"ring": 12}, **attempt), compressed_step(6, 9, attempt=attempt))
 
 
+def of_late_rank(**about):
+    """Return a step in which rank 1 computes 5 ms longer before the first bucket."""
+    on_time, late = ([*(begin, begin, 24), *(24, 24, 30), *(30, 30, 36), *timeline_ms(12)[9:]] for begin in (12, 17))
+    raw = steps(RING, **about)
+    attempt, (_, null) = raw.attempts[0]
+    raw.attempts[0] = attempt, [step_outcome(step_case(), step_times([on_time, late])), null]
+    return results(raw)
+
+
 def of_micro_batches():
     """Return a step of two micro-batches with two buckets each, as of zero2: the last one ends after all else."""
     events = [moment for at in (10, 20, 25, 35) for moment in (at, at, at + 5)]
@@ -103,6 +112,9 @@ def test_each_rule_of_tables_and_findings_shows_in_its_steps():
         "null takes longer than its computation": ("null_overhead", results(steps(RING, [{"compute_us": 25_000}]))),
         "a little longer is nothing": ("null_overhead", results(steps(RING))),
         "nothing is computed": ("null_overhead", results(steps(RING, [{"compute_us": 5, "compute": "none"}]))),
+        "a rank is late": ("late_rank", of_late_rank()),
+        "on one host it has a number": ("late_rank", of_late_rank(nodes=1, provenance={"hosts": ["n0"]})),
+        "none is": ("late_rank", results(steps(RING))),
         "a step takes less than null": ("below_null", results(steps({"ring": 3, "null": 12}))),
         "a step takes more": ("below_null", results(steps(RING))),
         "computations are too small for a product": ("no_product", results(steps(RING, gemm, products=[2, 0, 1, 0]))),
