@@ -127,7 +127,7 @@ def test_in_any_program_only_ranks_that_stop_are_named_and_one_is_if_a_rank_wait
 ):
     """Each rank calls all operations of its groups in one order, at most some ahead of the first incomplete one."""
     own = {rank: [place for place, group in enumerate(program) if rank in group.ranks] for rank in range(4)}
-    completed, called = set(), {rank: 0 for rank in own}
+    completed, called = set(), dict.fromkeys(own, 0)
     while True:
         for rank, places in own.items():
             while called[rank] < len(places) and places[called[rank]] < stops.get(rank, 99):
