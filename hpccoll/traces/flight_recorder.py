@@ -1,0 +1,228 @@
+"""Dumps of PyTorch's Flight Recorder: the collectives and messages that a rank enqueued, and which have completed.
+
+Sources: ``torch/csrc/distributed/c10d`` ``FlightRecorder.hpp`` and ``FlightRecorderDetail.hpp`` (PyTorch 2.5 to 2.14).
+A dump is a pickle of plain values, or JSON. One process writes it; its rank is in the name of the file.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from hpccoll.common.files import MAX_CONTAINERS, read_bytes
+from hpccoll.traces.plain_pickle import read_plain_pickle
+from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State
+
+SOURCE = "PyTorch Flight Recorder"
+MAX_DUMP_BYTES = 512 << 20
+_KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_comm_state"')
+"""Keys of the JSON form that no other format has."""
+OLDEST_VERSION = (2, 4)
+
+Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+
+DTYPES = {
+    "float": ("float32", 4), "double": ("float64", 8), "half": ("float16", 2), "bfloat16": ("bfloat16", 2),
+    "long": ("int64", 8), "int": ("int32", 4), "short": ("int16", 2), "char": ("int8", 1), "byte": ("uint8", 1),
+    "bool": ("bool", 1), "float8_e4m3fn": ("float8_e4m3fn", 1), "float8_e5m2": ("float8_e5m2", 1),
+    "complexfloat": ("complex64", 8), "complexdouble": ("complex128", 16),
+}  # fmt: skip
+"""NumPy's names and the bytes of the scalar types of ATen, by their names in small letters."""
+COLLECTIVES = {
+    "allreducebarrier": "barrier", "allreduce": "all_reduce", "allgather": "all_gather",
+    "reducescatter": "reduce_scatter", "alltoall": "all_to_all", "broadcast": "broadcast", "reduce": "reduce",
+    "gather": "gather", "scatter": "scatter", "barrier": "barrier", "send": "send", "recv": "receive",
+}  # fmt: skip
+"""Our names, by the first letters of PyTorch's, such as ``_all_gather_base``; the first one that fits."""
+
+
+@dataclass
+class _Frame:
+    name: str = ""
+    filename: str = ""
+    line: Integer = 0
+
+
+@dataclass
+class _Entry:
+    pg_id: Integer
+    process_group: Annotated[Sequence[str], msgspec.Meta(min_length=2, max_length=2)]
+    collective_seq_id: Integer
+    profiling_name: str
+    time_created_ns: Integer
+    p2p_seq_id: Integer = 0
+    time_discovered_started_ns: Integer | None = None
+    time_discovered_completed_ns: Integer | None = None
+    duration_ms: float | None = None
+    input_sizes: Sequence[Sequence[Integer]] = ()
+    output_sizes: Sequence[Sequence[Integer]] = ()
+    input_dtypes: Sequence[str] = ()
+    output_dtypes: Sequence[str] = ()
+    state: str = "scheduled"
+    retired: bool = False
+    is_p2p: bool = False
+    frames: Sequence[_Frame] = ()
+
+
+@dataclass
+class _ConfiguredGroup:
+    name: str
+    ranks: str
+    desc: str = ""
+
+
+@dataclass
+class _Status:
+    last_enqueued_collective: Integer
+    last_completed_collective: Integer
+
+
+@dataclass
+class _Dump:
+    version: str
+    pg_status: Mapping[str, _Status]
+    pg_config: Mapping[str, _ConfiguredGroup] = field(default_factory=dict)
+    entries: Sequence[_Entry] = ()
+
+
+def recognises(head: bytes, _name: str) -> bool:
+    """Return whether a file that begins with ``head`` is a pickle, or the JSON form of a dump."""
+    return head.startswith(b"\x80") or (head.lstrip().startswith(b"{") and any(key in head for key in _KEYS))
+
+
+def read(path: Path) -> RecordedJob:
+    """Return what one rank recorded; a group of gloo has no ranks, because its dump does not name them.
+
+    Raises:
+        ValueError: if the file is no dump, or is damaged.
+    """
+    data = read_bytes(path, "FILES", MAX_DUMP_BYTES)
+    try:
+        if data.startswith(b"\x80"):
+            dump = msgspec.convert(read_plain_pickle(data), _Dump, strict=False)
+        elif data.count(b"[") + data.count(b"{") + data.count(b",") > 8 * MAX_CONTAINERS:
+            raise ValueError(f"it has more than {8 * MAX_CONTAINERS} values")
+        else:
+            dump = msgspec.json.decode(data, type=_Dump, strict=False)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"it is no dump of the Flight Recorder: {error}") from None
+    version = tuple(int(part) for part in re.findall(r"\d{1,4}", dump.version)[:2])
+    if version < OLDEST_VERSION:
+        raise ValueError(f"its version is {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
+    of_id = _groups_by_id(dump)
+    rank = _rank_of(path.name, [group.ranks for group in of_id.values() if group.ranks])
+    is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
+    unknown = sum(not key.isdecimal() or int(key) not in of_id for key in dump.pg_status)
+    return RecordedJob(
+        SOURCE,
+        ranks=(Rank(rank),),
+        operations=tuple(_operations(rank, dump.entries, of_id)),
+        progress=tuple(
+            Progress(rank, of_id[int(key)], max(0, status.last_enqueued_collective), None if is_gloo else completed)
+            for key, status in dump.pg_status.items()
+            if key.isdecimal() and int(key) in of_id
+            for completed in [max(0, status.last_completed_collective)]
+        ),
+        cannot_say=(
+            *(("which operations of gloo have completed",) if is_gloo else ()),
+            *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),
+        ),
+    )
+
+
+def _groups_by_id(dump: _Dump) -> dict[int, Group]:
+    """Return the groups by the ids that this process gave them.
+
+    Entries have both. For groups without entries, names and ids in ascending order belong together, because a process
+    counts both up; where that contradicts an entry, as with gloo, only the entries count.
+    """
+    configured = {
+        each.name: Group(each.name, tuple(_parse_ranks(each.ranks)), each.desc)
+        for each in dump.pg_config.values()
+        if each.name
+    }
+    of_id = {}
+    for entry in dump.entries:
+        name, description = entry.process_group
+        of_id[entry.pg_id] = configured.get(name) or Group(name, (), description)
+    ids = [int(key) for key in dump.pg_status if key.isdecimal()]
+    if len(ids) == len(configured) and all(name.isdecimal() for name in configured):
+        names = sorted(configured, key=int)
+        paired = {number: configured[name] for number, name in zip(sorted(ids), names, strict=True)}
+        if all(paired.get(number, group) == group for number, group in of_id.items()):
+            return {**of_id, **paired}
+    return of_id
+
+
+def _parse_ranks(text: str) -> list[int]:
+    try:
+        return msgspec.json.decode(text, type=list[Integer])
+    except msgspec.MsgspecError:
+        raise ValueError(f"its list of ranks is {text[:50]!r}") from None
+
+
+def _rank_of(name: str, groups: Sequence[Sequence[int]]) -> int:
+    """Return the last number in the name of a dump that is a rank of all groups of its process."""
+    numbers = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
+    for number in reversed(numbers):
+        if all(number in ranks for ranks in groups):
+            return number
+    raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
+
+
+def _operations(rank: int, entries: Sequence[_Entry], of_id: Mapping[int, Group]) -> Iterator[RecordedOperation]:
+    for entry in entries:
+        group, name = of_id[entry.pg_id], entry.profiling_name.partition(":")[2] or entry.profiling_name
+        letters = re.sub("[^a-z]", "", name.lower())
+        peer = re.search(r"(\d{1,9})(?:->|<-)(\d{1,9})", name)
+        state: State = "enqueued"
+        if entry.retired or entry.state == "completed":
+            state = "completed"
+        elif entry.state == "started":
+            state = "started"
+        yield RecordedOperation(
+            rank,
+            group,
+            next((ours for first, ours in COLLECTIVES.items() if letters.startswith(first)), name),
+            entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id,
+            _bytes(entry),
+            _dtype(entry.output_dtypes[0])[0] if entry.output_dtypes else None,
+            enqueued_ns=entry.time_created_ns or None,
+            started_ns=entry.time_discovered_started_ns or None,
+            ended_ns=entry.time_discovered_completed_ns or None,
+            duration_s=entry.duration_ms / 1e3 if entry.duration_ms else None,
+            state=state,
+            peer=_rank_in(group, int(peer[2])) if peer else None,
+            where=_place(entry.frames),
+        )
+
+
+def _rank_in(group: Group, number: int) -> int | None:
+    """Return the rank of the job that has a number in a group."""
+    if not group.ranks:
+        return number
+    return group.ranks[number] if number < len(group.ranks) else None
+
+
+def _bytes(entry: _Entry) -> int | None:
+    """Return S: the larger one of what goes in and what comes out; None if no size or type is known."""
+    totals = [
+        sum(math.prod(shape) * _dtype(name)[1] for shape, name in zip(shapes, names, strict=False))
+        for shapes, names in ((entry.input_sizes, entry.input_dtypes), (entry.output_sizes, entry.output_dtypes))
+        if all(len(shape) <= 64 for shape in shapes)
+    ]
+    return max(totals, default=0) or None
+
+
+def _dtype(name: str) -> tuple[str, int]:
+    return DTYPES.get(name.lower().removeprefix("c10::"), (name, 0))
+
+
+def _place(frames: Sequence[_Frame]) -> str | None:
+    """Return the innermost line of code outside PyTorch."""
+    own = [frame for frame in frames if "/torch/" not in frame.filename] or list(frames)
+    return f"{own[0].filename}:{own[0].line} {own[0].name}" if own else None
