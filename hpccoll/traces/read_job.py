@@ -12,11 +12,11 @@ from typing import IO, BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.files import open_regular
 from hpccoll.common.units import format_size
 from hpccoll.traces import flight_recorder, nccl_ras
-from hpccoll.traces.job_file import KEY, MAX_BYTES, damaged
+from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation
 
 MAX_ARCHIVE_BYTES, MAX_MEMBERS = 16 << 30, 10_000
@@ -67,11 +67,16 @@ def read_job(paths: Iterable[Path]) -> JobFiles:
                     recorded.append((shown, _read_file(unpacked)))
                 except StopIteration:
                     break
-                except BadInputError as error:
-                    lines.append(str(error).replace(str(unpacked), str(shown)))
                 except READ_ERRORS as error:
-                    lines.append(str(damaged(shown, f"is damaged: {type(error).__name__}: {error}")))
+                    lines.append(_line(shown, unpacked, error))
     return JobFiles(_join(recorded), lines)
+
+
+def _line(shown: Path, unpacked: Path, error: BaseException) -> str:
+    if isinstance(error, UnusableError):
+        return str(error).replace(str(unpacked), str(shown))
+    why = str(error) if isinstance(error, ValueError) else f"it is damaged: {type(error).__name__}: {error}"
+    return str(UnusableError("FILES", f"{format_value(str(shown))} cannot be read: {why}"))
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -80,20 +85,20 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _read_file(path: Path) -> RecordedJob:
-    with open_regular(path, KEY) as file:
+    with open_regular(path, "FILES") as file:
         head = file.read(HEAD_BYTES)
         if file.seek(0, 2) > MAX_BYTES:
-            raise damaged(path, f"is larger than a file that is read, {format_size(MAX_BYTES)}")
+            raise ValueError(f"it has more than {format_size(MAX_BYTES)}")
     for each in FORMATS:
         if each.recognises(head, path.name):
             return each.read(path)
     known = ", ".join(each.name for each in FORMATS)
-    raise damaged(path, f"is {'no file of a recorded job' if head else 'empty'}; read are {known}")
+    raise ValueError(f"it is {'no file of a recorded job' if head else 'empty'}; read are {known}")
 
 
 def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
     """Yield a file, or each file in an archive, as people know it and where its content is, one at a time."""
-    with open_regular(path, KEY) as file:
+    with open_regular(path, "FILES") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         content = cast("IO[bytes]", _Limited(gzip.GzipFile(fileobj=file) if packed else file))
@@ -103,7 +108,7 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
             with tarfile.open(fileobj=content, mode="r:") as archive:
                 for number, member in enumerate(archive):
                     if number == MAX_MEMBERS:
-                        raise damaged(path, f"holds more than {MAX_MEMBERS} files")
+                        raise ValueError(f"it holds more than {MAX_MEMBERS} files")
                     if (source := archive.extractfile(member)) is not None:
                         name = Path(member.name).name
                         yield path / name, _copied(source, scratch / name)
@@ -179,7 +184,7 @@ def _are_one_job(first: Sequence[RecordedJob], second: Sequence[RecordedJob]) ->
 
 
 def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
-    """Return all parts as one job; two polls of one time are one, and groups without ranks have those that know them."""
+    """Return all parts as one job; two polls of one time are one, and a group without ranks has those that know it."""
     polls = dict[tuple[tuple[int, int], ...], RecordedJob]()
     for number, job in enumerate(parts):
         is_poll = job.taken_ns and not job.operations
