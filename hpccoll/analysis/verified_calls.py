@@ -111,10 +111,7 @@ def verify_table(
             details = key.without("collective", "requested_bytes", "ranks")
             pairs.append((details, row, max(found, key=partial(in_common, row))))
     every = [details for details, *_ in pairs]
-    calls = (
-        _verify(row, other, rules, library_collective(library, row.collective), details.label(every))
-        for details, row, other in pairs
-    )
+    calls = (_verify(row, other, rules, library, details.label(every)) for details, row, other in pairs)
     return sorted(calls, key=lambda call: (call.collective, call.ranks, call.bytes, call.details))
 
 
@@ -124,7 +121,8 @@ def _same_call(row: Row, run: Run) -> CallKey:
     return CallKey.of(row, place).without("variant", "executor", "rule")
 
 
-def _verify(row: Row, other: Row, rules: Sequence[Rule], call: str | None, details: str) -> VerifiedCall:
+def _verify(row: Row, other: Row, rules: Sequence[Rule], library: str, details: str) -> VerifiedCall:
+    call = library_collective(library, row.collective)
     rule = next((each for each in rules if each.collective == call and _applies(each, row)), None)
     named = rule.algorithm if rule and rule.algorithm not in ("ignore", "auto") else None
     own, forced = _traffic(row).get(""), {**_traffic(other)}
@@ -142,6 +140,8 @@ def _verify(row: Row, other: Row, rules: Sequence[Rule], call: str | None, detai
         verdict = AS_WITHOUT if named in without else HONOURED
     elif named is None:
         verdict = OVERRULED if changed else DEFAULT
+    elif changed and _parts(library, call, named) & {each.collective for each in rules}:
+        verdict = NOT_SHOWN  # the table decides on its parts, too, which differ from those of the algorithm when forced
     else:  # what none of the algorithms sends, a layer above them does, of which only the ranks of a node have one
         layered = not without and 1 < row.nodes < row.ranks
         verdict = OVERRULED if changed or layered else IGNORED
@@ -150,6 +150,11 @@ def _verify(row: Row, other: Row, rules: Sequence[Rule], call: str | None, detai
         line=rule.line if rule else 0, without=without, ran=ran, verdict=verdict, seconds_without=other.median_s,
         seconds=row.median_s, intervals=(other.interval, row.interval),
     )  # fmt: skip
+
+
+def _parts(library: str, call: str | None, algorithm: str) -> set[str]:
+    """Return the collectives that an algorithm calls one after the other."""
+    return {*library_table()[library].get("composed", {}).get(call, {}).get(algorithm, ())}
 
 
 def _applies(rule: Rule, row: Row) -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from hpccoll.cli import accepting, comparing, info, prediction, results, sweeps, tuning
+from hpccoll.cli import accepting, comparing, info, prediction, results, sweeps, tracing, tuning
 from hpccoll.cli.command_help import PlainCommand, PlainGroup, command_path
 from hpccoll.common.errors import check_arguments, to_one_line
 from hpccoll.common.version import __version__
@@ -17,7 +17,7 @@ class Program(PlainGroup):
 
     titles: ClassVar[Mapping[str, str]] = {
         "Measure": "sweep plan run train diagnose doctor",
-        "Read results": "report status compare accept export import evidence",
+        "Read results": "report status compare accept export import evidence trace",
         "Choose and predict": "tune fit predict",
         "Look up": "list show",
     }
@@ -32,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for commands in (sweeps, results, comparing, accepting, tuning, prediction, info):
+for commands in (sweeps, results, comparing, accepting, tuning, prediction, tracing, info):
     for command in commands.family.registered_commands:
         command.cls = PlainCommand
     app.add_typer(commands.family)

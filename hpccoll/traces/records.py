@@ -5,7 +5,7 @@ clock of its host; a size is S, as nccl-tests and ``hpccoll run`` count it: all 
 reduce-scatter or all-to-all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -29,7 +29,7 @@ class Group:
 class Rank:
     """A process of the job."""
 
-    rank: int  # of the job; of NCCL's files that in the largest communicator
+    rank: int  # of the job; of NCCL's files that in the largest communicator; below 0 if it is unknown
     host: str | None = None
     status: str | None = None  # what is known besides, such as "the process is gone"
 
@@ -51,11 +51,15 @@ class RecordedOperation:
     state: State = "completed"
     peer: int | None = None  # of a message, as ``rank``
     by_type: bool = False  # whether sequence counts operations of this type only, as NCCL does
+    where: str | None = None  # the line of code that called it, such as "model.py:12 forward"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many operations of a group a rank has enqueued, and completed where that is known."""
+    """How many operations of a group a rank has enqueued, and completed where that is known.
+
+    Several of one rank, group and collective are polls, the latest one last.
+    """
 
     rank: int
     group: Group
@@ -71,6 +75,7 @@ class Computing:
     rank: int
     spans_ns: Sequence[tuple[int, int]]  # begin and end of each kernel
     window_ns: tuple[int, int]  # what was recorded
+    steps: int = 1  # training steps in the window
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +89,20 @@ class RecordedJob:
     computing: Sequence[Computing] = ()
     taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of its operations and counts, each once."""
+        counted = (each.group for each in self.progress)
+        return tuple(dict.fromkeys((*counted, *(each.group for each in self.operations))))
+
+
+def union_of(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the union of spans as spans that do not touch, in order."""
+    union: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if union and begin <= union[-1][1]:
+            union[-1] = (union[-1][0], max(end, union[-1][1]))
+        else:
+            union.append((begin, end))
+    return union

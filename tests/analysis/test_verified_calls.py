@@ -93,6 +93,15 @@ def test_a_call_is_not_honoured_where_forcing_tells_no_algorithm_from_another():
         assert call.verdict == NOT_SHOWN
 
 
+def test_an_algorithm_of_calls_that_the_table_rules_too_is_not_called_overruled():
+    forced = {**FORCED, "nonoverlapping": [[900] * 4] * 4}
+    for others, verdict in (([], OVERRULED), ([TuningRule(collective="bcast", algorithm="knomial")], NOT_SHOWN)):
+        (call,) = verified(TREE, LINEAR, [rule("nonoverlapping"), *others], forced=forced)
+        assert call.verdict == verdict
+        (call,) = verified(TREE, TREE, [rule("nonoverlapping"), *others], forced=forced)
+        assert call.verdict == IGNORED
+
+
 def test_a_call_that_fails_only_with_the_table_is_a_verdict_of_its_own():
     for status in ("failed", "wrong"):
         results = measured(TREE, None, status=lambda name, _, as_=status: as_ if name == "table" else "ok",

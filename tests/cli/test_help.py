@@ -14,7 +14,7 @@ MAX_LINES, COLUMNS = 50, 80
 
 COMMANDS = (
     "sweep", "plan", "run", "train", "report", "export", "status", "compare", "accept", "import", "tune", "fit",
-    "predict", "list", "show", "evidence", "doctor", "diagnose",
+    "predict", "list", "show", "evidence", "trace", "doctor", "diagnose",
 )  # fmt: skip
 """The commands of the contract that a person calls."""
 PAGES = ["", *COMMANDS, "predict step", "launch"]

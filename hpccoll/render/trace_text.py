@@ -1,0 +1,105 @@
+"""A recorded job as text and as JSON: why it hangs and who waits for whom, what is slow, and what its files lack."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from hpccoll.common.records import to_builtins
+from hpccoll.common.text import first_few
+from hpccoll.common.units import format_count, format_cpu_list, format_size
+from hpccoll.traces.hangs import BlockedRanks, Hang, Reason
+from hpccoll.traces.records import RecordedJob, RecordedOperation
+
+JobHangs: TypeAlias = tuple[RecordedJob, Sequence[Hang]]
+
+MAX_LINES = 12
+"""The maximum number of lines of one chain of waiting; JSON has all."""
+
+SENTENCES: Mapping[Reason, str] = {
+    "not joined": "{ranks} did not join {operation}",
+    "behind": "the GPU or network of {ranks} is stuck: others have completed {operation}",
+    "failed": "{ranks} {status}",
+    "circle": "{ranks} wait for one another: the first one in {operation}",
+    "launched": "all ranks have launched {operation}: if it does not end, the GPU or the network is stuck",
+}
+
+
+def trace_lines(jobs: Iterable[JobHangs]) -> Iterator[str]:
+    """Yield what is known of each job: its size, why it hangs, and what its files do not say."""
+    for number, (job, hangs) in enumerate(jobs):
+        yield from [""] if number else []
+        yield f"{job.source}: {', '.join(_size(job))}"
+        for hang in hangs:
+            yield from _hang_lines(hang)
+        if not hangs:
+            yield "  no rank waits for another one, as far as these files say"
+        if job.cannot_say:
+            yield f"  not recorded: {'; '.join(first_few(job.cannot_say, 5, 'fact'))}"
+
+
+def trace_record(jobs: Sequence[JobHangs]) -> Mapping[str, Any]:
+    """Return all jobs as JSON has them; a figure that no file has is null."""
+    hangs = [hang for _, found in jobs for hang in found]
+    return {
+        "ranks": max((len(job.ranks) for job, _ in jobs), default=0),
+        "operations": sum(len(job.operations) for job, _ in jobs),
+        "groups": [
+            {"name": group.name, "description": group.description, "ranks": group.ranks}
+            for job, _ in jobs
+            for group in job.groups
+        ],
+        **dict.fromkeys(("step_s", "share", "exposed", "waiting_s", "transfer_s", "late")),
+        "not_joined": sorted({rank for hang in hangs if hang.reason in NOT_JOINED for rank in hang.ranks}),
+        "hangs": [{"source": job.source, **to_builtins(hang)} for job, found in jobs for hang in found],
+        "sources": [{"source": job.source, "ranks": len(job.ranks), "cannot_say": job.cannot_say} for job, _ in jobs],
+    }
+
+
+NOT_JOINED: tuple[Reason, ...] = ("not joined", "behind", "failed")
+
+
+def _size(job: RecordedJob) -> Iterator[str]:
+    counts = {
+        "rank": sum(each.rank >= 0 for each in job.ranks),
+        "group": len(job.groups),
+        "operation": len(job.operations),
+    }
+    yield from (format_count(count, noun) for noun, count in counts.items() if count)
+
+
+def _hang_lines(hang: Hang) -> Iterator[str]:
+    operation = hang.operation
+    words = SENTENCES[hang.reason].format(
+        ranks=ranks_text(hang.ranks), status=hang.status, operation=operation and operation_text(operation)
+    )
+    members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
+    yield f"  {words}{members}"
+    if operation and operation.enqueued_ns:
+        since = datetime.fromtimestamp(operation.enqueued_ns // 10**9, UTC)
+        place = f", called at {operation.where}" if operation.where else ""
+        yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
+    if any(wait.polls == 1 for wait in hang.waits):
+        yield "    launches were counted once; poll again: if the counts rise, the ranks are late, not absent"
+    if hang.unrecorded:
+        yield f"    nothing is recorded of {ranks_text(hang.unrecorded)}: it may be there that the job hangs"
+    yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
+
+
+def _wait_text(wait: BlockedRanks) -> str:
+    verb = "waits" if len(wait.ranks) == 1 else "wait"
+    return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {operation_text(wait.operation)}"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Return ranks as a part of a sentence: ``rank 3``, ``ranks 0-2,5``; a process if there is none."""
+    if not ranks:
+        return "a process"
+    return f"rank{'s' if len(ranks) > 1 else ''} {format_cpu_list(ranks)}"
+
+
+def operation_text(operation: RecordedOperation) -> str:
+    """Return an operation as a part of a sentence: ``all_reduce 12 of 4 MiB in group dp (1)``."""
+    size = f" of {format_size(operation.bytes)}" if operation.bytes else ""
+    name = f"{operation.collective or 'operation'} {'' if operation.sequence is None else operation.sequence}".strip()
+    group = operation.group
+    return f"{name}{size} in group {f'{group.description} ({group.name})' if group.description else group.name}"

@@ -1,0 +1,208 @@
+"""Dumps of PyTorch's Flight Recorder: the collectives and messages that a rank enqueued, and which have completed.
+
+Sources: ``torch/csrc/distributed/c10d`` ``FlightRecorder.hpp`` and ``FlightRecorderDetail.hpp`` (PyTorch 2.5 to 2.14).
+A dump is a pickle of plain values, or JSON. One process writes it; its rank is in the name of the file.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from hpccoll.traces.job_file import content_of, damaged, decode_json
+from hpccoll.traces.plain_pickle import read_plain_pickle
+from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State
+from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
+
+SOURCE = "PyTorch Flight Recorder"
+_KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_comm_state"')
+"""Keys of the JSON form that no other format has."""
+OLDEST_VERSION = (2, 4)
+MAX_DIMENSIONS = 64
+MAX_VALUES = 8_000_000
+"""The maximum number of values in the lists of a dump, each of 64 bytes of memory at most; one of PyTorch has 2,000
+operations unless TORCH_FR_BUFFER_SIZE says otherwise."""
+
+Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+
+
+@dataclass
+class _Frame:
+    name: str = ""
+    filename: str = ""
+    line: Integer = 0
+
+
+@dataclass
+class _Entry:
+    pg_id: Integer
+    process_group: Annotated[Sequence[str], msgspec.Meta(min_length=2, max_length=2)]
+    collective_seq_id: Integer
+    profiling_name: str
+    time_created_ns: Integer
+    p2p_seq_id: Integer = 0
+    time_discovered_started_ns: Integer | None = None
+    time_discovered_completed_ns: Integer | None = None
+    duration_ms: float | None = None
+    input_sizes: Sequence[Sequence[Integer]] = ()
+    output_sizes: Sequence[Sequence[Integer]] = ()
+    input_dtypes: Sequence[str] = ()
+    output_dtypes: Sequence[str] = ()
+    state: str = "scheduled"
+    retired: bool = False
+    is_p2p: bool = False
+    frames: Sequence[_Frame] = ()
+
+
+@dataclass
+class _ConfiguredGroup:
+    name: str
+    ranks: str
+    desc: str = ""
+
+
+@dataclass
+class _Status:
+    last_enqueued_collective: Integer | str  # JSON has texts
+    last_completed_collective: Integer | str
+
+
+@dataclass
+class _Dump:
+    version: str
+    pg_status: Mapping[str, _Status]
+    pg_config: Mapping[str, _ConfiguredGroup] = field(default_factory=dict)
+    entries: Sequence[_Entry] = ()
+
+
+def recognises(head: bytes, _name: str) -> bool:
+    """Return whether a file that begins with ``head`` is a pickle, or the JSON form of a dump."""
+    return head.startswith(b"\x80") or (head.lstrip().startswith(b"{") and any(key in head for key in _KEYS))
+
+
+def read(path: Path) -> RecordedJob:
+    """Return what one rank recorded; a group of gloo has no ranks, because its dump does not name them.
+
+    Raises:
+        UnusableError: if the file is no dump, or is damaged.
+    """
+    dump = _read_dump(path)
+    version = tuple(int(part) for part in re.findall(r"\d{1,4}", dump.version)[:2])
+    if version < OLDEST_VERSION:
+        raise damaged(path, f"is of version {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
+    try:
+        of_id = _groups_by_id(dump)
+    except (ValueError, msgspec.MsgspecError):
+        raise damaged(path, "names the ranks of a group in an unknown way") from None
+    numbers = [int(digits) for digits in re.findall(r"\d{1,9}", path.name)]
+    members = [group.ranks for group in of_id.values() if group.ranks]
+    rank = next((number for number in reversed(numbers) if all(number in ranks for ranks in members)), None)
+    if rank is None:
+        raise damaged(path, "has no number in its name that is a rank of its groups; PyTorch writes PREFIX + rank")
+    is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
+    unknown = sum(not key.isdecimal() or int(key) not in of_id for key in dump.pg_status)
+    return RecordedJob(
+        SOURCE,
+        ranks=(Rank(rank),),
+        operations=[_operation(rank, entry, of_id[entry.pg_id]) for entry in dump.entries],
+        progress=[
+            Progress(rank, of_id[int(key)], enqueued, None if is_gloo else completed)
+            for key, status in dump.pg_status.items()
+            if key.isdecimal() and int(key) in of_id
+            for enqueued in [max(0, int(status.last_enqueued_collective))]
+            for completed in [max(0, int(status.last_completed_collective))]
+        ],
+        cannot_say=(
+            *(("which operations of gloo have completed",) if is_gloo else ()),
+            *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),
+        ),
+    )
+
+
+def _read_dump(path: Path) -> _Dump:
+    content = content_of(path)
+    what = "dump of the Flight Recorder"
+    if not content.startswith(b"\x80"):
+        if content.count(b"[") + content.count(b",") > MAX_VALUES:
+            raise damaged(path, f"has more than {MAX_VALUES} values in lists, the most that are read")
+        return decode_json(path, content, _Dump, what)
+    try:
+        return msgspec.convert(read_plain_pickle(content), _Dump)
+    except (ValueError, RecursionError) as error:  # of msgspec, too
+        raise damaged(path, f"is damaged, or no {what}: {error}") from None
+
+
+def _groups_by_id(dump: _Dump) -> dict[int, Group]:
+    """Return the groups by the ids that this process gave them.
+
+    Entries have both. For groups without entries, names and ids in ascending order belong together, because a process
+    counts both up; where that contradicts an entry, as with gloo, only the entries count.
+    """
+    configured = {
+        each.name: Group(each.name, tuple(msgspec.json.decode(each.ranks, type=list[Integer])), each.desc)
+        for each in dump.pg_config.values()
+        if each.name
+    }
+    of_id = {}
+    for entry in dump.entries:
+        name, description = entry.process_group
+        of_id[entry.pg_id] = configured.get(name) or Group(name, (), description)
+    ids = [int(key) for key in dump.pg_status if key.isdecimal()]
+    if len(ids) == len(configured) and all(name.isdecimal() for name in configured):
+        names = sorted(configured, key=int)
+        paired = {number: configured[name] for number, name in zip(sorted(ids), names, strict=True)}
+        if all(paired.get(number, group) == group for number, group in of_id.items()):
+            return {**of_id, **paired}
+    return of_id
+
+
+def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
+    peer = re.search(r"(?:->|<-)(\d{1,9})", entry.profiling_name)
+    state: State = "enqueued"
+    if entry.retired or entry.state == "completed":
+        state = "completed"
+    elif entry.state == "started":
+        state = "started"
+    dtypes = [dtype_of_torch(name) for name in entry.output_dtypes[:1]]
+    return RecordedOperation(
+        rank,
+        group,
+        collective_of_torch(entry.profiling_name),
+        entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id,
+        _bytes(entry),
+        dtypes[0][0] if dtypes and dtypes[0] else None,
+        enqueued_ns=entry.time_created_ns or None,
+        started_ns=entry.time_discovered_started_ns or None,
+        ended_ns=entry.time_discovered_completed_ns or None,
+        duration_s=entry.duration_ms / 1e3 if entry.duration_ms else None,
+        state=state,
+        peer=_rank_in(group, int(peer[1])) if peer else None,
+        where=_place(entry.frames),
+    )
+
+
+def _rank_in(group: Group, number: int) -> int | None:
+    """Return the rank of the job that has a number in a group."""
+    if not group.ranks:
+        return number
+    return group.ranks[number] if number < len(group.ranks) else None
+
+
+def _bytes(entry: _Entry) -> int | None:
+    """Return S: the larger one of what goes in and what comes out; None if no size or type is known."""
+    totals = [0]
+    for shapes, names in ((entry.input_sizes, entry.input_dtypes), (entry.output_sizes, entry.output_dtypes)):
+        types = [dtype_of_torch(name) or ("", 0) for name in names]
+        if all(len(shape) <= MAX_DIMENSIONS for shape in shapes):
+            totals.append(sum(math.prod(shape) * size for shape, (_, size) in zip(shapes, types, strict=False)))
+    return max(totals) or None
+
+
+def _place(frames: Sequence[_Frame]) -> str | None:
+    """Return the innermost line of code outside PyTorch."""
+    own = [frame for frame in frames if "/torch/" not in frame.filename] or list(frames)
+    return f"{own[0].filename}:{own[0].line} {own[0].name}" if own else None

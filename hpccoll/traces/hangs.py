@@ -1,0 +1,209 @@
+"""Who waits for whom in a job that hangs, and which ranks are waited for and wait for no other rank.
+
+A rank has an open operation of a group if it has enqueued more than it has completed. It waits for each rank of the
+group that has not enqueued the operation, and for each one that has, but completed fewer: its GPU is behind. A message
+waits for its partner, unless that has as many open ones of the other direction; in groups with messages, counts say
+nothing about collectives. Where only launches are counted (NCCL's RAS, gloo), a rank waits for those that
+launched fewer, unless these have launched more since the poll before.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation
+
+Reason: TypeAlias = Literal["not joined", "behind", "failed", "circle", "launched"]
+"""Why the job hangs: ranks did not enqueue an operation; they did, but do not complete what others completed; their
+processes report an error or do not answer; ranks wait for one another; or all ranks launched all operations, so that
+the GPU or the network is stuck."""
+MESSAGES = {"send": "receive", "receive": "send"}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedRanks:
+    """Ranks of a group that wait for the same other ranks."""
+
+    group: Group
+    ranks: tuple[int, ...]
+    awaited: tuple[int, ...]
+    operation: RecordedOperation  # the first one that the ranks waited for have not enqueued, or not completed
+    behind: bool = False  # whether they have enqueued it
+    polls: int | None = None  # how often launches were counted; None if completion is recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Why a job hangs: ranks for which others wait, directly or by way of others."""
+
+    reason: Reason
+    ranks: tuple[int, ...]  # that are waited for; of a circle in its order; empty if all launched
+    group: Group | None = None
+    operation: RecordedOperation | None = None
+    waits: tuple[BlockedRanks, ...] = ()  # the nearest first
+    unrecorded: tuple[int, ...] = ()  # ranks of the group without a record
+    status: str = ""  # of a process that failed
+
+    @property
+    def is_absence(self) -> bool:
+        """Whether ranks are to blame, and not the GPU or the network."""
+        return self.reason != "launched"
+
+
+def find_hangs(job: RecordedJob) -> list[Hang]:
+    """Return why a job hangs; empty if no rank waits, as far as the files say."""
+    failed = [each for each in job.ranks if each.status]
+    found = [Hang("failed", (each.rank,) if each.rank >= 0 else (), status=each.status or "") for each in failed]
+    recorded = {each.rank for each in job.progress}
+    ended = {(each.rank, each.group): each.completed for each in job.progress if each.completed is not None}
+    opened = defaultdict[int, list[RecordedOperation]](list)
+    for each in sorted(job.operations, key=lambda one: one.enqueued_ns or 0):
+        if each.state != "completed" and (each.rank, each.group) in ended:
+            opened[each.rank].append(each)
+    messages = {each.group for each in job.operations if each.peer is not None}
+    waits = [*_waits_by_count(job, messages), *_waits_of_messages(opened, messages, recorded)]
+    if waits:
+        blamed = {rank for wait in waits for rank in wait.awaited} - {rank for wait in waits for rank in wait.ranks}
+        busy = {each.rank for each in job.progress if each.completed is not None and each.enqueued > each.completed}
+        return [*found, *_blame(waits, blamed - busy or blamed), *_circles(waits, blamed)]
+    if opened:
+        circles = [*_circles([*_waits_in_order(opened)], set())]
+        first = min((operations[0] for operations in opened.values()), key=lambda one: one.enqueued_ns or 0)
+        unrecorded = tuple(rank for rank in first.group.ranks if first.group.of_job and rank not in recorded)
+        found += circles or [Hang("launched", (), first.group, first, unrecorded=unrecorded)]
+    return found
+
+
+def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedRanks]:
+    polls = defaultdict[tuple[Group, str], _Polls](dict)
+    for each in job.progress:
+        polls[each.group, each.collective].setdefault(each.rank, []).append(each)
+    recorded = dict[tuple[Group, int | None], RecordedOperation]()
+    for operation in reversed(job.operations):  # so that the first one stays
+        recorded[operation.group, operation.sequence] = operation
+    for (group, collective), of_rank in polls.items():
+        if group not in messages:
+            for ranks, late, behind in _late_ranks(of_rank):
+                number = min(late.values())
+                counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")
+                several = of_rank[min(late)]
+                times = len(several) if several[-1].completed is None else None
+                yield BlockedRanks(
+                    group, ranks, tuple(sorted(late)), recorded.get((group, number), counted), behind, times
+                )
+
+
+_Polls: TypeAlias = dict[int, list[Progress]]
+
+
+def _late_ranks(of_rank: _Polls) -> Iterator[tuple[tuple[int, ...], Mapping[int, int], bool]]:
+    """Yield ranks that wait, with the operations that others did not enqueue or, being behind, did not complete."""
+    waiting = defaultdict[int, list[int]](list)  # by the operation that they wait for
+    for rank, (*_, last) in sorted(of_rank.items()):
+        if last.completed is None or last.enqueued > last.completed:
+            waiting[last.enqueued if last.completed is None else last.completed + 1].append(rank)
+    still = {
+        rank: last for rank, (*earlier, last) in of_rank.items() if not earlier or earlier[-1].enqueued == last.enqueued
+    }
+    for needed, ranks in waiting.items():
+        behind = {
+            rank: last.completed + 1
+            for rank, last in still.items()
+            if last.completed is not None and last.completed < min(needed - 1, last.enqueued)
+        }
+        absent = {rank: last.enqueued + 1 for rank, last in still.items() if last.enqueued < needed}
+        absent = {rank: number for rank, number in absent.items() if rank not in behind}
+        yield from ((tuple(ranks), late, late is behind) for late in (absent, behind) if late)
+
+
+def _waits_of_messages(
+    opened: Mapping[int, Sequence[RecordedOperation]], messages: set[Group], recorded: set[int]
+) -> Iterator[BlockedRanks]:
+    every = [each for operations in opened.values() for each in operations if each.group in messages]
+    together = defaultdict[tuple[Group, str, int | None], dict[int, RecordedOperation]](dict)
+    several = Counter((each.group, each.collective, each.rank, each.peer) for each in every)
+    before = several.copy()
+    for each in every:
+        if each.peer is None:
+            together[each.group, each.collective, each.sequence][each.rank] = each
+        elif count := several.pop((each.group, each.collective, each.rank, each.peer), 0):  # the first for all
+            answers = MESSAGES.get(each.collective, ""), each.peer, each.rank
+            if each.peer in recorded and count > before[each.group, *answers]:
+                yield BlockedRanks(each.group, (each.rank,), (each.peer,), each)
+    for (group, *_), operations in together.items():
+        if absent := sorted(recorded.intersection(group.ranks) - operations.keys()):
+            first = min(operations.values(), key=lambda one: one.enqueued_ns or 0)
+            yield BlockedRanks(group, tuple(sorted(operations)), tuple(absent), first)
+
+
+def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[BlockedRanks]:
+    """Yield who waits for whom if a GPU runs one collective after the other, as ranks enqueued them."""
+    launched = {(each.group, each.sequence, rank) for rank, operations in opened.items() for each in operations}
+    together = defaultdict[tuple[Group, int | None], list[RecordedOperation]](list)
+    for first, *_ in opened.values():
+        if first.peer is None:
+            together[first.group, first.sequence].append(first)
+    for (group, sequence), operations in together.items():
+        ranks = {each.rank for each in operations}
+        later = tuple(rank for rank in group.ranks if rank not in ranks and (group, sequence, rank) in launched)
+        if later:
+            yield BlockedRanks(group, tuple(sorted(ranks)), later, operations[0], behind=True)
+
+
+def _blame(waits: Sequence[BlockedRanks], blamed: set[int]) -> Iterator[Hang]:
+    """Yield a hang for each operation that a rank lacks, one a rank, with the ranks that lack it."""
+    together = defaultdict[BlockedRanks, list[int]](list)
+    awaiting = _awaiting(waits)
+    for rank in sorted(blamed):
+        together[min(awaiting[rank], key=_order)].append(rank)
+    for wait, ranks in together.items():
+        reason: Reason = "behind" if wait.behind else "not joined"
+        yield Hang(reason, tuple(ranks), wait.group, wait.operation, tuple(_chain(waits, ranks)))
+
+
+def _awaiting(waits: Sequence[BlockedRanks]) -> Mapping[int, list[BlockedRanks]]:
+    awaiting = defaultdict[int, list[BlockedRanks]](list)
+    for wait in waits:
+        for rank in wait.awaited:
+            awaiting[rank].append(wait)
+    return awaiting
+
+
+def _order(wait: BlockedRanks) -> tuple[bool, bool, int]:
+    """Order waits by what they tell of those waited for: a GPU that is behind, a collective, the first operation."""
+    return not wait.behind, wait.operation.peer is not None, wait.operation.enqueued_ns or 0
+
+
+def _chain(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> Iterator[BlockedRanks]:
+    """Yield those who wait for ranks, then those who wait for these, and so on; of each rank the first wait."""
+    awaiting = _awaiting(waits)
+    reached = dict.fromkeys(ranks)
+    queue = [*reached]
+    for rank in queue:  # it grows
+        for wait in awaiting[rank]:
+            if new := [each for each in wait.ranks if each not in reached]:
+                reached.update(dict.fromkeys(new))
+                queue += new
+                yield wait
+
+
+def _circles(waits: Sequence[BlockedRanks], blamed: set[int]) -> Iterator[Hang]:
+    """Yield the circles of ranks that wait for one another and, directly or not, for no rank that is to blame."""
+    of_rank = defaultdict[int, list[BlockedRanks]](list)
+    for wait in waits:
+        for rank in wait.ranks:
+            of_rank[rank].append(wait)
+    idle = {rank for wait in waits for rank in wait.awaited} - of_rank.keys()
+    explained = {rank for wait in _chain(waits, idle | blamed) for rank in wait.ranks}
+    while rest := of_rank.keys() - explained:
+        rank, path = min(rest), dict[int, BlockedRanks]()
+        while rank not in path:
+            path[rank], following = next(
+                (wait, other) for wait in of_rank[rank] for other in wait.awaited if other in rest
+            )
+            rank = following
+        circle = [*path][[*path].index(rank) :]
+        explained |= {*circle, *(each for wait in _chain(waits, circle) for each in wait.ranks)}
+        first = path[circle[0]]
+        yield Hang("circle", tuple(circle), first.group, first.operation, tuple(path[each] for each in circle))

@@ -1,0 +1,79 @@
+"""Logs of NCCL with NCCL_DEBUG=INFO: how many collectives of each type each rank has called, without times.
+
+The subsystem COLL logs a line for each call, INIT one for each rank of a communicator; the address of a communicator is
+that of one process, its commId (from 2.16) is equal on all ranks.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from hpccoll.common.limits import RANKS
+from hpccoll.evidence.log_parser import has_header, split_messages
+from hpccoll.traces.job_file import check_members, content_of, damaged
+from hpccoll.traces.records import Group, Progress, Rank, RecordedJob
+from hpccoll.traces.torch_names import collective_of_torch
+
+SOURCE = "NCCL_DEBUG log"
+
+_CALL = re.compile(r"(?P<function>\w+): opCount (?P<number>[0-9a-f]{1,16}) sendbuff .* comm (?P<comm>0x[0-9a-f]+) ")
+_MEMBER = re.compile(
+    r"(?:\w+ )*comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,6}) n[rR]anks (?P<ranks>\d{1,6}) .*?"
+    r"commId (?P<id>0x[0-9a-f]+) - Init"
+)
+
+
+def recognises(head: bytes, _name: str) -> bool:
+    """Return whether a file that begins with ``head`` is a log of NCCL."""
+    return any(has_header(line) for line in head.decode(errors="replace").splitlines() if " NCCL " in line)
+
+
+def read(path: Path) -> RecordedJob:
+    """Return how many collectives the ranks whose processes wrote a log have called.
+
+    Raises:
+        UnusableError: if it cannot be read, or logs no communicator.
+    """
+    members: dict[tuple[str, str], re.Match[str]] = {}  # by process and address of the communicator
+    calls: Counter[tuple[str, str, str]] = Counter()
+    hosts: dict[str, str | None] = {}
+    first: dict[tuple[str, str], int] = {}  # the number of the first call of a communicator
+    for message in split_messages(content_of(path).decode(errors="replace").splitlines()):
+        if match := _MEMBER.match(message.text):
+            members[message.writer, match["comm"]] = match
+            hosts[message.writer] = message.host
+        elif match := _CALL.match(message.text):
+            writer, comm = message.writer, match["comm"]
+            first.setdefault((writer, comm), int(match["number"], 16))
+            calls[writer, comm, match["function"]] += 1
+    if not members:
+        raise damaged(path, "has no line of a communicator with its ranks; do: log with NCCL_DEBUG_SUBSYS=INIT,COLL")
+    largest: dict[str, re.Match[str]] = {}
+    for (writer, _), member in members.items():
+        if writer not in largest or int(member["ranks"]) > int(largest[writer]["ranks"]):
+            largest[writer] = member
+    sizes = {member["id"]: min(int(member["ranks"]), RANKS.maximum) for member in members.values()}
+    check_members(path, sizes.values())
+    groups = {name: Group(name.removeprefix("0x"), tuple(range(size)), of_job=False) for name, size in sizes.items()}
+    progress = [
+        Progress(
+            int(largest[writer]["rank"]), groups[members[writer, comm]["id"]], count, None,
+            collective_of_torch(function),
+        )
+        for (writer, comm, function), count in calls.items()
+        if (writer, comm) in members
+    ]  # fmt: skip
+    ranks = tuple(Rank(int(member["rank"]), hosts[writer]) for writer, member in largest.items())
+    unnamed = sum(count for key, count in calls.items() if key[:2] not in members)
+    return RecordedJob(
+        SOURCE, ranks, progress=progress, cannot_say=tuple(_cannot_say(path, unnamed, begun_late=any(first.values())))
+    )
+
+
+def _cannot_say(path: Path, unnamed: int, *, begun_late: bool) -> Iterator[str]:
+    yield "times of operations, and which of the calls have completed"
+    if unnamed:
+        yield f"the ranks of the communicators of {unnamed} calls in {path.name}"
+    if begun_late:
+        yield f"the first calls of a communicator in {path.name}, whose counts are too low"

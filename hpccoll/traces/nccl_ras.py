@@ -1,0 +1,209 @@
+"""Reports of NCCL's RAS: how many operations of each type every rank of each communicator has launched.
+
+Sources: ``src/ras/client_support.cc`` of NCCL 2.24 to 2.32 and its user guide, "RAS". A file is one poll, as JSON or as
+text. Launches are counted on the host: a lower count is late or absent, an equal one says nothing about the GPU.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from hpccoll.common.units import format_size
+from hpccoll.traces.job_file import check_members, content_of, damaged, decode_json
+from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob
+
+SOURCE = "NCCL RAS"
+MAX_TEXT_BYTES = 16 << 20
+UNCOUNTED = "messages, all-to-alls, gathers and scatters, which NCCL does not count, nor operations of CUDA graphs"
+
+COLLECTIVES = {
+    "Broadcast": "broadcast", "Reduce": "reduce", "AllGather": "all_gather", "ReduceScatter": "reduce_scatter",
+    "AllReduce": "all_reduce", "collective": ANY,
+}  # fmt: skip
+_SIGNS = re.compile(
+    rb'"communicators_count"|^Group +Comms +Nodes|launched up to operation|No communicator data collected', re.MULTILINE
+)
+_WITHOUT_COMMA = re.compile(rb'("nvml_dev"\s*:\s*-?\d+)(\s*")')
+_BLOCK = re.compile(r"#(\d+)-\d+ \(([0-9a-f]{1,16})\) (MISMATCH|INCOMPLETE|ERROR)")
+_TYPE = re.compile(r"Communicator ranks have different (\w+) operation counts")
+_LAUNCHED = r"ha(?:s|ve) (?:launched up to operation (\d{1,18})|not launched any)"
+_SEVERAL = re.compile(rf"(\d{{1,9}}) ranks? {_LAUNCHED}")
+_RANK = re.compile(rf"Rank (\d{{1,9}}) (?:{_LAUNCHED}\D*?)?-- (?:GPU \S+ managed by process \d+ on node (\S+)|\[)")
+_PROCESS = re.compile(r"Process \d+ on node (\S+) managing GPUs? .*")
+
+TABLE_COLUMNS = 8
+"""Of the summary: group, communicators in it, nodes, ranks on a node, ranks, ranks in the group, status, errors."""
+SUCCESS, IN_PROGRESS = 0, 7  # ncclResult_t
+
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
+Place: TypeAlias = tuple[str, int, int]
+"""Host, process and GPU: what the communicators of a process have in common."""
+
+
+@dataclass
+class _Member:
+    rank: Number
+    host: str = ""
+    pid: Number = 0
+    cuda_dev: Number = 0
+    status: Mapping[str, Number | bool] = field(default_factory=dict)
+    collective_counts: Mapping[str, Number] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Place:
+        return self.host, self.pid, self.cuda_dev
+
+
+@dataclass
+class _Communicator:
+    hash: str
+    size: Number
+    secondary_hash: str = ""
+    ranks: Sequence[_Member] = ()
+    missing_ranks: Sequence[_Member] = ()
+
+
+@dataclass
+class _Report:
+    communicators: Sequence[_Communicator]
+    timestamp: str = ""
+
+
+def recognises(head: bytes, _name: str) -> bool:
+    """Return whether a file that begins with ``head`` is the output of ncclras."""
+    return bool(_SIGNS.search(head)) and b"NCCL INFO" not in head
+
+
+def read(path: Path) -> RecordedJob:
+    """Return one poll; ranks are numbered as in the largest communicator.
+
+    Raises:
+        UnusableError: if the file is no report, or is damaged.
+    """
+    content = content_of(path)
+    if content.lstrip().startswith(b"{"):  # NCCL 2.28.7 to 2.28.9 leave out the comma before a missing rank's status
+        what = "report of NCCL's RAS"
+        return _to_job(decode_json(path, _WITHOUT_COMMA.sub(rb"\1,\2", content), _Report, what))
+    if len(content) > MAX_TEXT_BYTES:
+        raise damaged(path, f"is larger than a report in words, {format_size(MAX_TEXT_BYTES)}")
+    return _read_text(path, content.decode(errors="replace"))
+
+
+def _to_job(report: _Report) -> RecordedJob:
+    communicators = sorted(report.communicators, key=lambda each: -each.size)
+    numbers, ranks, progress = dict[Place, int](), dict[int, Rank](), list[Progress]()
+    for each in communicators:
+        unused, members = count(len(numbers)), sorted((*each.ranks, *each.missing_ranks), key=lambda one: one.rank)
+        for member in members:
+            if member.place not in numbers:
+                numbers[member.place] = member.rank if each is communicators[0] else next(unused)
+        group = Group(
+            f"{each.hash} {each.secondary_hash}".strip(), tuple(numbers[member.place] for member in members), "", False
+        )
+        absent = {member.place for member in each.missing_ranks}
+        for member in members:
+            number, status = numbers[member.place], _status(member, missing=member.place in absent)
+            if number not in ranks or status:
+                ranks[number] = Rank(number, member.host or None, status)
+        progress += [
+            Progress(numbers[member.place], group, launched, None, COLLECTIVES.get(name, name))
+            for member in each.ranks
+            for name, launched in member.collective_counts.items()
+        ]
+    taken = _time(report.timestamp)
+    return RecordedJob(
+        SOURCE,
+        ranks=[ranks[number] for number in sorted(ranks)],
+        progress=progress,
+        taken_ns={} if taken is None else dict.fromkeys(ranks, taken),
+        cannot_say=(UNCOUNTED,),
+    )
+
+
+def _status(member: _Member, *, missing: bool) -> str | None:
+    known = member.status
+    if missing:
+        words = {"considered_dead": "is considered dead", "unresponsive": "does not answer"}
+        return next((text for key, text in words.items() if known.get(key)), "reports nothing of the communicator")
+    errors = [known.get(key, 0) for key in ("init_state", "async_error")]
+    wrong = [error for error in errors if error not in (SUCCESS, IN_PROGRESS)]
+    return f"reports NCCL error {wrong[0]}" if wrong else "has aborted" if known.get("abort_flag") else None
+
+
+def _time(text: str) -> int | None:
+    """Return a time of the report, which has no zone, as nanoseconds: for the order of polls only."""
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 10**9
+    except ValueError:
+        return None
+
+
+def _read_text(path: Path, text: str) -> RecordedJob:
+    """Return a report in words: it names ranks only where a few of them differ from the others."""
+    report = _TextReport()
+    for line in text.splitlines():
+        report.read(line.strip())
+    check_members(path, report.blocks.values())
+    check_members(path, (number for classes in report.launched.values() for number, _, _ in classes))
+    return report.to_job()
+
+
+class _TextReport:
+    """What the lines of a report have said so far."""
+
+    def __init__(self) -> None:
+        self.sizes, self.blocks, self.ranks = dict[str, int](), dict[str, int](), dict[int, Rank]()
+        self.launched = dict[tuple[str, str], list[tuple[int, int, set[int]]]]()  # of ranks: number, operation, names
+        self.processes, self.lacking = list[Rank](), list[str]()
+        self.block, self.kind, self.collective = "", "", ANY
+
+    def read(self, line: str) -> None:
+        words = line.split()
+        if len(words) == TABLE_COLUMNS and words[0].isdecimal() and words[4].isdecimal():
+            self.sizes[words[0]] = int(words[4])
+        elif found := _BLOCK.match(line):
+            self.block, self.kind = found[2], found[3]
+            self.blocks[self.block] = self.sizes.get(found[1], 0)
+        elif found := _TYPE.match(line):
+            self.collective = COLLECTIVES.get(found[1], found[1])
+        elif not self.block and (found := _PROCESS.match(line)):
+            self.processes.append(Rank(-1 - len(self.processes), found[1], f"({line[:200]}) does not answer"))
+        elif self.block:
+            self._read_ranks(line)
+
+    def _read_ranks(self, line: str) -> None:
+        classes = self.launched.setdefault((self.block, self.collective), [])
+        if found := _SEVERAL.match(line):
+            classes.append((int(found[1]), int(found[2] or 0), set()))
+        elif found := _RANK.match(line):
+            rank, is_missing = int(found[1]), self.kind == "INCOMPLETE"
+            self.ranks[rank] = Rank(rank, found[3], "does not answer" if is_missing else None)
+            if "launched" in line:
+                classes.append((1, int(found[2] or 0), {rank}))
+            elif classes and not is_missing:
+                classes[-1][2].add(rank)
+
+    def to_job(self) -> RecordedJob:
+        """Return the poll; ranks that are not named are those that are left, if there is one class of them."""
+        progress = list[Progress]()
+        failed = {rank for rank, each in self.ranks.items() if each.status}
+        for (block, collective), classes in self.launched.items():
+            members = range(self.blocks[block] or sum(number for number, _, _ in classes))
+            group = Group(f"0x{block.lstrip('0')}", tuple(members), "", of_job=False)
+            others = set(members) - failed.union(*(names for _, _, names in classes))
+            for number, operation, names in classes:
+                if not names and number != len(others):
+                    self.lacking.append(f"which {number} ranks of {group.name} launched up to operation {operation}")
+                    continue
+                progress += [Progress(rank, group, operation, None, collective) for rank in sorted(names or others)]
+        if len({each.group for each in progress}) > 1:
+            self.lacking.append("which ranks of different communicators are one process")
+        ranks = {each.rank: Rank(each.rank) for each in progress} | self.ranks
+        unnamed = () if failed else self.processes  # else they are named once more, with their ranks
+        return RecordedJob(SOURCE, (*unnamed, *ranks.values()), (), progress, cannot_say=(UNCOUNTED, *self.lacking))

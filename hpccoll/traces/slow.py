@@ -1,0 +1,250 @@
+"""What is slow in a recorded job: transfer and waiting of each collective, late ranks, and what communication costs.
+
+Operations are matched over ranks by their numbers, or by their order where a format numbers none. Clocks of hosts
+differ; ranks end a collective together, in which none can end before all have come. The clock of each host is therefore
+shifted by the median difference of such ends, and what is left bounds what is known about the order of starts.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.store.waiting import NO_RANK, SYNCHRONISING, LateRank, Waiting, late_ranks, waiting_of
+from hpccoll.traces.records import Group, RecordedJob, RecordedOperation, union_of
+
+Floats: TypeAlias = NDArray[np.float64]
+
+MESSAGES = ("send", "receive")
+
+RESIDUAL_QUANTILE = 0.9
+"""Of the operations, by how far apart the ends of their ranks are after the shift of the clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedOperation:
+    """An operation with the records of its ranks."""
+
+    records: Mapping[int, RecordedOperation]  # by rank
+    ranks: int  # of the group, recorded or not
+
+    @property
+    def first(self) -> RecordedOperation:
+        """The record of one rank, for what all have in common."""
+        return next(iter(self.records.values()))
+
+    @property
+    def bytes(self) -> int | None:
+        """S: the largest one of all ranks."""
+        return max((each.bytes for each in self.records.values() if each.bytes is not None), default=None)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether its shortest duration bounds the transfer."""
+        return self.first.collective in SYNCHRONISING
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all ranks have a record of it."""
+        return len(self.records) == self.ranks > 1
+
+
+class OperationTimes(NamedTuple):
+    """The operations of one collective in one group: those whose shortest duration bounds the transfer have waiting."""
+
+    group: Group
+    collective: str
+    operations: Sequence[MatchedOperation]
+    ranks: Sequence[int]  # at each position of ``waiting``
+    waiting: Waiting | None
+    is_complete: bool  # whether each operation has the records of all ranks: else the transfer may contain waiting
+
+
+class RankTimes(NamedTuple):
+    """What communication cost a rank, in seconds; None where its files do not tell."""
+
+    rank: int
+    host: str | None
+    communication_s: float  # the union of its operations
+    waiting_s: float
+    exposed_s: float | None  # of that, while its device computed nothing
+    window_s: float | None
+    step_s: float | None
+
+    @property
+    def share(self) -> float | None:
+        """The share of communication in the window of the record."""
+        return self.communication_s / self.window_s if self.window_s else None
+
+    @property
+    def exposed(self) -> float | None:
+        """The share of communication that no computing hides."""
+        return self.exposed_s / self.window_s if self.exposed_s is not None and self.window_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class SlowParts:
+    """What is slow in a job; times in seconds."""
+
+    times: Sequence[OperationTimes]
+    ranks: Sequence[RankTimes]
+    late: Sequence[LateRank]
+    residual_s: float | None  # the uncertainty of the order of starts; None without such times
+    shifts_s: Mapping[str, float]  # by host, those of several hosts: what is subtracted from its clock
+    unmatched: Sequence[Group]  # groups whose ranks recorded different operations, without numbers
+    opening: RecordedOperation | None  # the last rank's record of the first operation: the profiler may start late
+    opening_late_s: float
+
+    @property
+    def transfer_s(self) -> float:
+        """The transfer of all operations that have one."""
+        return float(sum(each.waiting.transfer_s.sum() for each in self.times if each.waiting))
+
+
+def slow_parts(job: RecordedJob) -> SlowParts | None:
+    """Return what is slow in a job; None if no operation has a duration."""
+    timed = [each for each in job.operations if each.duration_s is not None]
+    if not timed:
+        return None
+    matched, unmatched = _match(timed)
+    hosts = {each.rank: each.host or f"rank {each.rank}" for each in job.ranks}
+    shifts_ns, residual_s = _align(matched, hosts)
+    by_kind: defaultdict[tuple[Group, str], list[MatchedOperation]] = defaultdict(list)
+    for operation in matched:
+        by_kind[operation.first.group, operation.first.collective].append(operation)
+    times = [_times(group, name, members, hosts, shifts_ns, residual_s) for (group, name), members in by_kind.items()]
+    waits = [(each.waiting, each.ranks) for each in times if each.waiting]
+    waiting_s = Counter[int]()
+    for waiting, ranks in waits:
+        waiting_s.update(dict(zip(ranks, np.nansum(waiting.waiting_s, axis=0).tolist(), strict=True)))
+    opening, opening_late_s = _opening(times)
+    several = len({each.host for each in job.ranks if each.host}) > 1
+    return SlowParts(
+        times, tuple(_rank_times(job, timed, waiting_s)), late_ranks(waits), residual_s,
+        {host: shift / 1e9 for host, shift in shifts_ns.items()} if several else {}, unmatched, opening,
+        opening_late_s,
+    )  # fmt: skip
+
+
+def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], list[Group]]:
+    """Return the operations with the records of all ranks, and the groups in which records do not match."""
+    by_group: defaultdict[Group, dict[int, list[RecordedOperation]]] = defaultdict(dict)
+    for each in timed:
+        by_group[each.group].setdefault(each.rank, []).append(each)
+    matched, unmatched = list[MatchedOperation](), list[Group]()
+    for group, of_ranks in by_group.items():
+        keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
+        for rank, records in of_ranks.items():
+            seen = Counter[tuple[object, ...]]()
+            for each in records:
+                key: tuple[object, ...] = each.collective if each.by_type else "", each.sequence
+                if each.collective in MESSAGES:
+                    key = each.collective, rank  # a message is of two ranks, and bounds nothing
+                keyed[*key, seen[key]][rank] = each  # grouped calls share a number, and others have none
+                seen[key] += 1
+        counts = {
+            sum(each.sequence is None and each.collective not in MESSAGES for each in of) for of in of_ranks.values()
+        }
+        if len(counts) > 1 or any(
+            len({each.collective for each in each_of.values()}) > 1 for each_of in keyed.values()
+        ):
+            unmatched.append(group)
+            continue
+        matched += [MatchedOperation(members, max(len(group.ranks), len(of_ranks))) for members in keyed.values()]
+    return matched, unmatched
+
+
+def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tuple[dict[str, float], float | None]:
+    """Return the shift of each host's clock in ns, and the residual in seconds; None without ends on several ranks."""
+    ends = [
+        {rank: each.ended_ns for rank, each in operation.records.items() if each.ended_ns is not None}
+        for operation in matched
+        if operation.is_bounded
+    ]
+    ends = [each for each in ends if len(each) > 1]
+    if not ends:
+        return {}, None
+    reference = Counter(hosts[rank] for each in ends for rank in each).most_common(1)[0][0]
+    differences: defaultdict[str, list[float]] = defaultdict(list)
+    for each in ends:
+        of_host: defaultdict[str, list[int]] = defaultdict(list)
+        for rank, end in each.items():
+            of_host[hosts[rank]].append(end)
+        if reference in of_host:
+            origin = min(each.values())  # differences of large integers are exact, those of doubles are not
+            zero = float(np.median([end - origin for end in of_host[reference]]))
+            for host, some in of_host.items():
+                differences[host].append(float(np.median([end - origin for end in some])) - zero)
+    shifts = {host: float(np.median(some)) for host, some in differences.items()}
+    spreads = []
+    for each in ends:
+        origin = min(each.values())
+        shifted = [end - origin - shifts[hosts[rank]] for rank, end in each.items() if hosts[rank] in shifts]
+        spreads += [max(shifted) - min(shifted)] if len(shifted) > 1 else []
+    return shifts, float(np.quantile(spreads, RESIDUAL_QUANTILE)) / 1e9 if spreads else None
+
+
+def _times(
+    group: Group, name: str, operations: Sequence[MatchedOperation], hosts: Mapping[int, str],
+    shifts_ns: Mapping[str, float], residual_s: float | None,
+) -> OperationTimes:  # fmt: skip
+    ranks = sorted({rank for each in operations for rank in each.records})
+    waiting, complete = None, all(each.is_complete for each in operations)
+    if operations[0].is_bounded:
+        durations, starts = (np.full((len(operations), len(ranks)), np.nan) for _ in range(2))
+        for row, operation in enumerate(operations):
+            origin = min((each.started_ns for each in operation.records.values() if each.started_ns), default=0)
+            for column, rank in enumerate(ranks):
+                if each := operation.records.get(rank):
+                    durations[row, column] = each.duration_s
+                    if each.started_ns is not None and hosts[rank] in shifts_ns:
+                        starts[row, column] = (each.started_ns - origin - shifts_ns[hosts[rank]]) / 1e9
+        known = residual_s is not None and not (np.isnan(starts) & ~np.isnan(durations)).any()
+        waiting = waiting_of(durations, starts if known else None, (residual_s or 0.0) if known else 0.0)
+    return OperationTimes(group, name, operations, ranks, waiting, complete)
+
+
+def _opening(times: Sequence[OperationTimes]) -> tuple[RecordedOperation | None, float]:
+    """Return the last rank's record of the first operation, and by how much it was late."""
+    started = [
+        (min(each.started_ns or 0 for each in operation.records.values()), operation, of, row)
+        for of in times
+        for row, operation in enumerate(of.operations)
+        if all(each.started_ns for each in operation.records.values())
+    ]
+    if started:
+        _, operation, of, row = min(started, key=lambda each: each[0])
+        if of.waiting and (last := of.waiting.last[row]) != NO_RANK:
+            return operation.records[of.ranks[last]], float(of.waiting.late_s[row])
+    return None, 0.0
+
+
+def _rank_times(
+    job: RecordedJob, timed: Sequence[RecordedOperation], waiting_s: Mapping[int, float]
+) -> Iterator[RankTimes]:
+    computing, by_rank = {each.rank: each for each in job.computing}, defaultdict[int, list[RecordedOperation]](list)
+    for each in timed:
+        by_rank[each.rank].append(each)
+    for rank in sorted((each for each in job.ranks if each.rank in by_rank), key=lambda each: each.rank):
+        operations, record = by_rank[rank.rank], computing.get(rank.rank)
+        spans = [
+            (a, b) for each in operations if (a := each.started_ns) is not None and (b := each.ended_ns) is not None
+        ]
+        communication = sum(each.duration_s or 0.0 for each in operations)
+        exposed = window = None
+        if len(spans) == len(operations):
+            communication = _length(spans)
+            exposed = _length([*spans, *record.spans_ns]) - _length(record.spans_ns) if record else None
+        if record:
+            window = (record.window_ns[1] - record.window_ns[0]) / 1e9
+        step = window / record.steps if record and window else None
+        waited = waiting_s.get(rank.rank, 0.0)
+        yield RankTimes(rank.rank, rank.host, communication, waited, exposed, window, step)
+
+
+def _length(spans: Iterable[tuple[int, int]]) -> float:
+    """Return the length of the union of spans in ns, in seconds."""
+    return sum(end - begin for begin, end in union_of(spans)) / 1e9

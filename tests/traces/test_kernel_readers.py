@@ -1,0 +1,164 @@
+"""The readers of Kineto's traces, execution traces, NCCL's Inspector and NCCL's log."""
+
+import gzip
+import json
+import os
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.traces import execution_trace, kineto, nccl_inspector, nccl_log
+from tests.traces import kernel_files
+
+READERS = (kineto, execution_trace, nccl_inspector, nccl_log)
+
+
+def write(path: Path, text: object) -> Path:
+    path.write_text(text if isinstance(text, str) else json.dumps(text))
+    return path
+
+
+@pytest.fixture
+def files(tmp_path) -> dict[object, Path]:
+    """A file of each format."""
+    calls = [("broadcast", 33, 53, "Long"), ("allreduce", 35, 2049000, "Float")]
+    lines = [kernel_files.inspector_line(1, 12, 100), kernel_files.STATISTICS_LINE]
+    events = [kernel_files.kernel("_allgather_base", 12, 1000.5, 120.0), kernel_files.computing(1000, 50)]
+    return {
+        kineto: kernel_files.write_kineto(tmp_path / "trace.json", 1, events),
+        execution_trace: write(tmp_path / "et.json", kernel_files.execution_trace(calls)),
+        nccl_inspector: write(tmp_path / "n1-pid71.log", "\n".join(lines) + "\n"),
+        nccl_log: write(tmp_path / "nccl.log", kernel_files.nccl_log(1, 3)),
+    }
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_each_reader_recognises_its_own_files_only(reader, files):
+    for other, path in files.items():
+        assert reader.recognises(path.read_bytes()[:4096], path.name) == (reader is other), other
+
+
+def test_a_kernel_with_arguments_has_its_group_number_size_and_times(tmp_path):
+    event = kernel_files.kernel(
+        "_allgather_base", 12, 1000.5, 120.0, **{"Out msg nelems": 8192, "dtype": "BFloat16"}
+    )  # fmt: skip
+    job = kineto.read(kernel_files.write_kineto(tmp_path / "a.json.gz", 1, [event], host="n7"))
+    (operation,) = job.operations
+    assert (operation.rank, operation.collective, operation.sequence) == (1, "all_gather", 12)
+    assert (operation.bytes, operation.dtype) == (16384, "bfloat16")
+    assert operation.group.ranks == (0, 1)
+    assert operation.started_ns == kernel_files.BASE_NS + 1_000_500
+    assert operation.ended_ns == kernel_files.BASE_NS + 1_120_500
+    assert operation.duration_s == pytest.approx(120e-6)
+    assert job.ranks[0].host == "n7"
+
+
+def test_a_kernel_of_2023_has_the_collective_of_the_annotation_around_its_launch(tmp_path):
+    begin = 1_694_128_201_429_795
+    events = kernel_files.old_kernel("all_to_all", begin, 2146, 4) + kernel_files.old_kernel(
+        "barrier", begin + 9e3, 5, 5
+    )
+    job = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, events, base_ns=0))
+    assert [(each.collective, each.bytes, each.dtype) for each in job.operations] == [
+        ("all_to_all", 192, "int64"), ("barrier", None, "int64"),
+    ]  # fmt: skip
+    assert job.operations[0].started_ns == begin * 1000
+    assert job.operations[0].sequence is None
+
+
+def test_the_window_is_that_of_the_profilers_steps_and_computing_the_union_of_other_kernels(tmp_path):
+    events = [
+        kernel_files.step(10, 0, 500), kernel_files.step(11, 500, 600), kernel_files.computing(100, 50),
+        kernel_files.computing(120, 100), kernel_files.kernel("allreduce", 1, 300, 10),
+    ]  # fmt: skip
+    (computing,) = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, events, base_ns=0)).computing
+    assert computing.spans_ns == [(100_000, 220_000)]
+    assert (computing.window_ns, computing.steps) == ((0, 1_100_000), 2)
+
+
+def test_the_inspectors_size_is_that_of_all_ranks_and_nan_is_no_time(tmp_path):
+    lines = [
+        kernel_files.inspector_line(1, 12, 100), kernel_files.inspector_line(1, 5, "nan", coll="AllReduce"),
+        kernel_files.STATISTICS_LINE, kernel_files.inspector_line(1, 13, 100)[:90],
+    ]  # fmt: skip
+    job = nccl_inspector.read(write(tmp_path / "n1.log", "\n".join(lines)))
+    gathered, reduced = job.operations
+    assert (gathered.collective, gathered.bytes, gathered.duration_s) == ("all_gather", 4 << 20, 1e-4)
+    assert (reduced.collective, reduced.bytes, reduced.duration_s) == ("all_reduce", 1 << 20, None)
+    assert gathered.by_type
+    assert gathered.group.name == "3f2a9c01d4e5b6"
+    assert not gathered.group.of_job
+
+
+def test_verbose_lines_of_the_inspector_have_the_end_of_the_last_kernel(tmp_path):
+    trace = {"coll_start_ts": 1000, "kernel_events": [{"kernel_stop_ts": 1500}, {"kernel_stop_ts": 1600}]}
+    line = kernel_files.inspector_line(1, 12, 100, event_trace_ts=trace)
+    (operation,) = nccl_inspector.read(write(tmp_path / "n1.log", line)).operations
+    assert (operation.enqueued_ns, operation.started_ns, operation.ended_ns) == (1_000_000, 1_500_000, 1_600_000)
+
+
+def test_an_execution_trace_has_the_calls_of_its_rank_without_times(files):
+    job = execution_trace.read(files[execution_trace])
+    assert [(each.collective, each.sequence, each.bytes) for each in job.operations] == [
+        ("broadcast", 33, 424), ("all_reduce", 35, 8196000),
+    ]  # fmt: skip
+    assert {each.rank for each in job.operations} == {1}
+    assert all(each.group.ranks == (0, 1) and each.duration_s is None for each in job.operations)
+
+
+def test_an_execution_trace_of_an_older_form_is_read_too(tmp_path):
+    (operation,) = execution_trace.read(write(tmp_path / "et.json", kernel_files.old_execution_trace(3, 24))).operations
+    assert (operation.rank, operation.collective, operation.bytes, operation.dtype) == (3, "all_to_all", 192, "int64")
+
+
+def test_a_log_tells_how_many_collectives_of_each_type_a_rank_has_called(tmp_path):
+    job = nccl_log.read(
+        write(tmp_path / "nccl.log", kernel_files.nccl_log(1, 3) + kernel_files.nccl_log(2, 2, first=4))
+    )
+    assert [(each.rank, each.collective, each.enqueued) for each in job.progress] == [
+        (1, "all_reduce", 3), (2, "all_reduce", 2),
+    ]  # fmt: skip
+    assert [(each.rank, each.host) for each in job.ranks] == [(1, "n0"), (2, "n1")]
+    assert job.progress[0].group == job.progress[1].group
+    assert any("too low" in sentence for sentence in job.cannot_say)
+
+
+HOSTILE = (
+    b"", b"{", b"[" * 100_000, b'{"traceEvents":' + b"[" * 100_000, b'{"traceEvents":[{"ts":1e999,"dur":1}]}',
+    b'{"traceEvents":[{"ts":' + b"9" * 5000 + b',"dur":1}]}', b'{"traceEvents":[{"ts":NaN,"dur":-1}]}',
+    b'{"traceEvents":[{"ts":1,"dur":-1}]}', b'{"traceEvents":[],"baseTimeNanoseconds":' + b"9" * 30 + b"}",
+    b'{"traceEvents":[],"distributedInfo":{"rank":"a","world_size":1e9}}',
+    b'{"traceEvents":[],"distributedInfo":{"rank":1' + b"0" * 3000 + b"}}",
+    b'{"schema":"1","nodes":[{"name":"record_param_comms","inputs":{"values":[[],1,{},2,"allreduce"]}}]}',
+    b'{"schema":"1","nodes":[{"name":"## process_group:init ##","inputs":["[{\\"group_size\\":1e9}]"]}]}',
+    b'{"schema":"1","nodes":[{"name":"## process_group:init ##","inputs":["[{\\"group_size\\":999999999}]"]}]}',
+    b'{"header":{"id":"0x1","rank":0,"n_ranks":999999999}}', b"\x1f\x8b\x08\x00garbage", b"\xff\xfe" * 50, b"\n" * 9000,
+    b"n0:1:2 [0] NCCL INFO comm 0x1 rank 999999 nranks 999999 x commId 0x1 - Init COMPLETE\n",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_damaged_file_is_read_or_refused_by_the_houses_error_and_no_other(reader, files, tmp_path):
+    good, random_bytes = files[reader].read_bytes(), random.Random(48)  # noqa: S311 - no secrets
+    damaged = [*HOSTILE, gzip.compress(good)[:-20]]
+    for _ in range(60):
+        cut = bytearray(good[: random_bytes.randrange(1, len(good))] if random_bytes.random() < 0.4 else good)
+        for _ in range(random_bytes.randrange(0, 4)):
+            cut[random_bytes.randrange(len(cut))] = random_bytes.randrange(256)
+        damaged.append(bytes(cut))
+    path = tmp_path / "damaged"
+    for content in damaged:
+        path.write_bytes(content)
+        with suppress(BadInputError):
+            reader.read(path)
+
+
+@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of public traces")
+def test_the_five_all_reduces_of_the_public_trace_of_resnet_are_read():
+    job = execution_trace.read(Path(os.environ["HPCCOLL_DATA"]) / "traces" / "resnet_2gpu_et.json.gz")
+    reduced = [each.bytes for each in job.operations if each.collective == "all_reduce"]
+    assert reduced == 3 * [8196000, 31502336, 26255360, 26550272, 9724160]
+    assert job.ranks[0].rank == 1

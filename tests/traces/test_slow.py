@@ -1,0 +1,154 @@
+"""Transfer, waiting, late ranks and the share of communication in recorded jobs."""
+
+import os
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.store.waiting import NO_RANK
+from hpccoll.traces import kineto
+from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
+from hpccoll.traces.slow import slow_parts
+
+MS = 1_000_000
+
+
+def recorded(
+    starts_ms: list[list[float]], transfer_ms: float = 2.0, clocks_ms: tuple[float, ...] = (), name: str = "all_reduce",
+    group: Group | None = None, **more,
+) -> RecordedJob:  # fmt: skip
+    """A job whose ranks, one on each host, start operations at times by one clock, and end them together.
+
+    Args:
+        starts_ms: [operation][rank].
+        transfer_ms: of each operation, after the last rank has come.
+        clocks_ms: by how much the clock of each host is ahead.
+        name: of the collectives.
+        group: of all ranks.
+        more: further fields of each record.
+    """
+    ranks = range(len(starts_ms[0]))
+    clocks = clocks_ms or (0.0,) * len(ranks)
+    operations = [
+        RecordedOperation(
+            rank, group or Group("0", tuple(ranks), "dp"), name, number, bytes=1 << 20, dtype="float32",
+            started_ns=round((start + clocks[rank]) * MS), ended_ns=round((end + clocks[rank]) * MS),
+            duration_s=(end - start) / 1e3, **more,
+        )
+        for number, starts in enumerate(starts_ms)
+        for end in [max(starts) + transfer_ms]
+        for rank, start in enumerate(starts)
+    ]  # fmt: skip
+    return RecordedJob("made here", [Rank(rank, f"n{rank}") for rank in ranks], operations)
+
+
+def test_a_rank_that_comes_5_ms_late_is_named_whatever_the_clocks_of_its_host_show():
+    starts = [[10.0 * n, 10.0 * n + 0.1, 10.0 * n + 5.0] for n in range(1, 9)]
+    parts = slow_parts(recorded(starts, clocks_ms=(0.0, 700.0, -4000.0)))
+    (late,) = parts.late
+    assert (late.rank, late.share) == (2, 1.0)
+    assert late.median_s == pytest.approx(5e-3, rel=0.1)
+    assert parts.shifts_s["n1"] - parts.shifts_s["n2"] == pytest.approx(4.7)
+    assert parts.transfer_s == pytest.approx(8 * 2e-3)
+    assert parts.ranks[0].waiting_s == pytest.approx(8 * 5e-3)
+    assert parts.ranks[2].waiting_s == pytest.approx(0, abs=1e-9)
+
+
+def test_a_slow_network_makes_the_transfer_long_and_no_rank_late():
+    parts = slow_parts(recorded([[10.0 * n] * 3 for n in range(1, 9)], transfer_ms=4.0))
+    assert parts.transfer_s == pytest.approx(8 * 4e-3)
+    assert parts.late == []
+
+
+def test_no_order_is_claimed_below_what_the_clocks_agree_to():
+    job = recorded([[10.0 * n, 10.0 * n + 0.001 * (n % 2)] for n in range(1, 20)])
+    noisy = [
+        RecordedOperation(o.rank, o.group, o.collective, o.sequence, duration_s=o.duration_s, started_ns=o.started_ns,
+                          ended_ns=o.ended_ns + (o.sequence % 5) * 10_000 * o.rank)
+        for o in job.operations
+    ]  # fmt: skip
+    parts = slow_parts(RecordedJob("made here", job.ranks, noisy))
+    assert parts.residual_s > 5e-6
+    assert parts.late == []
+
+
+def test_a_broadcast_bounds_no_transfer_and_names_no_late_rank():
+    parts = slow_parts(recorded([[0.0, 5.0]] * 4, name="broadcast"))
+    assert parts.times[0].waiting is None
+    assert (parts.transfer_s, parts.late) == (0, [])
+
+
+def test_without_the_records_of_a_rank_the_transfer_is_an_upper_bound():
+    parts = slow_parts(recorded([[0.0, 5.0]] * 2, group=Group("0", (0, 1, 2))))
+    assert not parts.times[0].is_complete
+    assert slow_parts(recorded([[0.0, 5.0]] * 2)).times[0].is_complete
+
+
+def test_numbers_that_count_each_type_by_itself_are_not_confused():
+    first = recorded([[0.0, 1.0]], by_type=True)
+    second = recorded([[5.0, 7.0]], name="all_gather", by_type=True)
+    parts = slow_parts(RecordedJob("x", first.ranks, [*first.operations, *second.operations]))
+    assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "all_gather": 1}
+    assert parts.unmatched == []
+
+
+def test_operations_without_numbers_match_by_order_only_if_all_ranks_recorded_the_same_ones():
+    job = recorded([[0.0, 5.0], [10.0, 12.0]])
+    bare = [
+        RecordedOperation(o.rank, o.group, o.collective, None, duration_s=o.duration_s, started_ns=o.started_ns,
+                          ended_ns=o.ended_ns) for o in job.operations
+    ]  # fmt: skip
+    matched = slow_parts(RecordedJob("x", job.ranks, bare))
+    assert matched.times[0].waiting.last.tolist() == [1, 1]
+    other = slow_parts(RecordedJob("x", job.ranks, bare[:-1]))
+    assert (other.times, [group.name for group in other.unmatched]) == ([], ["0"])
+
+
+def test_communication_that_a_kernel_hides_is_not_exposed():
+    job = recorded([[1.0, 1.0]])  # both ranks communicate from 1 to 3 ms
+    computing = [Computing(0, [(0, 2 * MS)], (0, 10 * MS)), Computing(1, [(5 * MS, 6 * MS)], (0, 10 * MS), steps=2)]
+    first, second = slow_parts(RecordedJob("x", job.ranks, job.operations, computing=computing)).ranks
+    assert (first.share, first.exposed, first.step_s) == (pytest.approx(0.2), pytest.approx(0.1), pytest.approx(0.01))
+    assert (second.exposed, second.step_s) == (pytest.approx(0.2), pytest.approx(0.005))
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda span: (min(span), max(span)))))
+def test_a_union_covers_what_its_spans_cover(spans):
+    union = union_of(spans)
+    assert {t for begin, end in union for t in range(begin, end)} == {t for b, e in spans for t in range(b, e)}
+    assert all(end < begin for (_, end), (begin, _) in pairwise(union))
+
+
+def test_a_job_without_durations_is_not_called_slow():
+    assert slow_parts(RecordedJob("x", [Rank(0)], [RecordedOperation(0, Group("0", (0,)), "all_reduce", 1)])) is None
+
+
+@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of public traces")
+def test_nearly_all_communication_of_the_public_traces_of_dlrm_is_waiting_for_rank_7(tmp_path):
+    with tarfile.open(Path(os.environ["HPCCOLL_DATA"]) / "traces" / "dlrm_kineto.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    jobs = [kineto.read(path) for path in sorted(tmp_path.rglob("*.json"))]
+    job = RecordedJob(
+        "Kineto", [rank for each in jobs for rank in each.ranks], [o for each in jobs for o in each.operations],
+        computing=[computing for each in jobs for computing in each.computing],
+    )  # fmt: skip
+    parts = slow_parts(job)
+    assert parts.transfer_s == pytest.approx(0.217e-3)
+    communication = [each.communication_s for each in parts.ranks]
+    assert (min(communication), max(communication)) == (pytest.approx(1.746e-3), pytest.approx(11.336e-3))
+    assert parts.ranks[7].exposed == pytest.approx(0.126, abs=5e-4)
+    assert parts.ranks[1].exposed == pytest.approx(0.556, abs=5e-4)
+    started = [
+        (operation.first.started_ns, of.ranks[last])
+        for of in parts.times
+        for operation, last in zip(of.operations, of.waiting.last, strict=True)
+        if last != NO_RANK
+    ]
+    assert [rank for _, rank in sorted(started)] == [7, 7, 7, 7, 7, 5, 5, 4]
+    assert (parts.late[0].rank, parts.late[0].share) == (7, 5 / 8)
+    assert np.isclose(parts.opening_late_s, 4.669e-3)
