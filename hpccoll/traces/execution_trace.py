@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hpccoll.common.limits import RANK, RANKS
-from hpccoll.traces.job_file import check_members, decode_part, read_json
+from hpccoll.traces.job_file import check_members, decode_part, read_trace_json
 from hpccoll.traces.records import Group, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
@@ -46,7 +46,7 @@ def read(path: Path) -> RecordedJob:
         ValueError: if it cannot be read, or is no execution trace.
     """
     groups, ranks, calls = dict[str, Group](), Counter[int](), list[dict[str, Any]]()
-    for node in read_json(path, _Trace).nodes:
+    for node in read_trace_json(path, _Trace).nodes:
         if node.name == "## process_group:init ##":
             groups |= _read_groups(_values(node.inputs))
         elif node.name == "record_param_comms":

@@ -28,7 +28,7 @@ def check_members(sizes: Iterable[int]) -> None:
         raise ValueError(f"it has groups of more than {MAX_MEMBERS} ranks together")
 
 
-def read_json(path: Path, kind: type[Content]) -> Content:
+def read_trace_json(path: Path, kind: type[Content]) -> Content:
     """Return the JSON of a file as a record.
 
     Raises:

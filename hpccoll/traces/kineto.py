@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from hpccoll.common.limits import RANK, RANKS
-from hpccoll.traces.job_file import decode_part, read_json
+from hpccoll.traces.job_file import decode_part, read_trace_json
 from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
@@ -76,7 +76,7 @@ def read(path: Path) -> RecordedJob:
     Raises:
         ValueError: if it cannot be read, or is no trace.
     """
-    trace = read_json(path, _Trace)
+    trace = read_trace_json(path, _Trace)
     distributed = decode_part(trace.distributed)
     distributed = distributed if isinstance(distributed, dict) else {}
     named = re.search(r"(?:rank|worker)[-_]?(\d{1,6})", path.name)
