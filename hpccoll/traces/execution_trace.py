@@ -83,10 +83,10 @@ def _values(raw: msgspec.Raw) -> Sequence[Any]:
 
 def _read_groups(values: Sequence[Any]) -> Mapping[str, Group]:
     configured = decode_part(values[0].encode()) if values and isinstance(values[0], str) else []
-    found = [
-        (str(each.get("pg_name")), size, each.get("ranks"), str(each.get("pg_desc", "")))
+    found: list[tuple[str, int, Any, str]] = [
+        (str(each.get("pg_name")), each["group_size"], each.get("ranks"), str(each.get("pg_desc", "")))
         for each in (configured if isinstance(configured, list) else ())
-        if isinstance(each, dict) and RANKS.accepts(size := each.get("group_size"))
+        if isinstance(each, dict) and RANKS.accepts(each.get("group_size"))
     ]
     check_members(size for _, size, _, _ in found)
     return {

@@ -16,6 +16,7 @@ import msgspec
 from hpccoll.common.files import MAX_CONTAINERS, read_bytes
 from hpccoll.traces.plain_pickle import read_plain_pickle
 from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State
+from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "PyTorch Flight Recorder"
 MAX_DUMP_BYTES = 512 << 20
@@ -24,20 +25,6 @@ _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_
 OLDEST_VERSION = (2, 4)
 
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
-
-DTYPES = {
-    "float": ("float32", 4), "double": ("float64", 8), "half": ("float16", 2), "bfloat16": ("bfloat16", 2),
-    "long": ("int64", 8), "int": ("int32", 4), "short": ("int16", 2), "char": ("int8", 1), "byte": ("uint8", 1),
-    "bool": ("bool", 1), "float8_e4m3fn": ("float8_e4m3fn", 1), "float8_e5m2": ("float8_e5m2", 1),
-    "complexfloat": ("complex64", 8), "complexdouble": ("complex128", 16),
-}  # fmt: skip
-"""NumPy's names and the bytes of the scalar types of ATen, by their names in small letters."""
-COLLECTIVES = {
-    "allreducebarrier": "barrier", "allreduce": "all_reduce", "allgather": "all_gather",
-    "reducescatter": "reduce_scatter", "alltoall": "all_to_all", "broadcast": "broadcast", "reduce": "reduce",
-    "gather": "gather", "scatter": "scatter", "barrier": "barrier", "send": "send", "recv": "receive",
-}  # fmt: skip
-"""Our names, by the first letters of PyTorch's, such as ``_all_gather_base``; the first one that fits."""
 
 
 @dataclass
@@ -177,7 +164,6 @@ def _rank_of(name: str, groups: Sequence[Sequence[int]]) -> int:
 def _operations(rank: int, entries: Sequence[_Entry], of_id: Mapping[int, Group]) -> Iterator[RecordedOperation]:
     for entry in entries:
         group, name = of_id[entry.pg_id], entry.profiling_name.partition(":")[2] or entry.profiling_name
-        letters = re.sub("[^a-z]", "", name.lower())
         peer = re.search(r"(\d{1,9})(?:->|<-)(\d{1,9})", name)
         state: State = "enqueued"
         if entry.retired or entry.state == "completed":
@@ -187,7 +173,7 @@ def _operations(rank: int, entries: Sequence[_Entry], of_id: Mapping[int, Group]
         yield RecordedOperation(
             rank,
             group,
-            next((ours for first, ours in COLLECTIVES.items() if letters.startswith(first)), name),
+            collective_of_torch(name),
             entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id,
             _bytes(entry),
             _dtype(entry.output_dtypes[0])[0] if entry.output_dtypes else None,
@@ -219,7 +205,7 @@ def _bytes(entry: _Entry) -> int | None:
 
 
 def _dtype(name: str) -> tuple[str, int]:
-    return DTYPES.get(name.lower().removeprefix("c10::"), (name, 0))
+    return dtype_of_torch(name) or (name, 0)
 
 
 def _place(frames: Sequence[_Frame]) -> str | None:

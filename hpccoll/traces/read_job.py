@@ -15,7 +15,7 @@ import msgspec
 from hpccoll.common.errors import to_one_line
 from hpccoll.common.files import open_regular
 from hpccoll.common.units import format_size
-from hpccoll.traces import flight_recorder, nccl_ras
+from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log, nccl_ras
 from hpccoll.traces.records import RecordedJob
 
 MAX_FILE_BYTES = 512 << 20
@@ -38,9 +38,9 @@ class JobFormat(NamedTuple):
     read: Callable[[Path], RecordedJob]  # raises one of ``READ_ERRORS``
 
 
-FORMATS = (
-    JobFormat(flight_recorder.SOURCE, flight_recorder.recognises, flight_recorder.read),
-    JobFormat(nccl_ras.SOURCE, nccl_ras.recognises, nccl_ras.read),
+FORMATS = tuple(
+    JobFormat(reader.SOURCE, reader.recognises, reader.read)
+    for reader in (flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nccl_log)
 )
 """The formats, in the order in which they are tried."""
 

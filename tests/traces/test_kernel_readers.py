@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpccoll.traces import execution_trace, kineto, nccl_inspector, nccl_log
+from hpccoll.traces.read_job import read_job
 from tests.traces import kernel_files
 
 READERS = (kineto, execution_trace, nccl_inspector, nccl_log)
