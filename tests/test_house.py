@@ -50,7 +50,7 @@ MAY_IMPORT = {
 LIGHT = (
     "__main__.py", "cli/rank_program.py", "cli/job_program.py", "cli/run_options.py", "cli/diagnosing.py",
     "measure", "evidence", "cases", "training", "host", "executor", "analysis/diagnosis",
-    "render/run_table.py", "render/printed_evidence.py",
+    "interop/mscclpp_reader.py", "render/run_table.py", "render/printed_evidence.py",
 )  # fmt: skip
 """The rooms and modules that a rank process begins with, thousands of times at once on one file system; rank 0
 adds HDF5 later."""

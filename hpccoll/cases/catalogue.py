@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
+from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN, WORKLOADS, collective
 from hpccoll.cases.case import EXECUTORS, IDLE, LOAD, LOADS, TIMINGS, Case, Job, Parameter
 from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native
 from hpccoll.common.errors import BadInputError, format_choices
@@ -91,11 +91,18 @@ def check_job(job: Job) -> None:
 def check_case(case: Case) -> None:
     """Check that every value of ``case`` is valid.
 
+    Many programs read a job, and only those that run it read its plans; of others the parameters are not checked.
+
     Raises:
         BadInputError: names the invalid value and the valid ones.
     """
     family = collective(case.collective)
-    check_algorithm(case.algorithm, [case.collective])
+    unread = case.algorithm.startswith(PLAN) and not any(
+        case.algorithm in each.algorithms for each in COLLECTIVES.values()
+    )
+    if not unread:
+        check_algorithm(case.algorithm, [case.collective])
+        _check_parameters(case)
     values: dict[str, tuple[object, tuple[object, ...]]] = {
         "device": (case.device, DEVICES),
         "dtype": (case.dtype, DTYPE.words),
@@ -109,7 +116,6 @@ def check_case(case: Case) -> None:
     if case.transport not in transports:
         raise BadInputError(f"transport of {case.algorithm}", case.transport, transports)
     _check_call(case)
-    _check_parameters(case)
     if case.collective in WORKLOADS:
         Workload.of(case.params)
 

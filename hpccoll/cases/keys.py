@@ -40,7 +40,8 @@ SWEEP: Mapping[str, Key] = {
     ),
     "collectives": Key("collectives, see 'hpccoll list'; all: every collective", ("all_reduce",)),
     "algorithms": Key(
-        "algorithms, see 'hpccoll list'; native: the library's own; all: every algorithm of each collective",
+        "algorithms, see 'hpccoll list'; native: the library's own; all: every algorithm of each collective; "
+        "file:PLAN, from the sweep file: a plan of MSCCL++",
         required=True,
     ),
     "devices": Key("devices of the buffers: cpu, cuda", ("cpu",)),

@@ -78,7 +78,6 @@ class JobProgram:
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
         """Measure, and print the results."""
-        from hpccoll.interop.mscclpp_reader import read_plans, register_plans
         from hpccoll.measure.case_factory import preflight
         from hpccoll.measure.job_runner import JobRunner, Launch
         from hpccoll.measure.ranks import check_shape
@@ -91,7 +90,7 @@ class JobProgram:
             return print_ranks(ranks)
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
-        register_plans(ranks.run_at_root(lambda: read_plans(case.algorithm for case in job.cases)))
+        _register_plans(ranks, job)
         if not arguments.job:
             preflight(ranks, job)
         if arguments.probe:
@@ -121,6 +120,18 @@ def _read_shape(arguments: argparse.Namespace) -> Shape | None:
     if arguments.hosts and not arguments.shape:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
     return run_options.parse_shape(arguments.shape) if arguments.shape else None
+
+
+def _register_plans(ranks: "Ranks", job: Job) -> None:
+    """Register the plans of a job, which only rank 0 reads, and check the cases that name them."""
+    from hpccoll.cases.algorithm_registry import PLAN
+
+    if names := [case.algorithm for case in job.cases if case.algorithm.startswith(PLAN)]:
+        from hpccoll.cases.catalogue import check_job
+        from hpccoll.interop.mscclpp_reader import read_plans, register_plans
+
+        register_plans(ranks.run_at_root(lambda: read_plans(names)))
+        ranks.run_at_root(lambda: check_job(job))
 
 
 def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, logs: Path) -> int:

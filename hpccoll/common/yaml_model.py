@@ -199,6 +199,8 @@ _PlainLoader.add_implicit_resolver(
 )
 
 Model = TypeVar("Model", bound=YamlSection)
+DIRECTORY = "directory"
+"""The key of the directory of a file in the context of its validators."""
 
 
 def load_yaml(path: Path, model: type[Model], key: str) -> Model:
@@ -211,11 +213,11 @@ def load_yaml(path: Path, model: type[Model], key: str) -> Model:
 
 
 def to_model(content: Any, path: Path, model: type[Model]) -> Model:
-    """Return the content of a file as ``model``; BadInputError as of ``load_yaml``."""
+    """Return the content of a file as ``model``, with its DIRECTORY as context; BadInputError as of ``load_yaml``."""
     if not isinstance(content, dict):
         raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_descriptions(model))}")
     try:
-        return model(**content)
+        return model.model_validate(content, context={DIRECTORY: path.parent})
     except ValidationError as error:
         raise _to_bad_input(path, model, error) from None
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
 
 from hpccoll.cases import catalogue
+from hpccoll.cases.algorithm_registry import PLAN
 from hpccoll.cases.catalogue import RUN_PARAMETERS, check_algorithm, measurable_names
 from hpccoll.cases.communicator_settings import overridden_settings
 from hpccoll.cases.keys import ALL, DIAGNOSE, EFFORT
@@ -18,8 +19,9 @@ from hpccoll.cases.transport_table import DEVICES, check_transport
 from hpccoll.cases.variants import named_variants, variant_communicator, variant_environment
 from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
-from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, OneOfWords
-from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
+from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NAME, NUMBER, OneOfWords
+from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
+from hpccoll.interop.mscclpp_reader import with_plans
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
 from hpccoll.store.host_names import read_racks
 from hpccoll.training.model_file import model_file
@@ -37,6 +39,17 @@ def _check_algorithm(name: str, info: ValidationInfo) -> str:
     if name != ALL:
         check_algorithm(name, _named_collectives(info))
     return name
+
+
+def _with_digest(name: str, info: ValidationInfo) -> str:
+    """Register a plan, whose path is relative to the sweep file; return its absolute path, with a digest."""
+    if not name.startswith(PLAN):
+        return name
+    path = Path(info.context[DIRECTORY] if info.context else "", name.removeprefix(PLAN)).absolute()
+    try:
+        return NAME.read("algorithm", *with_plans([f"{PLAN}{path}"]))
+    except BadInputError as error:  # its key may have a place in the plan
+        raise error.with_key(f"algorithms.{error.key}") if error.key.startswith(PLAN) else error from None
 
 
 def _check_transport(name: str, info: ValidationInfo) -> str:
@@ -87,7 +100,10 @@ def _unknown_parameters(
 
 CollectiveName: Any = annotation_of(OneOfWords((*COLLECTIVES, ALL)))
 AlgorithmName = Annotated[
-    Text, BeforeValidator(_null_to_name, json_schema_input_type=str | None), AfterValidator(_check_algorithm)
+    Text,
+    BeforeValidator(_null_to_name, json_schema_input_type=str | None),
+    AfterValidator(_with_digest),
+    AfterValidator(_check_algorithm),
 ]
 TransportName = Annotated[str, AfterValidator(_check_transport)]
 DtypeName: Any = annotation_of(DTYPE)
@@ -95,7 +111,10 @@ OpName: Any = annotation_of(OneOfWords(tuple(REDUCTIONS)))
 TrafficName = Annotated[Text, AfterValidator(_check_traffic)]
 ParameterValue = Annotated[int, Bounded(NUMBER)] | Text
 ParameterLists = Annotated[
-    dict[Annotated[str, BeforeValidator(_null_to_name)], dict[str, OneOrMore[ParameterValue]]],
+    dict[
+        Annotated[str, BeforeValidator(_null_to_name), AfterValidator(_with_digest)],
+        dict[str, OneOrMore[ParameterValue]],
+    ],
     AfterValidator(_check_params),
 ]
 

@@ -1,6 +1,7 @@
 """The sweep file: its content, and the errors of an invalid one."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -10,6 +11,7 @@ from cli_runner import invoke
 from planning_inputs import last_of_each_key
 from shipped_sweeps import sweep_files
 
+from hpccoll.cases.catalogue import load_job
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.sweep_file import json_schema, load_sweep
 
@@ -35,12 +37,14 @@ def test_the_bare_word_null_is_the_algorithm(sweep_file):
 
 SCHEMA_FAULTS = {
     "frob: 1": "frob|no such key|collectives|effort",
+    "2: 1": "a.yaml: 2|should be strings",
     "effort: {second: 1}": "effort.second|mean seconds?",
     "bytes: []": "bytes|[]|at least 1: sizes: a list",
 }
 """Lines that an editor with the schema refuses, too, and what their errors say."""
 
 ADDED = SCHEMA_FAULTS | {
+    "algorithms: [ring, file:none.json]": "a.yaml: algorithms.1: '/|/none.json' cannot be read",
     "algorithms: [ring, auto]": "a.yaml: table is missing: |hpccoll tune",
     "table: nowhere.json": "table|'nowhere.json'|hpccoll tune",
     "collectives: [all_gather, all_to_all]\nalgorithms: [bruck, chain]":
@@ -122,6 +126,42 @@ def test_every_misspelt_word_of_a_sweep_file_has_a_line_of_its_own_whatever_else
     ])  # fmt: skip
     assert "'rign' is not valid: did you mean ring? " in result.err
     assert "mean rign?" not in result.err, "a misspelt name is never recommended"
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    path = tmp_path / "plans" / "ring.json"
+    path.parent.mkdir()
+    assert invoke("show", "ring", "-p", 2, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
+    return path
+
+
+def test_a_plan_is_named_by_its_path_from_the_sweep_file_and_jobs_have_its_absolute_one_and_digest(
+    sweep_file, plan_file, tmp_path
+):
+    text = f"{LEAST}algorithms: [null, file:plans/ring.json]\nparams: {{file:plans/ring.json: {{channels: [1, 2]}}}}"
+    path = sweep_file(f"{text}\nranks: [2, 3]\nin_place: false")
+    result = invoke("plan", path, "--json")
+    plan = json.loads(result.out)
+    cases = [(case["algorithm"], case["params"]) for job in plan["jobs"] for case in job["cases"]]
+    name = min(cases, key=str)[0]
+    assert re.fullmatch(rf"file:{plan_file}#[0-9a-f]{{8}}", name)
+    assert sorted(cases, key=str) == [(name, {"channels": 1}), (name, {"channels": 2}), ("null", {}), ("null", {})]
+    assert {skip["reason"] for skip in plan["skips"]} == {f"{name} of all_reduce needs 2 workers, as its plan has"}
+    assert invoke("plan", path, "--out", tmp_path / "out").code == 0
+    plan_file.unlink()
+    assert load_job(tmp_path / "out" / "jobs" / "mpi.p2.json").cases, "status and report need no plan"
+    assert invoke("status", tmp_path / "out").code == 3
+
+
+def test_a_plan_that_is_wrong_is_named_with_the_rank_and_the_unit(sweep_file, plan_file):
+    plan = json.loads(plan_file.read_text())
+    ops = plan["gpus"][1]["threadblocks"][0]["ops"]
+    ops.remove(next(one for one in ops if one["name"] == "re"))
+    plan_file.write_text(json.dumps(plan))
+    result = invoke("plan", sweep_file(f"{LEAST}algorithms: file:plans/ring.json"))
+    assert result.is_bad_input("a.yaml: algorithms.file:", "ring.json#", "rank 1, unit ", "ends without")
+    assert invoke("plan", sweep_file(f"{LEAST}algorithms: all\ncollectives: all_gather")).code == 0
 
 
 @pytest.mark.parametrize("path", ["nope.yaml", "/"])

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -92,6 +93,30 @@ def test_plain_snakemake_gives_the_same_cases_and_a_report(swept, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert case_ids(tmp_path / "results" / "tiny") == {each for each in case_ids(swept.out) if each[0] == "mpi.p2"}
     assert (tmp_path / "results" / "tiny" / "report" / "index.html").exists()
+
+
+def test_a_sweep_runs_a_plan_of_mscclpp_which_the_report_names_and_refuses_it_once_it_has_changed(tmp_path, require):
+    require(shutil.which("mpiexec", path=ENVIRONMENT["PATH"]), "there is no mpiexec")
+    plan, sweep = tmp_path / "plan.json", tmp_path / "sweep.yaml"
+    export = "-p", 2, "-b", "1M", "--format", "mscclpp", "--out", plan
+    assert invoke("show", "ring", *export).code == 0
+    sweep.write_text(
+        "algorithms: [ring, file:plan.json]\nbytes: 64K\nranks: 2\nin_place: true\n"
+        "effort: {min_iterations: 6, max_iterations: 6}\n"
+    )
+    result = spawn("sweep", sweep, "--out", tmp_path / "out", cwd=tmp_path.parent)
+    assert result.code == 0, result.err
+    rows = json.loads(invoke("export", tmp_path / "out").out)
+    assert [(row["algorithm"].partition("#")[0], row["status"], row["wrong"]) for row in rows] == [
+        (name, "ok", 0) for name in (f"file:{plan}", "ring")
+    ]
+    assert rows[0]["algorithm"] in (tmp_path / "out" / "report" / "index.html").read_text()
+    assert invoke("show", "swing", *export).code == 0
+    changed = invoke("sweep", sweep, "--out", tmp_path / "out")
+    assert changed.is_bad_input("mpi.p2 was measured there before", rows[0]["algorithm"])
+    job = tmp_path / "out" / "jobs" / "mpi.p2.json"
+    again = spawn("run", "--job", job, "--out", tmp_path / "a.h5", launcher=["mpiexec", "-n", "2"])
+    assert again.is_bad_input("algorithm", "it has changed since")
 
 
 @pytest.mark.parametrize("name", ["testbed.yaml", "libraries.yaml"])
