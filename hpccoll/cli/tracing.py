@@ -50,11 +50,12 @@ def trace(
         slow, hosts = slow_parts(job), {each.rank: each.host for each in job.ranks}
         beside = against_curves(slow.times, rows, hosts) if slow and rows is not None else None
         jobs.append(JobFindings(job, find_hangs(job), slow, beside))
-    common.show_found(trace_record(jobs), trace_lines(jobs), as_json=as_json)
     if out:
         from hpccoll.render.trace_page import write_trace_page
 
         with writing(out):
             page = write_trace_page(jobs, files, out)
+    common.show_found(trace_record(jobs), trace_lines(jobs), as_json=as_json)
+    if out:
         typer.echo(f"page: {page}", err=as_json)
     return common.INCOMPLETE if any(hang.is_absence for each in jobs for hang in each.hangs) else 0

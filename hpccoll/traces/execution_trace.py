@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hpccoll.common.limits import RANK, RANKS
-from hpccoll.traces.job_file import check_members, content_of, decode_json, decode_part
+from hpccoll.traces.job_file import check_members, decode_part, read_trace_json
 from hpccoll.traces.records import Group, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
@@ -46,9 +46,9 @@ def read(path: Path) -> RecordedJob:
         ValueError: if it cannot be read, or is no execution trace.
     """
     groups, ranks, calls = dict[str, Group](), Counter[int](), list[dict[str, Any]]()
-    for node in decode_json(path, content_of(path), _Trace, "execution trace of PyTorch").nodes:
+    for node in read_trace_json(path, _Trace).nodes:
         if node.name == "## process_group:init ##":
-            groups |= _read_groups(path, _values(node.inputs))
+            groups |= _read_groups(_values(node.inputs))
         elif node.name == "record_param_comms":
             inputs = _values(node.inputs)
             at = next((n for n, value in enumerate(inputs) if isinstance(value, str)), 0)
@@ -81,14 +81,14 @@ def _values(raw: msgspec.Raw) -> Sequence[Any]:
     return values if isinstance(values, list) else []
 
 
-def _read_groups(path: Path, values: Sequence[Any]) -> Mapping[str, Group]:
+def _read_groups(values: Sequence[Any]) -> Mapping[str, Group]:
     configured = decode_part(values[0].encode()) if values and isinstance(values[0], str) else []
     found: list[tuple[str, int, Any, str]] = [
         (str(each.get("pg_name")), each["group_size"], each.get("ranks"), str(each.get("pg_desc", "")))
         for each in (configured if isinstance(configured, list) else ())
         if isinstance(each, dict) and RANKS.accepts(each.get("group_size"))
     ]
-    check_members(path, (size for _, size, _, _ in found))
+    check_members(size for _, size, _, _ in found)
     return {
         name: Group(name, tuple(filter(RANK.accepts, ranks or range(size))), about)
         for name, size, ranks, about in found

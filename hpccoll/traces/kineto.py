@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from hpccoll.common.limits import RANK, RANKS
-from hpccoll.traces.job_file import content_of, damaged, decode_json, decode_part
+from hpccoll.traces.job_file import decode_part, read_trace_json
 from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
@@ -76,13 +76,13 @@ def read(path: Path) -> RecordedJob:
     Raises:
         ValueError: if it cannot be read, or is no trace.
     """
-    trace = decode_json(path, content_of(path), _Trace, "trace of Kineto")
+    trace = read_trace_json(path, _Trace)
     distributed = decode_part(trace.distributed)
     distributed = distributed if isinstance(distributed, dict) else {}
     named = re.search(r"(?:rank|worker)[-_]?(\d{1,6})", path.name)
     rank, size = distributed.get("rank", int(named[1]) if named else 0), distributed.get("world_size", 1)
     if not RANK.accepts(rank) or not RANKS.accepts(size):
-        raise damaged(path, "has a rank and a world_size that are no numbers of ranks")
+        raise ValueError("its rank and world_size are no numbers of ranks")
     timed = sorted((event for event in trace.events if event.dur is not None), key=lambda each: each.ts)
     kernels = [event for event in timed if event.cat.lower() == "kernel"]
     communication = [event for event in kernels if "nccl" in event.name.lower()]

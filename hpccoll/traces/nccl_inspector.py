@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from hpccoll.common.files import read_bytes
 from hpccoll.common.limits import RANK, Ranks
-from hpccoll.traces.job_file import MAX_OBJECTS, check_members, content_of, damaged
+from hpccoll.traces.job_file import MAX_BYTES, MAX_OBJECTS, check_members
 from hpccoll.traces.records import Group, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch
 
@@ -52,9 +53,9 @@ def read(path: Path) -> RecordedJob:
     Raises:
         ValueError: if it cannot be read, or no line of it can be.
     """
-    content = content_of(path)
+    content = read_bytes(path, "FILES", MAX_BYTES)
     if content.count(b"{") + content.count(b"[") > MAX_OBJECTS:
-        raise damaged(path, f"has more than {MAX_OBJECTS} lists and objects, the most that are read")
+        raise ValueError(f"it has more than {MAX_OBJECTS} lists and objects")
     lines, cut, error = list[_Line](), 0, "it is empty"
     for text in io.BytesIO(content):
         try:
@@ -62,11 +63,11 @@ def read(path: Path) -> RecordedJob:
         except (ValueError, RecursionError) as problem:
             cut, error = cut + 1, str(problem)
     if not lines:
-        raise damaged(path, f"is damaged, or no file of NCCL's Inspector: {error}")
+        raise ValueError(f"it has no line of NCCL's Inspector: {error}")
     rank = max(lines, key=lambda line: line.header.n_ranks).header.rank
     host = next((line.metadata.hostname for line in lines if line.metadata.hostname), None)
     sizes = {line.header.id: line.header.n_ranks for line in lines}
-    check_members(path, sizes.values())
+    check_members(sizes.values())
     groups = {
         name: Group(name.lower().removeprefix("0x")[:14], tuple(range(size)), of_job=False)
         for name, size in sizes.items()
