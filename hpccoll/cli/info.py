@@ -247,7 +247,8 @@ def _show_file(path: Path, options: Sequence[str], unit: int | None, out: Path |
         from hpccoll.render.pictures.schedule_view import ScheduleView
 
         plan = read_plan(path)
-        sentence = "A plan of MSCCL++, right in every order of execution. Its steps are ordered by data alone."
+        trusts = " if relaxed waits see what was written before the run" * plan.relaxed
+        sentence = f"A plan of MSCCL++, right in every order of execution{trusts}. Its steps are ordered by data alone."
         return _describe(ScheduleView(plan.call, plan.slices, f"plan {path.name}", sentence), unit, out)
     typer.echo("\n".join(goal_lines(path, read_goal(path))))
     return 0

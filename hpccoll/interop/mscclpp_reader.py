@@ -27,6 +27,7 @@ class ProvenPlan(NamedTuple):
     name: str
     call: CollectiveCall
     slices: tuple[Schedule, ...]
+    relaxed: bool  # whether a relaxed wait is to see what was written before the run
 
 
 def read_plan(path: Path) -> ProvenPlan:
@@ -55,7 +56,7 @@ def plan_of(content: Json) -> ProvenPlan:
     if content["collective"] not in names:
         raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
-    return ProvenPlan(content["name"], run.call, lifted(run, proven_moves(run)))
+    return ProvenPlan(content["name"], run.call, lifted(run, proven_moves(run)), run.relaxed)
 
 
 def read_plans(names: Iterable[str]) -> dict[str, Json]:
