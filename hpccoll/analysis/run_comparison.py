@@ -23,7 +23,7 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.analysis.side_by_side import SideBySide, side_by_side
 from hpccoll.common.errors import UnusableError
-from hpccoll.common.units import format_count, format_size
+from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.store.rows import Results, Row, Run
@@ -70,6 +70,8 @@ class ComparedCase:
     reason: str | None  # why the status is not ok
     seconds: float | None  # the time; None without one
     samples: Sequence[float]  # the times that its spread is known from, in seconds
+    # of a training step, transfer and waiting in seconds, and the late rank, if one is
+    waiting: tuple[float, float, int | None] | None = None
 
     @property
     def timed(self) -> bool:
@@ -115,6 +117,8 @@ def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallK
         label=", ".join(filter(None, (_label(row), key.label(alike)))),
         coordinates={name: getattr(row, name) for name in COORDINATES}, status=row.status, reason=row.reason,
         seconds=row.median_s, samples=[median for median in row.round_medians_s if median],
+        waiting=None if row.transfer_s is None or row.waiting_s is None
+        else (row.transfer_s, row.waiting_s, row.late_rank),
     )  # fmt: skip
 
 
@@ -306,6 +310,12 @@ def _verdict(
     verdict, reason = verdict_on_shift(shift, min(len(before.samples), len(after.samples)), tolerance)
     if verdict == UNDECIDED and old.of_runs:
         return verdict, "the runs of the reference differ by more than the tolerance"
+    if verdict in (REGRESSION, IMPROVEMENT) and before.waiting and after.waiting:
+        transfer, waiting, rank = after.waiting
+        earlier = [format_seconds(each) for each in before.waiting[:2]]
+        late = "no rank is late" if rank is None else f"rank {rank} is late"
+        what = f"transfer {format_seconds(transfer)}, was {earlier[0]}; waiting up to {format_seconds(waiting)}, was"
+        return verdict, f"{what} {earlier[1]}; {late}"
     return verdict, reason
 
 

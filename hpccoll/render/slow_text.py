@@ -7,6 +7,7 @@ import numpy as np
 
 from hpccoll.common.text import first_few, table_lines
 from hpccoll.common.units import (
+    format_count,
     format_factor,
     format_per_cent,
     format_rounded_size,
@@ -17,6 +18,7 @@ from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.records import Group
 from hpccoll.traces.slow import OperationTimes, RankTimes, SlowParts
 
+MAX_SIZES = 5
 MAX_ROWS = 16
 """The most rows of a table of ranks or groups in a terminal."""
 
@@ -33,8 +35,9 @@ def slow_lines(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) 
 
 def summary(parts: SlowParts) -> str:
     """Return the answer in one sentence: how long ranks communicate, how much of that they wait, and for whom."""
-    spent = [each.communication_s for each in parts.ranks]
-    text = f"each rank communicates for {_range(spent)}"
+    if not parts.ranks:
+        return f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
+    text = f"each rank communicates for {_range([each.communication_s for each in parts.ranks])}"
     if parts.transfer_s:
         waited = f"{format_seconds(parts.transfer_s)} are transfer, the rest is waiting for ranks that come later"
         text += f"; of all operations together {waited}"
@@ -89,7 +92,7 @@ def slow_tables(
             [
                 [
                     str(each.rank), each.host or "unknown", format_seconds(each.communication_s),
-                    format_seconds(each.waiting_s),
+                    "unknown" if each.waiting_s is None else format_seconds(each.waiting_s),
                     *("unknown" if share is None else format_per_cent(share) for share in (each.share, each.exposed)),
                 ]
                 for each in parts.ranks
@@ -112,15 +115,17 @@ def slow_tables(
 
 
 def _collective_row(of: OperationTimes) -> list[str]:
-    sizes = [each.bytes for each in of.operations if each.bytes is not None]
-    transfer = waiting = "not bounded"
+    sizes = [*dict.fromkeys(each.bytes for each in of.operations if each.bytes is not None)]
+    shown = ", ".join(map(format_rounded_size, sizes))
+    if len(sizes) > MAX_SIZES:
+        shown = f"{format_rounded_size(min(sizes))} to {format_rounded_size(max(sizes))}"
+    transfer = waiting = "unknown"
     if of.waiting:
         transfer = f"{'' if of.is_complete else 'at most '}{format_seconds(float(of.waiting.transfer_s.sum()))}"
-        waiting = _range(np.nansum(of.waiting.waiting_s, axis=0).tolist())
+        waiting = _range(of.waiting.waiting_s.sum(axis=0).tolist()) if of.is_complete else "unknown"
     return [
         group_text(of.group), of.collective, str(max(len(of.ranks), len(of.group.ranks))), str(len(of.operations)),
-        " to ".join(dict.fromkeys(map(format_rounded_size, (min(sizes), max(sizes))))) if sizes else "unknown",
-        transfer, waiting,
+        shown or "unknown", transfer, waiting,
     ]  # fmt: skip
 
 
@@ -131,8 +136,9 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
             f"clocks agree to {format_seconds(parts.residual_s)}, by the ends of collectives: of ranks that come closer"
             " together none is called the last"
         )
-    if parts.shifts_s:
-        shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(parts.shifts_s.items()))
+    of_host = {each.host: parts.shifts_s.get(each.rank, 0.0) for each in parts.ranks if each.host}
+    if len(of_host) > 1 and any(of_host.values()):
+        shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
     if parts.opening:
         yield (

@@ -6,38 +6,29 @@ A dump is a pickle of plain values, or JSON. One process writes it; its rank is 
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import msgspec
 
-from hpccoll.common.files import MAX_CONTAINERS, read_bytes
+from hpccoll.common.files import read_bytes
+from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.plain_pickle import read_plain_pickle
 from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State
+from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "PyTorch Flight Recorder"
-MAX_DUMP_BYTES = 512 << 20
 _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_comm_state"')
 """Keys of the JSON form that no other format has."""
 OLDEST_VERSION = (2, 4)
+MAX_DIMENSIONS = 64
+MAX_VALUES = 8_000_000
+"""The maximum number of values in the lists of a dump, each of 64 bytes of memory at most; one of PyTorch has 2,000
+operations unless TORCH_FR_BUFFER_SIZE says otherwise."""
 
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
-
-DTYPES = {
-    "float": ("float32", 4), "double": ("float64", 8), "half": ("float16", 2), "bfloat16": ("bfloat16", 2),
-    "long": ("int64", 8), "int": ("int32", 4), "short": ("int16", 2), "char": ("int8", 1), "byte": ("uint8", 1),
-    "bool": ("bool", 1), "float8_e4m3fn": ("float8_e4m3fn", 1), "float8_e5m2": ("float8_e5m2", 1),
-    "complexfloat": ("complex64", 8), "complexdouble": ("complex128", 16),
-}  # fmt: skip
-"""NumPy's names and the bytes of the scalar types of ATen, by their names in small letters."""
-COLLECTIVES = {
-    "allreducebarrier": "barrier", "allreduce": "all_reduce", "allgather": "all_gather",
-    "reducescatter": "reduce_scatter", "alltoall": "all_to_all", "broadcast": "broadcast", "reduce": "reduce",
-    "gather": "gather", "scatter": "scatter", "barrier": "barrier", "send": "send", "recv": "receive",
-}  # fmt: skip
-"""Our names, by the first letters of PyTorch's, such as ``_all_gather_base``; the first one that fits."""
 
 
 @dataclass
@@ -77,8 +68,8 @@ class _ConfiguredGroup:
 
 @dataclass
 class _Status:
-    last_enqueued_collective: Integer
-    last_completed_collective: Integer
+    last_enqueued_collective: Integer | str  # JSON has texts
+    last_completed_collective: Integer | str
 
 
 @dataclass
@@ -98,40 +89,45 @@ def read(path: Path) -> RecordedJob:
     """Return what one rank recorded; a group of gloo has no ranks, because its dump does not name them.
 
     Raises:
-        ValueError: if the file is no dump, or is damaged.
+        ValueError: if the file is no dump, or is damaged; msgspec's errors are such, too.
     """
-    data = read_bytes(path, "FILES", MAX_DUMP_BYTES)
-    try:
-        if data.startswith(b"\x80"):
-            dump = msgspec.convert(read_plain_pickle(data), _Dump, strict=False)
-        elif data.count(b"[") + data.count(b"{") + data.count(b",") > 8 * MAX_CONTAINERS:
-            raise ValueError(f"it has more than {8 * MAX_CONTAINERS} values")
-        else:
-            dump = msgspec.json.decode(data, type=_Dump, strict=False)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"it is no dump of the Flight Recorder: {error}") from None
+    dump = _read_dump(path)
     version = tuple(int(part) for part in re.findall(r"\d{1,4}", dump.version)[:2])
     if version < OLDEST_VERSION:
         raise ValueError(f"its version is {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
     of_id = _groups_by_id(dump)
-    rank = _rank_of(path.name, [group.ranks for group in of_id.values() if group.ranks])
+    numbers = [int(digits) for digits in re.findall(r"\d{1,9}", path.name)]
+    members = [group.ranks for group in of_id.values() if group.ranks]
+    rank = next((number for number in reversed(numbers) if all(number in ranks for ranks in members)), None)
+    if rank is None:
+        raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
     unknown = sum(not key.isdecimal() or int(key) not in of_id for key in dump.pg_status)
     return RecordedJob(
         SOURCE,
         ranks=(Rank(rank),),
-        operations=tuple(_operations(rank, dump.entries, of_id)),
-        progress=tuple(
-            Progress(rank, of_id[int(key)], max(0, status.last_enqueued_collective), None if is_gloo else completed)
+        operations=[_operation(rank, entry, of_id[entry.pg_id]) for entry in dump.entries],
+        progress=[
+            Progress(rank, of_id[int(key)], enqueued, None if is_gloo else completed)
             for key, status in dump.pg_status.items()
             if key.isdecimal() and int(key) in of_id
-            for completed in [max(0, status.last_completed_collective)]
-        ),
+            for enqueued in [max(0, int(status.last_enqueued_collective))]
+            for completed in [max(0, int(status.last_completed_collective))]
+        ],
         cannot_say=(
             *(("which operations of gloo have completed",) if is_gloo else ()),
             *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),
         ),
     )
+
+
+def _read_dump(path: Path) -> _Dump:
+    content = read_bytes(path, "FILES", MAX_BYTES)
+    if content.startswith(b"\x80"):
+        return msgspec.convert(read_plain_pickle(content), _Dump)
+    if content.count(b"[") + content.count(b"{") + content.count(b",") > MAX_VALUES:
+        raise ValueError(f"it has more than {MAX_VALUES} values")
+    return msgspec.json.decode(content, type=_Dump)
 
 
 def _groups_by_id(dump: _Dump) -> dict[int, Group]:
@@ -141,7 +137,7 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     counts both up; where that contradicts an entry, as with gloo, only the entries count.
     """
     configured = {
-        each.name: Group(each.name, tuple(_parse_ranks(each.ranks)), each.desc)
+        each.name: Group(each.name, tuple(msgspec.json.decode(each.ranks, type=list[Integer])), each.desc)
         for each in dump.pg_config.values()
         if each.name
     }
@@ -158,47 +154,29 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     return of_id
 
 
-def _parse_ranks(text: str) -> list[int]:
-    try:
-        return msgspec.json.decode(text, type=list[Integer])
-    except msgspec.MsgspecError:
-        raise ValueError(f"its list of ranks is {text[:50]!r}") from None
-
-
-def _rank_of(name: str, groups: Sequence[Sequence[int]]) -> int:
-    """Return the last number in the name of a dump that is a rank of all groups of its process."""
-    numbers = [int(digits) for digits in re.findall(r"\d{1,9}", name)]
-    for number in reversed(numbers):
-        if all(number in ranks for ranks in groups):
-            return number
-    raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
-
-
-def _operations(rank: int, entries: Sequence[_Entry], of_id: Mapping[int, Group]) -> Iterator[RecordedOperation]:
-    for entry in entries:
-        group, name = of_id[entry.pg_id], entry.profiling_name.partition(":")[2] or entry.profiling_name
-        letters = re.sub("[^a-z]", "", name.lower())
-        peer = re.search(r"(\d{1,9})(?:->|<-)(\d{1,9})", name)
-        state: State = "enqueued"
-        if entry.retired or entry.state == "completed":
-            state = "completed"
-        elif entry.state == "started":
-            state = "started"
-        yield RecordedOperation(
-            rank,
-            group,
-            next((ours for first, ours in COLLECTIVES.items() if letters.startswith(first)), name),
-            entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id,
-            _bytes(entry),
-            _dtype(entry.output_dtypes[0])[0] if entry.output_dtypes else None,
-            enqueued_ns=entry.time_created_ns or None,
-            started_ns=entry.time_discovered_started_ns or None,
-            ended_ns=entry.time_discovered_completed_ns or None,
-            duration_s=entry.duration_ms / 1e3 if entry.duration_ms else None,
-            state=state,
-            peer=_rank_in(group, int(peer[2])) if peer else None,
-            where=_place(entry.frames),
-        )
+def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
+    peer = re.search(r"(?:->|<-)(\d{1,9})", entry.profiling_name)
+    state: State = "enqueued"
+    if entry.retired or entry.state == "completed":
+        state = "completed"
+    elif entry.state == "started":
+        state = "started"
+    dtypes = [dtype_of_torch(name) for name in entry.output_dtypes[:1]]
+    return RecordedOperation(
+        rank,
+        group,
+        collective_of_torch(entry.profiling_name),
+        entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id,
+        _bytes(entry),
+        dtypes[0][0] if dtypes and dtypes[0] else None,
+        enqueued_ns=entry.time_created_ns or None,
+        started_ns=entry.time_discovered_started_ns or None,
+        ended_ns=entry.time_discovered_completed_ns or None,
+        duration_s=entry.duration_ms / 1e3 if entry.duration_ms else None,
+        state=state,
+        peer=_rank_in(group, int(peer[1])) if peer else None,
+        where=_place(entry.frames),
+    )
 
 
 def _rank_in(group: Group, number: int) -> int | None:
@@ -210,16 +188,12 @@ def _rank_in(group: Group, number: int) -> int | None:
 
 def _bytes(entry: _Entry) -> int | None:
     """Return S: the larger one of what goes in and what comes out; None if no size or type is known."""
-    totals = [
-        sum(math.prod(shape) * _dtype(name)[1] for shape, name in zip(shapes, names, strict=False))
-        for shapes, names in ((entry.input_sizes, entry.input_dtypes), (entry.output_sizes, entry.output_dtypes))
-        if all(len(shape) <= 64 for shape in shapes)
-    ]
-    return max(totals, default=0) or None
-
-
-def _dtype(name: str) -> tuple[str, int]:
-    return DTYPES.get(name.lower().removeprefix("c10::"), (name, 0))
+    totals = [0]
+    for shapes, names in ((entry.input_sizes, entry.input_dtypes), (entry.output_sizes, entry.output_dtypes)):
+        types = [dtype_of_torch(name) or ("", 0) for name in names]
+        if all(len(shape) <= MAX_DIMENSIONS for shape in shapes):
+            totals.append(sum(math.prod(shape) * size for shape, (_, size) in zip(shapes, types, strict=False)))
+    return max(totals) or None
 
 
 def _place(frames: Sequence[_Frame]) -> str | None:

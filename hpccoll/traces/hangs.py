@@ -121,43 +121,53 @@ def _waits_of_messages(
     opened: Mapping[int, Sequence[RecordedOperation]], messages: set[Group], recorded: set[int]
 ) -> Iterator[BlockedRanks]:
     every = [each for operations in opened.values() for each in operations if each.group in messages]
-    several = Counter((each.group, each.rank, each.collective, each.peer) for each in every)
-    collectives = {(each.group, each.rank, each.sequence) for each in every if each.peer is None}
-    counted = set[tuple[Group, int, str, int | None]]()
+    together = defaultdict[tuple[Group, str, int | None], dict[int, RecordedOperation]](dict)
+    several = Counter((each.group, each.collective, each.rank, each.peer) for each in every)
+    before = several.copy()
     for each in every:
         if each.peer is None:
-            others = recorded.intersection(each.group.ranks)
-            absent = {rank for rank in others if (each.group, rank, each.sequence) not in collectives}
-        else:
-            key = each.group, each.rank, each.collective, each.peer
-            ours = 0 if key in counted else several[key]  # the first one stands for all
-            counted.add(key)
-            theirs = several[each.group, each.peer, MESSAGES.get(each.collective, ""), each.rank]
-            absent = {each.peer} & recorded if ours > theirs else set()
-        if absent:
-            yield BlockedRanks(each.group, (each.rank,), tuple(sorted(absent)), each)
+            together[each.group, each.collective, each.sequence][each.rank] = each
+        elif count := several.pop((each.group, each.collective, each.rank, each.peer), 0):  # the first for all
+            answers = MESSAGES.get(each.collective, ""), each.peer, each.rank
+            if each.peer in recorded and count > before[each.group, *answers]:
+                yield BlockedRanks(each.group, (each.rank,), (each.peer,), each)
+    for (group, *_), operations in together.items():
+        if absent := sorted(recorded.intersection(group.ranks) - operations.keys()):
+            first = min(operations.values(), key=lambda one: one.enqueued_ns or 0)
+            yield BlockedRanks(group, tuple(sorted(operations)), tuple(absent), first)
 
 
 def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[BlockedRanks]:
     """Yield who waits for whom if a GPU runs one collective after the other, as ranks enqueued them."""
-    at = {rank: (each[0].group, each[0].sequence) for rank, each in opened.items() if each[0].peer is None}
-    for rank, place in at.items():
-        later = (other for other in place[0].ranks if other in at and at[other] != place)
-        awaited = tuple(other for other in later if any((each.group, each.sequence) == place for each in opened[other]))
-        if awaited:
-            yield BlockedRanks(place[0], (rank,), awaited, opened[rank][0], behind=True)
+    launched = {(each.group, each.sequence, rank) for rank, operations in opened.items() for each in operations}
+    together = defaultdict[tuple[Group, int | None], list[RecordedOperation]](list)
+    for first, *_ in opened.values():
+        if first.peer is None:
+            together[first.group, first.sequence].append(first)
+    for (group, sequence), operations in together.items():
+        ranks = {each.rank for each in operations}
+        later = tuple(rank for rank in group.ranks if rank not in ranks and (group, sequence, rank) in launched)
+        if later:
+            yield BlockedRanks(group, tuple(sorted(ranks)), later, operations[0], behind=True)
 
 
 def _blame(waits: Sequence[BlockedRanks], blamed: set[int]) -> Iterator[Hang]:
     """Yield a hang for each operation that a rank lacks, one a rank, with the ranks that lack it."""
-    together = defaultdict[int, list[int]](list)
+    together = defaultdict[BlockedRanks, list[int]](list)
+    awaiting = _awaiting(waits)
     for rank in sorted(blamed):
-        direct = [number for number, wait in enumerate(waits) if rank in wait.awaited]
-        together[min(direct, key=lambda number: _order(waits[number]))].append(rank)
-    for number, ranks in together.items():
-        wait = waits[number]
+        together[min(awaiting[rank], key=_order)].append(rank)
+    for wait, ranks in together.items():
         reason: Reason = "behind" if wait.behind else "not joined"
         yield Hang(reason, tuple(ranks), wait.group, wait.operation, tuple(_chain(waits, ranks)))
+
+
+def _awaiting(waits: Sequence[BlockedRanks]) -> Mapping[int, list[BlockedRanks]]:
+    awaiting = defaultdict[int, list[BlockedRanks]](list)
+    for wait in waits:
+        for rank in wait.awaited:
+            awaiting[rank].append(wait)
+    return awaiting
 
 
 def _order(wait: BlockedRanks) -> tuple[bool, bool, int]:
@@ -167,10 +177,7 @@ def _order(wait: BlockedRanks) -> tuple[bool, bool, int]:
 
 def _chain(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> Iterator[BlockedRanks]:
     """Yield those who wait for ranks, then those who wait for these, and so on; of each rank the first wait."""
-    awaiting = defaultdict[int, list[BlockedRanks]](list)
-    for wait in waits:
-        for rank in wait.awaited:
-            awaiting[rank].append(wait)
+    awaiting = _awaiting(waits)
     reached = dict.fromkeys(ranks)
     queue = [*reached]
     for rank in queue:  # it grows

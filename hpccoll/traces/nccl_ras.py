@@ -14,11 +14,12 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from hpccoll.common.files import MAX_CONTAINERS, read_bytes
+from hpccoll.common.files import read_bytes
+from hpccoll.traces.job_file import check_members
 from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob
 
 SOURCE = "NCCL RAS"
-MAX_REPORT_BYTES = 64 << 20
+MAX_REPORT_BYTES = 32 << 20
 UNCOUNTED = "messages, all-to-alls, gathers and scatters, which NCCL does not count, nor operations of CUDA graphs"
 
 COLLECTIVES = {
@@ -38,7 +39,6 @@ _PROCESS = re.compile(r"Process \d+ on node (\S+) managing GPUs? .*")
 
 TABLE_COLUMNS = 8
 """Of the summary: group, communicators in it, nodes, ranks on a node, ranks, ranks in the group, status, errors."""
-MAX_RANKS = 1 << 20
 SUCCESS, IN_PROGRESS = 0, 7  # ncclResult_t
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
@@ -84,18 +84,13 @@ def read(path: Path) -> RecordedJob:
     """Return one poll; ranks are numbered as in the largest communicator.
 
     Raises:
-        ValueError: if the file is no report, or is damaged.
+        ValueError: if the file is no report, or is damaged; msgspec's errors are such, too.
     """
-    data = read_bytes(path, "FILES", MAX_REPORT_BYTES)
-    if not data.lstrip().startswith(b"{"):
-        return _read_text(data.decode(errors="replace"))
-    if data.count(b"[") + data.count(b"{") > MAX_CONTAINERS:
-        raise ValueError(f"it has more than {MAX_CONTAINERS} lists and objects")
-    try:  # NCCL 2.28.7 to 2.28.9 leave out the comma before the status of a missing rank
-        report = msgspec.json.decode(_WITHOUT_COMMA.sub(rb"\1,\2", data), type=_Report, strict=False)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"it is no report of RAS: {error}") from None
-    return _to_job(report)
+    content = read_bytes(path, "FILES", MAX_REPORT_BYTES)
+    if not content.lstrip().startswith(b"{"):
+        return _read_text(content.decode(errors="replace"))
+    # NCCL 2.28.7 to 2.28.9 leave out the comma before the status of a missing rank
+    return _to_job(msgspec.json.decode(_WITHOUT_COMMA.sub(rb"\1,\2", content), type=_Report))
 
 
 def _to_job(report: _Report) -> RecordedJob:
@@ -152,6 +147,8 @@ def _read_text(text: str) -> RecordedJob:
     report = _TextReport()
     for line in text.splitlines():
         report.read(line.strip())
+    check_members(report.blocks.values())
+    check_members((number for classes in report.launched.values() for number, _, _ in classes))
     return report.to_job()
 
 
@@ -159,7 +156,7 @@ class _TextReport:
     """What the lines of a report have said so far."""
 
     def __init__(self) -> None:
-        self.sizes, self.groups, self.ranks = dict[str, int](), dict[str, Group](), dict[int, Rank]()
+        self.sizes, self.blocks, self.ranks = dict[str, int](), dict[str, int](), dict[int, Rank]()
         self.launched = dict[tuple[str, str], list[tuple[int, int, set[int]]]]()  # of ranks: number, operation, names
         self.processes, self.lacking = list[Rank](), list[str]()
         self.block, self.kind, self.collective = "", "", ANY
@@ -170,8 +167,7 @@ class _TextReport:
             self.sizes[words[0]] = int(words[4])
         elif found := _BLOCK.match(line):
             self.block, self.kind = found[2], found[3]
-            ranks = tuple(range(min(MAX_RANKS, self.sizes.get(found[1], 0))))
-            self.groups[self.block] = Group(f"0x{self.block.lstrip('0')}", ranks, "", False)
+            self.blocks[self.block] = self.sizes.get(found[1], 0)
         elif found := _TYPE.match(line):
             self.collective = COLLECTIVES.get(found[1], found[1])
         elif not self.block and (found := _PROCESS.match(line)):
@@ -196,8 +192,8 @@ class _TextReport:
         progress = list[Progress]()
         failed = {rank for rank, each in self.ranks.items() if each.status}
         for (block, collective), classes in self.launched.items():
-            group = self.groups[block]
-            members = group.ranks or range(min(MAX_RANKS, sum(number for number, _, _ in classes)))
+            members = range(self.blocks[block] or sum(number for number, _, _ in classes))
+            group = Group(f"0x{block.lstrip('0')}", tuple(members), "", of_job=False)
             others = set(members) - failed.union(*(names for _, _, names in classes))
             for number, operation, names in classes:
                 if not names and number != len(others):

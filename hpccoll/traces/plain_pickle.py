@@ -30,13 +30,11 @@ def read_plain_pickle(data: bytes) -> Any:
 
 
 _CONTAINERS = b"(", b"]", b"}", pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3
-_ALLOWED = b"".join((
-    pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.BININT,
-    pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.BINFLOAT, pickle.BINUNICODE, pickle.SHORT_BINUNICODE,
-    pickle.BINSTRING, pickle.SHORT_BINSTRING, pickle.EMPTY_DICT, pickle.EMPTY_LIST, pickle.EMPTY_TUPLE, pickle.MARK,
-    pickle.APPEND, pickle.APPENDS, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.BINPUT,
-    pickle.LONG_BINPUT, pickle.MEMOIZE, pickle.BINGET, pickle.LONG_BINGET,
-))  # fmt: skip
+_ALLOWED = (
+    "PROTO FRAME STOP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING"
+    " SHORT_BINSTRING EMPTY_DICT EMPTY_LIST EMPTY_TUPLE MARK APPEND APPENDS TUPLE TUPLE1 TUPLE2 TUPLE3 BINPUT"
+    " LONG_BINPUT MEMOIZE BINGET LONG_BINGET"
+)
 """The instructions that build plain values, but for those that set items."""
 
 
@@ -73,6 +71,6 @@ class _PlainUnpickler(_Unpickler):  # type: ignore[misc] # its attributes are no
             raise TypeError
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 
-    dispatch = {code: _Unpickler.dispatch[code] for code in _ALLOWED} | {
+    dispatch = {code: _Unpickler.dispatch[code] for name in _ALLOWED.split() for code in getattr(pickle, name)} | {
         pickle.SETITEMS[0]: set_items, pickle.SETITEM[0]: set_item,
     }  # fmt: skip

@@ -4,7 +4,7 @@ import re
 
 _COLLECTIVES = {
     "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
-    "alltoallv": "all_to_all_v", "send": "send", "recv": "receive",
+    "alltoallv": "all_to_all_v", "allreducebarrier": "barrier", "send": "send", "recv": "receive",
 }  # fmt: skip
 """By the letters of the name without its form; other names are ours too: broadcast, reduce, gather, barrier."""
 
