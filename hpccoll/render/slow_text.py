@@ -13,11 +13,12 @@ from hpccoll.common.units import (
     format_rounded_size,
     format_seconds,
 )
-from hpccoll.store.waiting import LateRank
 from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.records import Group
 from hpccoll.traces.slow import OperationTimes, RankTimes, SlowParts
 
+LATE_SHARE, SLOWER, MAX_SLOWER = 0.5, 1.1, 3
+"""Answers name ranks that came last in this share of the operations, and collectives that take so much longer."""
 MAX_SIZES = 5
 MAX_ROWS = 16
 """The most rows of a table of ranks or groups in a terminal."""
@@ -25,7 +26,7 @@ MAX_ROWS = 16
 
 def slow_lines(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> Iterator[str]:
     """Yield what is slow in a job; ``against``: beside measurements of the machine, None without any."""
-    yield f"  {summary(parts)}"
+    yield from (f"  {answer}" for answer in slow_answers(parts, against))
     for heading, (head, rows) in slow_tables(parts, against).items():
         yield f"  {heading}:"
         yield from table_lines(head, rows[:MAX_ROWS], indent="    ")
@@ -33,24 +34,30 @@ def slow_lines(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) 
     yield from (f"  {note}" for note in slow_notes(parts))
 
 
-def summary(parts: SlowParts) -> str:
-    """Return the answer in one sentence: how long ranks communicate, how much of that they wait, and for whom."""
+def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> Iterator[str]:
+    """Yield the answers: how long ranks communicate, how much of that they wait, for whom, and beside the machine."""
     if not parts.ranks:
-        return f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
-    text = f"each rank communicates for {_range([each.communication_s for each in parts.ranks])}"
+        yield f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
+        return
+    waited = ""
     if parts.transfer_s:
-        waited = f"{format_seconds(parts.transfer_s)} are transfer, the rest is waiting for ranks that come later"
-        text += f"; of all operations together {waited}"
-    late = [each for each in parts.late if each.share >= 0.5]
-    return f"{text}{''.join(f'; {_late_text(each, parts)}' for each in late)}"
-
-
-def _late_text(late: LateRank, parts: SlowParts) -> str:
-    host = _hosts(parts).get(late.rank)
-    return (
-        f"rank {late.rank}{f' on {host}' if host else ''} came last in {format_per_cent(late.share)} of the operations,"
-        f" by {format_seconds(late.median_s)}"
-    )
+        waited = (
+            f"; transfers add up to {format_seconds(parts.transfer_s)}, the rest is waiting for ranks that come later"
+        )
+    yield f"each rank communicates for {_range([each.communication_s for each in parts.ranks])}{waited}"
+    hosts = _hosts(parts)
+    for late in (each for each in parts.late if each.share >= LATE_SHARE):
+        host = hosts.get(late.rank)
+        yield (
+            f"rank {late.rank}{f' on {host}' if host else ''} came last in {format_per_cent(late.share)} of the"
+            f" operations, by {format_seconds(late.median_s)}"
+        )
+    slower = [(each.factor, each) for each in against or () if each.factor and each.factor >= SLOWER]
+    for factor, each in sorted(slower, key=lambda pair: -pair[0])[:MAX_SLOWER]:
+        yield (
+            f"{each.collective} of {format_rounded_size(each.bytes)} in group {group_text(each.group)} takes "
+            f"{factor:.2g} times what this machine gave ({each.kind})"
+        )
 
 
 def _range(seconds: Sequence[float]) -> str:

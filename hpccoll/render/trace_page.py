@@ -13,7 +13,7 @@ from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.colours import GREY, PALETTE
 from hpccoll.render.output_directory import PAGE_NAME, inputs_text, other_inputs
 from hpccoll.render.page_frame import render, vega_script
-from hpccoll.render.slow_text import group_text, slow_notes, slow_tables, summary
+from hpccoll.render.slow_text import group_text, slow_answers, slow_notes, slow_tables
 from hpccoll.render.trace_text import JobFindings, hang_lines, heading
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.traces.slow import SlowParts
@@ -40,8 +40,9 @@ def write_trace_page(jobs: Sequence[JobFindings], files: Sequence[Path], out: Pa
     if lost := other_inputs(files, out):
         raise UnusableError("--out", f"{out} contains the report of {lost}; do: choose another directory")
     shown = [
-        {"id": f"job-{number}", "heading": heading(each.job), "lines": [*hang_lines(each)],
-         "chart": each.slow and timeline(each.slow), "summary": each.slow and summary(each.slow),
+        {"id": f"job-{number}", "heading": heading(each.job),
+         "lines": [*hang_lines(each), *(slow_answers(each.slow, each.against) if each.slow else ())],
+         "chart": each.slow and timeline(each.slow),
          "tables": slow_tables(each.slow, each.against) if each.slow else {},
          "notes": [
              *(slow_notes(each.slow) if each.slow else ()), *(f"not recorded: {gap}" for gap in each.job.cannot_say),
@@ -71,7 +72,7 @@ def timeline(parts: SlowParts) -> Mapping[str, object] | None:
         tooltip=chart_base.tooltip("rank", "host", "what", "size", "group", "part", "takes"),
     )  # fmt: skip
     chart = bars.properties(width=WIDTH, height=max(80, 18 * len(ranks)), data=chart_base.inline_data(data))
-    return chart_base.apply_theme(chart, "Operations by rank", [summary(parts)], colours)
+    return chart_base.apply_theme(chart, "Operations by rank", [*slow_answers(parts)], colours)
 
 
 def _bars(parts: SlowParts) -> Iterator[ChartRecord]:

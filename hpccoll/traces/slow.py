@@ -193,13 +193,14 @@ def _collectives(
     for (group, name, complete), operations in by_kind.items():
         ranks, waiting = sorted({rank for each in operations for rank in each.records}), None
         if operations[0].is_bounded and operations[0].first.duration_s is not None:
+            columns = {rank: column for column, rank in enumerate(ranks)}
             durations, starts = (np.full((len(operations), len(ranks)), np.nan) for _ in range(2))
             for row, operation in enumerate(operations):
                 origin = operation.first.started_ns or 0
                 for rank, each in operation.records.items():
-                    durations[row, ranks.index(rank)] = each.duration_s
+                    durations[row, columns[rank]] = each.duration_s
                     if each.started_ns is not None and rank in shifts_s:
-                        starts[row, ranks.index(rank)] = (each.started_ns - origin) / 1e9 - shifts_s[rank]
+                        starts[row, columns[rank]] = (each.started_ns - origin) / 1e9 - shifts_s[rank]
             known = residual_s is not None and (np.isnan(starts) == np.isnan(durations)).all()
             waiting = waiting_of(durations, starts, residual_s or 0.0) if known else waiting_of(durations)
         yield OperationTimes(group, name, operations, ranks, waiting, complete)

@@ -8,6 +8,7 @@ import pytest
 from tests.cli_runner import invoke
 from tests.page_elements import elements
 from tests.traces import kernel_files
+from tests.written_runs import write_run
 
 
 @pytest.fixture
@@ -60,3 +61,33 @@ def test_the_page_has_the_chart_and_the_tables_and_replaces_no_other_page(traced
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "index.html").write_text("<p>mine</p>")
     assert invoke("trace", traced, "--out", tmp_path / "other").code == 2
+
+
+def test_files_of_the_inspector_are_one_job_by_the_name_of_the_communicator(tmp_path):
+    for rank in range(4):
+        lines = [kernel_files.inspector_line(rank, number, 100 if rank == 2 else 600) for number in range(1, 20)]
+        (tmp_path / f"n{rank // 2}-pid{70 + rank}.log").write_text("\n".join(lines))
+    found = json.loads(invoke("trace", tmp_path, "--json").out)
+    assert (found["ranks"], found["transfer_s"]) == (4, pytest.approx(19 * 1e-4))
+    assert [(late["rank"], late["host"]) for late in found["late"]] == [(2, "n1")]
+    assert found["late"][0]["median_s"] == pytest.approx(5e-4)
+
+
+def test_a_rank_whose_log_has_fewer_calls_than_others_did_not_join(tmp_path):
+    for rank in range(4):
+        (tmp_path / f"nccl.{rank}.log").write_text(kernel_files.nccl_log(rank, 4 if rank == 2 else 5))
+    ran = invoke("trace", tmp_path, "--json")
+    assert (ran.code, json.loads(ran.out)["not_joined"]) == (3, [2])
+
+
+def test_a_collective_that_takes_twice_what_the_machine_gave_is_named(tmp_path):
+    (directory := tmp_path / "traces").mkdir()
+    for rank in range(2):
+        events = [kernel_files.kernel("allreduce", 1, 100.0, 33.0, **{"In msg nelems": 4096, "Out msg nelems": 4096})]
+        kernel_files.write_kineto(directory / f"rank{rank}.json", rank, events, host=f"n{rank}")
+    results = write_run(tmp_path / "results" / "raw.h5")
+    ran = invoke("trace", directory, "--against", results)
+    assert "all_reduce of 16 KiB in group default_pg (0) takes 2 times what this machine gave (measured)" in ran.out
+    (found,) = json.loads(invoke("trace", directory, "--against", results, "--json").out)["slow"][0]["against"]
+    assert found["factor"] == pytest.approx(2.0, rel=0.05)
+    assert invoke("trace", directory, "--against", tmp_path / "none").code == 2
