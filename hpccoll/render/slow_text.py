@@ -131,7 +131,7 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
             f"clocks agree to {format_seconds(parts.residual_s)}, by the ends of collectives: of ranks that come closer"
             " together none is called the last"
         )
-    if parts.shifts_s:
+    if len({each.host for each in parts.ranks} - {None}) > 1 and parts.shifts_s:
         shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(parts.shifts_s.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
     if parts.opening:

@@ -13,7 +13,8 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from hpccoll.traces.job_file import content_of, damaged, decode_json
+from hpccoll.common.files import read_bytes
+from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.plain_pickle import read_plain_pickle
 from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
@@ -88,21 +89,18 @@ def read(path: Path) -> RecordedJob:
     """Return what one rank recorded; a group of gloo has no ranks, because its dump does not name them.
 
     Raises:
-        UnusableError: if the file is no dump, or is damaged.
+        ValueError: if the file is no dump, or is damaged; msgspec's errors are such, too.
     """
     dump = _read_dump(path)
     version = tuple(int(part) for part in re.findall(r"\d{1,4}", dump.version)[:2])
     if version < OLDEST_VERSION:
-        raise damaged(path, f"is of version {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
-    try:
-        of_id = _groups_by_id(dump)
-    except (ValueError, msgspec.MsgspecError):
-        raise damaged(path, "names the ranks of a group in an unknown way") from None
+        raise ValueError(f"its version is {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
+    of_id = _groups_by_id(dump)
     numbers = [int(digits) for digits in re.findall(r"\d{1,9}", path.name)]
     members = [group.ranks for group in of_id.values() if group.ranks]
     rank = next((number for number in reversed(numbers) if all(number in ranks for ranks in members)), None)
     if rank is None:
-        raise damaged(path, "has no number in its name that is a rank of its groups; PyTorch writes PREFIX + rank")
+        raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
     unknown = sum(not key.isdecimal() or int(key) not in of_id for key in dump.pg_status)
     return RecordedJob(
@@ -124,16 +122,12 @@ def read(path: Path) -> RecordedJob:
 
 
 def _read_dump(path: Path) -> _Dump:
-    content = content_of(path)
-    what = "dump of the Flight Recorder"
-    if not content.startswith(b"\x80"):
-        if content.count(b"[") + content.count(b",") > MAX_VALUES:
-            raise damaged(path, f"has more than {MAX_VALUES} values in lists, the most that are read")
-        return decode_json(path, content, _Dump, what)
-    try:
+    content = read_bytes(path, "FILES", MAX_BYTES)
+    if content.startswith(b"\x80"):
         return msgspec.convert(read_plain_pickle(content), _Dump)
-    except (ValueError, RecursionError) as error:  # of msgspec, too
-        raise damaged(path, f"is damaged, or no {what}: {error}") from None
+    if content.count(b"[") + content.count(b"{") + content.count(b",") > MAX_VALUES:
+        raise ValueError(f"it has more than {MAX_VALUES} values")
+    return msgspec.json.decode(content, type=_Dump)
 
 
 def _groups_by_id(dump: _Dump) -> dict[int, Group]:

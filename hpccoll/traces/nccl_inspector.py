@@ -13,16 +13,13 @@ from typing import Annotated, Any
 
 import msgspec
 
+from hpccoll.common.files import read_bytes
 from hpccoll.common.limits import RANK, Ranks
-from hpccoll.traces.job_file import MAX_OBJECTS, check_members, content_of, damaged
+from hpccoll.traces.job_file import MAX_BYTES, MAX_OBJECTS, check_members
 from hpccoll.traces.records import Group, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL Inspector"
-
-_BLOCK_PER_RANK = ("all_gather", "reduce_scatter")
-
-_NS = 1 << 63
 
 
 class _Header(msgspec.Struct):
@@ -40,8 +37,8 @@ class _Line(msgspec.Struct):
 
     header: _Header
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    coll_perf: dict[str, Any] | None = None
-    p2p_perf: dict[str, Any] | None = None
+    coll_perf: dict[str, Any] = {}
+    p2p_perf: dict[str, Any] = {}
 
 
 def recognises(head: bytes, _name: str) -> bool:
@@ -54,11 +51,11 @@ def read(path: Path) -> RecordedJob:
     """Return what one process recorded.
 
     Raises:
-        UnusableError: if it cannot be read, or no line of it can be.
+        ValueError: if it cannot be read, or no line of it can be.
     """
-    content = content_of(path)
+    content = read_bytes(path, "FILES", MAX_BYTES)
     if content.count(b"{") + content.count(b"[") > MAX_OBJECTS:
-        raise damaged(path, f"has more than {MAX_OBJECTS} lists and objects, the most that are read")
+        raise ValueError(f"it has more than {MAX_OBJECTS} lists and objects")
     lines, cut, error = list[_Line](), 0, "it is empty"
     for text in io.BytesIO(content):
         try:
@@ -66,35 +63,32 @@ def read(path: Path) -> RecordedJob:
         except (ValueError, RecursionError) as problem:
             cut, error = cut + 1, str(problem)
     if not lines:
-        raise damaged(path, f"is damaged, or no file of NCCL's Inspector: {error}")
-    largest = max(lines, key=lambda line: line.header.n_ranks).header
+        raise ValueError(f"it has no line of NCCL's Inspector: {error}")
+    rank = max(lines, key=lambda line: line.header.n_ranks).header.rank
     host = next((line.metadata.hostname for line in lines if line.metadata.hostname), None)
     sizes = {line.header.id: line.header.n_ranks for line in lines}
-    check_members(path, sizes.values())
+    check_members(sizes.values())
     groups = {
         name: Group(name.lower().removeprefix("0x")[:14], tuple(range(size)), of_job=False)
         for name, size in sizes.items()
     }
-    operations = [operation for line in lines for operation in _operations(line, groups[line.header.id], largest.rank)]
-    return RecordedJob(SOURCE, (Rank(largest.rank, host),), operations, cannot_say=tuple(_cannot_say(path, cut)))
-
-
-def _cannot_say(path: Path, cut: int) -> Iterator[str]:
-    yield "which rank did not join an operation: only the latest completed operations are kept"
-    yield "types of elements, and ranks of the job: they are those in the largest communicator of each process"
-    if cut > 1:  # NCCL may still write the last line
-        yield f"{cut} damaged lines of {path.name}"
+    operations = [operation for line in lines for operation in _operations(line, groups[line.header.id], rank)]
+    missing = [
+        "which rank did not join an operation: only the latest completed operations are kept",
+        "types of elements, and ranks of the job: they are those in the largest communicator of each process",
+        *([f"{cut} damaged lines of {path.name}"] if cut > 1 else []),  # NCCL may still write the last line
+    ]
+    return RecordedJob(SOURCE, (Rank(rank, host),), operations, cannot_say=missing)
 
 
 def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperation]:
     for prefix, perf in (("coll", line.coll_perf), ("p2p", line.p2p_perf)):
         if not perf:
             continue
-        seconds, sequence = _number(perf.get(f"{prefix}_exec_time_us")), _number(perf.get(f"{prefix}_sn"))
         name, nbytes = collective_of_torch(str(perf.get(prefix))), _number(perf.get(f"{prefix}_msg_size_bytes"))
-        factor = line.header.n_ranks if name in _BLOCK_PER_RANK else 1
+        factor = len(group.ranks) if name in ("all_gather", "reduce_scatter") else 1
+        seconds, sequence, peer = (_number(perf.get(f"{prefix}_{key}")) for key in ("exec_time_us", "sn", "peer"))
         enqueued, stopped = _trace_times(perf.get("event_trace_ts"))
-        peer = _number(perf.get("p2p_peer"))
         yield RecordedOperation(
             rank, group, name, None if sequence is None or prefix == "p2p" else int(sequence),
             bytes=None if nbytes is None else int(nbytes) * factor, enqueued_ns=enqueued,
@@ -106,7 +100,7 @@ def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperat
 
 def _number(value: object) -> float | None:
     """Return a number that is one and not negative; NCCL writes "nan" for others."""
-    return value if isinstance(value, int | float) and 0 <= value < _NS else None
+    return value if isinstance(value, int | float) and 0 <= value < 1 << 62 else None
 
 
 def _trace_times(trace: object) -> tuple[int | None, int | None]:
@@ -114,13 +108,9 @@ def _trace_times(trace: object) -> tuple[int | None, int | None]:
 
     The times of ``event_trace_ts`` are microseconds of the host's clock.
     """
-    if not isinstance(trace, dict):
-        return None, None
-    kernels = trace.get("kernel_events")
-    stops = [
-        stop
-        for kernel in (kernels if isinstance(kernels, list) else ())
-        if isinstance(kernel, dict) and (stop := _number(kernel.get("kernel_stop_ts")))
-    ]
-    enqueued = _number(trace.get("coll_start_ts"))
-    return round(enqueued * 1000) if enqueued else None, round(max(stops) * 1000) if stops else None
+    match trace:
+        case {"coll_start_ts": enqueued, "kernel_events": [*kernels]}:
+            stops = [_number(each.get("kernel_stop_ts")) for each in kernels if isinstance(each, dict)]
+            begin, end = _number(enqueued), max((stop for stop in stops if stop), default=None)
+            return round(begin * 1000) if begin else None, round(end * 1000) if end else None
+    return None, None

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from hpccoll.common.files import read_bytes
 from hpccoll.common.limits import RANKS
 from hpccoll.evidence.log_parser import has_header, split_messages
-from hpccoll.traces.job_file import check_members, content_of, damaged
+from hpccoll.traces.job_file import MAX_BYTES, check_members
 from hpccoll.traces.records import Group, Progress, Rank, RecordedJob
 from hpccoll.traces.torch_names import collective_of_torch
 
@@ -33,13 +34,13 @@ def read(path: Path) -> RecordedJob:
     """Return how many collectives the ranks whose processes wrote a log have called.
 
     Raises:
-        UnusableError: if it cannot be read, or logs no communicator.
+        ValueError: if it cannot be read, or logs no communicator.
     """
     members: dict[tuple[str, str], re.Match[str]] = {}  # by process and address of the communicator
     calls: Counter[tuple[str, str, str]] = Counter()
     hosts: dict[str, str | None] = {}
     first: dict[tuple[str, str], int] = {}  # the number of the first call of a communicator
-    for message in split_messages(content_of(path).decode(errors="replace").splitlines()):
+    for message in split_messages(read_bytes(path, "FILES", MAX_BYTES).decode(errors="replace").splitlines()):
         if match := _MEMBER.match(message.text):
             members[message.writer, match["comm"]] = match
             hosts[message.writer] = message.host
@@ -48,13 +49,13 @@ def read(path: Path) -> RecordedJob:
             first.setdefault((writer, comm), int(match["number"], 16))
             calls[writer, comm, match["function"]] += 1
     if not members:
-        raise damaged(path, "has no line of a communicator with its ranks; do: log with NCCL_DEBUG_SUBSYS=INIT,COLL")
+        raise ValueError("it has no line of a communicator and its ranks; do: log with NCCL_DEBUG_SUBSYS=INIT,COLL")
     largest: dict[str, re.Match[str]] = {}
     for (writer, _), member in members.items():
         if writer not in largest or int(member["ranks"]) > int(largest[writer]["ranks"]):
             largest[writer] = member
     sizes = {member["id"]: min(int(member["ranks"]), RANKS.maximum) for member in members.values()}
-    check_members(path, sizes.values())
+    check_members(sizes.values())
     groups = {name: Group(name.removeprefix("0x"), tuple(range(size)), of_job=False) for name, size in sizes.items()}
     progress = [
         Progress(

@@ -14,12 +14,12 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from hpccoll.common.units import format_size
-from hpccoll.traces.job_file import check_members, content_of, damaged, decode_json
+from hpccoll.common.files import read_bytes
+from hpccoll.traces.job_file import check_members
 from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob
 
 SOURCE = "NCCL RAS"
-MAX_TEXT_BYTES = 16 << 20
+MAX_REPORT_BYTES = 32 << 20
 UNCOUNTED = "messages, all-to-alls, gathers and scatters, which NCCL does not count, nor operations of CUDA graphs"
 
 COLLECTIVES = {
@@ -84,15 +84,13 @@ def read(path: Path) -> RecordedJob:
     """Return one poll; ranks are numbered as in the largest communicator.
 
     Raises:
-        UnusableError: if the file is no report, or is damaged.
+        ValueError: if the file is no report, or is damaged; msgspec's errors are such, too.
     """
-    content = content_of(path)
-    if content.lstrip().startswith(b"{"):  # NCCL 2.28.7 to 2.28.9 leave out the comma before a missing rank's status
-        what = "report of NCCL's RAS"
-        return _to_job(decode_json(path, _WITHOUT_COMMA.sub(rb"\1,\2", content), _Report, what))
-    if len(content) > MAX_TEXT_BYTES:
-        raise damaged(path, f"is larger than a report in words, {format_size(MAX_TEXT_BYTES)}")
-    return _read_text(path, content.decode(errors="replace"))
+    content = read_bytes(path, "FILES", MAX_REPORT_BYTES)
+    if not content.lstrip().startswith(b"{"):
+        return _read_text(content.decode(errors="replace"))
+    # NCCL 2.28.7 to 2.28.9 leave out the comma before the status of a missing rank
+    return _to_job(msgspec.json.decode(_WITHOUT_COMMA.sub(rb"\1,\2", content), type=_Report))
 
 
 def _to_job(report: _Report) -> RecordedJob:
@@ -144,13 +142,13 @@ def _time(text: str) -> int | None:
         return None
 
 
-def _read_text(path: Path, text: str) -> RecordedJob:
+def _read_text(text: str) -> RecordedJob:
     """Return a report in words: it names ranks only where a few of them differ from the others."""
     report = _TextReport()
     for line in text.splitlines():
         report.read(line.strip())
-    check_members(path, report.blocks.values())
-    check_members(path, (number for classes in report.launched.values() for number, _, _ in classes))
+    check_members(report.blocks.values())
+    check_members((number for classes in report.launched.values() for number, _, _ in classes))
     return report.to_job()
 
 

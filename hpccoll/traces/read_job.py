@@ -12,14 +12,13 @@ from typing import IO, BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from hpccoll.common.errors import to_one_line
+from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.files import open_regular
 from hpccoll.common.units import format_size
-from hpccoll.traces import flight_recorder, nccl_ras
-from hpccoll.traces.records import RecordedJob
+from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log, nccl_ras
+from hpccoll.traces.job_file import MAX_BYTES
+from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation
 
-MAX_FILE_BYTES = 512 << 20
-"""The maximum number of bytes of a file, unpacked."""
 MAX_ARCHIVE_BYTES, MAX_MEMBERS = 16 << 30, 10_000
 HEAD_BYTES, PIECE_BYTES = 1 << 16, 1 << 20
 
@@ -38,9 +37,9 @@ class JobFormat(NamedTuple):
     read: Callable[[Path], RecordedJob]  # raises one of ``READ_ERRORS``
 
 
-FORMATS = (
-    JobFormat(flight_recorder.SOURCE, flight_recorder.recognises, flight_recorder.read),
-    JobFormat(nccl_ras.SOURCE, nccl_ras.recognises, nccl_ras.read),
+FORMATS = tuple(
+    JobFormat(reader.SOURCE, reader.recognises, reader.read)
+    for reader in (flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nccl_log)
 )
 """The formats, in the order in which they are tried."""
 
@@ -57,21 +56,27 @@ def read_job(paths: Iterable[Path]) -> JobFiles:
 
     Nothing in a file is executed, and reading one takes 1 GB of memory at most.
     """
-    recorded, damaged = list[tuple[Path, RecordedJob]](), list[str]()
+    recorded, lines = list[tuple[Path, RecordedJob]](), list[str]()
     with TemporaryDirectory(prefix="hpccoll-") as scratch:
         for path in _files(paths):
             members = _members(path, Path(scratch))
             while True:
-                shown = path
+                shown = unpacked = path
                 try:
                     shown, unpacked = next(members)
                     recorded.append((shown, _read_file(unpacked)))
                 except StopIteration:
                     break
                 except READ_ERRORS as error:
-                    why = str(error) if isinstance(error, ValueError | OSError) else f"it is damaged ({error!r})"
-                    damaged.append(to_one_line(f"{shown}: {why}"))
-    return JobFiles(_join(recorded), damaged)
+                    lines.append(_line(shown, unpacked, error))
+    return JobFiles(_join(recorded), lines)
+
+
+def _line(shown: Path, unpacked: Path, error: BaseException) -> str:
+    if isinstance(error, UnusableError):
+        return str(error).replace(str(unpacked), str(shown))
+    why = str(error) if isinstance(error, ValueError) else f"it is damaged: {type(error).__name__}: {error}"
+    return str(UnusableError("FILES", f"{format_value(str(shown))} cannot be read: {why}"))
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -82,13 +87,13 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 def _read_file(path: Path) -> RecordedJob:
     with open_regular(path, "FILES") as file:
         head = file.read(HEAD_BYTES)
-        if file.seek(0, 2) > MAX_FILE_BYTES:
-            raise ValueError(f"it is larger than {format_size(MAX_FILE_BYTES)}")
+        if file.seek(0, 2) > MAX_BYTES:
+            raise ValueError(f"it has more than {format_size(MAX_BYTES)}")
     for each in FORMATS:
         if each.recognises(head, path.name):
             return each.read(path)
     known = ", ".join(each.name for each in FORMATS)
-    raise ValueError(f"it is {'no recorded job' if head else 'empty'}; read are {known}")
+    raise ValueError(f"it is {'no file of a recorded job' if head else 'empty'}; read are {known}")
 
 
 def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
@@ -122,13 +127,13 @@ class _Limited:
     def seek(self, offset: int) -> int:
         """Go to a place; ValueError if an archive of this size is not read."""
         if offset > MAX_ARCHIVE_BYTES:
-            raise ValueError(f"it is larger than {format_size(MAX_ARCHIVE_BYTES)} when it is unpacked")
+            raise ValueError(f"it has more than {format_size(MAX_ARCHIVE_BYTES)}, unpacked")
         return self.file.seek(offset)
 
     def read(self, size: int) -> bytes:
         """Return the next ``size`` bytes; ValueError if they are more than a header or a piece has."""
         if size > PIECE_BYTES:
-            raise ValueError("it has a header that is larger than 1 MiB")
+            raise ValueError("it has a header of more than 1 MiB")
         return self.file.read(size)
 
 
@@ -137,8 +142,8 @@ def _copied(source: IO[bytes], target: Path) -> Path:
     with target.open("wb") as file:
         while piece := source.read(PIECE_BYTES):
             file.write(piece)
-            if file.tell() > MAX_FILE_BYTES:
-                raise ValueError(f"it is larger than {format_size(MAX_FILE_BYTES)} when it is unpacked")
+            if file.tell() > MAX_BYTES:
+                raise ValueError(f"it has more than {format_size(MAX_BYTES)}, unpacked")
     return target
 
 
@@ -148,62 +153,57 @@ def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     Files of one directory whose names differ in numbers only are of one job; so are sets of different ranks, such as
     those of different hosts. Where files have NCCL's hashes, those that share one are of one job.
     """
-    sets = dict[tuple[str, ...], RecordedJob]()
+    sets = dict[tuple[str, str], list[RecordedJob]]()
     for path, job in sorted(recorded, key=lambda each: max(each[1].taken_ns.values(), default=0)):
-        named = job.groups and all(group.of_job for group in job.groups)
-        pattern = str(path.parent / re.sub(r"\d+", "#", path.name)) if named else str(path)
-        known = sets.get((job.source, pattern))
-        sets[job.source, pattern] = _merged(known, job) if known else job
-    jobs = list[RecordedJob]()
-    for job in sets.values():
-        fitting = next((number for number, other in enumerate(jobs) if _is_one_job(other, job)), None)
+        numbered = job.groups and not _hashes([job])
+        pattern = path.parent / re.sub(r"\d+", "#", path.name) if numbered else path
+        sets.setdefault((job.source, str(pattern)), []).append(job)
+    jobs = list[list[RecordedJob]]()
+    for part in sets.values():
+        fitting = next((each for each in jobs if _are_one_job(each, part)), None)
         if fitting is None:
-            jobs.append(job)
+            jobs.append(part)
         else:
-            jobs[fitting] = _merged(jobs[fitting], job)
-    return [_with_members(job) for job in jobs]
+            fitting += part
+    return [_merged(parts) for parts in jobs]
 
 
-def _hashes(job: RecordedJob) -> set[str]:
-    return {group.name for group in job.groups if not group.of_job}
+def _hashes(parts: Iterable[RecordedJob]) -> set[str]:
+    return {group.name for job in parts for group in job.groups if not group.of_job}
 
 
-def _is_one_job(first: RecordedJob, second: RecordedJob) -> bool:
+def _are_one_job(first: Sequence[RecordedJob], second: Sequence[RecordedJob]) -> bool:
+    if first[0].source != second[0].source:
+        return False
     hashes, others = _hashes(first), _hashes(second)
     if hashes or others:
-        fit = bool(hashes & others)
-    else:  # a report that counts nothing says of no job that it is its own
-        fit = bool(first.groups and second.groups) and {each.rank for each in first.ranks}.isdisjoint(
-            each.rank for each in second.ranks
-        )
-    return first.source == second.source and fit
+        return bool(hashes & others)
+    ranks = [{each.rank for job in parts for each in job.ranks} for parts in (first, second)]
+    counts = all(job.groups for job in (first[0], second[0]))  # else nothing says of which job they are
+    return counts and ranks[0].isdisjoint(ranks[1])
 
 
-def _merged(first: RecordedJob, later: RecordedJob) -> RecordedJob:
-    if first.taken_ns and first.taken_ns == later.taken_ns and set(later.progress) <= set(first.progress):
-        return first  # one poll, twice
-    ranks = {each.rank: each for each in (*first.ranks, *later.ranks)}
+def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
+    """Return all parts as one job; two polls of one time are one, and a group without ranks has those that know it."""
+    polls = dict[tuple[tuple[int, int], ...], RecordedJob]()
+    for number, job in enumerate(parts):
+        is_poll = job.taken_ns and not job.operations
+        polls[tuple(job.taken_ns.items()) if is_poll else ((-1, number),)] = job
+    parts = [*polls.values()]
+    members = dict[Group, set[int]]()
+    for job in parts:
+        known: tuple[Progress | RecordedOperation, ...] = (*job.operations, *job.progress)
+        for each in known:
+            if not each.group.ranks:
+                members.setdefault(each.group, set()).add(each.rank)
+    groups = {group: replace(group, ranks=tuple(sorted(ranks))) for group, ranks in members.items()}
+    ranks = {each.rank: each for job in parts for each in job.ranks}
     return RecordedJob(
-        first.source,
+        parts[0].source,
         [ranks[number] for number in sorted(ranks)],
-        (*first.operations, *later.operations),
-        (*first.progress, *later.progress),
-        (*first.computing, *later.computing),
-        {**first.taken_ns, **later.taken_ns},
-        tuple(dict.fromkeys((*first.cannot_say, *later.cannot_say))),
-    )
-
-
-def _with_members(job: RecordedJob) -> RecordedJob:
-    """Return a job in which groups whose dumps name no ranks have those that recorded something of them."""
-    recorded = {(each.group, each.rank) for each in job.progress} | {(each.group, each.rank) for each in job.operations}
-    groups = {
-        group: replace(group, ranks=tuple(sorted(rank for other, rank in recorded if other == group)))
-        for group in job.groups
-        if not group.ranks
-    }
-    return replace(
-        job,
-        operations=[replace(each, group=groups.get(each.group, each.group)) for each in job.operations],
-        progress=[replace(each, group=groups.get(each.group, each.group)) for each in job.progress],
+        [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.operations],
+        [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.progress],
+        [each for job in parts for each in job.computing],
+        {rank: time for job in parts for rank, time in job.taken_ns.items()},
+        tuple(dict.fromkeys(sentence for job in parts for sentence in job.cannot_say)),
     )

@@ -93,10 +93,16 @@ class SlowParts:
     ranks: Sequence[RankTimes]
     late: Sequence[LateRank]
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
-    shifts_s: Mapping[str, float]  # by host, those of several hosts: what is subtracted from its clock
+    shifts_s: Mapping[str, float]  # what is subtracted from the clock of each host, or of each rank of an unknown one
     unmatched: Sequence[Group]  # groups whose ranks recorded different operations, without numbers
     opening: RecordedOperation | None  # the last rank's record of the first operation: the profiler may start late
     opening_late_s: float
+
+    def begin_ns(self, record: RecordedOperation) -> float | None:
+        """Return when an operation began, by the aligned clocks; None where that is not known."""
+        host = next((each.host for each in self.ranks if each.rank == record.rank), None)
+        shift_s = self.shifts_s.get(host or f"rank {record.rank}", 0.0)
+        return None if record.started_ns is None else record.started_ns - shift_s * 1e9
 
     @property
     def transfer_s(self) -> float:
@@ -121,11 +127,9 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     for waiting, ranks in waits:
         waiting_s.update(dict(zip(ranks, np.nansum(waiting.waiting_s, axis=0).tolist(), strict=True)))
     opening, opening_late_s = _opening(times)
-    several = len({each.host for each in job.ranks if each.host}) > 1
     return SlowParts(
         times, tuple(_rank_times(job, timed, waiting_s)), late_ranks(waits), residual_s,
-        {host: shift / 1e9 for host, shift in shifts_ns.items()} if several else {}, unmatched, opening,
-        opening_late_s,
+        {host: shift / 1e9 for host, shift in shifts_ns.items()}, unmatched, opening, opening_late_s,
     )  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """Files as recorders of kernels and calls write them: Kineto, execution traces, NCCL's Inspector and log."""
 
-import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -45,7 +44,7 @@ def write_kineto(
     path: Path, rank: int, events: Sequence[Mapping[str, Any]], ranks: int = 2, host: str | None = None,
     base_ns: int = BASE_NS,
 ) -> Path:  # fmt: skip
-    """Write the trace of a rank; compressed if the name of the file ends in ``.gz``."""
+    """Write the trace of a rank."""
     trace: dict[str, Any] = {
         "schemaVersion": 1, "distributedInfo": {
             "backend": "nccl", "rank": rank, "world_size": ranks,
@@ -54,8 +53,7 @@ def write_kineto(
                            *events],
     }  # fmt: skip
     trace |= ({"host_name": host} if host else {}) | ({"baseTimeNanoseconds": base_ns} if base_ns else {})
-    text = json.dumps(trace).encode()
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    path.write_text(json.dumps(trace))
     return path
 
 
