@@ -12,6 +12,9 @@ from collections import Counter, defaultdict, deque
 
 from cli_runner import invoke
 
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.schedule import Layout
+
 PLAN = "--format", "mscclpp"
 EXPORTED = [
     ("all_reduce", name, p, per_node)
@@ -25,6 +28,20 @@ EXPORTED = [
     ("all_gather", "bruck", 7, 4), ("all_gather", "ring", 4, 4), ("reduce_scatter", "ring", 5, 3),
     ("all_to_all", "bruck", 6, 3), ("all_to_all", "pairwise", 4, 4), ("reduce_scatter", "recursive_halving", 8, 8),
 ]  # fmt: skip
+
+
+ROUND_TRIPS = [
+    ("all_reduce", "ring"), ("all_reduce", "hierarchical"), ("all_reduce", "rabenseifner"),
+    ("all_reduce", "double_binary_tree"), ("all_reduce", "swing"), ("all_gather", "bruck"), ("all_to_all", "bruck"),
+    ("all_gather", "pat"), ("reduce_scatter", "pat"), ("all_reduce", "direct"), ("all_reduce", "bidirectional_ring"),
+    ("all_gather", "ring"), ("reduce_scatter", "ring"), ("all_to_all", "pairwise"),
+    ("reduce_scatter", "recursive_halving"),
+]  # fmt: skip
+
+
+def is_registered_for(collective, name, p, per_node):
+    """Return whether an algorithm can run on so many ranks."""
+    return COLLECTIVES[collective].algorithm(name).unmet(Layout.of(p, per_node)) is None
 
 
 def exported(collective, name, p, per_node, *arguments, nbytes=16 * 840 * 64):

@@ -102,7 +102,8 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
     algorithm, parameters = family.algorithm(case.algorithm), own_parameters(case)
     check_parameters(algorithm, parameters)
     unmet = unmet_by_transport(case.transport, case.device, dtypes, case.timing, layout, parameters)
-    return unmet or algorithm.unmet(layout, **parameters) or _too_many_lanes(case, layout)
+    unmet = unmet or algorithm.unmet(layout, **parameters) or algorithm.unmet_size(case.bytes)
+    return unmet or _too_many_lanes(case, layout)
 
 
 def _too_many_lanes(case: Case, layout: Layout) -> str | None:

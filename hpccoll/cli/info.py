@@ -243,11 +243,15 @@ def _show_file(path: Path, options: Sequence[str], unit: int | None, out: Path |
         if not is_plan or option not in ("--unit", "--out"):
             raise UnusableError(f"option {option}", f"it belongs to an algorithm, and {path} is a file")
     if is_plan:
+        from hpccoll.common.units import format_size
         from hpccoll.interop.mscclpp_reader import read_plan
-        from hpccoll.render.pictures.schedule_view import ScheduleView
+        from hpccoll.render.pictures.schedule_view import MAX_WORKERS, ScheduleView
 
         plan = read_plan(path)
-        sentence = "A plan of MSCCL++, right in every order of execution. Its steps are ordered by data alone."
+        if plan.call.p > MAX_WORKERS:
+            raise BadInputError(f"{path}: ranks", plan.call.p, f"at most {MAX_WORKERS} to be shown")
+        sizes = " to ".join(map(format_size, plan.sizes))
+        sentence = f"A plan of MSCCL++ for {sizes}, right in every order. Its steps are ordered by data alone."
         return _describe(ScheduleView(plan.call, plan.slices, f"plan {path.name}", sentence), unit, out)
     typer.echo("\n".join(goal_lines(path, read_goal(path))))
     return 0

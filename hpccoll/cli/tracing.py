@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli import common
-from hpccoll.common.errors import UnusableError
+from hpccoll.common.errors import UnusableError, writing
 
 family = typer.Typer()
 
@@ -18,23 +18,44 @@ def trace(
         typer.Argument(help="files that the job wrote, archives of them, or directories", metavar="FILES..."),
     ],
     *,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="results of this machine, beside which collectives are held", metavar="RESULTS"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="directory for a page with all of it", metavar="DIR")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
 ) -> int:
-    """Show who waits for whom in a recorded job.
+    """Show who waits for whom in a recorded job, and what is slow.
 
-    It reads dumps of PyTorch's Flight Recorder and reports of ncclras; several polls of ncclras, in files of their own,
-    tell late ranks from absent ones. Nothing in a file is executed. Ends with 3 if a rank did not join an operation, or
-    ranks wait for one another.
+    It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler and its execution
+    traces, files of NCCL's Inspector, and logs of NCCL; several polls of ncclras, in files of their own, tell late
+    ranks from absent ones. Nothing in a file is executed. Ends with 3 if a rank did not join an operation, or ranks
+    wait for one another.
     """
-    from hpccoll.render.trace_text import trace_lines, trace_record
+    from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
+    from hpccoll.store.load_results import read_results
+    from hpccoll.traces.against_curve import against_curves
     from hpccoll.traces.hangs import find_hangs
     from hpccoll.traces.read_job import read_job
+    from hpccoll.traces.slow import slow_parts
 
+    rows = read_results(against).rows if against else None
     read = read_job(files)
     for line in read.damaged:
         typer.echo(f"hpccoll: {line}", err=True)
     if not read.jobs:
         raise UnusableError("FILES", "no file is of a recorded job")
-    jobs = [(job, find_hangs(job)) for job in read.jobs]
+    jobs = list[JobFindings]()
+    for job in read.jobs:
+        slow, hosts = slow_parts(job), {each.rank: each.host for each in job.ranks}
+        beside = against_curves(slow.times, rows, hosts) if slow and rows is not None else None
+        jobs.append(JobFindings(job, find_hangs(job), slow, beside))
+    if out:
+        from hpccoll.render.trace_page import write_trace_page
+
+        with writing(out):
+            page = write_trace_page(jobs, files, out)
     common.show_found(trace_record(jobs), trace_lines(jobs), as_json=as_json)
-    return common.INCOMPLETE if any(hang.is_absence for _, hangs in jobs for hang in hangs) else 0
+    if out:
+        typer.echo(f"page: {page}", err=as_json)
+    return common.INCOMPLETE if any(hang.is_absence for each in jobs for hang in each.hangs) else 0

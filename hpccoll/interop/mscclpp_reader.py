@@ -1,6 +1,7 @@
-"""A plan of MSCCL++, right in every order of execution: it is read and proven, and becomes a schedule of ours.
+"""A plan of MSCCL++, right in every order of execution.
 
-Packets, pipelines and the multicast of a switch are not read.
+It is read and proven, and becomes a schedule of ours, which runs at the sizes that the plan is for. Packets, pipelines
+and the multicast of a switch are not read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.files import read_json, with_digest
+from hpccoll.common.limits import MAX_BYTES
 from hpccoll.interop.mscclpp_events import Json, PlanRun
 from hpccoll.interop.mscclpp_lift import lifted
 from hpccoll.interop.mscclpp_order import proven_moves
@@ -27,6 +29,7 @@ class ProvenPlan(NamedTuple):
     name: str
     call: CollectiveCall
     slices: tuple[Schedule, ...]
+    sizes: tuple[int, int]  # the smallest and the largest message, in bytes
 
 
 def read_plan(path: Path) -> ProvenPlan:
@@ -55,7 +58,10 @@ def plan_of(content: Json) -> ProvenPlan:
     if content["collective"] not in names:
         raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
-    return ProvenPlan(content["name"], run.call, lifted(run, proven_moves(run)))
+    sizes = int(content.get("min_message_size", 0)), min(int(content.get("max_message_size", MAX_BYTES)), MAX_BYTES)
+    if sizes[0] > sizes[1]:
+        raise UnusableError("plan", f"its smallest message has {sizes[0]} bytes, and its largest {sizes[1]}")
+    return ProvenPlan(content["name"], run.call, lifted(run, proven_moves(run)), sizes)
 
 
 def read_plans(names: Iterable[str]) -> dict[str, Json]:
@@ -97,7 +103,9 @@ def _register(name: str, plan: ProvenPlan) -> None:
     p = plan.call.p
 
     @plan.call.collective(
-        name, needs=[Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)]
+        name,
+        needs=[Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)],
+        sizes=plan.sizes,
     )
     def _(layout: Layout) -> tuple[Schedule, ...]:
         return tuple(replace(each, layout=layout) for each in plan.slices)

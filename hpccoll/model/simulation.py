@@ -176,7 +176,8 @@ class AlgorithmSimulation:
         if int(self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))) > 0:
             return "copies on a rank are not modelled"
         whose = f"{self.algorithm.name} of {self.family.name}"
-        unmet = (self._unmet(self.layout) or "").removeprefix(whose).lstrip(": ")
+        unmet = self._unmet(self.layout) or self.algorithm.unmet_size(nbytes) or ""
+        unmet = unmet.removeprefix(whose).lstrip(": ")
         return unmet or self._memory_reason(nbytes)
 
     def _memory_reason(self, nbytes: int) -> str | None:

@@ -7,23 +7,26 @@ import numpy as np
 
 from hpccoll.common.text import first_few, table_lines
 from hpccoll.common.units import (
+    format_count,
     format_factor,
     format_per_cent,
     format_rounded_size,
     format_seconds,
 )
-from hpccoll.store.waiting import LateRank
 from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.records import Group
 from hpccoll.traces.slow import OperationTimes, RankTimes, SlowParts
 
+LATE_SHARE, SLOWER, MAX_SLOWER = 0.5, 1.1, 3
+"""Answers name ranks that came last in this share of the operations, and collectives that take so much longer."""
+MAX_SIZES = 5
 MAX_ROWS = 16
 """The most rows of a table of ranks or groups in a terminal."""
 
 
 def slow_lines(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> Iterator[str]:
     """Yield what is slow in a job; ``against``: beside measurements of the machine, None without any."""
-    yield f"  {summary(parts)}"
+    yield from (f"  {answer}" for answer in slow_answers(parts, against))
     for heading, (head, rows) in slow_tables(parts, against).items():
         yield f"  {heading}:"
         yield from table_lines(head, rows[:MAX_ROWS], indent="    ")
@@ -31,23 +34,30 @@ def slow_lines(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) 
     yield from (f"  {note}" for note in slow_notes(parts))
 
 
-def summary(parts: SlowParts) -> str:
-    """Return the answer in one sentence: how long ranks communicate, how much of that they wait, and for whom."""
-    spent = [each.communication_s for each in parts.ranks]
-    text = f"each rank communicates for {_range(spent)}"
+def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> Iterator[str]:
+    """Yield the answers: how long ranks communicate, how much of that they wait, for whom, and beside the machine."""
+    if not parts.ranks:
+        yield f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
+        return
+    waited = ""
     if parts.transfer_s:
-        waited = f"{format_seconds(parts.transfer_s)} are transfer, the rest is waiting for ranks that come later"
-        text += f"; of all operations together {waited}"
-    late = [each for each in parts.late if each.share >= 0.5]
-    return f"{text}{''.join(f'; {_late_text(each, parts)}' for each in late)}"
-
-
-def _late_text(late: LateRank, parts: SlowParts) -> str:
-    host = _hosts(parts).get(late.rank)
-    return (
-        f"rank {late.rank}{f' on {host}' if host else ''} came last in {format_per_cent(late.share)} of the operations,"
-        f" by {format_seconds(late.median_s)}"
-    )
+        waited = (
+            f"; transfers add up to {format_seconds(parts.transfer_s)}, the rest is waiting for ranks that come later"
+        )
+    yield f"each rank communicates for {_range([each.communication_s for each in parts.ranks])}{waited}"
+    hosts = _hosts(parts)
+    for late in (each for each in parts.late if each.share >= LATE_SHARE):
+        host = hosts.get(late.rank)
+        yield (
+            f"rank {late.rank}{f' on {host}' if host else ''} came last in {format_per_cent(late.share)} of the"
+            f" operations, by {format_seconds(late.median_s)}"
+        )
+    slower = [(each.factor, each) for each in against or () if each.factor and each.factor >= SLOWER]
+    for factor, each in sorted(slower, key=lambda pair: -pair[0])[:MAX_SLOWER]:
+        yield (
+            f"{each.collective} of {format_rounded_size(each.bytes)} in group {group_text(each.group)} takes "
+            f"{factor:.2g} times what this machine gave ({each.kind})"
+        )
 
 
 def _range(seconds: Sequence[float]) -> str:
@@ -89,7 +99,7 @@ def slow_tables(
             [
                 [
                     str(each.rank), each.host or "unknown", format_seconds(each.communication_s),
-                    format_seconds(each.waiting_s),
+                    "unknown" if each.waiting_s is None else format_seconds(each.waiting_s),
                     *("unknown" if share is None else format_per_cent(share) for share in (each.share, each.exposed)),
                 ]
                 for each in parts.ranks
@@ -112,15 +122,17 @@ def slow_tables(
 
 
 def _collective_row(of: OperationTimes) -> list[str]:
-    sizes = [each.bytes for each in of.operations if each.bytes is not None]
-    transfer = waiting = "not bounded"
+    sizes = [*dict.fromkeys(each.bytes for each in of.operations if each.bytes is not None)]
+    shown = ", ".join(map(format_rounded_size, sizes))
+    if len(sizes) > MAX_SIZES:
+        shown = f"{format_rounded_size(min(sizes))} to {format_rounded_size(max(sizes))}"
+    transfer = waiting = "unknown"
     if of.waiting:
         transfer = f"{'' if of.is_complete else 'at most '}{format_seconds(float(of.waiting.transfer_s.sum()))}"
-        waiting = _range(np.nansum(of.waiting.waiting_s, axis=0).tolist())
+        waiting = _range(of.waiting.waiting_s.sum(axis=0).tolist()) if of.is_complete else "unknown"
     return [
         group_text(of.group), of.collective, str(max(len(of.ranks), len(of.group.ranks))), str(len(of.operations)),
-        " to ".join(dict.fromkeys(map(format_rounded_size, (min(sizes), max(sizes))))) if sizes else "unknown",
-        transfer, waiting,
+        shown or "unknown", transfer, waiting,
     ]  # fmt: skip
 
 
@@ -131,8 +143,9 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
             f"clocks agree to {format_seconds(parts.residual_s)}, by the ends of collectives: of ranks that come closer"
             " together none is called the last"
         )
-    if len({each.host for each in parts.ranks} - {None}) > 1 and parts.shifts_s:
-        shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(parts.shifts_s.items()))
+    of_host = {each.host: parts.shifts_s.get(each.rank, 0.0) for each in parts.ranks if each.host}
+    if len(of_host) > 1 and any(of_host.values()):
+        shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
     if parts.opening:
         yield (

@@ -5,22 +5,23 @@ from pathlib import Path
 
 import altair as alt
 
+from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_rounded_size, format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.colours import GREY, PALETTE
-from hpccoll.render.output_directory import PAGE_NAME
+from hpccoll.render.output_directory import PAGE_NAME, inputs_text, other_inputs
 from hpccoll.render.page_frame import render, vega_script
-from hpccoll.render.slow_text import group_text, slow_notes, slow_tables, summary
+from hpccoll.render.slow_text import group_text, slow_answers, slow_notes, slow_tables
+from hpccoll.render.trace_text import JobFindings, hang_lines, heading
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.slow import SlowParts
 
 MAX_BARS = 4000
 """The most bars of a chart: of later operations the tables tell."""
 
-COLOURS = {"waiting": PALETTE[1], "transfer": PALETTE[0], "not told apart": GREY}
+COLOURS = {"waiting": PALETTE[1], "transfer": PALETTE[0], "transfer or waiting": GREY}
 
 CAPTION = (
     "A bar is an operation of a rank. Its transfer is the shortest duration over all ranks, what is before that is "
@@ -29,33 +30,33 @@ CAPTION = (
 )
 
 
-def write_trace_page(
-    jobs: Sequence[tuple[str, Sequence[str], SlowParts | None, Sequence[AgainstCurve] | None]], out: Path
-) -> Path:
-    """Write the page of recorded jobs into a directory; return its path.
-
-    Args:
-        jobs: the heading of each, its lines about hangs and about what its files do not tell, and what is slow.
-        out: the directory, which is made.
+def write_trace_page(jobs: Sequence[JobFindings], files: Sequence[Path], out: Path) -> Path:
+    """Write the page of the jobs in ``files`` into a directory, which is made; return its path.
 
     Raises:
+        UnusableError: if the directory has another page, which would be lost.
         OSError: if the page cannot be written.
     """
+    if lost := other_inputs(files, out):
+        raise UnusableError("--out", f"{out} contains the report of {lost}; do: choose another directory")
     shown = [
-        {"id": f"job-{number}", "heading": heading, "lines": lines, "chart": timeline(parts) if parts else None,
-         "summary": summary(parts) if parts else "", "notes": [*slow_notes(parts)] if parts else [],
-         "tables": slow_tables(parts, against) if parts else {}}
-        for number, (heading, lines, parts, against) in enumerate(jobs, 1)
+        {"id": f"job-{number}", "heading": heading(each.job),
+         "lines": [*hang_lines(each), *(slow_answers(each.slow, each.against) if each.slow else ())],
+         "chart": each.slow and timeline(each.slow),
+         "tables": slow_tables(each.slow, each.against) if each.slow else {},
+         "notes": [
+             *(slow_notes(each.slow) if each.slow else ()), *(f"not recorded: {gap}" for gap in each.job.cannot_say),
+         ]}
+        for number, each in enumerate(jobs, 1)
     ]  # fmt: skip
-    out.mkdir(parents=True, exist_ok=True)
-    page = out / PAGE_NAME
     context = {
-        "title": "A recorded job", "jobs": shown, "caption": CAPTION,
+        "title": "A recorded job", "inputs": inputs_text(files, out), "jobs": shown, "caption": CAPTION,
         "vega": vega_script() if any(each["chart"] for each in shown) else "",
     }  # fmt: skip
-    with replacing_file(page.resolve()) as unfinished:
+    out.mkdir(parents=True, exist_ok=True)
+    with replacing_file((out / PAGE_NAME).resolve()) as unfinished:
         unfinished.write_text(render("trace.html", context), encoding="utf-8")
-    return page
+    return out / PAGE_NAME
 
 
 def timeline(parts: SlowParts) -> Mapping[str, object] | None:
@@ -63,15 +64,15 @@ def timeline(parts: SlowParts) -> Mapping[str, object] | None:
     data = [*_bars(parts)]
     if not data:
         return None
-    ranks = sorted({each.rank for each in parts.ranks})
+    ranks, colours = sorted({each.rank for each in parts.ranks}), chart_base.present(COLOURS, data, "part")
     axis = alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL, tickCount=8)
     bars = alt.Chart().mark_bar(height={"band": 0.7}).encode(
         x=alt.X("begin:Q", title="time since the first operation", axis=axis), x2=alt.X2("end:Q"),
-        y=alt.Y("rank:O", title="rank", sort=ranks), color=chart_base.colour("part", COLOURS, "square"),
+        y=alt.Y("rank:O", title="rank", sort=ranks), color=chart_base.colour("part", colours, "square"),
         tooltip=chart_base.tooltip("rank", "host", "what", "size", "group", "part", "takes"),
     )  # fmt: skip
     chart = bars.properties(width=WIDTH, height=max(80, 18 * len(ranks)), data=chart_base.inline_data(data))
-    return chart_base.apply_theme(chart, "Operations by rank", [summary(parts)], [*COLOURS])
+    return chart_base.apply_theme(chart, "Operations by rank", [*slow_answers(parts)], colours)
 
 
 def _bars(parts: SlowParts) -> Iterator[ChartRecord]:
@@ -91,7 +92,7 @@ def _bars(parts: SlowParts) -> Iterator[ChartRecord]:
             if begin is None or takes is None:
                 continue
             waits = None if of.waiting is None else float(of.waiting.waiting_s[row, of.ranks.index(rank)])
-            lengths = {"not told apart": takes} if waits is None else {"waiting": waits, "transfer": takes - waits}
+            lengths = {"transfer or waiting": takes} if waits is None else {"waiting": waits, "transfer": takes - waits}
             at = (begin - origin) / 1e9
             for part, length in lengths.items():
                 if length > 0:

@@ -2,15 +2,26 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count, format_cpu_list, format_size
+from hpccoll.render.slow_text import group_text, slow_lines, slow_record
+from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.hangs import BlockedRanks, Hang, Reason
 from hpccoll.traces.records import RecordedJob, RecordedOperation
+from hpccoll.traces.slow import SlowParts
 
-JobHangs: TypeAlias = tuple[RecordedJob, Sequence[Hang]]
+
+class JobFindings(NamedTuple):
+    """What follows from the files of one job and format."""
+
+    job: RecordedJob
+    hangs: Sequence[Hang]
+    slow: SlowParts | None = None  # None without times of operations
+    against: Sequence[AgainstCurve] | None = None  # None without measurements
+
 
 MAX_LINES = 12
 """The maximum number of lines of one chain of waiting; JSON has all."""
@@ -24,34 +35,51 @@ SENTENCES: Mapping[Reason, str] = {
 }
 
 
-def trace_lines(jobs: Iterable[JobHangs]) -> Iterator[str]:
-    """Yield what is known of each job: its size, why it hangs, and what its files do not say."""
-    for number, (job, hangs) in enumerate(jobs):
+def trace_lines(jobs: Iterable[JobFindings]) -> Iterator[str]:
+    """Yield what is known of each job: its size, why it hangs, what is slow, and what its files do not say."""
+    for number, each in enumerate(jobs):
         yield from [""] if number else []
-        yield f"{job.source}: {', '.join(_size(job))}"
-        for hang in hangs:
-            yield from _hang_lines(hang)
-        if not hangs:
-            yield "  no rank waits for another one, as far as these files say"
-        if job.cannot_say:
-            yield f"  not recorded: {'; '.join(first_few(job.cannot_say, 5, 'fact'))}"
+        yield heading(each.job)
+        yield from hang_lines(each)
+        yield from slow_lines(each.slow, each.against) if each.slow else ()
+        if each.job.cannot_say:
+            yield f"  not recorded: {'; '.join(first_few(each.job.cannot_say, 5, 'fact'))}"
 
 
-def trace_record(jobs: Sequence[JobHangs]) -> Mapping[str, Any]:
+def heading(job: RecordedJob) -> str:
+    """Return the format of a job and its size."""
+    return f"{job.source}: {', '.join(_size(job))}"
+
+
+def hang_lines(findings: JobFindings) -> Iterator[str]:
+    """Yield why a job hangs; nothing if its files do not tell."""
+    for hang in findings.hangs:
+        yield from _hang_lines(hang)
+    if not findings.hangs and findings.job.progress:
+        yield "  no rank waits for another one, as far as these files say"
+
+
+def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
     """Return all jobs as JSON has them; a figure that no file has is null."""
-    hangs = [hang for _, found in jobs for hang in found]
+    hangs = [hang for each in jobs for hang in each.hangs]
+    slow = [slow_record(each.slow, each.against) | {"source": each.job.source} for each in jobs if each.slow]
+    first = slow[0] if slow else {}
     return {
-        "ranks": max((len(job.ranks) for job, _ in jobs), default=0),
-        "operations": sum(len(job.operations) for job, _ in jobs),
+        "ranks": max((len(each.job.ranks) for each in jobs), default=0),
+        "operations": sum(len(each.job.operations) for each in jobs),
         "groups": [
             {"name": group.name, "description": group.description, "ranks": group.ranks}
-            for job, _ in jobs
-            for group in job.groups
+            for each in jobs
+            for group in each.job.groups
         ],
-        **dict.fromkeys(("step_s", "share", "exposed", "waiting_s", "transfer_s", "late")),
+        **{key: first.get(key) for key in ("step_s", "share", "exposed", "waiting_s", "transfer_s", "late")},
         "not_joined": sorted({rank for hang in hangs if hang.reason in NOT_JOINED for rank in hang.ranks}),
-        "hangs": [{"source": job.source, **to_builtins(hang)} for job, found in jobs for hang in found],
-        "sources": [{"source": job.source, "ranks": len(job.ranks), "cannot_say": job.cannot_say} for job, _ in jobs],
+        "hangs": [{"source": each.job.source, **to_builtins(hang)} for each in jobs for hang in each.hangs],
+        "slow": slow,
+        "sources": [
+            {"source": each.job.source, "ranks": len(each.job.ranks), "cannot_say": each.job.cannot_say}
+            for each in jobs
+        ],
     }
 
 
@@ -101,5 +129,4 @@ def operation_text(operation: RecordedOperation) -> str:
     """Return an operation as a part of a sentence: ``all_reduce 12 of 4 MiB in group dp (1)``."""
     size = f" of {format_size(operation.bytes)}" if operation.bytes else ""
     name = f"{operation.collective or 'operation'} {'' if operation.sequence is None else operation.sequence}".strip()
-    group = operation.group
-    return f"{name}{size} in group {f'{group.description} ({group.name})' if group.description else group.name}"
+    return f"{name}{size} in group {group_text(operation.group)}"

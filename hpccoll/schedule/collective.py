@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.limits import MAX_BYTES
 from hpccoll.common.units import format_size
 from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.compose import only_active, relabel
@@ -68,13 +69,14 @@ class Collective:
         emulation: Emulation | None = None,
         vectorised: bool = True,
         regularity: Regularity | None = None,
+        sizes: tuple[int, int] = (0, MAX_BYTES),
     ) -> Callable[[Program], Algorithm]:
         """Return the decorator that registers a function as algorithm ``name``, with its declarations."""
 
         def register(program: Program) -> Algorithm:
             algorithm = Algorithm(
                 name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation, vectorised,
-                regularity,
+                regularity, sizes,
             )  # fmt: skip
             if self._algorithms.setdefault(name, algorithm) is not algorithm:
                 raise ValueError(f"{self.name} has an algorithm {name} already")

@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import TypeAlias, cast
 
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.limits import MAX_BYTES
+from hpccoll.common.units import format_size
 from hpccoll.schedule.group_composition import with_idle_aggregators
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.regularity import Regularity
@@ -85,6 +87,7 @@ class Algorithm:
     emulation: Emulation | None = None
     vectorised: bool = True  # whether its text, if it is a generator, takes an array of ranks as ``me``
     regularity: Regularity | None = None  # how the ranks of its text do alike, if it is a generator
+    sizes: tuple[int, int] = (0, MAX_BYTES)  # the smallest and the largest S of a call that it can run
 
     @property
     def title(self) -> str:
@@ -125,6 +128,12 @@ class Algorithm:
         except UnmetRequirementError as error:  # of a part that it is composed of
             return f"{whose}: {error.expected}"
         return None
+
+    def unmet_size(self, nbytes: int) -> str | None:
+        """Return why the algorithm cannot run a call of S = ``nbytes``, or None where it can."""
+        if self.sizes[0] <= nbytes <= self.sizes[1]:
+            return None
+        return f"{self.name} of {self.collective} needs {' to '.join(map(format_size, self.sizes))}"
 
     def slices(self, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
         """Return the schedules, one for each slice of the buffer.

@@ -60,7 +60,7 @@ class OperationTimes(NamedTuple):
     operations: Sequence[MatchedOperation]
     ranks: Sequence[int]  # at each position of ``waiting``
     waiting: Waiting | None
-    is_complete: bool  # whether each operation has the records of all ranks: else the transfer may contain waiting
+    is_complete: bool  # whether each operation has the records of all ranks: else its transfer is an upper bound
 
 
 class RankTimes(NamedTuple):
@@ -69,7 +69,7 @@ class RankTimes(NamedTuple):
     rank: int
     host: str | None
     communication_s: float  # the union of its operations
-    waiting_s: float
+    waiting_s: float | None  # in operations of which all ranks have records
     exposed_s: float | None  # of that, while its device computed nothing
     window_s: float | None
     step_s: float | None
@@ -93,43 +93,42 @@ class SlowParts:
     ranks: Sequence[RankTimes]
     late: Sequence[LateRank]
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
-    shifts_s: Mapping[str, float]  # what is subtracted from the clock of each host, or of each rank of an unknown one
+    shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
     unmatched: Sequence[Group]  # groups whose ranks recorded different operations, without numbers
     opening: RecordedOperation | None  # the last rank's record of the first operation: the profiler may start late
     opening_late_s: float
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
-        host = next((each.host for each in self.ranks if each.rank == record.rank), None)
-        shift_s = self.shifts_s.get(host or f"rank {record.rank}", 0.0)
-        return None if record.started_ns is None else record.started_ns - shift_s * 1e9
+        return None if record.started_ns is None else record.started_ns - self.shifts_s.get(record.rank, 0.0) * 1e9
 
     @property
     def transfer_s(self) -> float:
-        """The transfer of all operations that have one."""
-        return float(sum(each.waiting.transfer_s.sum() for each in self.times if each.waiting))
+        """The transfer of all operations of which all ranks have records, and in which none ends before all come."""
+        return float(sum(each.waiting.transfer_s.sum() for each in self.times if each.waiting and each.is_complete))
 
 
 def slow_parts(job: RecordedJob) -> SlowParts | None:
-    """Return what is slow in a job; None if no operation has a duration."""
+    """Return what is slow in a job; None if no operation has a duration, unless the files record operations only."""
     timed = [each for each in job.operations if each.duration_s is not None]
     if not timed:
-        return None
+        if job.progress or not job.operations:
+            return None
+        called, unmatched = _match(job.operations)
+        return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched, None, 0.0)
     matched, unmatched = _match(timed)
-    hosts = {each.rank: each.host or f"rank {each.rank}" for each in job.ranks}
-    shifts_ns, residual_s = _align(matched, hosts)
-    by_kind: defaultdict[tuple[Group, str], list[MatchedOperation]] = defaultdict(list)
-    for operation in matched:
-        by_kind[operation.first.group, operation.first.collective].append(operation)
-    times = [_times(group, name, members, hosts, shifts_ns, residual_s) for (group, name), members in by_kind.items()]
-    waits = [(each.waiting, each.ranks) for each in times if each.waiting]
+    shifts_s, residual_s = _align(matched, {each.rank: each.host for each in job.ranks if each.host})
+    if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
+        shifts_s, residual_s = {}, None  # the ends were noticed late: the durations say more about the order
+    times = [*_collectives(matched, shifts_s, residual_s)]
+    waits = [(each.waiting, each.ranks) for each in times if each.waiting and each.is_complete]
     waiting_s = Counter[int]()
     for waiting, ranks in waits:
-        waiting_s.update(dict(zip(ranks, np.nansum(waiting.waiting_s, axis=0).tolist(), strict=True)))
+        waiting_s.update(dict(zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True)))
     opening, opening_late_s = _opening(times)
     return SlowParts(
-        times, tuple(_rank_times(job, timed, waiting_s)), late_ranks(waits), residual_s,
-        {host: shift / 1e9 for host, shift in shifts_ns.items()}, unmatched, opening, opening_late_s,
+        times, tuple(_rank_times(job, timed, waiting_s)), late_ranks(waits), residual_s, shifts_s, unmatched, opening,
+        opening_late_s,
     )  # fmt: skip
 
 
@@ -149,66 +148,62 @@ def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], 
                     key = each.collective, rank  # a message is of two ranks, and bounds nothing
                 keyed[*key, seen[key]][rank] = each  # grouped calls share a number, and others have none
                 seen[key] += 1
-        counts = {
-            sum(each.sequence is None and each.collective not in MESSAGES for each in of) for of in of_ranks.values()
-        }
-        if len(counts) > 1 or any(
-            len({each.collective for each in each_of.values()}) > 1 for each_of in keyed.values()
-        ):
+        unnumbered = {sum(each.sequence is None and each.collective not in MESSAGES for each in of)
+                      for of in of_ranks.values()}  # fmt: skip
+        mixed = any(len({each.collective for each in members.values()}) > 1 for members in keyed.values())
+        if mixed or len(unnumbered) > 1:
             unmatched.append(group)
             continue
         matched += [MatchedOperation(members, max(len(group.ranks), len(of_ranks))) for members in keyed.values()]
     return matched, unmatched
 
 
-def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tuple[dict[str, float], float | None]:
-    """Return the shift of each host's clock in ns, and the residual in seconds; None without ends on several ranks."""
-    ends = [
-        {rank: each.ended_ns for rank, each in operation.records.items() if each.ended_ns is not None}
-        for operation in matched
-        if operation.is_bounded
-    ]
-    ends = [each for each in ends if len(each) > 1]
+def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tuple[dict[int, float], float | None]:
+    """Return the shift of each rank's clock, and the residual, in seconds; None without ends on several ranks.
+
+    Ranks of one host have one clock, and one whose host is not known has its own.
+    """
+    ends: list[dict[int, float]] = []  # of each operation, by rank, since the earliest one
+    for operation in (each for each in matched if each.is_bounded):
+        known = {rank: each.ended_ns for rank, each in operation.records.items() if each.ended_ns is not None}
+        origin = min(known.values(), default=0)  # differences of large integers are exact, those of doubles are not
+        ends += [{rank: (end - origin) / 1e9 for rank, end in known.items()}] if len(known) > 1 else []
     if not ends:
         return {}, None
-    reference = Counter(hosts[rank] for each in ends for rank in each).most_common(1)[0][0]
+    clock = {rank: hosts.get(rank, str(rank)) for each in ends for rank in each}
+    reference = Counter(clock[rank] for each in ends for rank in each).most_common(1)[0][0]
     differences: defaultdict[str, list[float]] = defaultdict(list)
     for each in ends:
-        of_host: defaultdict[str, list[int]] = defaultdict(list)
+        of_clock: defaultdict[str, list[float]] = defaultdict(list)
         for rank, end in each.items():
-            of_host[hosts[rank]].append(end)
-        if reference in of_host:
-            origin = min(each.values())  # differences of large integers are exact, those of doubles are not
-            zero = float(np.median([end - origin for end in of_host[reference]]))
-            for host, some in of_host.items():
-                differences[host].append(float(np.median([end - origin for end in some])) - zero)
-    shifts = {host: float(np.median(some)) for host, some in differences.items()}
-    spreads = []
-    for each in ends:
-        origin = min(each.values())
-        shifted = [end - origin - shifts[hosts[rank]] for rank, end in each.items() if hosts[rank] in shifts]
-        spreads += [max(shifted) - min(shifted)] if len(shifted) > 1 else []
-    return shifts, float(np.quantile(spreads, RESIDUAL_QUANTILE)) / 1e9 if spreads else None
+            of_clock[clock[rank]].append(end)
+        for name, some in of_clock.items() if reference in of_clock else ():
+            differences[name].append(float(np.median(some) - np.median(of_clock[reference])))
+    shifts = {rank: float(np.median(differences[name])) for rank, name in clock.items() if name in differences}
+    shifted = [[end - shifts[rank] for rank, end in each.items() if rank in shifts] for each in ends]
+    return shifts, float(np.quantile([np.ptp(each) for each in shifted if each], RESIDUAL_QUANTILE))
 
 
-def _times(
-    group: Group, name: str, operations: Sequence[MatchedOperation], hosts: Mapping[int, str],
-    shifts_ns: Mapping[str, float], residual_s: float | None,
-) -> OperationTimes:  # fmt: skip
-    ranks = sorted({rank for each in operations for rank in each.records})
-    waiting, complete = None, all(each.is_complete for each in operations)
-    if operations[0].is_bounded:
-        durations, starts = (np.full((len(operations), len(ranks)), np.nan) for _ in range(2))
-        for row, operation in enumerate(operations):
-            origin = min((each.started_ns for each in operation.records.values() if each.started_ns), default=0)
-            for column, rank in enumerate(ranks):
-                if each := operation.records.get(rank):
-                    durations[row, column] = each.duration_s
-                    if each.started_ns is not None and hosts[rank] in shifts_ns:
-                        starts[row, column] = (each.started_ns - origin - shifts_ns[hosts[rank]]) / 1e9
-        known = residual_s is not None and not (np.isnan(starts) & ~np.isnan(durations)).any()
-        waiting = waiting_of(durations, starts if known else None, (residual_s or 0.0) if known else 0.0)
-    return OperationTimes(group, name, operations, ranks, waiting, complete)
+def _collectives(
+    matched: Iterable[MatchedOperation], shifts_s: Mapping[int, float], residual_s: float | None
+) -> Iterator[OperationTimes]:
+    by_kind: defaultdict[tuple[Group, str, bool], list[MatchedOperation]] = defaultdict(list)
+    for operation in matched:
+        by_kind[operation.first.group, operation.first.collective, operation.is_complete].append(operation)
+    for (group, name, complete), operations in by_kind.items():
+        ranks, waiting = sorted({rank for each in operations for rank in each.records}), None
+        if operations[0].is_bounded and operations[0].first.duration_s is not None:
+            columns = {rank: column for column, rank in enumerate(ranks)}
+            durations, starts = (np.full((len(operations), len(ranks)), np.nan) for _ in range(2))
+            for row, operation in enumerate(operations):
+                origin = operation.first.started_ns or 0
+                for rank, each in operation.records.items():
+                    durations[row, columns[rank]] = each.duration_s
+                    if each.started_ns is not None and rank in shifts_s:
+                        starts[row, columns[rank]] = (each.started_ns - origin) / 1e9 - shifts_s[rank]
+            known = residual_s is not None and (np.isnan(starts) == np.isnan(durations)).all()
+            waiting = waiting_of(durations, starts, residual_s or 0.0) if known else waiting_of(durations)
+        yield OperationTimes(group, name, operations, ranks, waiting, complete)
 
 
 def _opening(times: Sequence[OperationTimes]) -> tuple[RecordedOperation | None, float]:
@@ -245,7 +240,7 @@ def _rank_times(
         if record:
             window = (record.window_ns[1] - record.window_ns[0]) / 1e9
         step = window / record.steps if record and window else None
-        waited = waiting_s.get(rank.rank, 0.0)
+        waited = waiting_s.get(rank.rank)
         yield RankTimes(rank.rank, rank.host, communication, waited, exposed, window, step)
 
 

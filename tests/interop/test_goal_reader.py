@@ -1,13 +1,17 @@
 """A schedule in GOAL of another program: its messages are paired, its chain is counted, its faults are named."""
 
+from collections import Counter
+
 import pytest
 from cli_runner import invoke
+from plan_machine import ROUND_TRIPS, is_registered_for
 from schedule_examples import ALGORITHMS, case_of
 
+from hpccoll.cases.requested_schedule import requested_operation
 from hpccoll.common.errors import BadInputError
 from hpccoll.interop.goal import goal_texts
 from hpccoll.interop.goal_reader import _COMMENT, critical_path, read_goal
-from hpccoll.schedule import Cut, count, out_of_place
+from hpccoll.schedule import Copy, Cut, Layout, Send, count, out_of_place
 
 TREE = """
 num_ranks 4 /* a comment
@@ -67,6 +71,67 @@ def test_what_is_written_of_every_algorithm_is_read_again_and_matched(read, name
     assert longest.messages <= counted.rounds * cut.lanes
     if name in ("all_reduce-ring", "all_gather-bruck"):
         assert (longest.messages, longest.nbytes) == (counted.rounds, counted.critical_bytes)
+
+
+def steps_read(schedule, rank):
+    """Return the sequences of a rank of GOAL: a step starts where an operation requires all of the step before it."""
+    sequences = []
+    for one in (each for each in schedule.operations if each.rank == rank and each.kind != "calc"):
+        if one.after_start:
+            assert (one.after_start, one.after_end) == ([sequences[-1][-1][-1]], [])
+            sequences[-1][-1].append(one)
+        elif one.after_end:
+            assert one.after_end == sequences[-1][-1]
+            sequences[-1].append([one])
+        else:
+            sequences.append([[one]])
+    return sequences
+
+
+def steps_written(operation, rank):
+    """Return the sequences of a rank of ours, receives first: whether it sends, the peer, the bytes."""
+    found = []
+    for lane, each in enumerate(operation.schedules):
+        steps = []
+        for step in each.steps(rank):
+            placed = [
+                (isinstance(one, Send), int(one.peer), sum(b - a for a, b in operation.cut.spans(lane, rank, one.part)))
+                for one in step.actions
+                if not isinstance(one, Copy) and one.peer >= 0
+            ]
+            steps.append(sorted((one for one in placed if one[2]), key=lambda one: one[0]))
+        found.append([[(kind, peer, 4 * units) for kind, peer, units in step] for step in steps if step])
+    return [each for each in found if each]
+
+
+@pytest.mark.parametrize(("collective", "name"), ROUND_TRIPS)
+def test_what_is_written_on_2_to_8_ranks_is_read_again_step_for_step_and_each_message_meets_its_receive(
+    collective, name, tmp_path
+):
+    path, tried = tmp_path / "a.goal", [p for p in range(2, 9) if is_registered_for(collective, name, p, 2 - p % 2)]
+    assert len(tried) > 2
+    for p in tried:
+        node = "--ranks-per-node", 2 - p % 2
+        options = "-c", collective, "-p", p, *node, "-b", "1M", "--format", "goal", "--out", path
+        assert invoke("show", name, *options).code == 0
+        operation = requested_operation(name, collective, Layout.of(p, node[1]), 1 << 20, parameters={})
+        schedule = read_goal(path)
+        place, earlier = {}, Counter()
+        for rank in range(p):
+            read, written = steps_read(schedule, rank), steps_written(operation, rank)
+            assert [
+                [[(one.kind == "send", one.peer, one.nbytes) for one in step] for step in steps] for steps in read
+            ] == written
+            for lane, step in ((lane, step) for lane, steps in enumerate(read) for step in steps):
+                listed = Counter()
+                for one in step:
+                    ends = (rank, one.peer) if one.kind == "send" else (one.peer, rank)
+                    k = listed[one.kind, ends]
+                    place[one] = lane, ends, k, earlier[lane, one.kind, ends, k]
+                    listed[one.kind, ends] += 1
+                    earlier[lane, one.kind, ends, k] += 1
+        received = [one for one in schedule.operations if one.message]
+        assert [place[one] for one in received] == [place[one.message] for one in received]
 
 
 @pytest.mark.parametrize(

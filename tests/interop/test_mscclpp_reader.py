@@ -7,21 +7,27 @@ import re
 
 import pytest
 from cli_runner import invoke
-from plan_machine import EXPORTED, Machine, WrongResultError, exported
+from plan_machine import ROUND_TRIPS, Machine, WrongResultError, exported, is_registered_for
 
 from hpccoll.cases.requested_schedule import requested_schedule
 from hpccoll.common.errors import UnusableError
 from hpccoll.interop.mscclpp_reader import plan_of
+from hpccoll.render.pictures import schedule_view
 from hpccoll.schedule import Cut, Layout, count, prove
 from hpccoll.store.load_results import read_results
 
 
-@pytest.mark.parametrize(("collective", "name", "p", "per_node"), EXPORTED)
-def test_what_is_written_is_read_again_and_proven(collective, name, p, per_node):
-    plan = plan_of(exported(collective, name, p, per_node))
-    assert (plan.call.collective.name, plan.call.p) == (collective, p)
-    prove(plan.call, plan.slices)
-    assert plan.slices[0].layout.node == tuple(rank // per_node for rank in range(p))
+@pytest.mark.parametrize(("collective", "name"), ROUND_TRIPS)
+def test_what_is_written_on_2_to_8_ranks_is_proven_again(collective, name):
+    tried = [(p, node) for p in range(2, 9) for node in {p, 2} if is_registered_for(collective, name, p, node)]
+    assert len(tried) > 4
+    for p, node in tried:
+        plan = plan_of(exported(collective, name, p, node))
+        assert (plan.call.collective.name, plan.call.p) == (collective, p)
+        prove(plan.call, plan.slices)
+        read, written = plan.slices[0].layout.node, tuple(rank // node for rank in range(p))
+        assert len({*zip(read, written, strict=True)}) == len({*read}), "ranks of a node may have no message"
+        assert read == written or name != "ring"
 
 
 @pytest.mark.parametrize("name", ["ring", "hierarchical", "rabenseifner", "swing", "recursive_doubling"])
@@ -220,6 +226,28 @@ def test_the_ranks_of_a_plan_are_predicted_like_those_of_the_schedule_that_was_w
     rows = json.loads(invoke("predict", "-a", f"ring,file:{path}", *size).out)
     assert {row["algorithm"].partition("#")[0] for row in rows} == {"ring", f"file:{path}"}
     assert len({row["median_s"] for row in rows}) == 1
+
+
+def test_a_plan_is_left_out_at_sizes_that_it_is_not_for_and_show_says_which_it_is_for(tmp_path):
+    plan = exported("all_gather", "ring", 4, 4) | {"min_message_size": 1024, "max_message_size": 4 << 20}
+    (tmp_path / "ring.json").write_text(json.dumps(plan))
+    assert "for 1 KiB to 4 MiB, right" in invoke("show", tmp_path / "ring.json").out
+    name, size = f"file:{tmp_path / 'ring.json'}", ("-f", 2, "--nodes", 4, "--cluster", "1x25g-tcp", "--json")
+    predicted = invoke("predict", "-c", "all_gather", "-a", name, "-b", 512, "-e", "8M", *size)
+    assert {row["bytes"] for row in json.loads(predicted.out)} == {1 << k for k in range(10, 23)}
+    assert "needs 1 KiB to 4 MiB" in predicted.err
+    (tmp_path / "a.yaml").write_text(f"algorithms: {name}\ncollectives: all_gather\nbytes: [512, 1K, 4M, 8M]\nranks: 4")
+    planned = json.loads(invoke("plan", tmp_path / "a.yaml", "--json").out)
+    assert {case["bytes"] for job in planned["jobs"] for case in job["cases"]} == {1 << 10, 4 << 20}
+    assert {skip["reason"].partition(" of ")[2] for skip in planned["skips"]} == {"all_gather needs 1 KiB to 4 MiB"}
+    (tmp_path / "ring.json").write_text(json.dumps(plan | {"max_message_size": 8}))
+    assert invoke("show", tmp_path / "ring.json").is_bad_input("plan", "smallest message has 1024 bytes")
+
+
+def test_a_plan_of_more_ranks_than_can_be_drawn_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(schedule_view, "MAX_WORKERS", 3)
+    (tmp_path / "ring.json").write_text(json.dumps(exported("all_gather", "ring", 4, 4)))
+    assert invoke("show", tmp_path / "ring.json").is_bad_input("ring.json: ranks", "4", "at most 3")
 
 
 @pytest.mark.mpi

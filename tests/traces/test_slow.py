@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpccoll.store.waiting import NO_RANK
 from hpccoll.traces import kineto
-from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
+from hpccoll.traces.records import Computing, Group, Progress, Rank, RecordedJob, RecordedOperation, union_of
 from hpccoll.traces.slow import slow_parts
 
 MS = 1_000_000
@@ -53,7 +53,7 @@ def test_a_rank_that_comes_5_ms_late_is_named_whatever_the_clocks_of_its_host_sh
     (late,) = parts.late
     assert (late.rank, late.share) == (2, 1.0)
     assert late.median_s == pytest.approx(5e-3, rel=0.1)
-    assert parts.shifts_s["n1"] - parts.shifts_s["n2"] == pytest.approx(4.7)
+    assert parts.shifts_s[1] - parts.shifts_s[2] == pytest.approx(4.7)
     assert parts.transfer_s == pytest.approx(8 * 2e-3)
     assert parts.ranks[0].waiting_s == pytest.approx(8 * 5e-3)
     assert parts.ranks[2].waiting_s == pytest.approx(0, abs=1e-9)
@@ -124,8 +124,17 @@ def test_a_union_covers_what_its_spans_cover(spans):
     assert all(end < begin for (_, end), (begin, _) in pairwise(union))
 
 
-def test_a_job_without_durations_is_not_called_slow():
-    assert slow_parts(RecordedJob("x", [Rank(0)], [RecordedOperation(0, Group("0", (0,)), "all_reduce", 1)])) is None
+def test_calls_without_times_have_sizes_and_no_waiting():
+    called = [RecordedOperation(0, Group("0", (0, 1)), "all_reduce", 1, bytes=8)]
+    parts = slow_parts(RecordedJob("x", [Rank(0)], called))
+    assert [(each.collective, each.waiting) for each in parts.times] == [("all_reduce", None)]
+    assert (parts.ranks, parts.late, parts.transfer_s) == ((), (), 0)
+
+
+def test_a_dump_of_a_hang_without_durations_says_nothing_about_what_is_slow():
+    group = Group("0", (0,))
+    called = [RecordedOperation(0, group, "all_reduce", 1)]
+    assert slow_parts(RecordedJob("x", [Rank(0)], called, [Progress(0, group, 1, 0)])) is None
 
 
 @pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of public traces")

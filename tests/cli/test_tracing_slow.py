@@ -1,0 +1,93 @@
+"""``hpccoll trace`` of files with times: what is slow, and as a page."""
+
+import json
+import re
+
+import pytest
+
+from tests.cli_runner import invoke
+from tests.page_elements import elements
+from tests.traces import kernel_files
+from tests.written_runs import write_run
+
+
+@pytest.fixture
+def traced(tmp_path):
+    """The traces of two ranks, the second of which comes 5 ms late to ten all-gathers of 1 MiB."""
+    (directory := tmp_path / "traces").mkdir()
+    for rank in range(2):
+        events = [kernel_files.step(3, 0, 200_000)]
+        for number in range(1, 11):
+            begin, late = 10_000.0 * number, 5_000.0 * rank
+            more = {"Out msg nelems": 1 << 18, "In msg nelems": 1 << 17}
+            events.append(kernel_files.kernel("_allgather_base", number, begin + late, 7_000 - late, **more))
+        kernel_files.write_kineto(directory / f"rank{rank}.json", rank, events, host=f"n{rank}")
+    return directory
+
+
+def test_the_late_rank_and_the_transfer_are_in_the_json(traced):
+    ran = invoke("trace", traced, "--json")
+    found = json.loads(ran.out)
+    assert (ran.code, ran.err) == (0, "")
+    assert (found["ranks"], found["operations"], found["not_joined"]) == (2, 20, [])
+    assert found["transfer_s"] == pytest.approx(0.02)
+    assert found["waiting_s"] == pytest.approx(0.025)
+    assert (found["step_s"], found["share"]) == (pytest.approx(0.2), pytest.approx((0.35 + 0.1) / 2))
+    (late,) = found["late"]
+    assert (late["rank"], late["host"], late["share"]) == (1, "n1", 1.0)
+    assert late["median_s"] == pytest.approx(5e-3)
+
+
+def test_execution_traces_show_calls_and_null_for_times(tmp_path):
+    calls = [("allreduce", 35, 2049000, "Float")]
+    (tmp_path / "et.json").write_text(json.dumps(kernel_files.execution_trace(calls)))
+    found = json.loads(invoke("trace", tmp_path, "--json").out)
+    assert [found[key] for key in ("step_s", "share", "exposed", "waiting_s", "transfer_s")] == [None] * 5
+    assert found["slow"][0]["collectives"][0]["operations"] == 1
+
+
+def test_the_page_has_the_chart_and_the_tables_and_replaces_no_other_page(traced, tmp_path):
+    out = tmp_path / "page"
+    assert invoke("trace", traced, "--out", out).code == 0
+    text = (out / "index.html").read_text()
+    assert [each.text for each in elements(text).all("h3")] == [
+        "Operations by rank over time", "Collectives", "Late ranks", "Ranks",
+    ]  # fmt: skip
+    (chart,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
+    (bars,) = json.loads(chart)["datasets"].values()
+    assert sum(bar["part"] == "waiting" for bar in bars) == 10
+    assert sum(bar["part"] == "transfer" for bar in bars) == 20
+    assert invoke("trace", traced / "rank0.json", "--out", out).is_bad_input("--out", "page")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "index.html").write_text("<p>mine</p>")
+    assert invoke("trace", traced, "--out", tmp_path / "other").code == 2
+
+
+def test_files_of_the_inspector_are_one_job_by_the_name_of_the_communicator(tmp_path):
+    for rank in range(4):
+        lines = [kernel_files.inspector_line(rank, number, 100 if rank == 2 else 600) for number in range(1, 20)]
+        (tmp_path / f"n{rank // 2}-pid{70 + rank}.log").write_text("\n".join(lines))
+    found = json.loads(invoke("trace", tmp_path, "--json").out)
+    assert (found["ranks"], found["transfer_s"]) == (4, pytest.approx(19 * 1e-4))
+    assert [(late["rank"], late["host"]) for late in found["late"]] == [(2, "n1")]
+    assert found["late"][0]["median_s"] == pytest.approx(5e-4)
+
+
+def test_a_rank_whose_log_has_fewer_calls_than_others_did_not_join(tmp_path):
+    for rank in range(4):
+        (tmp_path / f"nccl.{rank}.log").write_text(kernel_files.nccl_log(rank, 4 if rank == 2 else 5))
+    ran = invoke("trace", tmp_path, "--json")
+    assert (ran.code, json.loads(ran.out)["not_joined"]) == (3, [2])
+
+
+def test_a_collective_that_takes_twice_what_the_machine_gave_is_named(tmp_path):
+    (directory := tmp_path / "traces").mkdir()
+    for rank in range(2):
+        events = [kernel_files.kernel("allreduce", 1, 100.0, 33.0, **{"In msg nelems": 4096, "Out msg nelems": 4096})]
+        kernel_files.write_kineto(directory / f"rank{rank}.json", rank, events, host=f"n{rank}")
+    results = write_run(tmp_path / "results" / "raw.h5")
+    ran = invoke("trace", directory, "--against", results)
+    assert "all_reduce of 16 KiB in group default_pg (0) takes 2 times what this machine gave (measured)" in ran.out
+    (found,) = json.loads(invoke("trace", directory, "--against", results, "--json").out)["slow"][0]["against"]
+    assert found["factor"] == pytest.approx(2.0, rel=0.05)
+    assert invoke("trace", directory, "--against", tmp_path / "none").code == 2
