@@ -30,6 +30,7 @@ class ProvenPlan(NamedTuple):
     call: CollectiveCall
     slices: tuple[Schedule, ...]
     sizes: tuple[int, int]  # the smallest and the largest message, in bytes
+    relaxed: bool  # whether a relaxed wait is to see what was written before the run
 
 
 def read_plan(path: Path) -> ProvenPlan:
@@ -61,7 +62,7 @@ def plan_of(content: Json) -> ProvenPlan:
     sizes = int(content.get("min_message_size", 0)), min(int(content.get("max_message_size", MAX_BYTES)), MAX_BYTES)
     if sizes[0] > sizes[1]:
         raise UnusableError("plan", f"its smallest message has {sizes[0]} bytes, and its largest {sizes[1]}")
-    return ProvenPlan(content["name"], run.call, lifted(run, proven_moves(run)), sizes)
+    return ProvenPlan(content["name"], run.call, lifted(run, proven_moves(run)), sizes, run.relaxed)
 
 
 def read_plans(names: Iterable[str]) -> dict[str, Json]:

@@ -143,6 +143,37 @@ def test_a_relaxed_wait_sees_nothing_that_was_written():
         plan_of(plan)
 
 
+def meeting(signal, wait):
+    """Return a plan that folds the peer's input, which its program wrote, after signals and waits of a kind."""
+    on = {"channel_type": "memory"}
+    channel = on | {"channel_ids": [0]}
+    gpus = []
+    for me in range(2):
+        ends = [one | {"index": me, "size": 1} for one in ({"type": "i"}, {"buffer_id": 0})]
+        ops = [{"name": name} | channel for name in (signal, wait, "nop", "rres", "nop", "signal", "wait")]
+        ops[3] |= {"src_buff": ends, "dst_buff": ends}
+        references = [{"access_channel_type": "memory", "remote_buffer_ids": [0]}]
+        block = {"id": 0, "ops": ops, "channels": [channel], "remote_buffer_refs": references}
+        gpu = {"id": me, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [block]}
+        gpu["remote_buffers"] = [{"rank": 1 - me, "type": "i", "access_channel_types": ["memory"]}]
+        gpus.append(gpu | {"channels": [on | {"connected_to": [1 - me]}]})
+    return {"name": "meeting", "collective": "allreduce", "protocol": "Simple", "inplace": True, "gpus": gpus}
+
+
+@pytest.mark.parametrize("signal", ["signal", "rlxsignal"])
+@pytest.mark.parametrize("wait", ["wait", "rlxwait"])
+def test_a_relaxed_wait_sees_what_the_program_of_the_signalling_rank_wrote_before_the_run(signal, wait, tmp_path):
+    """As in the all-reduce that MSCCL++ publishes, and it is said; a fold before the wait reads what may be missing."""
+    plan = meeting(signal, wait)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    assert ("relaxed waits" in invoke("show", path).out) == (wait == "rlxwait")
+    ops = plan["gpus"][0]["threadblocks"][0]["ops"]
+    ops[1], ops[3] = ops[3], ops[1]
+    with pytest.raises(UnusableError, match=r"the program of rank 1 and rank 0, .*\(rres\) use it in no order"):
+        plan_of(plan)
+
+
 def empty(collective, p, chunks):
     gpu = {"input_chunks": chunks, "output_chunks": chunks, "scratch_chunks": 0, "threadblocks": [], "channels": []}
     gpus = [{"id": me} | gpu for me in range(p)]
