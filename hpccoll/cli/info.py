@@ -251,7 +251,8 @@ def _show_file(path: Path, options: Sequence[str], unit: int | None, out: Path |
         if plan.call.p > MAX_WORKERS:
             raise BadInputError(f"{path}: ranks", plan.call.p, f"at most {MAX_WORKERS} to be shown")
         sizes = " to ".join(map(format_size, plan.sizes))
-        sentence = f"A plan of MSCCL++ for {sizes}, right in every order. Its steps are ordered by data alone."
+        order = "every order" + " if relaxed waits see what was written before the run" * plan.relaxed
+        sentence = f"A plan of MSCCL++ for {sizes}, right in {order}. Its steps are ordered by data alone."
         return _describe(ScheduleView(plan.call, plan.slices, f"plan {path.name}", sentence), unit, out)
     typer.echo("\n".join(goal_lines(path, read_goal(path))))
     return 0

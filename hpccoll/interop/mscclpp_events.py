@@ -2,7 +2,9 @@
 
 The threads of a thread block are ordered by ``nop`` alone: operations between two of them run in any order, but for
 those of one thread, such as a signal and a wait of the same place in their lists. A relaxed signal or wait orders what
-was read before, and nothing that was written. A put through a port is read from its source later, and ended by a flush.
+was read before, and of what was written only what the signalling rank had before its run: a kernel begins after all
+that earlier ones wrote, as MSCCL++'s own plans take for granted, and relaxed operations wait for no write of their own.
+A put through a port is read from its source later, and ended by a flush.
 
 A plan is run twice, as programs call it; before and after each run the program writes the input and reads the output.
 """
@@ -41,6 +43,7 @@ class PlanEvent:
     seen: list[int]  # those of them that it follows with all that they wrote
     counter: Counted | None = None  # the channel or semaphore that it signals or waits for
     step: int = 0  # 1 signals, -1 waits
+    begin: int = -1  # the start of the run of its rank, if it signals or waits
     reads: list[list[Cell]] = field(default_factory=list)
     writes: list[list[Cell]] = field(default_factory=list)
     folds: bool = False
@@ -59,7 +62,8 @@ class PlanRun:
 
     def __init__(self, content: Json, call: CollectiveCall) -> None:
         self.call, self.gpus, self.in_place = call, content["gpus"], content["inplace"]
-        operations = (one for gpu in self.gpus for block in gpu["threadblocks"] for one in block["ops"])
+        operations = [one for gpu in self.gpus for block in gpu["threadblocks"] for one in block["ops"]]
+        self.relaxed = any(one["name"] == "rlxwait" for one in operations)
         self.pieces = lcm(*(one["tbg_info"]["tbg_size"] for one in operations if "tbg_info" in one))
         if not 0 < self.pieces * max(gpu[each] for gpu in self.gpus for each in CHUNKS.values()) <= MAX_CHUNKS:
             raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
@@ -187,21 +191,20 @@ class PlanRun:
             follows = [before[-1], before.get(thread, before[-1])]
             takes = name in ("wait", "rlxwait", "sem_acquire")
             counted = key if takes or not kind else self.other.get(key)
+            counts = {"counter": counted, "step": -1 if takes else 1, "begin": start}
             if kind == "port" and not takes:
                 last[thread] = self._port(
-                    key, self._add(where, follows), name, where, data[thread : thread + 1], counted
+                    key, self._add(where, follows), name, where, data[thread : thread + 1], counts
                 )
             else:
                 seen = {"rlxsignal": {"seen": [start]}, "rlxwait": {"seen": follows}}.get(name, {})
-                last[thread] = self._add(where, follows, counter=counted, step=-1 if takes else 1, **seen)
+                last[thread] = self._add(where, follows, **counts, **seen)
         return last
 
-    def _port(
-        self, port: Counted, issued: int, name: str, where: str, data: Sequence[_Data], counted: Counted | None
-    ) -> int:
+    def _port(self, port: Counted, issued: int, name: str, where: str, data: Sequence[_Data], signal: Json) -> int:
         """Add what a port does later, in the order in which it was issued; return what the thread waits for."""
         later: list[dict[str, Any]] = [{"reads": reads, "writes": writes} for reads, writes in data]
-        later += [{"counter": counted, "step": 1}] * (name in ("signal", "rlxsignal", "pws", "pwsf"))
+        later += [signal] * (name in ("signal", "rlxsignal", "pws", "pwsf"))
         for each in (*later, {}) if name in ("flush", "pwsf") else later:
             self.queues[port] = self._add(where, [issued, self.queues.get(port, issued)], **each)
         return self.queues[port] if name in ("flush", "pwsf") else issued

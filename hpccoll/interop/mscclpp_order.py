@@ -78,6 +78,9 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
             events[wait].before.append(signal)
         if not new:
             break
+    for signals, waits in counters.values():
+        for wait in waits:
+            events[wait].seen += {events[signal].begin for signal in signals if past[wait] >> signal & 1}
     for one, other in (pair for _, waits in counters.values() for pair in pairwise(waits)):
         if not past[other] >> one & 1:
             raise UnusableError(events[other].where, f"it and {events[one].where} wait for one signal in no order")

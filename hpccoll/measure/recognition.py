@@ -6,6 +6,7 @@ runs an algorithm if each rank sends as much on each connection as when that is 
 the same buffers. What ranks send within a node through shared memory, or by RDMA, is not seen.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
@@ -28,6 +29,9 @@ from hpccoll.transports.transport_interface import TransportPlan
 
 PASS_S, MOST_CALLS, MOST_S = 0.02, 8, 2.0
 """How long the counted calls of an algorithm take together, how many there are at most, and how long one may take."""
+
+RECOGNITION_S = 30.0
+"""How long the recognition of a call may take in all: a forced algorithm may be much slower than the chosen one."""
 
 PASS_BYTES = 64 << 10
 """The bytes of the counted calls together, if MOST_CALLS have as many: beside more, those of a barrier are nothing."""
@@ -93,7 +97,8 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
         progress: kept up to date for the watchdog.
 
     Returns:
-        None if it is no call of a known library, takes longer than MOST_S, or shows nothing on TCP connections.
+        None if it is no call of a known library, takes longer than MOST_S, shows nothing on TCP connections, or if all
+        algorithms together take longer than RECOGNITION_S.
     """
     transport, version = prepared.transport, MPI.Get_library_version()
     library = next((each for each in library_table()["variants"] if not wrong_mpi(each, version)), None)
@@ -105,7 +110,7 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     wanted = max(PASS_S / max(call_s, 1e-9), PASS_BYTES / max(prepared.bytes, 1), 1)
     comm = transport.comm
     counter = _Counter(comm, int(min(wanted, MOST_CALLS)), progress)
-    own = counter.sent(prepared.plan)
+    begun, own = time.monotonic(), counter.sent(prepared.plan)
     if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
         return None
     differences, of_ranks = dict[str, float](), {"": own}
@@ -115,6 +120,8 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
             of_ranks[word] = counter.sent(plan)
             plan.close()
         differences[word] = counter.difference(own, of_ranks[word])
+        if comm.allreduce(time.monotonic() - begun, MPI.MAX) > RECOGNITION_S:
+            return None  # what the rest sends is not known, so that nothing is recognised for sure
     title, traffic = MPI_LIBRARIES[library][0], counter.traffic(of_ranks)
     for most in (SAME, ALIKE):
         if matching := tuple(word for word, difference in differences.items() if difference <= most):

@@ -1,5 +1,6 @@
 """Names of hosts: a host may be named with and without its domain, and several are written as ranges."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -36,6 +37,11 @@ def canonical_hosts(names: Iterable[str]) -> dict[str, str]:
 
     first: dict[Labels, str] = {}
     return {name: first.setdefault(full(parts), name) for name, parts in labels.items()}
+
+
+def host_order(name: str) -> list[tuple[int, str]]:
+    """Return the sort key of a host, or of another name with numbers: n2 precedes n10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)]
 
 
 def read_racks(path: Path, key: str) -> dict[str, str]:

@@ -24,21 +24,21 @@ _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_
 """Keys of the JSON form that no other format has."""
 OLDEST_VERSION = (2, 4)
 MAX_DIMENSIONS = 64
-MAX_VALUES = 8_000_000
+MAX_VALUES = 4_000_000
 """The maximum number of values in the lists of a dump, each of 64 bytes of memory at most; one of PyTorch has 2,000
 operations unless TORCH_FR_BUFFER_SIZE says otherwise."""
 
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Frame:
     name: str = ""
     filename: str = ""
     line: Integer = 0
 
 
-@dataclass
+@dataclass(slots=True)
 class _Entry:
     pg_id: Integer
     process_group: Annotated[Sequence[str], msgspec.Meta(min_length=2, max_length=2)]
@@ -59,20 +59,20 @@ class _Entry:
     frames: Sequence[_Frame] = ()
 
 
-@dataclass
+@dataclass(slots=True)
 class _ConfiguredGroup:
     name: str
     ranks: str
     desc: str = ""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Status:
     last_enqueued_collective: Integer | str  # JSON has texts
     last_completed_collective: Integer | str
 
 
-@dataclass
+@dataclass(slots=True)
 class _Dump:
     version: str
     pg_status: Mapping[str, _Status]

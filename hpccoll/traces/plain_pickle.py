@@ -9,7 +9,7 @@ from hpccoll.common.files import MAX_CONTAINERS
 from hpccoll.common.units import format_size
 
 MAX_PICKLE_BYTES = 32 << 20
-MAX_MARKS = 4 * MAX_CONTAINERS
+MAX_MARKS = 2 * MAX_CONTAINERS
 """The maximum number of bytes that may begin a container; each takes 100 bytes of memory."""
 
 

@@ -91,7 +91,10 @@ def _read_file(path: Path) -> RecordedJob:
             raise ValueError(f"it has more than {format_size(MAX_BYTES)}")
     for each in FORMATS:
         if each.recognises(head, path.name):
-            return each.read(path)
+            try:
+                return each.read(path)
+            except (msgspec.MsgspecError, RecursionError) as error:
+                raise ValueError(f"it is damaged, or no file of {each.name}: {error}") from None
     known = ", ".join(each.name for each in FORMATS)
     raise ValueError(f"it is {'no file of a recorded job' if head else 'empty'}; read are {known}")
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 import random
 import re
 
@@ -143,6 +144,37 @@ def test_a_relaxed_wait_sees_nothing_that_was_written():
         plan_of(plan)
 
 
+def meeting(signal, wait):
+    """Return a plan that folds the peer's input, which its program wrote, after signals and waits of a kind."""
+    on = {"channel_type": "memory"}
+    channel = on | {"channel_ids": [0]}
+    gpus = []
+    for me in range(2):
+        ends = [one | {"index": me, "size": 1} for one in ({"type": "i"}, {"buffer_id": 0})]
+        ops = [{"name": name} | channel for name in (signal, wait, "nop", "rres", "nop", "signal", "wait")]
+        ops[3] |= {"src_buff": ends, "dst_buff": ends}
+        references = [{"access_channel_type": "memory", "remote_buffer_ids": [0]}]
+        block = {"id": 0, "ops": ops, "channels": [channel], "remote_buffer_refs": references}
+        gpu = {"id": me, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [block]}
+        gpu["remote_buffers"] = [{"rank": 1 - me, "type": "i", "access_channel_types": ["memory"]}]
+        gpus.append(gpu | {"channels": [on | {"connected_to": [1 - me]}]})
+    return {"name": "meeting", "collective": "allreduce", "protocol": "Simple", "inplace": True, "gpus": gpus}
+
+
+@pytest.mark.parametrize("signal", ["signal", "rlxsignal"])
+@pytest.mark.parametrize("wait", ["wait", "rlxwait"])
+def test_a_relaxed_wait_sees_what_the_program_of_the_signalling_rank_wrote_before_the_run(signal, wait, tmp_path):
+    """As in the all-reduce that MSCCL++ publishes, and it is said; a fold before the wait reads what may be missing."""
+    plan = meeting(signal, wait)
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan))
+    assert ("relaxed waits" in invoke("show", path).out) == (wait == "rlxwait")
+    ops = plan["gpus"][0]["threadblocks"][0]["ops"]
+    ops[1], ops[3] = ops[3], ops[1]
+    with pytest.raises(UnusableError, match=r"the program of rank 1 and rank 0, .*\(rres\) use it in no order"):
+        plan_of(plan)
+
+
 def empty(collective, p, chunks):
     gpu = {"input_chunks": chunks, "output_chunks": chunks, "scratch_chunks": 0, "threadblocks": [], "channels": []}
     gpus = [{"id": me} | gpu for me in range(p)]
@@ -248,6 +280,33 @@ def test_a_plan_of_more_ranks_than_can_be_drawn_is_refused(tmp_path, monkeypatch
     monkeypatch.setattr(schedule_view, "MAX_WORKERS", 3)
     (tmp_path / "ring.json").write_text(json.dumps(exported("all_gather", "ring", 4, 4)))
     assert invoke("show", tmp_path / "ring.json").is_bad_input("ring.json: ranks", "4", "at most 3")
+
+
+PROVES = """import sys
+from hpccoll.cli.job_program import main
+from hpccoll.interop import mscclpp_reader
+proven = mscclpp_reader.proven
+mscclpp_reader.proven = lambda *words: print("proves", file=sys.stderr, flush=True) or proven(*words)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.mpi
+def test_one_rank_proves_a_plan_once_for_all(tmp_path, mpiexec):
+    path, small = tmp_path / "ring.json", ("-b", "4K", "-e", "4K", "-n", "6", "--rounds", "1", "--in-place")
+    assert invoke("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
+    result = mpiexec(2, "-c", PROVES, "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("proves") == 1
+    assert {(row.status, row.wrong) for row in read_results([tmp_path / "a.h5"]).rows} == {("ok", 0)}
+
+
+def test_a_plan_that_is_sent_to_another_rank_has_the_same_steps():
+    plan = plan_of(exported("all_reduce", "ring", 4, 2))
+    sent = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own
+    assert (sent.call, sent.sizes) == (plan.call, plan.sizes)
+    for one, other in zip(sent.slices, plan.slices, strict=True):
+        assert [[*one.steps(me)] for me in range(4)] == [[*other.steps(me)] for me in range(4)]
 
 
 @pytest.mark.mpi

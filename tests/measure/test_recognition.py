@@ -12,11 +12,11 @@ OVER_TCP = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}  # ranks of one hos
 def rows(mpiexec, tmp_path):
     """Return a function that measures a collective of the library on 4 ranks, and returns the rows by size."""
 
-    def run(collective, *options):
+    def run(collective, *options, program=("-m", "hpccoll", "run")):
         out = tmp_path / f"{len([*tmp_path.iterdir()])}.h5"
         sizes = "-b", "64", "-e", "64K", "-f", "1024"
-        words = "run", "-c", collective, "-a", "native", *sizes, "-n", 2, "--rounds", 2, "--in-place", "--out", out
-        ended = mpiexec(4, "-m", "hpccoll", *words, *options, **OVER_TCP)
+        words = "-c", collective, "-a", "native", *sizes, "-n", 2, "--rounds", 2, "--in-place", "--out", out
+        ended = mpiexec(4, *program, *words, *options, **OVER_TCP)
         assert ended.returncode == 0, ended.stderr
         return {row.bytes: row for row in read_results([out]).rows}
 
@@ -37,6 +37,13 @@ def test_an_algorithm_that_a_variant_forces_is_recognised_at_each_size(rows, alg
 def test_what_the_library_chooses_is_recognised(rows):
     for row in rows("broadcast").values():
         assert "binomial" in row.executed.split("/")  # what MPICH takes below 8 ranks
+
+
+@pytest.mark.mpi
+def test_what_takes_too_long_to_recognise_is_not_recognised(rows):
+    program = "import sys\nfrom hpccoll.cli import job_program\nfrom hpccoll.measure import recognition\n"
+    program += "recognition.RECOGNITION_S = 0\nsys.exit(job_program.main(sys.argv[1:]))"
+    assert {row.executed for row in rows("broadcast", program=("-c", program)).values()} == {"unknown"}
 
 
 @pytest.mark.mpi

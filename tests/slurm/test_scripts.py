@@ -162,6 +162,7 @@ def test_a_rank_that_hangs_costs_no_verdict(submit, end, fault, tmp_path):
     assert code == 3, text
     verdict = text.rpartition("srun: error")[2]
     assert "\nn2 does not answer\n" in verdict
+    assert text.count("\nn2 does not answer\n") == 1
     assert "\n--exclude=n2\n" in verdict
     assert verdict.endswith("\nhpccoll diagnose --report mine.h5\n")
 
@@ -198,15 +199,16 @@ def stand_in(tmp_path):
 @pytest.mark.parametrize(("ended", "code", "asked"), [(0, 0, ""), (3, 3, ""), (2, 2, ""), (137, 3, WITH_PAGE)])
 def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stand_in, tmp_path, ended, code, asked):
     measures = "" if ended == 2 else "touch d.h5\n"
-    stand_in("srun", f"printf '%s ' \"$@\" > asked\n{measures}exit {ended}")
-    place = stand_in("hpccoll", 'echo "hpccoll $*"; exit 3')
+    stand_in("srun", f"printf '%s ' \"$@\" > asked\necho verdict\n{measures}exit {ended}")
+    place = stand_in("hpccoll", 'echo verdict; echo "hpccoll $*" > called; exit 3')
     variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_OUT": "d.h5", "HPCCOLL_MPI": "pmix", "SLURM_JOB_ID": "5"}
     job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "2"}
     command = ["bash", ROOT / "slurm" / "diagnose.sbatch", "--links"]
     result = subprocess.run(
         command, env=variables | job, cwd=tmp_path, capture_output=True, text=True, check=False
     )  # fmt: skip
-    assert (result.returncode, result.stdout) == (code, asked + REPORTED * (ended != 2))
+    assert (result.returncode, result.stdout) == (code, "verdict\n" + REPORTED * (ended != 2))
+    assert ((tmp_path / "called").read_text() if asked else "") == asked
     assert (tmp_path / "asked").read_text() == (
         "-N 4 -n 8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=0 --wait=0 --mpi=pmix "
         "hpccoll diagnose --out d.h5 --links "

@@ -56,6 +56,12 @@ def test_nor_if_it_computes_after_that_collective_as_the_others_do():
     assert of(first, first, begun_and_ended((10, 17), (39, 44))).last_rank == 2  # it computes 2 ms longer
 
 
+def test_a_rank_that_is_held_and_computes_longer_is_late_by_what_the_network_does_not_explain():
+    first, last = begun_and_ended((10, 14), (14, 24)), begun_and_ended((10, 17), (18.5, 24))
+    assert of(first, first, last).last_rank is None  # 1.5 ms, and they left 3 ms apart
+    assert of(first, first, begun_and_ended((10, 17), (21, 24))).last_s == pytest.approx(0.004)
+
+
 def test_how_often_a_rank_came_last_is_a_share_of_all_steps():
     on_time, late = begun_and_ended((10, 17), (17, 18)), begun_and_ended((15, 17), (17, 18))
     found = of([on_time, late], [late, on_time], [on_time, late], [on_time, on_time])
@@ -70,6 +76,14 @@ def test_each_group_of_a_mesh_has_its_own_transfer_and_last_rank():
     assert found.transfer_s == pytest.approx(0.009)
     assert found.waiting_s == pytest.approx(0.001)
     assert (found.last_rank, found.last_s) == (0, pytest.approx(0.001))
+
+
+def test_stages_of_a_pipeline_have_groups_of_their_own():
+    program = [stage((64, 64), ("backward",)), stage((64,), ("backward",))]
+    first, second = begun_and_ended((10, 12), (20, 23)), [10, 10, 19, 0, 1]
+    found = of(first, first, second, [12, 12, 19, 0, 1], program=program, parallel="pp=2")
+    assert (found.transfer_s, found.waiting_s) == pytest.approx((0.007, 0.002))
+    assert found.last_rank == 3
 
 
 @pytest.mark.parametrize(("ranks", "collective"), [(1, "all_reduce"), (2, "broadcast"), (2, "send_recv"), (2, "codec")])

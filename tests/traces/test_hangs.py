@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traces.recorded_files import Call, Ring, dump, write_dumps
 
 from hpccoll.traces.flight_recorder import read
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
+from tests.traces.recorded_files import Call, Ring, dump, write_dumps
 
 WORLD = Ring("0", (0, 1, 2, 3), "default_pg")
 FIRST, SECOND = Ring("1", (0, 1), "tp"), Ring("2", (0, 1), "dp")

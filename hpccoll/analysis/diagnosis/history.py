@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
+from hpccoll.store.host_names import host_order
 
 DAYS = 3
 """The days on which a place must have been slow to be called so, and then healthy not to be any more."""
@@ -51,6 +52,12 @@ class PlaceHistory:
     place: Place
     states: tuple[PastState, ...]  # of each diagnosis, the oldest first
     cluster: str = ""  # "cluster NAME"; empty if all diagnoses are of one, or it is unknown
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """The sort key by the names of its cluster, its rack and its hosts."""
+        names = (self.cluster, self.place.rack or "", *sorted(self.place.hosts, key=host_order))
+        return self.place.kind, *map(host_order, names)
 
     @property
     def days(self) -> int:
@@ -98,7 +105,7 @@ class MachineHistory:
             for key, (place, _) in ChainMap(*reversed(accused)).items()  # as the newest of them has it
         )
         begun = tuple(verdict.begun for verdict in verdicts)
-        return cls(begun, tuple(sorted(rows, key=lambda row: -row.days)), verdicts[-1])
+        return cls(begun, tuple(sorted(rows, key=lambda row: (-row.days, row.order))), verdicts[-1])
 
     @property
     def is_healthy(self) -> bool:

@@ -41,6 +41,11 @@ def test_three_diagnoses_of_one_day_are_one_day():
     assert not history.is_healthy  # the newest one accuses it
 
 
+def test_nodes_of_as_many_days_are_in_the_order_of_their_numbers():
+    slow = [day(number, Component("node", (host,)), nodes=12) for number, host in enumerate((10, 2, 9, 2), 1)]
+    assert [row.place.hosts for row in MachineHistory.of(slow).places] == [("n2",), ("n9",), ("n10",)]
+
+
 def test_a_history_is_healthy_if_the_newest_diagnosis_is_and_nothing_lasts():
     assert MachineHistory.of([day(1, NODE), day(2, NODE), day(3)]).is_healthy
     assert not MachineHistory.of([day(1, NODE), day(2, NODE), day(3, NODE), day(4)]).is_healthy

@@ -1,0 +1,135 @@
+"""Dumps of PyTorch's Flight Recorder, read as pickles and as JSON."""
+
+import pickle
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpccoll.traces.flight_recorder import read, recognises
+from hpccoll.traces.plain_pickle import read_plain_pickle
+from tests.traces.recorded_files import Call, Ring, as_json, as_pickle, dump
+
+WORLD, PIPELINE, SILENT = Ring("0", (4, 5, 6), "default_pg"), Ring("31", (4, 6), "pp"), Ring("101", (5, 6), "ep")
+CALLS = [Call(WORLD), Call(WORLD, "_reduce_scatter_base", 100), Call(PIPELINE, "send", 8, peer=0)]
+
+
+def written(tmp_path, content, write=as_pickle, name="nccl_trace_rank_6"):
+    path = tmp_path / name
+    path.write_bytes(write(content))
+    assert recognises(path.read_bytes()[:1000], name)
+    return path
+
+
+def test_a_dump_gives_operations_progress_and_places_and_json_gives_the_same_but_for_the_places(tmp_path):
+    content = dump(6, CALLS, {0}, active=False, groups=[SILENT])
+    job = read(written(tmp_path, content))
+    assert [(each.collective, each.sequence, each.bytes, each.state, each.peer) for each in job.operations] == [
+        ("all_reduce", 1, 2048, "completed", None),
+        ("reduce_scatter", 2, 3 * 100 * 2, "enqueued", None),
+        ("send", 1, 16, "enqueued", 4),
+    ]
+    assert {each.dtype for each in job.operations} == {"bfloat16"}
+    assert {each.where for each in job.operations} == {"train.py:42 step"}
+    assert [(each.group.name, each.enqueued, each.completed) for each in job.progress] == [
+        ("0", 2, 1), ("31", 1, 0), ("101", 0, 0),
+    ]  # fmt: skip
+    assert [each.group.ranks for each in job.progress] == [(4, 5, 6), (4, 6), (5, 6)]
+    other = read(written(tmp_path, content, as_json))
+    assert other.progress == job.progress
+    assert other.operations == [replace(each, where=None) for each in job.operations]
+
+
+def test_groups_without_an_entry_are_paired_with_their_status_in_ascending_order_of_numbers(tmp_path):
+    """Names 0, 31 and 101 as numbers, not as texts; the dump of a rank with locked threads has no entry at all."""
+    content = dump(6, CALLS, {0, 1, 2}, groups=[SILENT])
+    assert content["entries"] == []
+    job = read(written(tmp_path, content))
+    assert [(each.group.name, each.enqueued) for each in job.progress] == [("0", 2), ("31", 1), ("101", 0)]
+
+
+def test_a_status_without_a_name_is_said_and_not_guessed(tmp_path):
+    content = dump(6, CALLS, {0}, groups=[SILENT])
+    del content["pg_config"]["101"]
+    job = read(written(tmp_path, content))
+    assert [each.group.name for each in job.progress] == ["0", "31"]
+    assert job.cannot_say == ("the names of 1 groups of rank 6",)
+
+
+def test_versions_are_two_numbers(tmp_path):
+    content = dump(6, CALLS, {0})
+    for version in ("2.4", "2.9", "2.10", "3.0"):
+        assert read(written(tmp_path, {**content, "version": version})).operations
+    for version in ("2.3", "1.10", "", "two"):
+        with pytest.raises(ValueError, match="version"):
+            read(written(tmp_path, {**content, "version": version}))
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("nccl_trace_rank_6", 6), ("fr_6_2026-11-25.json", 6), ("comm_lib_trace_rank_6.pkl", 6), ("job77-rank5", 5)],
+)
+def test_the_rank_is_the_last_number_of_the_name_that_is_a_rank_of_its_groups(tmp_path, name, rank):
+    content = dump(6, [Call(WORLD)], ())
+    assert read(written(tmp_path, content, name=name)).ranks[0].rank == rank
+
+
+@pytest.mark.parametrize("name", ["dump", "nccl_trace_rank_9"])
+def test_a_name_without_the_rank_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="name"):
+        read(written(tmp_path, dump(6, [Call(WORLD)], ()), name=name))
+
+
+def test_gloo_says_what_is_enqueued_only(tmp_path):
+    content = dump(6, CALLS, {0}, active=False, backend="gloo")
+    content["pg_config"] = {"": {"name": "", "desc": "", "ranks": "[]"}}
+    job = read(written(tmp_path, content))
+    assert [(each.group.name, each.group.ranks, each.enqueued, each.completed) for each in job.progress] == [
+        ("0", (), 2, None), ("31", (), 1, None),
+    ]  # fmt: skip
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+)
+
+
+@given(plain, st.sampled_from((2, 3, 4, 5)))
+def test_a_pickle_of_plain_values_is_read_as_pickle_reads_it(value, protocol):
+    assert read_plain_pickle(pickle.dumps(value, protocol)) == value
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("executed",)
+
+
+HOSTILE = {
+    "a class": pickle.dumps(Evil(), 2), "a class in a list": pickle.dumps([1, Evil()], 4),
+    "the oldest protocol": pickle.dumps(Evil(), 0), "os.system": b"\x80\x02cos\nsystem\nU\x04trueR.",
+    "a persistent id": b"\x80\x02U\x01aQ.", "an extension": b"\x80\x02\x82\x01.", "a buffer": b"\x80\x05\x97.",
+    "a memo of 16 GB": b"\x80\x02]r\xff\xff\xff\x7f.", "a text of 4 GB": b"\x80\x02X\xff\xff\xff\xffabc.",
+    "a negative length": b"\x80\x02\x8b\xff\xff\xff\xff.", "a frame of 8 EB": b"\x80\x04\x95" + b"\xff" * 8 + b".",
+    "a list in itself": b"\x80\x02]q\x00h\x00a.", "an empty stack": b"\x80\x02.", "no end": b"\x80\x02]",
+    "no mark": b"\x80\x02K\x01K\x02e.", "a key that is a list": b"\x80\x02}]K\x01s.",
+    "a key of a million tuples": b"\x80\x02})" + b"\x85" * 1_000_000 + b"K\x01s.",
+    "five million lists": b"\x80\x02(" + b"]" * 5_000_000 + b"l.", "nothing behind a mark": b"\x80\x02(((((e.",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_pickle_that_would_do_more_is_refused_and_nothing_is_executed(tmp_path, capfd, content):
+    path = tmp_path / "nccl_trace_rank_0"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"\w"):  # a memo of 16 GB is that of one list: only its content is refused
+        read(path)
+    assert capfd.readouterr().out == ""
+
+
+def test_texts_may_be_shared_in_a_pickle_and_containers_may_not():
+    text, shared = "x" * 100, [1]
+    assert read_plain_pickle(pickle.dumps([text, text], 2)) == [text, text]
+    with pytest.raises(ValueError, match="refused"):
+        read_plain_pickle(pickle.dumps([shared, shared], 2))

@@ -1,0 +1,124 @@
+"""Reports of NCCL's RAS, as JSON and in words: one poll, and several."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from hpccoll.traces.hangs import find_hangs
+from hpccoll.traces.read_job import read_job
+from tests.traces.recorded_files import as_nccl_2_28, ras
+
+
+def hangs(directory, *reports):
+    for number, report in enumerate(reports):
+        text = report if isinstance(report, str) else json.dumps(report)
+        (directory / f"ras{number}.txt").write_text(text)
+    (job,) = read_job([directory]).jobs
+    return find_hangs(job)
+
+
+def test_a_rank_that_launched_fewer_is_named_with_the_operation_and_the_number_of_polls(tmp_path):
+    (hang,) = hangs(tmp_path, ras({0: 101, 1: 100, 2: 101}))
+    assert (hang.reason, hang.ranks) == ("not joined", (1,))
+    assert (hang.operation.collective, hang.operation.sequence) == ("all_reduce", 101)
+    assert [(wait.ranks, wait.awaited, wait.polls) for wait in hang.waits] == [((0, 2), (1,), 1)]
+
+
+def test_a_count_that_rises_from_poll_to_poll_is_late_and_not_absent(tmp_path):
+    first, second = ras({0: 101, 1: 100}), ras({0: 105, 1: 104}, time="2026-01-02 03:04:15")
+    assert hangs(tmp_path, second, first) == []
+
+
+def test_a_count_that_stays_from_poll_to_poll_is_absent_in_whatever_order_the_files_are(tmp_path):
+    polls = [ras({0: count, 1: 100}, time=f"2026-01-02 03:04:{second}") for second, count in ((25, 105), (15, 105))]
+    (hang,) = hangs(tmp_path, *polls, ras({0: 90, 1: 90}))
+    assert (hang.ranks, hang.waits[0].polls) == ((1,), 3)
+
+
+def test_one_poll_in_two_files_is_one_poll(tmp_path):
+    (hang,) = hangs(tmp_path, ras({0: 101, 1: 100}), ras({0: 101, 1: 100}))
+    assert hang.waits[0].polls == 1
+
+
+def test_equal_counts_name_no_rank(tmp_path):
+    assert hangs(tmp_path, ras({0: 7, 1: 7})) == []
+
+
+def test_types_count_each_by_itself_and_opposite_orders_are_a_circle(tmp_path):
+    (hang,) = hangs(tmp_path, ras({0: {"AllReduce": 5, "AllGather": 3}, 1: {"AllReduce": 4, "AllGather": 4}}))
+    assert (hang.reason, hang.ranks) == ("circle", (0, 1))
+
+
+@pytest.mark.parametrize("write", [json.dumps, as_nccl_2_28])
+def test_a_process_that_does_not_answer_is_named_also_from_what_is_no_json(tmp_path, write):
+    text = write(ras({0: 4, 2: 4}, missing=(1,)))
+    if write is as_nccl_2_28:
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(text)
+    (hang,) = hangs(tmp_path, text)
+    assert (hang.reason, hang.ranks, hang.status) == ("failed", (1,), "does not answer")
+
+
+def test_ranks_are_those_of_the_largest_communicator(tmp_path):
+    """Ranks 0 and 1 of the small one are the processes of ranks 2 and 3 of the large one."""
+    whole = ras(dict.fromkeys(range(4), 9))
+    places = {rank: ("10.0.0.1", 102 + rank, 2 + rank) for rank in range(2)}
+    part = ras({0: 6, 1: 5}, digits="0xcd", places=places)["communicators"]
+    (hang,) = hangs(tmp_path, {**whole, "communicators": [*part, *whole["communicators"]]})
+    assert (hang.ranks, hang.group.ranks) == ((3,), (2, 3))
+
+
+TABLE = """Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         2         4         8         8   RUNNING  MISMATCH
+"""
+BLOCK = "\nWarnings\n========\n\n#0-0 (00c0ffee12345678) MISMATCH\n"
+TYPE = "  Communicator ranks have different {} operation counts\n"
+PLACE = "-- GPU 0 managed by process 12 on node n2"
+WORDS = {
+    "one behind": ("7 ranks have launched up to operation 64\n  Rank 7 has launched up to operation 60 " + PLACE, [7]),
+    "one ahead": (
+        "7 ranks have launched up to operation 64\n  Rank 2 has launched up to operation 65 " + PLACE,
+        [0, 1, 3, 4, 5, 6, 7],
+    ),
+    "two behind": (
+        "6 ranks have launched up to operation 64\n2 ranks have launched up to operation 9\nRank 1 -- [\nRank 4 -- [",
+        [1, 4],
+    ),
+    "one that never called": (
+        f"7 ranks have launched up to operation 64\n  Rank 3 has not launched any operations {PLACE}", [3],
+    ),
+    "many on both sides": ("4 ranks have launched up to operation 64\n  4 ranks have launched up to operation 63", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "absent"), WORDS.values(), ids=WORDS)
+@pytest.mark.parametrize("collective", ["AllReduce", "collective"])
+def test_a_report_in_words_names_who_is_behind_also_where_it_names_the_leaders(tmp_path, words, absent, collective):
+    found = hangs(tmp_path, f"{TABLE}{BLOCK}{TYPE.format(collective)}  {words}\n")
+    assert [rank for hang in found for rank in hang.ranks] == absent
+
+
+def test_ranks_that_a_report_does_not_name_are_said_to_be_unknown(tmp_path):
+    (tmp_path / "ras.txt").write_text(f"{TABLE}{BLOCK}{TYPE.format('Reduce')}  {WORDS['many on both sides'][0]}\n")
+    (job,) = read_job([tmp_path]).jobs
+    assert [fact for fact in job.cannot_say if "which 4 ranks" in fact]
+
+
+with_data = pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of jobs")
+
+
+@with_data
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a10g-mismatch.json", [("not joined", (1,))]), ("dead-rank-malformed.json", [("failed", (1,))]),
+        ("healthy.json", []), ("docs-2.30.7-healthy.txt", []), ("docs-2.30.7-mismatch.txt", [("not joined", (7,))]),
+        ("docs-2.30.7-incomplete.txt", [("failed", (7,))]), ("docs-2.30.7-dead.txt", [("failed", ())]),
+    ],
+)  # fmt: skip
+def test_recorded_reports_name_the_missing_rank(name, expected):
+    (job,) = read_job([Path(os.environ["HPCCOLL_DATA"]) / "jobs" / "nccl-ras" / name]).jobs
+    assert [(hang.reason, hang.ranks) for hang in find_hangs(job)] == expected

@@ -1,0 +1,182 @@
+"""The files of a job: archives, directories of several hosts, and files that are damaged or would do harm."""
+
+import gzip
+import io
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tarfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from hpccoll.traces import read_job as reading
+from hpccoll.traces.hangs import find_hangs
+from hpccoll.traces.read_job import read_job
+from tests.traces.recorded_files import Call, Ring, as_json, as_nccl_2_28, as_pickle, dump, ras, write_dumps
+
+WORLD = Ring("0", (0, 1, 2, 3), "default_pg")
+
+
+def dumps_of(absent):
+    return {rank: dump(rank, [Call(WORLD)] * (1 + (rank != absent)), {0}, groups=[WORLD]) for rank in WORLD.ranks}
+
+
+def named(found):
+    return [rank for job in found.jobs for hang in find_hangs(job) for rank in hang.ranks]
+
+
+def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_two(tmp_path):
+    dumps = dumps_of(2)
+    for rank, content in dumps.items():
+        write_dumps(tmp_path / "one" / f"node{rank // 2}", {rank: content})
+    found = read_job([tmp_path / "one"])
+    assert (len(found.jobs), named(found), found.damaged) == (1, [2], [])
+    write_dumps(tmp_path / "two" / "monday", dumps_of(1))
+    partly = dumps_of(3)
+    del partly[1]
+    write_dumps(tmp_path / "two" / "tuesday", partly)
+    assert [len(job.ranks) for job in read_job([tmp_path / "two"]).jobs] == [4, 3]
+    assert named(read_job([tmp_path / "two"])) == [1, 3]
+
+
+def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_path):
+    write_dumps(tmp_path, dumps_of(2), name="a{}")
+    write_dumps(tmp_path, dumps_of(2), as_json, name="b{}")
+    (tmp_path / "c.txt").write_text(as_nccl_2_28(ras({0: 1}, missing=[1])))
+    found = read_job([tmp_path])
+    assert sorted(job.source for job in found.jobs) == ["NCCL RAS", *["PyTorch Flight Recorder"] * 2]
+    assert (sorted(named(found)), found.damaged) == ([1, 2, 2], [])
+
+
+def test_members_of_archives_are_read_as_files_are(tmp_path):
+    write_dumps(tmp_path / "dumps", dumps_of(2))
+    with tarfile.open(tmp_path / "job.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "dumps", "job/dumps")
+    with tarfile.open(tmp_path / "job.tar", "w") as archive:
+        archive.add(tmp_path / "dumps", "job/dumps")
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    for path in (tmp_path / "dumps").iterdir():
+        (packed / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    for path in (tmp_path / "job.tar.gz", tmp_path / "job.tar", packed):
+        assert named(read_job([path])) == [2]
+
+
+def bombs(directory):
+    """Write archives that hold far more than their size says, with few bytes in memory."""
+    packer = zlib.compressobj(1, wbits=31)
+    zeros = bytes(1 << 20)
+    (directory / "rank_0.json.gz").write_bytes(b"".join(packer.compress(zeros) for _ in range(600)) + packer.flush())
+    header = tarfile.TarInfo("pax")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 32
+    member = tarfile.TarInfo("../../rank_1")
+    member.size = 1 << 34
+    for name, info in (("headers.tar.gz", header), ("member.tar.gz", member)):
+        packer = zlib.compressobj(1, wbits=31)
+        begin = packer.compress(info.tobuf(tarfile.USTAR_FORMAT if info is header else tarfile.GNU_FORMAT))
+        (directory / name).write_bytes(begin + b"".join(packer.compress(zeros) for _ in range(600)) + packer.flush())
+
+
+def hostile_files(directory, seed):
+    """Write 500 files that are cut, flipped, made to run code, deep, or long, and return how many."""
+    drawn = random.Random(seed)  # noqa: S311 - no secret
+    wanted = dump(0, [Call(WORLD)] * 30, {0, 1}, active=False)
+    whole = [as_pickle(wanted), as_json(wanted), json.dumps(ras({0: 5, 1: 4})).encode(),
+             as_nccl_2_28(ras({0: 4}, missing=[1])).encode()]  # fmt: skip
+    code = b"\x80\x02cos\nsystem\n" + b"U" + bytes([len(b"touch EXECUTED")]) + b"touch EXECUTED\x85R."
+    made = [
+        code, code[:-1], as_pickle(wanted)[:-1] + code[2:], b"\x80\x02]r\xff\xff\xff\x7f.",
+        b"\x80\x02X\xff\xff\xff\xff", b"\x80\x02" + b"]" * 30_000_000 + b".", b"\x80\x02" + b"(" * 3_000_000 + b".",
+        b"\x80\x02})" + b"\x85" * 3_000_000 + b"K\x01s.", b'{"pg_status":' * 100_000, b"[" * 1_000_000,
+        b'{"pg_status":{},"version":"2.10","entries":[' + b"{}," * 20_000_000 + b"]}",
+        b'{"communicators_count":1,"communicators":[' + b"[" * 30_000_000, b"x" * 60_000_000,
+        b"Group Comms Nodes\n" + b"#0-0 (ab) MISMATCH\n" * 1_000_000,
+        b"launched up to operation\n" + b"0 1 1 1 999999999 1 R O\n#0-0 (ab) MISMATCH\n",
+        b'{"communicators_count":' + b"9" * 1_000_000 + b"}", b'{"pg_status":{"0":' + b"1" * 5000 + b"}}", b"", b"\x00",
+        b'{"traceEvents":[' + b"{}," * 10_000_000, gzip.compress(whole[0])[:-9], b"\x1f\x8b" + bytes(100),
+    ]  # fmt: skip
+    for _ in range(500 - len(made) - 3):
+        content = bytearray(drawn.choice(whole))
+        if drawn.random() < 0.5:
+            del content[drawn.randrange(1, len(content) - 1) :]
+        for _ in range(drawn.randrange(1, 20)):
+            content[drawn.randrange(len(content))] = drawn.randrange(256)
+        made.append(bytes(content))
+    for number, content in enumerate(made):
+        (directory / f"file{number}_rank_0").write_bytes(content)
+    bombs(directory)
+    return len(made) + 3
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from hpccoll.traces.hangs import find_hangs
+from hpccoll.traces.read_job import read_job
+damaged = 0
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    found = read_job([path])
+    assert len(found.damaged) + len(found.jobs) == 1, (path, found)
+    assert not found.damaged or "\\n" not in found.damaged[0] and str(path) in found.damaged[0], found
+    damaged += len(found.damaged)
+    [*map(find_hangs, found.jobs)]
+print(damaged)
+"""
+
+
+def test_500_hostile_files_give_a_line_each_run_nothing_and_take_a_gigabyte_at_most(tmp_path):
+    """A flipped byte in a text may leave a file whole: such a file is read."""
+    directory = tmp_path / "files"
+    directory.mkdir()
+    assert hostile_files(directory, seed=48) == 500
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({3 << 30}, {3 << 30}))\n"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    ran = subprocess.run(
+        [sys.executable, "-c", limit + PROGRAM, directory], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) > 400
+    assert [*tmp_path.iterdir()] == [directory]
+    assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 1_000_000  # KiB
+
+
+def test_what_is_no_file_of_a_job_does_not_hide_the_others(tmp_path):
+    write_dumps(tmp_path, dumps_of(2))
+    (tmp_path / "notes.txt").write_text("the job hangs")
+    (tmp_path / "nccl_trace_rank_3").write_bytes(b"\x80\x02]")
+    os.mkfifo(tmp_path / "pipe")
+    found = read_job([tmp_path, tmp_path / "none"])
+    assert named(found) == [2]
+    assert len(found.damaged) == 4
+    for name in ("notes.txt", "nccl_trace_rank_3", "pipe", "none"):
+        (line,) = [line for line in found.damaged if name in line]
+        assert "\n" not in line
+
+
+def test_a_file_above_the_limit_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_BYTES", 1000)
+    path = write_dumps(tmp_path, {0: dumps_of(2)[0]}) / "nccl_trace_rank_0"
+    path.write_bytes(path.read_bytes() + bytes(1000))
+    packed = tmp_path / "nccl_trace_rank_1.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    lines = read_job([path, packed]).damaged
+    assert len(lines) == 2
+    assert all("1000 B" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside-of-it", "..", "a/../../b"])
+def test_names_in_archives_place_nothing_outside(tmp_path, name):
+    content = as_pickle(dumps_of(2)[0])
+    info = tarfile.TarInfo(name)
+    info.size = len(content)
+    with tarfile.open(tmp_path / "job.tar", "w") as archive:
+        archive.addfile(info, io.BytesIO(content))
+    before = sorted(tmp_path.rglob("*"))
+    read_job([tmp_path / "job.tar"])
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not Path("/outside-of-it").exists()
