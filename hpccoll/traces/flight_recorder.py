@@ -16,7 +16,7 @@ import msgspec
 
 from hpccoll.common.files import read_bytes
 from hpccoll.traces.job_file import MAX_BYTES
-from hpccoll.traces.plain_pickle import read_plain_pickle
+from hpccoll.traces.plain_pickle import MAX_VALUES, read_plain_pickle
 from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
@@ -25,10 +25,6 @@ _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_
 """Keys of the JSON form that no other format has."""
 OLDEST_VERSION = (2, 4)
 MAX_DIMENSIONS = 64
-MAX_VALUES = 4_000_000
-"""The maximum number of values in the lists of a dump, each of 64 bytes of memory at most; one of PyTorch has 2,000
-operations unless TORCH_FR_BUFFER_SIZE says otherwise."""
-
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 

@@ -143,8 +143,10 @@ def test_a_pickle_that_would_do_more_is_refused_and_nothing_is_executed(tmp_path
     assert capfd.readouterr().out == ""
 
 
-def test_texts_may_be_shared_in_a_pickle_and_containers_may_not():
+def test_what_is_shared_in_a_pickle_counts_wherever_it_stands():
     text, shared = "x" * 100, [1]
-    assert read_plain_pickle(pickle.dumps([text, text], 2)) == [text, text]
-    with pytest.raises(ValueError, match="refused"):
-        read_plain_pickle(pickle.dumps([shared, shared], 2))
+    assert read_plain_pickle(pickle.dumps([text, text, shared, shared], 2)) == [text, text, shared, shared]
+    for _ in range(40):
+        shared = [shared, shared]
+    with pytest.raises(ValueError, match="more than 4000000 values"):
+        read_plain_pickle(pickle.dumps(shared, 2))
