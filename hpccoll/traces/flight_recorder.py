@@ -7,7 +7,7 @@ A dump is a pickle of plain values, or JSON. One process writes it; its rank is 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -59,7 +59,7 @@ class _Entry:
 @dataclass(slots=True)
 class _ConfiguredGroup:
     name: str
-    ranks: str
+    ranks: str | Sequence[Integer]  # a text of JSON
     desc: str = ""
 
 
@@ -72,7 +72,7 @@ class _Status:
 @dataclass(slots=True)
 class _Dump:
     version: str
-    pg_status: Mapping[str, _Status]
+    pg_status: Mapping[str, _Status] = field(default_factory=dict)
     pg_config: Mapping[str, _ConfiguredGroup] = field(default_factory=dict)
     entries: Sequence[_Entry] = ()
 
@@ -100,22 +100,32 @@ def read(path: Path) -> RecordedJob:
         raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
     unknown = sum(not key.isdecimal() or int(key) not in of_id for key in dump.pg_status)
+    operations = [_operation(rank, entry, of_id[entry.pg_id]) for entry in _single_entries(dump.entries)]
+    counts = {
+        of_id[int(key)]: (max(0, int(status.last_enqueued_collective)), max(0, int(status.last_completed_collective)))
+        for key, status in dump.pg_status.items()
+        if key.isdecimal() and int(key) in of_id
+    } or _counts_of(operations)
     return RecordedJob(
         SOURCE,
         ranks=(Rank(rank),),
-        operations=[_operation(rank, entry, of_id[entry.pg_id]) for entry in _single_entries(dump.entries)],
-        progress=[
-            Progress(rank, of_id[int(key)], enqueued, None if is_gloo else completed)
-            for key, status in dump.pg_status.items()
-            if key.isdecimal() and int(key) in of_id
-            for enqueued in [max(0, int(status.last_enqueued_collective))]
-            for completed in [max(0, int(status.last_completed_collective))]
-        ],
+        operations=operations,
+        progress=[Progress(rank, group, count, None if is_gloo else done) for group, (count, done) in counts.items()],
         cannot_say=(
             *(("which operations of gloo have completed",) if is_gloo else ()),
             *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),
         ),
     )
+
+
+def _counts_of(operations: Iterable[RecordedOperation]) -> dict[Group, tuple[int, int]]:
+    """Return how many collectives of each group are enqueued and completed, where a dump has no status of groups."""
+    counts = dict[Group, tuple[int, int]]()
+    for each in operations:
+        if each.peer is None and each.sequence is not None:
+            _, done = counts.get(each.group, (0, each.sequence - 1))
+            counts[each.group] = each.sequence, each.sequence if each.state == "completed" else done
+    return counts
 
 
 def _read_dump(path: Path) -> _Dump:
@@ -134,9 +144,12 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     counts both up; where that contradicts an entry, as with gloo, only the entries count.
     """
     configured = {
-        each.name: Group(each.name, tuple(msgspec.json.decode(each.ranks, type=list[Integer])), each.desc)
+        each.name: Group(each.name, tuple(ranks), each.desc)
         for each in dump.pg_config.values()
         if each.name
+        for ranks in [
+            msgspec.json.decode(each.ranks, type=list[Integer]) if isinstance(each.ranks, str) else each.ranks
+        ]
     }
     of_id = {}
     for entry in dump.entries:
