@@ -123,14 +123,14 @@ def _read_shape(arguments: argparse.Namespace) -> Shape | None:
 
 
 def _register_plans(ranks: "Ranks", job: Job) -> None:
-    """Register the plans of a job, which only rank 0 reads, and check the cases that name them."""
+    """Register the plans of a job, which only rank 0 reads and proves, and check the cases that name them."""
     from hpccoll.cases.algorithm_registry import PLAN
 
     if names := [case.algorithm for case in job.cases if case.algorithm.startswith(PLAN)]:
         from hpccoll.cases.catalogue import check_job
-        from hpccoll.interop.mscclpp_reader import read_plans, register_plans
+        from hpccoll.interop.mscclpp_reader import proven_plans, register_plans
 
-        register_plans(ranks.run_at_root(lambda: read_plans(names)))
+        register_plans(ranks.run_at_root(lambda: proven_plans(names)))
         ranks.run_at_root(lambda: check_job(job))
 
 

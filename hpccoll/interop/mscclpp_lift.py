@@ -1,7 +1,7 @@
 """A proven plan of MSCCL++, as schedules of ours that move what its first run moves."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -108,15 +108,21 @@ def lifted(run: PlanRun, moves: Iterable[PlanEvent]) -> tuple[Schedule, ...]:
         programs[lane, a][level].append(Send(b, sent))
         programs[lane, b][level].append(Recv(a, landed) if replaces else RecvReduce(a, landed, folded))
 
-    def steps(lane: int, me: Index) -> Iterator[Step]:
-        return (Step(*actions) for _, actions in sorted(programs[lane, int(me)].items()))
-
-    slices = tuple(Schedule(run.layout(), run.units, partial(steps, lane)) for lane in range(lanes))
+    steps = {key: tuple(Step(*actions) for _, actions in sorted(each.items())) for key, each in programs.items()}
+    slices = tuple(
+        Schedule(run.layout(), run.units, partial(_of_rank, [steps.get((lane, me), ()) for me in range(run.call.p)]))
+        for lane in range(lanes)
+    )
     try:
         prove(run.call, slices)
     except ScheduleError as error:
         raise UnusableError("plan", f"it is right, but a schedule of ours with its steps is not: {error}") from None
     return slices
+
+
+def _of_rank(steps: Sequence[Sequence[Step]], me: Index) -> Iterator[Step]:
+    """Return the steps of a rank; a function of this module, because rank 0 sends schedules to the others."""
+    return iter(steps[int(me)])
 
 
 def _part(cells: Iterable[Cell], lanes: int) -> Part:

@@ -6,6 +6,7 @@ and the multicast of a switch are not read.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,10 +28,15 @@ class ProvenPlan(NamedTuple):
     """A plan that is proven: the collective that it runs, as schedules of ours."""
 
     name: str
-    call: CollectiveCall
+    collective: str
     slices: tuple[Schedule, ...]
     sizes: tuple[int, int]  # the smallest and the largest message, in bytes
     relaxed: bool  # whether a relaxed wait is to see what was written before the run
+
+    @property
+    def call(self) -> CollectiveCall:
+        """The call that it runs."""
+        return COLLECTIVES[self.collective].call(self.slices[0].layout.workers)
 
 
 def read_plan(path: Path) -> ProvenPlan:
@@ -62,42 +68,47 @@ def plan_of(content: Json) -> ProvenPlan:
     sizes = int(content.get("min_message_size", 0)), min(int(content.get("max_message_size", MAX_BYTES)), MAX_BYTES)
     if sizes[0] > sizes[1]:
         raise UnusableError("plan", f"its smallest message has {sizes[0]} bytes, and its largest {sizes[1]}")
-    return ProvenPlan(content["name"], run.call, lifted(run, proven_moves(run)), sizes, run.relaxed)
+    return ProvenPlan(content["name"], run.call.collective.name, lifted(run, proven_moves(run)), sizes, run.relaxed)
 
 
-def read_plans(names: Iterable[str]) -> dict[str, Json]:
-    """Return the contents of the plans among ``names`` of algorithms, by file:PLAN with a digest of the content.
+@cache
+def _proven_file(name: str) -> ProvenPlan:
+    """Return the plan in a file, whose name has its digest."""
+    return proven(PLAN + name, read_json(Path(name.partition("#")[0]), "algorithm", PLAN_BYTES))
+
+
+def proven_plans(names: Iterable[str]) -> dict[str, ProvenPlan]:
+    """Return the plans among ``names`` of algorithms, by file:PLAN with a digest of the content.
+
+    Each is proven once in a process; one rank proves them for all.
 
     Raises:
         BadInputError: if a file cannot be read, or its name has the digest of something else.
+        UnusableError: if ``proven`` raises it.
     """
     paths = (name.removeprefix(PLAN) for name in dict.fromkeys(names) if name.startswith(PLAN))
     named = [with_digest(path, "algorithm", PLAN_BYTES) for path in paths]
-    return {PLAN + name: read_json(Path(name.partition("#")[0]), "algorithm", PLAN_BYTES) for name in named}
+    return {PLAN + name: _proven_file(name) for name in named}
 
 
 def with_plans(names: Sequence[str]) -> list[str]:
     """Register the plans among ``names`` of algorithms, and return these, those of plans with their digests.
 
     Raises:
-        BadInputError: if ``read_plans`` or ``register_plans`` raises it.
+        BadInputError: if ``proven_plans`` raises it.
     """
-    plans = read_plans(names)
+    plans = proven_plans(names)
     register_plans(plans)
     named = {name.partition("#")[0]: name for name in plans}
     return [named.get(name.partition("#")[0], name) for name in names]
 
 
-def register_plans(contents: Mapping[str, Json]) -> None:
-    """Register plans as algorithms of their collectives, by name; those that are registered stay.
-
-    Raises:
-        UnusableError: if ``proven`` raises it.
-    """
+def register_plans(plans: Mapping[str, ProvenPlan]) -> None:
+    """Register plans as algorithms of their collectives, by name; those that are registered stay."""
     known = {name for family in COLLECTIVES.values() for name in family.algorithms}
-    for name, content in contents.items():
+    for name, plan in plans.items():
         if name not in known:
-            _register(name, proven(name, content))
+            _register(name, plan)
 
 
 def _register(name: str, plan: ProvenPlan) -> None:

@@ -6,7 +6,8 @@ A dump is a pickle of plain values, or JSON. One process writes it; its rank is 
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -106,7 +107,7 @@ def read(path: Path) -> RecordedJob:
     return RecordedJob(
         SOURCE,
         ranks=(Rank(rank),),
-        operations=[_operation(rank, entry, of_id[entry.pg_id]) for entry in dump.entries],
+        operations=[_operation(rank, entry, of_id[entry.pg_id]) for entry in _single_entries(dump.entries)],
         progress=[
             Progress(rank, of_id[int(key)], enqueued, None if is_gloo else completed)
             for key, status in dump.pg_status.items()
@@ -152,6 +153,27 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
         if all(paired.get(number, group) == group for number, group in of_id.items()):
             return {**of_id, **paired}
     return of_id
+
+
+def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
+    """Yield entries, those of a batch with its state: only the entry ``coalesced``, the last of its number, has that.
+
+    Dumps of active operations leave out that of a batch which has completed.
+    """
+    batches = defaultdict[tuple[int, bool, int], list[_Entry]](list)
+    for entry in entries:
+        batches[entry.pg_id, entry.is_p2p, entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id].append(entry)
+    for batch in batches.values():
+        if len(batch) > 1:
+            last = batch[-1]
+            is_open = _is_batch(last) and not last.retired and last.state != "completed"
+            for entry in batch:
+                entry.retired = not is_open
+    yield from (entry for entry in entries if not _is_batch(entry))
+
+
+def _is_batch(entry: _Entry) -> bool:
+    return entry.profiling_name.endswith(":coalesced")
 
 
 def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 import random
 import re
 
@@ -279,6 +280,33 @@ def test_a_plan_of_more_ranks_than_can_be_drawn_is_refused(tmp_path, monkeypatch
     monkeypatch.setattr(schedule_view, "MAX_WORKERS", 3)
     (tmp_path / "ring.json").write_text(json.dumps(exported("all_gather", "ring", 4, 4)))
     assert invoke("show", tmp_path / "ring.json").is_bad_input("ring.json: ranks", "4", "at most 3")
+
+
+PROVES = """import sys
+from hpccoll.cli.job_program import main
+from hpccoll.interop import mscclpp_reader
+proven = mscclpp_reader.proven
+mscclpp_reader.proven = lambda *words: print("proves", file=sys.stderr, flush=True) or proven(*words)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.mpi
+def test_one_rank_proves_a_plan_once_for_all(tmp_path, mpiexec):
+    path, small = tmp_path / "ring.json", ("-b", "4K", "-e", "4K", "-n", "6", "--rounds", "1", "--in-place")
+    assert invoke("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
+    result = mpiexec(2, "-c", PROVES, "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("proves") == 1
+    assert {(row.status, row.wrong) for row in read_results([tmp_path / "a.h5"]).rows} == {("ok", 0)}
+
+
+def test_a_plan_that_is_sent_to_another_rank_has_the_same_steps():
+    plan = plan_of(exported("all_reduce", "ring", 4, 2))
+    sent = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own
+    assert (sent.call, sent.sizes) == (plan.call, plan.sizes)
+    for one, other in zip(sent.slices, plan.slices, strict=True):
+        assert [[*one.steps(me)] for me in range(4)] == [[*other.steps(me)] for me in range(4)]
 
 
 @pytest.mark.mpi

@@ -81,6 +81,21 @@ def test_a_name_without_the_rank_is_refused(tmp_path, name):
         read(written(tmp_path, dump(6, [Call(WORLD)], ()), name=name))
 
 
+@pytest.mark.parametrize(
+    ("state", "expected"), [("scheduled", "enqueued"), ("completed", "completed"), (None, "completed")]
+)
+def test_messages_of_a_batch_have_its_state_also_where_a_dump_of_active_ones_leaves_it_out(tmp_path, state, expected):
+    content = dump(6, [Call(PIPELINE, "send", peer=0), Call(PIPELINE, "recv", peer=0), Call(WORLD)], ())
+    first, second, _ = content["entries"]
+    second["p2p_seq_id"] = first["p2p_seq_id"]
+    if state:
+        content["entries"].append({**second, "profiling_name": "nccl:coalesced", "state": state})
+    job = read(written(tmp_path, content))
+    assert [(each.collective, each.state) for each in job.operations] == [
+        ("send", expected), ("receive", expected), ("all_reduce", "enqueued"),
+    ]  # fmt: skip
+
+
 def test_gloo_says_what_is_enqueued_only(tmp_path):
     content = dump(6, CALLS, {0}, active=False, backend="gloo")
     content["pg_config"] = {"": {"name": "", "desc": "", "ranks": "[]"}}
