@@ -161,7 +161,7 @@ def _annotations(timed: Iterable[_Event], communication: Iterable[_Event]) -> di
 
 def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | None, base_ns: int) -> RecordedOperation:
     arguments = event.args
-    name, elements, dtype = collective_of_torch(str(arguments.collective)), list[int](), None
+    name, elements, dtype = collective_of_torch(str(arguments.collective or "unknown")), list[int](), None
     if arguments.collective is not None:
         elements = [count for count in (arguments.elements_in, arguments.elements_out) if isinstance(count, int)]
         dtype = dtype_of_torch(str(arguments.dtype))
