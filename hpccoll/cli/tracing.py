@@ -41,10 +41,12 @@ def trace(
 
     rows = read_results(against).rows if against else None
     read = read_job(files)
+    if not read.jobs and not read.damaged:
+        raise UnusableError("FILES", "there is no file in the directory")
     for line in read.damaged:
         typer.echo(f"hpccoll: {line}", err=True)
     if not read.jobs:
-        raise UnusableError("FILES", "no file is of a recorded job")
+        return UnusableError.exit_code
     jobs = list[JobFindings]()
     for job in read.jobs:
         slow, hosts = slow_parts(job), {each.rank: each.host for each in job.ranks}

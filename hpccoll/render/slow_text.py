@@ -1,11 +1,11 @@
 """What is slow in a recorded job, as text and as JSON."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hpccoll.common.text import first_few, table_lines
+from hpccoll.common.text import Columns, first_few, table_lines, table_of
 from hpccoll.common.units import (
     format_count,
     format_factor,
@@ -60,8 +60,9 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
         )
 
 
-def _range(seconds: Sequence[float]) -> str:
-    low, high = map(format_seconds, (min(seconds), max(seconds)))
+def _range(seconds: Iterable[float]) -> str:
+    ordered = sorted(seconds)
+    low, high = format_seconds(ordered[0]), format_seconds(ordered[-1])
     return low if low == high else f"{low} to {high}"
 
 
@@ -74,66 +75,59 @@ def group_text(group: Group) -> str:
     return f"{group.description} ({group.name})" if group.description else group.name or "all"
 
 
+def _known(value: float | None, words: Callable[[float], str]) -> str:
+    return "unknown" if value is None else words(value)
+
+
+def _sizes(of: OperationTimes) -> str:
+    sizes = sorted({each.bytes for each in of.operations if each.bytes is not None})
+    shown = map(format_rounded_size, sizes)
+    return " to ".join([*shown][:: len(sizes) - 1]) if len(sizes) > MAX_SIZES else ", ".join(shown) or "unknown"
+
+
+def _transfer(of: OperationTimes) -> str:
+    total = float(of.waiting.transfer_s.sum()) if of.waiting else None
+    return f"{'' if of.is_complete or total is None else 'at most '}{_known(total, format_seconds)}"
+
+
+COLLECTIVE_COLUMNS: Columns[OperationTimes] = (
+    ("group", lambda of: group_text(of.group)), ("collective", lambda of: of.collective),
+    ("ranks", lambda of: max(len(of.ranks), len(of.group.ranks))), ("operations", lambda of: len(of.operations)),
+    ("sizes", _sizes), ("transfer", _transfer),
+    ("waiting per rank",
+     lambda of: _range(of.waiting.waiting_s.sum(axis=0)) if of.waiting and of.is_complete else "unknown"),
+)  # fmt: skip
+RANK_COLUMNS: Columns[RankTimes] = (
+    ("rank", lambda of: of.rank), ("host", lambda of: of.host or "unknown"),
+    ("communication", lambda of: format_seconds(of.communication_s)),
+    ("of it waiting", lambda of: _known(of.waiting_s, format_seconds)),
+    ("share", lambda of: _known(of.share, format_per_cent)),
+    ("exposed", lambda of: _known(of.exposed, format_per_cent)),
+)  # fmt: skip
+AGAINST_COLUMNS: Columns[AgainstCurve] = (
+    ("group", lambda of: group_text(of.group)), ("collective", lambda of: of.collective),
+    ("size", lambda of: format_rounded_size(of.bytes)), ("type", lambda of: of.dtype or "unknown"),
+    ("operations", lambda of: of.operations), ("transfer", lambda of: format_seconds(of.transfer_s)),
+    ("measured", lambda of: f"{format_seconds(of.measured_s)}, {of.kind}" if of.measured_s else "not at this size"),
+    ("takes", lambda of: format_factor(of.factor) if of.factor else ""),
+)  # fmt: skip
+
+
 def slow_tables(
     parts: SlowParts, against: Sequence[AgainstCurve] | None = None
 ) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Return the tables by their headings: collectives, late ranks, ranks, and what the machine gave."""
     hosts = _hosts(parts)
+    late = [
+        [str(of.rank), hosts.get(of.rank) or "unknown", format_per_cent(of.share), format_seconds(of.median_s)]
+        for of in parts.late
+    ]
     tables = {
-        "collectives": (
-            ["group", "collective", "ranks", "operations", "sizes", "transfer", "waiting per rank"],
-            [_collective_row(each) for each in parts.times],
-        ),
-        "late ranks": (
-            ["rank", "host", "last in", "by"],
-            [
-                [
-                    str(each.rank), hosts.get(each.rank) or "unknown", format_per_cent(each.share),
-                    format_seconds(each.median_s),
-                ]
-                for each in parts.late
-            ],
-        ),
-        "ranks": (
-            ["rank", "host", "communication", "of it waiting", "share", "exposed"],
-            [
-                [
-                    str(each.rank), each.host or "unknown", format_seconds(each.communication_s),
-                    "unknown" if each.waiting_s is None else format_seconds(each.waiting_s),
-                    *("unknown" if share is None else format_per_cent(share) for share in (each.share, each.exposed)),
-                ]
-                for each in parts.ranks
-            ],
-        ),
-        "beside this machine": (
-            ["group", "collective", "size", "type", "operations", "transfer", "measured", "takes"],
-            [
-                [
-                    group_text(each.group), each.collective, format_rounded_size(each.bytes), each.dtype or "unknown",
-                    str(each.operations), format_seconds(each.transfer_s),
-                    f"{format_seconds(each.measured_s)}, {each.kind}" if each.measured_s else "not at this size",
-                    format_factor(each.factor) if each.factor else "",
-                ]
-                for each in against or ()
-            ],
-        ),
+        "collectives": table_of(COLLECTIVE_COLUMNS, parts.times),
+        "late ranks": (["rank", "host", "last in", "by"], late),
+        "ranks": table_of(RANK_COLUMNS, parts.ranks), "beside this machine": table_of(AGAINST_COLUMNS, against or ()),
     }  # fmt: skip
     return {heading: table for heading, table in tables.items() if table[1]}
-
-
-def _collective_row(of: OperationTimes) -> list[str]:
-    sizes = [*dict.fromkeys(each.bytes for each in of.operations if each.bytes is not None)]
-    shown = ", ".join(map(format_rounded_size, sizes))
-    if len(sizes) > MAX_SIZES:
-        shown = f"{format_rounded_size(min(sizes))} to {format_rounded_size(max(sizes))}"
-    transfer = waiting = "unknown"
-    if of.waiting:
-        transfer = f"{'' if of.is_complete else 'at most '}{format_seconds(float(of.waiting.transfer_s.sum()))}"
-        waiting = _range(of.waiting.waiting_s.sum(axis=0).tolist()) if of.is_complete else "unknown"
-    return [
-        group_text(of.group), of.collective, str(max(len(of.ranks), len(of.group.ranks))), str(len(of.operations)),
-        shown or "unknown", transfer, waiting,
-    ]  # fmt: skip
 
 
 def slow_notes(parts: SlowParts) -> Iterator[str]:
@@ -149,7 +143,7 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
     if parts.opening:
         yield (
-            f"rank {parts.opening.rank} came {format_seconds(parts.opening_late_s)} late to the first operation, "
+            f"rank {parts.opening.rank} came {format_seconds(parts.opening.late_s)} late to the first operation, "
             f"{parts.opening.collective}: that may be the start of the recorder"
         )
     if any(each.waiting and not each.is_complete for each in parts.times):
@@ -162,34 +156,27 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
     """Return what is slow as JSON has it: seconds, and medians over ranks; what is unknown is null."""
     hosts = _hosts(parts)
     return {
-        "step_s": _median(each.step_s for each in parts.ranks), "share": _median(each.share for each in parts.ranks),
-        "exposed": _median(each.exposed for each in parts.ranks),
-        "waiting_s": _median(each.waiting_s for each in parts.ranks) if parts.transfer_s else None,
+        **{name: _median(getattr(each, name) for each in parts.ranks) for name in ("step_s", *RANK_KEYS[-3:])},
         "transfer_s": parts.transfer_s or None,
         "late": [
             {"rank": each.rank, "host": hosts.get(each.rank), "share": each.share, "median_s": each.median_s}
             for each in parts.late
         ],
         "collectives": [
-            {"group": of.group.name, "collective": of.collective, "ranks": len(of.ranks),
-             "operations": len(of.operations), "transfer_s": float(of.waiting.transfer_s.sum()) if of.waiting else None,
-             "all_ranks": of.is_complete}
+            {"group": of.group.name, "collective": of.collective, "ranks": len(of.ranks), "all_ranks": of.is_complete,
+             "operations": len(of.operations), "transfer_s": float(of.waiting.transfer_s.sum()) if of.waiting else None}
             for of in parts.times
         ],
-        "per_rank": [_rank_record(each) for each in parts.ranks],
+        "per_rank": [{name: getattr(each, name) for name in RANK_KEYS} for each in parts.ranks],
         "clock_residual_s": parts.residual_s,
         "against": None if against is None else [
-            {"group": each.group.name, "collective": each.collective, "bytes": each.bytes, "dtype": each.dtype,
-             "operations": each.operations, "transfer_s": each.transfer_s, "measured_s": each.measured_s,
-             "factor": each.factor, "kind": each.kind or None}
+            {**each._asdict(), "group": each.group.name, "kind": each.kind or None, "factor": each.factor}
             for each in against
         ],
     }  # fmt: skip
 
 
-def _rank_record(times: RankTimes) -> dict[str, Any]:
-    names = ("rank", "host", "communication_s", "waiting_s", "share", "exposed", "step_s")
-    return {name: getattr(times, name) for name in names}
+RANK_KEYS = ("rank", "host", "communication_s", "step_s", "waiting_s", "share", "exposed")
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -48,7 +48,7 @@ def trace_lines(jobs: Iterable[JobFindings]) -> Iterator[str]:
 
 def heading(job: RecordedJob) -> str:
     """Return the format of a job and its size."""
-    return f"{job.source}: {', '.join(_size(job))}"
+    return f"{job.source}: {', '.join(_size(job)) or 'no rank is named'}"
 
 
 def hang_lines(findings: JobFindings) -> Iterator[str]:

@@ -6,7 +6,8 @@ A dump is a pickle of plain values, or JSON. One process writes it; its rank is 
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -15,7 +16,7 @@ import msgspec
 
 from hpccoll.common.files import read_bytes
 from hpccoll.traces.job_file import MAX_BYTES
-from hpccoll.traces.plain_pickle import read_plain_pickle
+from hpccoll.traces.plain_pickle import MAX_VALUES, read_plain_pickle
 from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
@@ -24,10 +25,6 @@ _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_
 """Keys of the JSON form that no other format has."""
 OLDEST_VERSION = (2, 4)
 MAX_DIMENSIONS = 64
-MAX_VALUES = 4_000_000
-"""The maximum number of values in the lists of a dump, each of 64 bytes of memory at most; one of PyTorch has 2,000
-operations unless TORCH_FR_BUFFER_SIZE says otherwise."""
-
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
@@ -62,7 +59,7 @@ class _Entry:
 @dataclass(slots=True)
 class _ConfiguredGroup:
     name: str
-    ranks: str
+    ranks: str | Sequence[Integer]  # a text of JSON
     desc: str = ""
 
 
@@ -75,7 +72,7 @@ class _Status:
 @dataclass(slots=True)
 class _Dump:
     version: str
-    pg_status: Mapping[str, _Status]
+    pg_status: Mapping[str, _Status] = field(default_factory=dict)
     pg_config: Mapping[str, _ConfiguredGroup] = field(default_factory=dict)
     entries: Sequence[_Entry] = ()
 
@@ -103,22 +100,32 @@ def read(path: Path) -> RecordedJob:
         raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
     unknown = sum(not key.isdecimal() or int(key) not in of_id for key in dump.pg_status)
+    operations = [_operation(rank, entry, of_id[entry.pg_id]) for entry in _single_entries(dump.entries)]
+    counts = {
+        of_id[int(key)]: (max(0, int(status.last_enqueued_collective)), max(0, int(status.last_completed_collective)))
+        for key, status in dump.pg_status.items()
+        if key.isdecimal() and int(key) in of_id
+    } or _counts_of(operations)
     return RecordedJob(
         SOURCE,
         ranks=(Rank(rank),),
-        operations=[_operation(rank, entry, of_id[entry.pg_id]) for entry in dump.entries],
-        progress=[
-            Progress(rank, of_id[int(key)], enqueued, None if is_gloo else completed)
-            for key, status in dump.pg_status.items()
-            if key.isdecimal() and int(key) in of_id
-            for enqueued in [max(0, int(status.last_enqueued_collective))]
-            for completed in [max(0, int(status.last_completed_collective))]
-        ],
+        operations=operations,
+        progress=[Progress(rank, group, count, None if is_gloo else done) for group, (count, done) in counts.items()],
         cannot_say=(
             *(("which operations of gloo have completed",) if is_gloo else ()),
             *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),
         ),
     )
+
+
+def _counts_of(operations: Iterable[RecordedOperation]) -> dict[Group, tuple[int, int]]:
+    """Return how many collectives of each group are enqueued and completed, where a dump has no status of groups."""
+    counts = dict[Group, tuple[int, int]]()
+    for each in operations:
+        if each.peer is None and each.sequence is not None:
+            _, done = counts.get(each.group, (0, each.sequence - 1))
+            counts[each.group] = each.sequence, each.sequence if each.state == "completed" else done
+    return counts
 
 
 def _read_dump(path: Path) -> _Dump:
@@ -137,9 +144,12 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     counts both up; where that contradicts an entry, as with gloo, only the entries count.
     """
     configured = {
-        each.name: Group(each.name, tuple(msgspec.json.decode(each.ranks, type=list[Integer])), each.desc)
+        each.name: Group(each.name, tuple(ranks), each.desc)
         for each in dump.pg_config.values()
         if each.name
+        for ranks in [
+            msgspec.json.decode(each.ranks, type=list[Integer]) if isinstance(each.ranks, str) else each.ranks
+        ]
     }
     of_id = {}
     for entry in dump.entries:
@@ -152,6 +162,27 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
         if all(paired.get(number, group) == group for number, group in of_id.items()):
             return {**of_id, **paired}
     return of_id
+
+
+def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
+    """Yield entries, those of a batch with its state: only the entry ``coalesced``, the last of its number, has that.
+
+    Dumps of active operations leave out that of a batch which has completed.
+    """
+    batches = defaultdict[tuple[int, bool, int], list[_Entry]](list)
+    for entry in entries:
+        batches[entry.pg_id, entry.is_p2p, entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id].append(entry)
+    for batch in batches.values():
+        if len(batch) > 1:
+            last = batch[-1]
+            is_open = _is_batch(last) and not last.retired and last.state != "completed"
+            for entry in batch:
+                entry.retired = not is_open
+    yield from (entry for entry in entries if not _is_batch(entry))
+
+
+def _is_batch(entry: _Entry) -> bool:
+    return entry.profiling_name.endswith(":coalesced")
 
 
 def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:

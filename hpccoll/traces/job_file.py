@@ -11,7 +11,7 @@ from hpccoll.common.files import read_bytes
 
 MAX_BYTES = 1 << 29
 """The maximum size of a file."""
-MAX_OBJECTS = 3_000_000
+MAX_OBJECTS = 1_800_000
 """The maximum number of objects in a JSON text: each takes hundreds of bytes of memory."""
 MAX_MEMBERS = 1 << 22
 """The maximum number of ranks of all groups of a file together."""

@@ -40,18 +40,25 @@ class _Arguments(msgspec.Struct, gc=False):
     description: _Scalar = msgspec.field(default=None, name="Process Group Description")
     ranks: _Scalar = msgspec.field(default=None, name="Process Group Ranks")
     sequence: _Scalar = msgspec.field(default=None, name="Seq")
-    shapes: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="Input type")
+    shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
+
+
+_NO_ARGUMENTS = _Arguments()
 
 
 class _Event(msgspec.Struct, gc=False):
     cat: str = ""
-    name: str = ""
+    title: msgspec.Raw = msgspec.field(default=msgspec.Raw(b'""'), name="name")  # most are long, and of no interest
     ts: _Microseconds = 0.0
     dur: _Microseconds | None = None
     pid: _Scalar = None
     tid: _Scalar = None
-    args: _Arguments = msgspec.field(default_factory=_Arguments)
+    args: _Arguments = msgspec.field(default_factory=lambda: _NO_ARGUMENTS)
+
+    @property
+    def name(self) -> str:
+        return str(decode_part(self.title))
 
     @property
     def thread(self) -> tuple[str, str]:
@@ -62,7 +69,7 @@ class _Trace(msgspec.Struct):
     events: list[_Event] = msgspec.field(name="traceEvents")
     base: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = msgspec.field(default=0, name="baseTimeNanoseconds")
     host: str | None = msgspec.field(default=None, name="host_name")
-    distributed: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="distributedInfo")
+    distributed: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="distributedInfo")
 
 
 def recognises(head: bytes, _name: str) -> bool:
@@ -154,7 +161,7 @@ def _annotations(timed: Iterable[_Event], communication: Iterable[_Event]) -> di
 
 def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | None, base_ns: int) -> RecordedOperation:
     arguments = event.args
-    name, elements, dtype = collective_of_torch(str(arguments.collective)), list[int](), None
+    name, elements, dtype = collective_of_torch(str(arguments.collective or "unknown")), list[int](), None
     if arguments.collective is not None:
         elements = [count for count in (arguments.elements_in, arguments.elements_out) if isinstance(count, int)]
         dtype = dtype_of_torch(str(arguments.dtype))

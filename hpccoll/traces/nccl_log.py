@@ -4,15 +4,17 @@ The subsystem COLL logs a line for each call, INIT one for each rank of a commun
 that of one process, its commId (from 2.16) is equal on all ranks.
 """
 
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from hpccoll.common.files import read_bytes
-from hpccoll.common.limits import RANKS
+from hpccoll.common.files import MAX_LINE_BYTES, read_bytes
+from hpccoll.common.limits import LOG_BYTES, RANKS
 from hpccoll.evidence.log_parser import has_header, split_messages
-from hpccoll.traces.job_file import MAX_BYTES, check_members
+from hpccoll.traces.job_file import check_members
 from hpccoll.traces.records import Group, Progress, Rank, RecordedJob
 from hpccoll.traces.torch_names import collective_of_torch
 
@@ -40,7 +42,9 @@ def read(path: Path) -> RecordedJob:
     calls: Counter[tuple[str, str, str]] = Counter()
     hosts: dict[str, str | None] = {}
     first: dict[tuple[str, str], int] = {}  # the number of the first call of a communicator
-    for message in split_messages(read_bytes(path, "FILES", MAX_BYTES).decode(errors="replace").splitlines()):
+    file = io.BytesIO(read_bytes(path, "FILES", LOG_BYTES))
+    pieces = iter(partial(file.readline, MAX_LINE_BYTES), b"")
+    for message in split_messages(piece.decode(errors="replace") for piece in pieces if b"NCCL" in piece):
         if match := _MEMBER.match(message.text):
             members[message.writer, match["comm"]] = match
             hosts[message.writer] = message.host

@@ -9,6 +9,7 @@ from hpccoll.common.files import MAX_CONTAINERS
 from hpccoll.common.units import format_size
 
 MAX_PICKLE_BYTES = 32 << 20
+MAX_VALUES = 4 * MAX_CONTAINERS
 MAX_MARKS = 2 * MAX_CONTAINERS
 """The maximum number of bytes that may begin a container; each takes 100 bytes of memory."""
 
@@ -16,17 +17,24 @@ MAX_MARKS = 2 * MAX_CONTAINERS
 def read_plain_pickle(data: bytes) -> Any:
     """Return the value of a pickle of dictionaries, lists, tuples, texts, numbers, truth values and None.
 
-    Texts may be shared, containers may not: a few that hold one another stand for more than a memory can hold.
-
     Raises:
         ValueError: if the pickle is damaged, too large, or would do more than build such a value.
     """
     if len(data) > MAX_PICKLE_BYTES or sum(map(data.count, _CONTAINERS)) > MAX_MARKS:
         raise ValueError(f"it is larger than a pickle that is read: {format_size(MAX_PICKLE_BYTES)}, {MAX_MARKS} lists")
     try:
-        return _PlainUnpickler(io.BytesIO(data)).load()
+        value = _PlainUnpickler(io.BytesIO(data)).load()
     except (LookupError, TypeError, AttributeError, OverflowError, EOFError, struct.error, pickle.UnpicklingError):
         raise ValueError("it is damaged, or would do more than hold plain values, which is refused") from None
+    inner, values = [value], 0  # a container counts wherever it stands: a few that share others may stand for billions
+    while inner:
+        each = inner.pop()
+        if isinstance(each, dict | list | tuple):
+            values += len(each)
+            if values > MAX_VALUES:
+                raise ValueError(f"it has more than {MAX_VALUES} values")
+            inner.extend(each.values() if isinstance(each, dict) else each)
+    return value
 
 
 _CONTAINERS = b"(", b"]", b"}", pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3
@@ -38,23 +46,11 @@ _ALLOWED = (
 """The instructions that build plain values, but for those that set items."""
 
 
-class _Memo(dict[int, Any]):
-    def __getitem__(self, index: int) -> Any:
-        value = super().__getitem__(index)
-        if isinstance(value, dict | list | tuple):
-            raise TypeError
-        return value
-
-
 _Unpickler: Any = vars(pickle)["_Unpickler"]  # in Python: the one in C allocates as much as an index of a memo says
 
 
 class _PlainUnpickler(_Unpickler):  # type: ignore[misc] # its attributes are not in typeshed
     """An unpickler that knows the instructions above; the one for any other is missing from its table."""
-
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file)
-        self.memo = _Memo()
 
     def set_items(self) -> None:
         self.set_all(self.pop_mark())

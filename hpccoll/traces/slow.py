@@ -5,18 +5,16 @@ differ; ranks end a collective together, in which none can end before all have c
 shifted by the median difference of such ends, and what is left bounds what is known about the order of starts.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpccoll.store.waiting import NO_RANK, SYNCHRONISING, LateRank, Waiting, late_ranks, waiting_of
 from hpccoll.traces.records import Group, RecordedJob, RecordedOperation, union_of
-
-Floats: TypeAlias = NDArray[np.float64]
 
 MESSAGES = ("send", "receive")
 
@@ -85,6 +83,14 @@ class RankTimes(NamedTuple):
         return self.exposed_s / self.window_s if self.exposed_s is not None and self.window_s else None
 
 
+class LateOpening(NamedTuple):
+    """The rank that came last to the first operation of the record, perhaps because its recorder started late."""
+
+    rank: int
+    collective: str
+    late_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class SlowParts:
     """What is slow in a job; times in seconds."""
@@ -95,8 +101,7 @@ class SlowParts:
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
     unmatched: Sequence[Group]  # groups whose ranks recorded different operations, without numbers
-    opening: RecordedOperation | None  # the last rank's record of the first operation: the profiler may start late
-    opening_late_s: float
+    opening: LateOpening | None
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
@@ -110,12 +115,12 @@ class SlowParts:
 
 def slow_parts(job: RecordedJob) -> SlowParts | None:
     """Return what is slow in a job; None if no operation has a duration, unless the files record operations only."""
-    timed = [each for each in job.operations if each.duration_s is not None]
+    timed = [each for each in job.operations if each.duration_s is not None and 0 <= each.duration_s < math.inf]
     if not timed:
         if job.progress or not job.operations:
             return None
         called, unmatched = _match(job.operations)
-        return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched, None, 0.0)
+        return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched, None)
     matched, unmatched = _match(timed)
     shifts_s, residual_s = _align(matched, {each.rank: each.host for each in job.ranks if each.host})
     if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
@@ -125,11 +130,8 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     waiting_s = Counter[int]()
     for waiting, ranks in waits:
         waiting_s.update(dict(zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True)))
-    opening, opening_late_s = _opening(times)
-    return SlowParts(
-        times, tuple(_rank_times(job, timed, waiting_s)), late_ranks(waits), residual_s, shifts_s, unmatched, opening,
-        opening_late_s,
-    )  # fmt: skip
+    of_ranks = [*_rank_times(job, timed, waiting_s)]
+    return SlowParts(times, of_ranks, late_ranks(waits), residual_s, shifts_s, unmatched, _opening(times))
 
 
 def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], list[Group]]:
@@ -206,19 +208,18 @@ def _collectives(
         yield OperationTimes(group, name, operations, ranks, waiting, complete)
 
 
-def _opening(times: Sequence[OperationTimes]) -> tuple[RecordedOperation | None, float]:
-    """Return the last rank's record of the first operation, and by how much it was late."""
+def _opening(times: Sequence[OperationTimes]) -> LateOpening | None:
     started = [
-        (min(each.started_ns or 0 for each in operation.records.values()), operation, of, row)
-        for of in times
+        (operation.first.started_ns, number, row)
+        for number, of in enumerate(times)
         for row, operation in enumerate(of.operations)
-        if all(each.started_ns for each in operation.records.values())
+        if of.waiting and of.waiting.last[row] != NO_RANK and operation.first.started_ns
     ]
-    if started:
-        _, operation, of, row = min(started, key=lambda each: each[0])
-        if of.waiting and (last := of.waiting.last[row]) != NO_RANK:
-            return operation.records[of.ranks[last]], float(of.waiting.late_s[row])
-    return None, 0.0
+    if not started:
+        return None
+    _, number, row = min(started)
+    of, waiting = times[number], times[number].waiting
+    return LateOpening(of.ranks[waiting.last[row]], of.collective, float(waiting.late_s[row])) if waiting else None
 
 
 def _rank_times(

@@ -57,6 +57,14 @@ def test_a_status_without_a_name_is_said_and_not_guessed(tmp_path):
     assert job.cannot_say == ("the names of 1 groups of rank 6",)
 
 
+def test_a_dump_without_status_counts_its_entries(tmp_path):
+    content = dump(6, [Call(WORLD)] * 3, {0, 1}, active=False)
+    expected = read(written(tmp_path, content)).progress
+    del content["pg_status"]
+    assert list(read(written(tmp_path, content)).progress) == list(expected)
+    assert [(each.enqueued, each.completed) for each in expected] == [(3, 2)]
+
+
 def test_versions_are_two_numbers(tmp_path):
     content = dump(6, CALLS, {0})
     for version in ("2.4", "2.9", "2.10", "3.0"):
@@ -79,6 +87,21 @@ def test_the_rank_is_the_last_number_of_the_name_that_is_a_rank_of_its_groups(tm
 def test_a_name_without_the_rank_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="name"):
         read(written(tmp_path, dump(6, [Call(WORLD)], ()), name=name))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("scheduled", "enqueued"), ("completed", "completed"), (None, "completed")]
+)
+def test_messages_of_a_batch_have_its_state_also_where_a_dump_of_active_ones_leaves_it_out(tmp_path, state, expected):
+    content = dump(6, [Call(PIPELINE, "send", peer=0), Call(PIPELINE, "recv", peer=0), Call(WORLD)], ())
+    first, second, _ = content["entries"]
+    second["p2p_seq_id"] = first["p2p_seq_id"]
+    if state:
+        content["entries"].append({**second, "profiling_name": "nccl:coalesced", "state": state})
+    job = read(written(tmp_path, content))
+    assert [(each.collective, each.state) for each in job.operations] == [
+        ("send", expected), ("receive", expected), ("all_reduce", "enqueued"),
+    ]  # fmt: skip
 
 
 def test_gloo_says_what_is_enqueued_only(tmp_path):
@@ -128,8 +151,10 @@ def test_a_pickle_that_would_do_more_is_refused_and_nothing_is_executed(tmp_path
     assert capfd.readouterr().out == ""
 
 
-def test_texts_may_be_shared_in_a_pickle_and_containers_may_not():
+def test_what_is_shared_in_a_pickle_counts_wherever_it_stands():
     text, shared = "x" * 100, [1]
-    assert read_plain_pickle(pickle.dumps([text, text], 2)) == [text, text]
-    with pytest.raises(ValueError, match="refused"):
-        read_plain_pickle(pickle.dumps([shared, shared], 2))
+    assert read_plain_pickle(pickle.dumps([text, text, shared, shared], 2)) == [text, text, shared, shared]
+    for _ in range(40):
+        shared = [shared, shared]
+    with pytest.raises(ValueError, match="more than 4000000 values"):
+        read_plain_pickle(pickle.dumps(shared, 2))

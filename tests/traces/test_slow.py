@@ -2,6 +2,7 @@
 
 import os
 import tarfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -90,11 +91,32 @@ def test_without_the_records_of_a_rank_the_transfer_is_an_upper_bound():
 
 
 def test_numbers_that_count_each_type_by_itself_are_not_confused():
-    first = recorded([[0.0, 1.0]], by_type=True)
+    first = recorded([[0.0, 1.0]], by_type=True).operations
     second = recorded([[5.0, 7.0]], name="all_gather", by_type=True)
-    parts = slow_parts(RecordedJob("x", first.ranks, [*first.operations, *second.operations]))
+    parts = slow_parts(RecordedJob("x", second.ranks, [first[0], *second.operations, first[1]]))
     assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "all_gather": 1}
     assert parts.unmatched == []
+
+
+def test_messages_without_numbers_are_each_of_one_rank_and_spoil_no_match():
+    job = recorded([[0.0, 5.0]])
+    group = job.operations[0].group
+    sent = [RecordedOperation(rank, group, "send", None, duration_s=1e-3) for rank in (0, 0, 1)]
+    parts = slow_parts(RecordedJob("x", job.ranks, [*job.operations, *sent]))
+    assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "send": 3}
+    assert parts.unmatched == []
+
+
+def test_ends_that_were_noticed_late_leave_the_order_to_the_durations():
+    job = recorded([[10.0 * n, 10.0 * n + 5.0] for n in range(1, 20)])
+    late = [
+        replace(each, started_ns=each.started_ns + noticed, ended_ns=each.ended_ns + noticed)
+        for each in job.operations
+        for noticed in [50 * MS * ((each.sequence * 7 + each.rank * 3) % 5)]
+    ]
+    parts = slow_parts(RecordedJob("x", job.ranks, late))
+    assert parts.residual_s is None
+    assert (parts.late[0].rank, parts.late[0].median_s) == (1, pytest.approx(5e-3))
 
 
 def test_operations_without_numbers_match_by_order_only_if_all_ranks_recorded_the_same_ones():
@@ -160,4 +182,4 @@ def test_nearly_all_communication_of_the_public_traces_of_dlrm_is_waiting_for_ra
     ]
     assert [rank for _, rank in sorted(started)] == [7, 7, 7, 7, 7, 5, 5, 4]
     assert (parts.late[0].rank, parts.late[0].share) == (7, 5 / 8)
-    assert np.isclose(parts.opening_late_s, 4.669e-3)
+    assert np.isclose(parts.opening.late_s, 4.669e-3)

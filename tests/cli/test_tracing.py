@@ -1,0 +1,80 @@
+"""hpccoll trace: why a recorded job hangs, as text and as JSON, and how it ends."""
+
+import json
+
+import pytest
+from cli_runner import invoke
+
+from tests.traces.recorded_files import Call, Ring, dump, ras, write_dumps
+
+WORLD, FIRST, SECOND = Ring("0", (0, 1, 2, 3), "default_pg"), Ring("1", (0, 1), "tp"), Ring("2", (0, 1), "dp")
+
+
+@pytest.fixture
+def hanging(tmp_path):
+    """Rank 2 has completed what it called."""
+    dumps = {rank: dump(rank, [Call(WORLD)] * (1 + (rank != 2)), {0}, groups=[WORLD]) for rank in WORLD.ranks}
+    return write_dumps(tmp_path / "dumps", dumps)
+
+
+def test_the_rank_that_did_not_join_is_named_with_the_operation_its_group_time_and_place(hanging):
+    result = invoke("trace", str(hanging))
+    assert (result.code, result.err) == (3, "")
+    first, *lines = result.out.splitlines()
+    assert first == "PyTorch Flight Recorder: 4 ranks, 1 group, 3 operations"
+    assert lines[:2] == [
+        "  rank 2 did not join all_reduce 2 of 2 KiB in group default_pg (0), ranks 0-3",
+        "    rank 0 enqueued it at 2026-09-21 14:13:20 UTC, called at train.py:42 step",
+    ]
+    assert lines[2].split(" in ")[0] == "    ranks 0-1,3 wait for rank 2"
+
+
+def test_json_has_the_keys_of_the_contract_and_null_for_what_no_file_has(hanging):
+    found = json.loads(invoke("trace", str(hanging), "--json").out)
+    assert (found["ranks"], found["operations"], found["not_joined"]) == (4, 3, [2])
+    assert [group["ranks"] for group in found["groups"]] == [[0, 1, 2, 3]]
+    assert [found[key] for key in ("step_s", "share", "exposed", "waiting_s", "transfer_s", "late")] == 6 * [None]
+    (hang,) = found["hangs"]
+    assert (hang["reason"], hang["ranks"], hang["operation"]["sequence"]) == ("not joined", [2], 2)
+
+
+def test_a_circle_ends_with_3_and_blames_no_single_rank(tmp_path):
+    order = {0: [FIRST, SECOND], 1: [SECOND, FIRST]}
+    dumps = {rank: dump(rank, [Call(group) for group in groups], ()) for rank, groups in order.items()}
+    result = invoke("trace", str(write_dumps(tmp_path, dumps)))
+    assert (result.code, result.out.splitlines()[1]) == (
+        3, "  ranks 0-1 wait for one another: the first one in all_reduce 1 of 2 KiB in group tp (1), ranks 0-1"
+    )  # fmt: skip
+
+
+def test_what_does_not_hang_or_hangs_in_the_network_ends_with_0(tmp_path):
+    program = [Call(WORLD)] * 2
+    stuck = write_dumps(tmp_path / "stuck", {rank: dump(rank, program, {0}) for rank in range(4)})
+    assert invoke("trace", str(stuck)).code == 0
+    report = tmp_path / "ras.json"
+    report.write_text(json.dumps(ras({0: 5, 1: 5})))
+    assert invoke("trace", str(report)).code == 0
+
+
+def test_one_poll_is_said_to_be_one(tmp_path):
+    report = tmp_path / "ras.json"
+    report.write_text(json.dumps(ras({0: 5, 1: 4})))
+    result = invoke("trace", str(report))
+    assert result.code == 3
+    assert "poll again" in result.out
+    later = tmp_path / "later.json"
+    later.write_text(json.dumps(ras({0: 5, 1: 4}, time="2026-01-02 03:04:35")))
+    assert "poll again" not in invoke("trace", str(report), str(later)).out
+
+
+def test_damaged_files_are_a_line_each_and_the_command_fails_only_without_any_other(hanging, tmp_path):
+    (hanging / "nccl_trace_rank_0").write_bytes(b"\x80\x02cos\nsystem\n.")
+    result = invoke("trace", str(hanging))
+    assert (result.code, len(result.err.splitlines())) == (3, 1)
+    assert "nccl_trace_rank_0" in result.err
+    notes = tmp_path / "notes.txt"
+    notes.write_text("it hangs")
+    assert invoke("trace", str(notes)).is_bad_input("notes.txt", "no file of a recorded job", "NCCL RAS")
+    (tmp_path / "empty").mkdir()
+    assert invoke("trace", str(tmp_path / "empty")).is_bad_input("no file")
+    assert invoke("trace", str(tmp_path / "none")).is_bad_input("none")
