@@ -240,10 +240,11 @@ def late_findings(
     name, others = names.get(row.key, "rank {}".format)(rank), len({id(each) for *_, each in found})
     lag, waiting, transfer = (format_seconds(each or 0.0) for each in (row.last_s, row.waiting_s, row.transfer_s))
     share = format_per_cent(row.last_share or 0.0)
+    who = name if f"rank {rank}" in name else f"{name} (rank {rank})"
     text = (
-        f"{name} is late: it comes last in {share} of the steps, {lag} after the median of the others. "
-        f"Ranks wait up to {waiting} of a step, and the transfer is {transfer}"
-        f"{worst_of(step, others, len(compared))}, {Choice.of(row).name}."
+        f"{who} is late{worst_of(step, others, len(compared))}, {Choice.of(row).name}. It comes last in {share} of the "
+        f"steps, {lag} after the median of the others; ranks wait up to {waiting} of a step, and the transfer is "
+        f"{transfer}."
     )
     yield warning(
         "late_rank", text, title="Late rank",
