@@ -158,7 +158,8 @@ def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     """
     sets = dict[tuple[str, str], list[RecordedJob]]()
     for path, job in sorted(recorded, key=lambda each: max(each[1].taken_ns.values(), default=0)):
-        numbered = job.groups and not _hashes([job])
+        known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
+        numbered = known and not _hashes([job])
         pattern = path.parent / re.sub(r"\d+", "#", path.name) if numbered else path
         sets.setdefault((job.source, str(pattern)), []).append(job)
     jobs = list[list[RecordedJob]]()
