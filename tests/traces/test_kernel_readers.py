@@ -88,6 +88,15 @@ def test_ranks_of_a_group_are_those_of_the_configuration_or_of_the_kernel_unless
     assert [each.group.ranks for each in job.operations] == [(0, 1), (4, 5), ()]
 
 
+def test_a_group_whose_ranks_are_shortened_has_the_size_of_its_arguments_and_sizes_are_bounded(tmp_path):
+    more = {"Process Group Name": "7", "Process Group Ranks": "[0, 1, ..., 127]", "Group size": 128}
+    event = kernel_files.kernel("allreduce", 1, 0.0, 1.0, **more)
+    old = kernel_files.old_kernel("all_reduce", 1000.0, 9, 1)
+    old[0]["args"]["Input Dims"] = [[10**18] * 2000]
+    first, second = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, [event, *old])).operations
+    assert (first.group.ranks, first.group.size, second.bytes) == ((), 128, None)
+
+
 def test_the_window_is_that_of_the_profilers_steps_and_computing_the_union_of_other_kernels(tmp_path):
     events = [
         kernel_files.step(10, 0, 500), kernel_files.step(11, 500, 600), kernel_files.computing(100, 50),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.render.slow_text import slow_answers
 from hpccoll.store.waiting import NO_RANK
 from hpccoll.traces import kineto
 from hpccoll.traces.records import Computing, Group, Progress, Rank, RecordedJob, RecordedOperation, union_of
@@ -58,6 +59,50 @@ def test_a_rank_that_comes_5_ms_late_is_named_whatever_the_clocks_of_its_host_sh
     assert parts.transfer_s == pytest.approx(8 * 2e-3)
     assert parts.ranks[0].waiting_s == pytest.approx(8 * 5e-3)
     assert parts.ranks[2].waiting_s == pytest.approx(0, abs=1e-9)
+
+
+def answers(job: RecordedJob) -> str:
+    return "\n".join(slow_answers(slow_parts(job)))
+
+
+def test_who_waited_for_a_late_rank_in_one_group_is_not_late_in_the_next():
+    """Rank 3 is late by 5 ms in its group of 2 and 3; 2 is therefore late in that of 0 and 2, and did nothing."""
+    operations, now = [], [0.0] * 4
+    for number in range(20):
+        now[3] += 5.0
+        for name, pairs in (("tp", ((0, 1), (2, 3))), ("dp", ((0, 2), (1, 3)))):
+            for pair in pairs:
+                end = max(now[rank] for rank in pair) + 2.0
+                for rank in pair:
+                    operations.append(RecordedOperation(
+                        rank, Group(f"{name}{pair}", pair), "all_reduce", number, started_ns=round(now[rank] * MS),
+                        ended_ns=round(end * MS), duration_s=(end - now[rank]) / 1e3,
+                    ))  # fmt: skip
+                    now[rank] = end
+    job = RecordedJob("x", [Rank(rank, "n0") for rank in range(4)], operations)
+    assert {late.rank for late in slow_parts(job).late} == {3}
+    assert "rank 3 on n0 came last" in answers(job)
+
+
+def test_a_rank_that_was_late_once_is_not_called_last_in_all_operations():
+    job = recorded([[10.0 * n, 10.0 * n + 5.0 * (n == 50)] for n in range(100)])
+    (late,) = slow_parts(job).late
+    assert (late.rank, late.share) == (1, 0.01)
+    assert "last" not in answers(job)
+    assert slow_parts(job).opening is None
+
+
+@pytest.mark.parametrize("jitter_ms", [0.001, 0.02])
+def test_a_healthy_job_names_no_late_rank(jitter_ms):
+    spread = np.random.default_rng(48).uniform(0, jitter_ms, (200, 2))
+    assert "last" not in answers(recorded([[10.0 * n + a, 10.0 * n + b] for n, (a, b) in enumerate(spread)]))
+
+
+def test_what_a_broadcast_takes_is_neither_called_transfer_nor_waiting():
+    reduced, sent = recorded([[100.0, 100.0]]), recorded([[0.0, 0.0]], transfer_ms=50.0, name="broadcast")
+    job = RecordedJob("x", reduced.ranks, [*reduced.operations, *(replace(o, sequence=9) for o in sent.operations)])
+    assert "2 ms is transfer, and 0 ns waiting" in answers(job)
+    assert "up to 50 ms is either" in answers(job)
 
 
 def test_a_slow_network_makes_the_transfer_long_and_no_rank_late():
