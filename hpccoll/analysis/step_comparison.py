@@ -16,6 +16,7 @@ from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.load_results import closest_null
 from hpccoll.store.rows import Row, RowKey
 from hpccoll.store.step_times import StepTimes
+from hpccoll.store.step_waiting import is_lag
 
 Workload = Mapping[str, Any]
 
@@ -248,11 +249,20 @@ def late_findings(
     )
     yield warning(
         "late_rank", text, title="Late rank",
-        remedy="It computes for longer than others: look for other programs, a low clock and a hot device on its host. "
-        "The network is not the reason.",
+        remedy="It comes late to collectives by itself: look for other programs on its host"
+        + ("." if step.workload["compute"] == "wait" else ", a low clock, a hot device."),
         rank=rank, name=name, share=row.last_share, lag=row.last_s, waiting=row.waiting_s, transfer=row.transfer_s,
         workloads=others, of=len(compared),
     )  # fmt: skip
+
+
+def late_words(row: Row) -> str:
+    """Return which rank of a training step is late; empty if that is not known."""
+    if row.late_rank is not None:
+        return f"rank {row.late_rank} is late"
+    if row.last_share is None:
+        return ""
+    return "which rank is late changes" if is_lag(row.last_s, row.median_s) else "no rank is late"
 
 
 def worst_of(each: StepComparison, workloads: int, of: int) -> str:
