@@ -22,6 +22,7 @@ from hpccoll.analysis.provenance_changes import Facts, changes, facts_of_runs
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.analysis.side_by_side import SideBySide, side_by_side
+from hpccoll.analysis.step_comparison import late_words
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey
@@ -70,8 +71,8 @@ class ComparedCase:
     reason: str | None  # why the status is not ok
     seconds: float | None  # the time; None without one
     samples: Sequence[float]  # the times that its spread is known from, in seconds
-    # of a training step, transfer and waiting in seconds, and the late rank, if one is
-    waiting: tuple[float, float, int | None] | None = None
+    # of a training step, transfer and waiting in seconds, and which rank is late, in words
+    waiting: tuple[float, float, str] | None = None
 
     @property
     def timed(self) -> bool:
@@ -118,7 +119,7 @@ def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallK
         coordinates={name: getattr(row, name) for name in COORDINATES}, status=row.status, reason=row.reason,
         seconds=row.median_s, samples=[median for median in row.round_medians_s if median],
         waiting=None if row.transfer_s is None or row.waiting_s is None
-        else (row.transfer_s, row.waiting_s, row.late_rank),
+        else (row.transfer_s, row.waiting_s, late_words(row)),
     )  # fmt: skip
 
 
@@ -311,11 +312,10 @@ def _verdict(
     if verdict == UNDECIDED and old.of_runs:
         return verdict, "the runs of the reference differ by more than the tolerance"
     if verdict in (REGRESSION, IMPROVEMENT) and before.waiting and after.waiting:
-        transfer, waiting, rank = after.waiting
+        transfer, waiting, late = after.waiting
         earlier = [format_seconds(each) for each in before.waiting[:2]]
-        late = "no rank is late" if rank is None else f"rank {rank} is late"
         what = f"transfer {format_seconds(transfer)}, was {earlier[0]}; waiting up to {format_seconds(waiting)}, was"
-        return verdict, f"{what} {earlier[1]}; {late}"
+        return verdict, "; ".join(filter(None, (f"{what} {earlier[1]}", late)))
     return verdict, reason
 
 

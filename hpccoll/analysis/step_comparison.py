@@ -16,6 +16,7 @@ from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.load_results import closest_null
 from hpccoll.store.rows import Row, RowKey
 from hpccoll.store.step_times import StepTimes
+from hpccoll.store.step_waiting import is_lag
 
 Workload = Mapping[str, Any]
 
@@ -240,18 +241,28 @@ def late_findings(
     name, others = names.get(row.key, "rank {}".format)(rank), len({id(each) for *_, each in found})
     lag, waiting, transfer = (format_seconds(each or 0.0) for each in (row.last_s, row.waiting_s, row.transfer_s))
     share = format_per_cent(row.last_share or 0.0)
+    who = name if f"rank {rank}" in name else f"{name} (rank {rank})"
     text = (
-        f"{name} is late: it comes last in {share} of the steps, {lag} after the median of the others. "
-        f"Ranks wait up to {waiting} of a step, and the transfer is {transfer}"
-        f"{worst_of(step, others, len(compared))}, {Choice.of(row).name}."
+        f"{who} is late{worst_of(step, others, len(compared))}, {Choice.of(row).name}. It comes last in {share} of the "
+        f"steps, {lag} after the median of the others; ranks wait up to {waiting} of a step, and the transfer is "
+        f"{transfer}."
     )
     yield warning(
         "late_rank", text, title="Late rank",
-        remedy="It computes for longer than others: look for other programs, a low clock and a hot device on its host. "
-        "The network is not the reason.",
+        remedy="It comes late to collectives by itself: look for other programs on its host"
+        + ("." if step.workload["compute"] == "wait" else ", a low clock, a hot device."),
         rank=rank, name=name, share=row.last_share, lag=row.last_s, waiting=row.waiting_s, transfer=row.transfer_s,
         workloads=others, of=len(compared),
     )  # fmt: skip
+
+
+def late_words(row: Row) -> str:
+    """Return which rank of a training step is late; empty if that is not known."""
+    if row.late_rank is not None:
+        return f"rank {row.late_rank} is late"
+    if row.last_share is None:
+        return ""
+    return "which rank is late changes" if is_lag(row.last_s, row.median_s) else "no rank is late"
 
 
 def worst_of(each: StepComparison, workloads: int, of: int) -> str:

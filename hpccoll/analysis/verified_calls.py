@@ -25,6 +25,9 @@ AS_WITHOUT, FAILED = "as without it", "failed"
 what it does without the table, where there is no rule; nothing that the messages tell apart; what the rule says, and
 does so without the table, too; a call that fails or is wrong only with the table."""
 
+UNDECIDED = "ignore", "auto"
+"""What a rule names that leaves the choice to the library."""
+
 SAME_BYTES, SMALL_BYTES = 0.01, 24
 """The part of the bytes on its busiest connection, and the bytes, by which what a rank sends on one may differ between
 two launches."""
@@ -124,7 +127,7 @@ def _same_call(row: Row, run: Run) -> CallKey:
 def _verify(row: Row, other: Row, rules: Sequence[Rule], library: str, details: str) -> VerifiedCall:
     call = library_collective(library, row.collective)
     rule = next((each for each in rules if each.collective == call and _applies(each, row)), None)
-    named = rule.algorithm if rule and rule.algorithm not in ("ignore", "auto") else None
+    named = rule.algorithm if rule and rule.algorithm not in UNDECIDED else None
     own, forced = _traffic(row).get(""), {**_traffic(other)}
     plain = forced.pop("", None)
     ran, without = (
@@ -140,8 +143,8 @@ def _verify(row: Row, other: Row, rules: Sequence[Rule], library: str, details: 
         verdict = AS_WITHOUT if named in without else HONOURED
     elif named is None:
         verdict = OVERRULED if changed else DEFAULT
-    elif changed and _parts(library, call, named) & {each.collective for each in rules}:
-        verdict = NOT_SHOWN  # the table decides on its parts, too, which differ from those of the algorithm when forced
+    elif changed and any(_decides_on_parts(each, library, call, named, row) for each in rules):
+        verdict = NOT_SHOWN  # its parts may be others than those that ran when it was forced
     else:  # what none of the algorithms sends, a layer above them does, of which only the ranks of a node have one
         layered = not without and 1 < row.nodes < row.ranks
         verdict = OVERRULED if changed or layered else IGNORED
@@ -152,9 +155,12 @@ def _verify(row: Row, other: Row, rules: Sequence[Rule], library: str, details: 
     )  # fmt: skip
 
 
-def _parts(library: str, call: str | None, algorithm: str) -> set[str]:
-    """Return the collectives that an algorithm calls one after the other."""
-    return {*library_table()[library].get("composed", {}).get(call, {}).get(algorithm, ())}
+def _decides_on_parts(rule: Rule, library: str, call: str | None, algorithm: str, row: Row) -> bool:
+    """Return whether a rule may choose how an algorithm does one of the collectives that it calls."""
+    parts = library_table()[library].get("composed", {}).get(call, {}).get(algorithm, ())
+    spans = (rule.ranks, row.ranks), (rule.nodes, row.nodes)  # the sizes of its parts are not those of the call
+    fits = all(first <= value <= last for (first, last), value in spans)
+    return fits and rule.collective in parts and rule.algorithm not in UNDECIDED
 
 
 def _applies(rule: Rule, row: Row) -> bool:

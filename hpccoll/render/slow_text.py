@@ -17,8 +17,9 @@ from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.records import Group
 from hpccoll.traces.slow import OperationTimes, RankTimes, SlowParts
 
-LATE_SHARE, SLOWER, MAX_SLOWER = 0.5, 1.1, 3
-"""Answers name ranks that came last in this share of the operations, and collectives that take so much longer."""
+LATE_SHARE, LATE_PART, MIXED_SHARE, SLOWER, MAX_SLOWER = 0.6, 0.01, 0.01, 1.1, 3
+"""Answers name ranks that came last in this share of their operations, if it cost this part of the longest
+communication, what else is more than a share of it, and collectives that take so much longer."""
 MAX_SIZES = 5
 MAX_ROWS = 16
 """The most rows of a table of ranks or groups in a terminal."""
@@ -39,18 +40,26 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
     if not parts.ranks:
         yield f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
         return
-    waited = ""
-    if parts.transfer_s:
-        waited = (
-            f"; transfers add up to {format_seconds(parts.transfer_s)}, the rest is waiting for ranks that come later"
+    yield f"each rank communicates for {_range(each.communication_s for each in parts.ranks)}"
+    known = [(each.transfer_s, each.waiting_s) for each in parts.ranks if each.transfer_s is not None]
+    if known:
+        transfer, waited = (_range(each[n] or 0.0 for each in known) for n in (0, 1))
+        yield f"of that {transfer} is transfer, and {waited} waiting for ranks that come later"
+    mixed = [each.communication_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
+    if max(mixed) > MIXED_SHARE * max(each.communication_s for each in parts.ranks):
+        yield (
+            f"up to {format_seconds(max(mixed))} is either: of broadcasts, messages, and operations that not all ranks"
+            " recorded, transfer and waiting are not known apart"
         )
-    yield f"each rank communicates for {_range([each.communication_s for each in parts.ranks])}{waited}"
     hosts = _hosts(parts)
-    for late in (each for each in parts.late if each.share >= LATE_SHARE):
+    spent = {each.rank: each.communication_s for each in parts.ranks}
+    for late in parts.late:
+        if late.share < LATE_SHARE or late.operations * late.median_s < LATE_PART * max(spent.values()):
+            continue
         host = hosts.get(late.rank)
         yield (
-            f"rank {late.rank}{f' on {host}' if host else ''} came last in {format_per_cent(late.share)} of the"
-            f" operations, by {format_seconds(late.median_s)}"
+            f"rank {late.rank}{f' on {host}' if host else ''} came last in {late.operations} operations, "
+            f"{format_per_cent(late.share)} of its own, by {format_seconds(late.median_s)}"
         )
     slower = [(each.factor, each) for each in against or () if each.factor and each.factor >= SLOWER]
     for factor, each in sorted(slower, key=lambda pair: -pair[0])[:MAX_SLOWER]:
@@ -100,6 +109,7 @@ COLLECTIVE_COLUMNS: Columns[OperationTimes] = (
 RANK_COLUMNS: Columns[RankTimes] = (
     ("rank", lambda of: of.rank), ("host", lambda of: of.host or "unknown"),
     ("communication", lambda of: format_seconds(of.communication_s)),
+    ("of it transfer", lambda of: _known(of.transfer_s, format_seconds)),
     ("of it waiting", lambda of: _known(of.waiting_s, format_seconds)),
     ("share", lambda of: _known(of.share, format_per_cent)),
     ("exposed", lambda of: _known(of.exposed, format_per_cent)),
@@ -157,7 +167,7 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
     hosts = _hosts(parts)
     return {
         **{name: _median(getattr(each, name) for each in parts.ranks) for name in ("step_s", *RANK_KEYS[-3:])},
-        "transfer_s": parts.transfer_s or None,
+        "transfer_s": _median(each.transfer_s for each in parts.ranks),
         "late": [
             {"rank": each.rank, "host": hosts.get(each.rank), "share": each.share, "median_s": each.median_s}
             for each in parts.late
@@ -176,7 +186,7 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
     }  # fmt: skip
 
 
-RANK_KEYS = ("rank", "host", "communication_s", "step_s", "waiting_s", "share", "exposed")
+RANK_KEYS = ("rank", "host", "communication_s", "transfer_s", "step_s", "waiting_s", "share", "exposed")
 
 
 def _median(values: Iterable[float | None]) -> float | None:

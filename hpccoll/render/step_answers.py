@@ -10,6 +10,7 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.step_comparison import (
     StepComparison,
     compare_steps,
+    late_words,
     pipeline_stages,
 )
 from hpccoll.analysis.strength import busy_runs
@@ -80,11 +81,11 @@ def exposed_parts(row: Row) -> str:
 
 
 def waiting_words(row: Row) -> str:
-    """Return the next part of that sentence: ``; transfer 9 ms, waiting up to 5 ms, rank 2 is late``."""
+    """Return the next part of that sentence: ``; transfer 9 ms, waiting up to 5 ms, hidden or not, rank 2 is late``."""
     if row.transfer_s is None or row.waiting_s is None:
         return ""
-    late = "no rank" if row.late_rank is None else f"rank {row.late_rank}"
-    return f"; transfer {format_seconds(row.transfer_s)}, waiting up to {format_seconds(row.waiting_s)}, {late} is late"
+    times = f"transfer {format_seconds(row.transfer_s)}, waiting up to {format_seconds(row.waiting_s)}, hidden or not"
+    return f"; {', '.join(filter(None, (times, late_words(row))))}"
 
 
 def exposed_words(row: Row) -> str:

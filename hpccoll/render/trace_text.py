@@ -31,6 +31,8 @@ SENTENCES: Mapping[Reason, str] = {
     "behind": "the GPU or network of {ranks} is stuck: others have completed {operation}",
     "failed": "{ranks} {status}",
     "circle": "{ranks} wait for one another: the first one in {operation}",
+    "mismatch": "{ranks} called something else than {operation} at the same time",
+    "unrecorded": "nothing is recorded of {ranks}, for which others wait in {operation}",
     "launched": "all ranks have launched {operation}: if it does not end, the GPU or the network is stuck",
 }
 
@@ -48,7 +50,7 @@ def trace_lines(jobs: Iterable[JobFindings]) -> Iterator[str]:
 
 def heading(job: RecordedJob) -> str:
     """Return the format of a job and its size."""
-    return f"{job.source}: {', '.join(_size(job))}"
+    return f"{job.source}: {', '.join(_size(job)) or 'no rank is named'}"
 
 
 def hang_lines(findings: JobFindings) -> Iterator[str]:
@@ -108,8 +110,8 @@ def _hang_lines(hang: Hang) -> Iterator[str]:
         yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
     if any(wait.polls == 1 for wait in hang.waits):
         yield "    launches were counted once; poll again: if the counts rise, the ranks are late, not absent"
-    if hang.unrecorded:
-        yield f"    nothing is recorded of {ranks_text(hang.unrecorded)}: it may be there that the job hangs"
+    elif hang.reason in ("not joined", "behind") and hang.waits:
+        yield "    if the job was still running, they may only be late: dump it again"
     yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
 
 

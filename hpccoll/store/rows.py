@@ -22,9 +22,6 @@ RULES = ("max", "span")
 latest end minus the earliest start. Aggregated operations have the longest duration over ranks."""
 
 
-LATE_SHARE, LATE_PART = 0.75, 0.01
-"""The share of the steps in which a late rank comes last, at least, and by how much, as a part of the step."""
-
 RowKey: TypeAlias = tuple[str, str, str]
 """What identifies a row: its job, run_id and case_id."""
 
@@ -96,6 +93,7 @@ class Row(CaseResult, OfKind):
     last_rank: int | None = None  # the rank that most often came last
     last_share: float | None = None  # the share of the steps in which it did
     last_s: float | None = None  # by how much then, after the median of the others
+    late_rank: int | None = None  # that rank if it is late: last in most steps, and by more than the harness makes
     exposed_s: float | None = None  # the median less that of the same step without communication
     exposed_low_s: float | None = None  # an interval from those of both medians
     exposed_high_s: float | None = None
@@ -133,12 +131,6 @@ class Row(CaseResult, OfKind):
     def exchanges_data(self) -> bool:
         """Whether its ranks exchange data: a single worker has no peer, and a row of it is in no ranking."""
         return self.ranks > 1
-
-    @property
-    def late_rank(self) -> int | None:
-        """The rank of a training step that is late, None if none is: it came last too often, and by too much."""
-        is_late = (self.last_share or 0.0) >= LATE_SHARE and (self.last_s or 0.0) >= LATE_PART * (self.median_s or 0.0)
-        return self.last_rank if is_late else None
 
     @property
     def exposed_share(self) -> float | None:

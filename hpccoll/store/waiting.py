@@ -5,6 +5,7 @@ for nobody: in a collective in which no rank can end before all have come, the s
 transfer from above, and what another rank spent beyond it, that rank waited.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -73,7 +74,7 @@ class LateRank:
     """How often a rank came last, and by how much."""
 
     rank: int
-    share: float  # of the operations whose last rank is known
+    share: float  # of the operations in which it took part
     median_s: float  # over the operations in which it came last, by how much after the median of the others
     operations: int
 
@@ -83,11 +84,13 @@ def late_ranks(waitings: Sequence[tuple[Waiting, Sequence[int]]]) -> list[LateRa
 
     Each element is a ``Waiting`` with the rank at each position: groups of a job hold different ranks.
     """
-    late: dict[int, list[float]] = {}
+    late, taken = dict[int, list[float]](), Counter[int]()
     for waiting, ranks in waitings:
+        taken.update(dict.fromkeys(ranks, len(waiting.last)))
         for position, rank in enumerate(ranks):
             if len(times := waiting.of_last(position)):
                 late.setdefault(rank, []).extend(times.tolist())
-    known = sum(map(len, late.values()))
-    found = [LateRank(rank, len(times) / known, float(np.median(times)), len(times)) for rank, times in late.items()]
+    found = [
+        LateRank(rank, len(times) / taken[rank], float(np.median(times)), len(times)) for rank, times in late.items()
+    ]
     return sorted(found, key=lambda each: (-each.operations, -each.median_s, each.rank))

@@ -34,8 +34,9 @@ def against_curves(
 ) -> list[AgainstCurve]:
     """Return each collective of a job whose transfer is known beside the fastest measured time of the same call.
 
-    The same call has as many ranks, the same nodes if the hosts of all ranks are known, and, if it reduces and its type
-    is recorded, the same type.
+    The same call is of buffers of a GPU, as those of all recorders of times are. It has as many ranks and the same
+    nodes; if the host of a rank is not known, all rows must have the same. If it reduces and its type is recorded, it
+    has the same type.
 
     Args:
         times: the operations; those that lack the record of a rank are left out.
@@ -54,6 +55,8 @@ def against_curves(
         nodes = None if None in here else len(here)
         for (nbytes, dtype), seconds in transfers.items():
             fitting = [row for row in rows if _is_same_call(row, of, nodes, dtype)]
+            if nodes is None and len({row.nodes for row in fitting}) > 1:
+                fitting = []
             measured_s, kind = _time_at(fitting, nbytes)
             transfer_s = float(np.median(seconds))
             found.append(AgainstCurve(
@@ -64,8 +67,8 @@ def against_curves(
 
 def _is_same_call(row: Row, of: OperationTimes, nodes: int | None, dtype: str | None) -> bool:
     return (
-        row.may_answer and not row.predicted and not row.load and row.collective == of.collective
-        and row.ranks == len(of.ranks) and nodes in (None, row.nodes)
+        row.may_answer and not row.predicted and row.device != "cpu" and not row.load
+        and row.collective == of.collective and row.ranks == len(of.ranks) and nodes in (None, row.nodes)
         and (row.op is None or dtype in (None, row.dtype))
     )  # fmt: skip
 

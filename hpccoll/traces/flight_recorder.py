@@ -24,7 +24,7 @@ SOURCE = "PyTorch Flight Recorder"
 _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_comm_state"')
 """Keys of the JSON form that no other format has."""
 OLDEST_VERSION = (2, 4)
-MAX_DIMENSIONS = 64
+MAX_DIMENSIONS, MAX_SIZE = 64, 1 << 62
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
@@ -93,7 +93,8 @@ def read(path: Path) -> RecordedJob:
     if version < OLDEST_VERSION:
         raise ValueError(f"its version is {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
     of_id = _groups_by_id(dump)
-    numbers = [int(digits) for digits in re.findall(r"\d{1,9}", path.name)]
+    digits = re.findall(r"rank[_-]?(\d{1,9})", path.name)[-1:] or re.findall(r"\d{1,9}", path.name)
+    numbers = [int(number) for number in digits]
     members = [group.ranks for group in of_id.values() if group.ranks]
     rank = next((number for number in reversed(numbers) if all(number in ranks for ranks in members)), None)
     if rank is None:
@@ -161,6 +162,9 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
         paired = {number: configured[name] for number, name in zip(sorted(ids), names, strict=True)}
         if all(paired.get(number, group) == group for number, group in of_id.items()):
             return {**of_id, **paired}
+    numbers, groups = set(ids) - of_id.keys(), configured.keys() - {group.name for group in of_id.values()}
+    if len(numbers) == len(groups) == 1:  # of names that are no numbers
+        of_id[numbers.pop()] = configured[groups.pop()]
     return of_id
 
 
@@ -169,9 +173,9 @@ def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
 
     Dumps of active operations leave out that of a batch which has completed.
     """
-    batches = defaultdict[tuple[int, bool, int], list[_Entry]](list)
+    batches = defaultdict[tuple[int, int, int], list[_Entry]](list)
     for entry in entries:
-        batches[entry.pg_id, entry.is_p2p, entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id].append(entry)
+        batches[entry.pg_id, entry.collective_seq_id, entry.p2p_seq_id].append(entry)
     for batch in batches.values():
         if len(batch) > 1:
             last = batch[-1]
@@ -224,7 +228,7 @@ def _bytes(entry: _Entry) -> int | None:
         types = [dtype_of_torch(name) or ("", 0) for name in names]
         if all(len(shape) <= MAX_DIMENSIONS for shape in shapes):
             totals.append(sum(math.prod(shape) * size for shape, (_, size) in zip(shapes, types, strict=False)))
-    return max(totals) or None
+    return max(totals) if 0 < max(totals) < MAX_SIZE else None
 
 
 def _place(frames: Sequence[_Frame]) -> str | None:

@@ -14,10 +14,12 @@ from typing import Literal, TypeAlias
 
 from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation
 
-Reason: TypeAlias = Literal["not joined", "behind", "failed", "circle", "launched"]
+Reason: TypeAlias = Literal["not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"]
 """Why the job hangs: ranks did not enqueue an operation; they did, but do not complete what others completed; their
-processes report an error or do not answer; ranks wait for one another; or all ranks launched all operations, so that
-the GPU or the network is stuck."""
+processes report an error or do not answer; ranks wait for one another, or call different operations at the same time;
+nothing is recorded of them; or all ranks launched all operations, so that the GPU or the network is stuck."""
+SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter")
+"""The collectives in which each rank names the same bytes."""
 MESSAGES = {"send": "receive", "receive": "send"}
 
 
@@ -42,13 +44,12 @@ class Hang:
     group: Group | None = None
     operation: RecordedOperation | None = None
     waits: tuple[BlockedRanks, ...] = ()  # the nearest first
-    unrecorded: tuple[int, ...] = ()  # ranks of the group without a record
     status: str = ""  # of a process that failed
 
     @property
     def is_absence(self) -> bool:
         """Whether ranks are to blame, and not the GPU or the network."""
-        return self.reason != "launched"
+        return self.reason not in ("launched", "unrecorded")
 
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
@@ -62,16 +63,19 @@ def find_hangs(job: RecordedJob) -> list[Hang]:
         if each.state != "completed" and (each.rank, each.group) in ended:
             opened[each.rank].append(each)
     messages = {each.group for each in job.operations if each.peer is not None}
-    waits = [*_waits_by_count(job, messages), *_waits_of_messages(opened, messages, recorded)]
+    completed = {(each.group, each.sequence, each.rank) for each in job.operations if each.state == "completed"}
+    waits = [*_waits_by_count(job, messages), *_waits_of_messages(opened, messages, recorded, completed)]
+    waits += _waits_for_unrecorded(opened, recorded)
+    found += _mismatches(opened)
     if waits:
         blamed = {rank for wait in waits for rank in wait.awaited} - {rank for wait in waits for rank in wait.ranks}
         busy = {each.rank for each in job.progress if each.completed is not None and each.enqueued > each.completed}
-        return [*found, *_blame(waits, blamed - busy or blamed), *_circles(waits, blamed)]
-    if opened:
+        known = blamed & recorded
+        return [*found, *_blame(waits, (known - busy or known) | blamed - recorded, recorded), *_circles(waits, blamed)]
+    if opened and not found:
         circles = [*_circles([*_waits_in_order(opened)], set())]
         first = min((operations[0] for operations in opened.values()), key=lambda one: one.enqueued_ns or 0)
-        unrecorded = tuple(rank for rank in first.group.ranks if first.group.of_job and rank not in recorded)
-        found += circles or [Hang("launched", (), first.group, first, unrecorded=unrecorded)]
+        found += circles or [Hang("launched", (), first.group, first)]
     return found
 
 
@@ -103,8 +107,11 @@ def _late_ranks(of_rank: _Polls) -> Iterator[tuple[tuple[int, ...], Mapping[int,
     for rank, (*_, last) in sorted(of_rank.items()):
         if last.completed is None or last.enqueued > last.completed:
             waiting[last.enqueued if last.completed is None else last.completed + 1].append(rank)
-    still = {
-        rank: last for rank, (*earlier, last) in of_rank.items() if not earlier or earlier[-1].enqueued == last.enqueued
+    before = max((polls[-2].enqueued for polls in of_rank.values() if len(polls) > 1), default=0)
+    still = {  # a rank that was not late at the poll before may have waited itself
+        rank: last
+        for rank, (*earlier, last) in of_rank.items()
+        if not earlier or earlier[-1].enqueued == last.enqueued < before
     }
     for needed, ranks in waiting.items():
         behind = {
@@ -118,7 +125,10 @@ def _late_ranks(of_rank: _Polls) -> Iterator[tuple[tuple[int, ...], Mapping[int,
 
 
 def _waits_of_messages(
-    opened: Mapping[int, Sequence[RecordedOperation]], messages: set[Group], recorded: set[int]
+    opened: Mapping[int, Sequence[RecordedOperation]],
+    messages: set[Group],
+    recorded: set[int],
+    completed: set[tuple[Group, int | None, int]],
 ) -> Iterator[BlockedRanks]:
     every = [each for operations in opened.values() for each in operations if each.group in messages]
     together = defaultdict[tuple[Group, str, int | None], dict[int, RecordedOperation]](dict)
@@ -131,10 +141,50 @@ def _waits_of_messages(
             answers = MESSAGES.get(each.collective, ""), each.peer, each.rank
             if each.peer in recorded and count > before[each.group, *answers]:
                 yield BlockedRanks(each.group, (each.rank,), (each.peer,), each)
-    for (group, *_), operations in together.items():
-        if absent := sorted(recorded.intersection(group.ranks) - operations.keys()):
-            first = min(operations.values(), key=lambda one: one.enqueued_ns or 0)
-            yield BlockedRanks(group, tuple(sorted(operations)), tuple(absent), first)
+    for (group, _, sequence), operations in together.items():
+        first = min(operations.values(), key=lambda one: one.enqueued_ns or 0)
+        others = recorded.intersection(group.ranks) - operations.keys()
+        done = {rank for rank in others if (group, sequence, rank) in completed}
+        if absent := tuple(sorted(others - done)):
+            yield BlockedRanks(group, tuple(sorted(operations)), absent, first)
+        elif done := done & opened.keys():
+            yield BlockedRanks(group, tuple(sorted(done)), tuple(sorted(operations)), first, behind=True)
+
+
+def _waits_for_unrecorded(
+    opened: Mapping[int, Sequence[RecordedOperation]], recorded: set[int]
+) -> Iterator[BlockedRanks]:
+    """Yield who waits in a group of which a rank has no file: it may be that one that is missing."""
+    waiting = defaultdict[Group, list[RecordedOperation]](list)
+    for operations in opened.values():
+        for group, first in {each.group: each for each in reversed(operations) if each.group.of_job}.items():
+            waiting[group].append(first)
+    for group, firsts in waiting.items():
+        unrecorded = set(group.ranks) - recorded
+        awaiting = [each for each in firsts if each.peer is None or each.peer in unrecorded]
+        if unrecorded and awaiting:
+            awaited = unrecorded if any(each.peer is None for each in awaiting) else {each.peer for each in awaiting}
+            ranks = tuple(sorted(each.rank for each in awaiting))
+            yield BlockedRanks(group, ranks, tuple(sorted(rank for rank in awaited if rank is not None)), awaiting[0])
+
+
+def _mismatches(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[Hang]:
+    """Yield the first operation of each group that ranks call with another name, size or type than most."""
+    together = defaultdict[tuple[Group, int | None], dict[int, RecordedOperation]](dict)
+    for operations in opened.values():
+        for each in operations:
+            if each.peer is None:
+                together[each.group, each.sequence][each.rank] = each
+    reported = set[Group]()
+    for (group, _), calls in sorted(together.items(), key=lambda item: item[0][1] or 0):
+        kinds = defaultdict[tuple[object, ...], list[int]](list)
+        for rank, each in calls.items():
+            kinds[each.collective, *((each.bytes, each.dtype) if each.collective in SYMMETRIC else ())].append(rank)
+        if len(kinds) > 1 and group not in reported:
+            reported.add(group)
+            most = max(kinds.values(), key=len)
+            others = sorted(calls.keys() - most) if 2 * len(most) > len(calls) else sorted(calls)
+            yield Hang("mismatch", tuple(others), group, calls[most[0]])
 
 
 def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[BlockedRanks]:
@@ -151,14 +201,14 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
             yield BlockedRanks(group, tuple(sorted(ranks)), later, operations[0], behind=True)
 
 
-def _blame(waits: Sequence[BlockedRanks], blamed: set[int]) -> Iterator[Hang]:
+def _blame(waits: Sequence[BlockedRanks], blamed: set[int], recorded: set[int]) -> Iterator[Hang]:
     """Yield a hang for each operation that a rank lacks, one a rank, with the ranks that lack it."""
-    together = defaultdict[BlockedRanks, list[int]](list)
+    together = defaultdict[tuple[BlockedRanks, bool], list[int]](list)
     awaiting = _awaiting(waits)
     for rank in sorted(blamed):
-        together[min(awaiting[rank], key=_order)].append(rank)
-    for wait, ranks in together.items():
-        reason: Reason = "behind" if wait.behind else "not joined"
+        together[min(awaiting[rank], key=_order), rank in recorded].append(rank)
+    for (wait, is_recorded), ranks in together.items():
+        reason: Reason = "unrecorded" if not is_recorded else "behind" if wait.behind else "not joined"
         yield Hang(reason, tuple(ranks), wait.group, wait.operation, tuple(_chain(waits, ranks)))
 
 

@@ -40,6 +40,7 @@ class _Arguments(msgspec.Struct, gc=False):
     description: _Scalar = msgspec.field(default=None, name="Process Group Description")
     ranks: _Scalar = msgspec.field(default=None, name="Process Group Ranks")
     sequence: _Scalar = msgspec.field(default=None, name="Seq")
+    size: _Scalar = msgspec.field(default=None, name="Group size")
     shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
 
@@ -100,11 +101,13 @@ def read(path: Path) -> RecordedJob:
     spans = union_of(_span(event, trace.base) for event in kernels if "nccl" not in event.name.lower())
     steps = [event for event in timed if event.cat == "user_annotation" and event.name.startswith("ProfilerStep")]
     windows = [_span(event, trace.base) for event in steps or kernels]
-    computing = [
-        Computing(rank, spans, (begin, max(end for _, end in windows)), max(1, len({each.name for each in steps})))
-        for begin, _ in windows[:1]
-    ]
-    missing = "which rank did not join an operation", *_missing(path, operations)
+    if 2 * sum(event.ts > steps[-1].ts + (steps[-1].dur or 0.0) for event in kernels if steps) > len(kernels):
+        windows += [_span(event, trace.base) for event in kernels]  # the device runs long after its steps were called
+    window = (min(begin for begin, _ in windows), max(end for _, end in windows)) if windows else (0, 0)
+    computing = [Computing(rank, spans, window, max(1, len({each.name for each in steps})))] if windows else []
+    missing = ["which rank did not join an operation", *_missing(path, operations)]
+    if "rank" not in distributed and not named:
+        missing.append(f"the rank of {path.name}, which is taken for 0")
     return RecordedJob(SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=missing)
 
 
@@ -138,7 +141,8 @@ class _Groups:
             return Group("", self._all)
         name, text = str(arguments.group), str(arguments.ranks)  # "[0, 1, 2]", which long groups shorten by "..."
         listed = () if "..." in text else tuple(map(int, re.findall(r"\d{1,6}", text)))
-        return Group(name, self._members.get(name, listed), str(arguments.description or ""))
+        size = arguments.size if isinstance(arguments.size, int) and name not in self._members and not listed else 0
+        return Group(name, self._members.get(name, listed), str(arguments.description or ""), size=size)
 
 
 def _annotations(timed: Iterable[_Event], communication: Iterable[_Event]) -> dict[str, _Event]:
@@ -161,7 +165,7 @@ def _annotations(timed: Iterable[_Event], communication: Iterable[_Event]) -> di
 
 def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | None, base_ns: int) -> RecordedOperation:
     arguments = event.args
-    name, elements, dtype = collective_of_torch(str(arguments.collective)), list[int](), None
+    name, elements, dtype = collective_of_torch(str(arguments.collective or "unknown")), list[int](), None
     if arguments.collective is not None:
         elements = [count for count in (arguments.elements_in, arguments.elements_out) if isinstance(count, int)]
         dtype = dtype_of_torch(str(arguments.dtype))
@@ -170,10 +174,11 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
         elements, dtype = _first_input(annotation.args)
     if name == "barrier" or (annotation and name in ("all_gather", "gather")):  # of these the input is one block
         elements = []
+    nbytes = max(elements) * dtype[1] if elements and dtype else -1
     begin, end = _span(event, base_ns)
     return RecordedOperation(
         rank, groups.of(arguments), name, arguments.sequence if isinstance(arguments.sequence, int) else None,
-        bytes=max(elements) * dtype[1] if elements and dtype else None, dtype=dtype[0] if dtype else None,
+        bytes=nbytes if 0 <= nbytes < 1 << 62 else None, dtype=dtype[0] if dtype else None,
         started_ns=begin, ended_ns=end, duration_s=(event.dur or 0.0) / 1e6,
     )  # fmt: skip
 

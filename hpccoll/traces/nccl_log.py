@@ -20,7 +20,9 @@ from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL_DEBUG log"
 
-_CALL = re.compile(r"(?P<function>\w+): opCount (?P<number>[0-9a-f]{1,16}) sendbuff .* comm (?P<comm>0x[0-9a-f]+) ")
+_CALL = re.compile(
+    r"(?P<function>(?!Send:|Recv:)\w+): opCount (?P<number>[0-9a-f]{1,16}) sendbuff .* comm (?P<comm>0x[0-9a-f]+) "
+)
 _MEMBER = re.compile(
     r"(?:\w+ )*comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,6}) n[rR]anks (?P<ranks>\d{1,6}) .*?"
     r"commId (?P<id>0x[0-9a-f]+) - Init"

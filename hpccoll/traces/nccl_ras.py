@@ -94,7 +94,7 @@ def read(path: Path) -> RecordedJob:
 
 
 def _to_job(report: _Report) -> RecordedJob:
-    communicators = sorted(report.communicators, key=lambda each: -each.size)
+    communicators = sorted(report.communicators, key=lambda each: (-each.size, each.hash))
     numbers, ranks, progress = dict[Place, int](), dict[int, Rank](), list[Progress]()
     for each in communicators:
         unused, members = count(len(numbers)), sorted((*each.ranks, *each.missing_ranks), key=lambda one: one.rank)

@@ -23,6 +23,7 @@ class Group:
     ranks: tuple[int, ...]  # of the job, in the order of the group; of NCCL's files those of the communicator
     description: str = ""  # such as "default_pg" or "dp"
     of_job: bool = True  # whether ranks are those of the job: NCCL's files know none of them
+    size: int = 0  # how many they are, if ranks does not list them all
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from hpccoll.traces.records import Group, RecordedJob, RecordedOperation, union_
 
 MESSAGES = ("send", "receive")
 
+RESOLUTION_S = 2e-6
+"""Recorders count microseconds."""
+
 RESIDUAL_QUANTILE = 0.9
 """Of the operations, by how far apart the ends of their ranks are after the shift of the clocks."""
 
@@ -42,7 +45,8 @@ class MatchedOperation:
     @property
     def is_bounded(self) -> bool:
         """Whether its shortest duration bounds the transfer."""
-        return self.first.collective in SYNCHRONISING
+        # With unequal blocks, ranks that receive little end early.
+        return self.first.collective in SYNCHRONISING - {"all_to_all_v"}
 
     @property
     def is_complete(self) -> bool:
@@ -67,7 +71,8 @@ class RankTimes(NamedTuple):
     rank: int
     host: str | None
     communication_s: float  # the union of its operations
-    waiting_s: float | None  # in operations of which all ranks have records
+    transfer_s: float | None  # in operations of which all ranks have records; None without any
+    waiting_s: float | None  # likewise: what is left of communication is either of both
     exposed_s: float | None  # of that, while its device computed nothing
     window_s: float | None
     step_s: float | None
@@ -109,8 +114,9 @@ class SlowParts:
 
     @property
     def transfer_s(self) -> float:
-        """The transfer of all operations of which all ranks have records, and in which none ends before all come."""
-        return float(sum(each.waiting.transfer_s.sum() for each in self.times if each.waiting and each.is_complete))
+        """The median over ranks of what is known to be transfer."""
+        known = [each.transfer_s for each in self.ranks if each.transfer_s is not None]
+        return float(np.median(known)) if known else 0.0
 
 
 def slow_parts(job: RecordedJob) -> SlowParts | None:
@@ -126,12 +132,16 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
         shifts_s, residual_s = {}, None  # the ends were noticed late: the durations say more about the order
     times = [*_collectives(matched, shifts_s, residual_s)]
+    _excuse(times, shifts_s)
     waits = [(each.waiting, each.ranks) for each in times if each.waiting and each.is_complete]
-    waiting_s = Counter[int]()
+    known_s: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])  # transfer and waiting by rank
     for waiting, ranks in waits:
-        waiting_s.update(dict(zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True)))
-    of_ranks = [*_rank_times(job, timed, waiting_s)]
-    return SlowParts(times, of_ranks, late_ranks(waits), residual_s, shifts_s, unmatched, _opening(times))
+        for rank, waited in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
+            known_s[rank][0] += float(waiting.transfer_s.sum())
+            known_s[rank][1] += waited
+    opening = _opening(times, shifts_s) if times else None
+    of_ranks = [*_rank_times(job, timed, known_s)]
+    return SlowParts(times, of_ranks, late_ranks(waits), residual_s, shifts_s, unmatched, opening)
 
 
 def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], list[Group]]:
@@ -156,7 +166,9 @@ def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], 
         if mixed or len(unnumbered) > 1:
             unmatched.append(group)
             continue
-        matched += [MatchedOperation(members, max(len(group.ranks), len(of_ranks))) for members in keyed.values()]
+        matched += [
+            MatchedOperation(members, max(len(group.ranks), group.size, len(of_ranks))) for members in keyed.values()
+        ]
     return matched, unmatched
 
 
@@ -167,21 +179,30 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
     """
     ends: list[dict[int, float]] = []  # of each operation, by rank, since the earliest one
     for operation in (each for each in matched if each.is_bounded):
-        known = {rank: each.ended_ns for rank, each in operation.records.items() if each.ended_ns is not None}
-        origin = min(known.values(), default=0)  # differences of large integers are exact, those of doubles are not
-        ends += [{rank: (end - origin) / 1e9 for rank, end in known.items()}] if len(known) > 1 else []
+        ended = {rank: each.ended_ns for rank, each in operation.records.items() if each.ended_ns is not None}
+        origin = min(ended.values(), default=0)  # differences of large integers are exact, those of doubles are not
+        ends += [{rank: (end - origin) / 1e9 for rank, end in ended.items()}] if len(ended) > 1 else []
     if not ends:
         return {}, None
     clock = {rank: hosts.get(rank, str(rank)) for each in ends for rank in each}
-    reference = Counter(clock[rank] for each in ends for rank in each).most_common(1)[0][0]
-    differences: defaultdict[str, list[float]] = defaultdict(list)
+    of_clocks: list[dict[str, float]] = []
     for each in ends:
         of_clock: defaultdict[str, list[float]] = defaultdict(list)
         for rank, end in each.items():
             of_clock[clock[rank]].append(end)
-        for name, some in of_clock.items() if reference in of_clock else ():
-            differences[name].append(float(np.median(some) - np.median(of_clock[reference])))
-    shifts = {rank: float(np.median(differences[name])) for rank, name in clock.items() if name in differences}
+        of_clocks.append({name: float(np.median(some)) for name, some in of_clock.items()})
+    aligned = {Counter(name for each in of_clocks for name in each).most_common(1)[0][0]: 0.0}
+    differences: defaultdict[str, list[float]] = defaultdict(list)
+    while True:  # each round aligns the hosts that share a collective with one that is aligned
+        for of in of_clocks:
+            if known := [end - aligned[name] for name, end in of.items() if name in aligned]:
+                for name in of.keys() - aligned.keys():
+                    differences[name].append(of[name] - float(np.median(known)))
+        if not differences:
+            break
+        aligned |= {name: float(np.median(some)) for name, some in differences.items()}
+        differences.clear()
+    shifts = {rank: aligned[name] for rank, name in clock.items() if name in aligned}
     shifted = [[end - shifts[rank] for rank, end in each.items() if rank in shifts] for each in ends]
     return shifts, float(np.quantile([np.ptp(each) for each in shifted if each], RESIDUAL_QUANTILE))
 
@@ -204,26 +225,51 @@ def _collectives(
                     if each.started_ns is not None and rank in shifts_s:
                         starts[row, columns[rank]] = (each.started_ns - origin) / 1e9 - shifts_s[rank]
             known = residual_s is not None and (np.isnan(starts) == np.isnan(durations)).all()
-            waiting = waiting_of(durations, starts, residual_s or 0.0) if known else waiting_of(durations)
+            resolution = max(RESOLUTION_S, residual_s or 0.0)
+            waiting = waiting_of(durations, starts if known else None, resolution)
         yield OperationTimes(group, name, operations, ranks, waiting, complete)
 
 
-def _opening(times: Sequence[OperationTimes]) -> LateOpening | None:
-    started = [
-        (operation.first.started_ns, number, row)
+def _excuse(times: Sequence[OperationTimes], shifts_s: Mapping[int, float]) -> None:
+    """Take back that a rank was late where it only waited for others, in another group, since it met this one."""
+    begun = sorted(
+        (operation.first.started_ns - shifts_s.get(operation.first.rank, 0.0) * 1e9, number, row)
         for number, of in enumerate(times)
         for row, operation in enumerate(of.operations)
-        if of.waiting and of.waiting.last[row] != NO_RANK and operation.first.started_ns
+        if of.waiting and operation.first.started_ns is not None
+    )
+    waited = defaultdict[int, float](float)  # so far
+    before: dict[tuple[Group, int], float] = {}  # at the last operation of a group
+    for _, number, row in begun:
+        of, waiting = times[number], times[number].waiting
+        if waiting is None:
+            continue
+        if (last := waiting.last[row]) != NO_RANK:
+            rank = of.ranks[last]
+            waiting.late_s[row] -= waited[rank] - before.get((of.group, rank), 0.0)
+            if waiting.late_s[row] <= RESOLUTION_S:
+                waiting.last[row] = NO_RANK
+        for rank, seconds in zip(of.ranks, waiting.waiting_s[row].tolist(), strict=True):
+            waited[rank] += 0.0 if math.isnan(seconds) else seconds
+            before[of.group, rank] = waited[rank]
+
+
+def _opening(times: Sequence[OperationTimes], shifts_s: Mapping[int, float]) -> LateOpening | None:
+    started = [
+        (operation.first.started_ns - shifts_s.get(operation.first.rank, 0.0) * 1e9, number, row)
+        for number, of in enumerate(times)
+        for row, operation in enumerate(of.operations)
+        if operation.first.started_ns is not None
     ]
-    if not started:
-        return None
-    _, number, row = min(started)
+    _, number, row = min(started, default=(0.0, 0, 0))
     of, waiting = times[number], times[number].waiting
-    return LateOpening(of.ranks[waiting.last[row]], of.collective, float(waiting.late_s[row])) if waiting else None
+    if not started or waiting is None or waiting.last[row] == NO_RANK:
+        return None
+    return LateOpening(of.ranks[waiting.last[row]], of.collective, float(waiting.late_s[row]))
 
 
 def _rank_times(
-    job: RecordedJob, timed: Sequence[RecordedOperation], waiting_s: Mapping[int, float]
+    job: RecordedJob, timed: Sequence[RecordedOperation], known_s: Mapping[int, Sequence[float]]
 ) -> Iterator[RankTimes]:
     computing, by_rank = {each.rank: each for each in job.computing}, defaultdict[int, list[RecordedOperation]](list)
     for each in timed:
@@ -241,8 +287,8 @@ def _rank_times(
         if record:
             window = (record.window_ns[1] - record.window_ns[0]) / 1e9
         step = window / record.steps if record and window else None
-        waited = waiting_s.get(rank.rank)
-        yield RankTimes(rank.rank, rank.host, communication, waited, exposed, window, step)
+        transfer, waited = known_s.get(rank.rank, (None, None))
+        yield RankTimes(rank.rank, rank.host, communication, transfer, waited, exposed, window, step)
 
 
 def _length(spans: Iterable[tuple[int, int]]) -> float:

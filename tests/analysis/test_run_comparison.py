@@ -32,7 +32,7 @@ def on_hosts(*names):
 A_LITTLE = results(noise=0.001), again(dict.fromkeys(SIZES, 1.03), noise=0.001)
 BEFORE = {"versions": {"numpy": "2.4"}, "variables": {"SLURM_JOB_ID": "1"}, "host_load": [], "kernel": "6.1"}
 NOW = {"versions": {"numpy": "2.5"}, "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"}, "kernel": "6.1"}
-STEP, LATE = {"transfer_s": 0.002, "waiting_s": 1e-5}, {"last_rank": 1, "last_share": 1.0, "last_s": 0.005}
+STEP, LATE = {"transfer_s": 0.002, "waiting_s": 1e-5, "last_share": 0.0}, {"late_rank": 1, "last_share": 1.0}
 SCENARIOS = {
     "a slower and a faster case among unchanged ones": (results(), again({1024: 1.2, 2048: 0.8})),
     "a faster case alone is not worse": (results(), again({1024: 0.8})),
@@ -42,7 +42,8 @@ SCENARIOS = {
         results(**STEP),
         again({1024: 1.2}, **{**STEP, "transfer_s": 0.004}),
     ),
-    "and a rank that is late": (results(**STEP), again({1024: 1.2}, **{**STEP, "waiting_s": 0.005}, **LATE)),
+    "and a rank that is late": (results(**STEP), again({1024: 1.2}, **{**STEP, "waiting_s": 0.005, **LATE})),
+    "unless that is not known": (results(**STEP), again({1024: 1.2}, **{**STEP, "last_share": None})),
     "noise is undecided, and more rounds would decide": (results(rounds=3, noise=0.02), again(rounds=3, noise=0.02)),
     "much noise is too noisy to tell": (results(rounds=3, noise=0.1), again(rounds=3, noise=0.1)),
     "what is gone is missing with its reason": (results(), results({1024: None}, missing=[DIED])),

@@ -95,7 +95,9 @@ def test_a_call_is_not_honoured_where_forcing_tells_no_algorithm_from_another():
 
 def test_an_algorithm_of_calls_that_the_table_rules_too_is_not_called_overruled():
     forced = {**FORCED, "nonoverlapping": [[900] * 4] * 4}
-    for others, verdict in (([], OVERRULED), ([TuningRule(collective="bcast", algorithm="knomial")], NOT_SHOWN)):
+    part = TuningRule(collective="bcast", algorithm="knomial", bytes=(0, 1))
+    nothing = replace(part, ranks=(5, 8)), replace(part, algorithm="ignore"), replace(part, collective="scatter")
+    for others, verdict in ((nothing, OVERRULED), ((part,), NOT_SHOWN)):
         (call,) = verified(TREE, LINEAR, [rule("nonoverlapping"), *others], forced=forced)
         assert call.verdict == verdict
         (call,) = verified(TREE, TREE, [rule("nonoverlapping"), *others], forced=forced)

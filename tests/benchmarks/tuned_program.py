@@ -73,9 +73,9 @@ def show(_: str, keep: Path) -> Iterator[bool]:
     without, with_it = (list(zip(*turns[k::2], strict=True)) for k in (0, 1))
     rows, reached = list[Iterable[object]](), 0
     for k, size in enumerate(SIZES):
-        named = next(rule.algorithm for rule in rules if rule.bytes[0] <= size <= rule.bytes[1])
+        named = next((rule.algorithm for rule in rules if rule.bytes[0] <= size <= rule.bytes[1]), None)
         ratios = tables.ratios(with_it[k], without[k])
-        reached += max(ratios) <= MOST
+        reached += named is not None and max(ratios) <= MOST
         times = (format_seconds(sorted(each[k])[TURNS // 2]) for each in (without, with_it))
         rows.append([format_size(size), named, *times, ", ".join(f"{ratio:.2f}" for ratio in ratios)])
     tables.print_table(("size:", "the table says", "without it:", "with it:", "ratio of each turn"), rows)

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -213,6 +214,21 @@ def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stan
         "-N 4 -n 8 --ntasks-per-node=2 --distribution=block --kill-on-bad-exit=0 --wait=0 --mpi=pmix "
         "hpccoll diagnose --out d.h5 --links "
     )
+
+
+def test_the_verdict_is_in_the_log_of_a_job_that_is_cancelled_while_srun_waits_for_a_rank(stand_in, tmp_path):
+    stand_in("srun", "echo verdict\ntouch d.h5 printed\nexec sleep 60 > /dev/null")
+    place = stand_in("hpccoll", "exit 3")
+    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "1", "SLURM_JOB_ID": "5", "HPCCOLL_OUT": "d.h5"}
+    command, variables = ["bash", ROOT / "slurm" / "diagnose.sbatch"], {"PATH": f"{place}:/usr/bin:/bin", **job}
+    with subprocess.Popen(
+        command, env=variables, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as script:  # fmt: skip
+        wait((tmp_path / "printed").exists, "srun has printed nothing")
+        script.terminate()
+        assert script.stdout
+        assert script.stdout.read() == "verdict\n"
+    os.killpg(script.pid, signal.SIGKILL)  # the stand-in of srun
 
 
 @pytest.mark.parametrize("ended", [2, 137])

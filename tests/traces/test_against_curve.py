@@ -2,6 +2,7 @@
 
 import pytest
 
+from hpccoll.render.slow_text import slow_answers
 from hpccoll.traces.against_curve import against_curves
 from hpccoll.traces.records import Group
 from hpccoll.traces.slow import slow_parts
@@ -16,7 +17,7 @@ def held(rows, hosts=("n0", "n1"), transfer_ms=2.0, **more):
 
 
 def curve(seconds=(1e-4, 1e-3, 1e-2), sizes=(1 << 16, 1 << 20, 1 << 24), **changes):
-    changes = {"ranks": 2, "nodes": 2} | changes
+    changes = {"ranks": 2, "nodes": 2, "device": "cuda"} | changes
     return [make_row(nbytes=nbytes, seconds=time, **changes) for nbytes, time in zip(sizes, seconds, strict=True)]
 
 
@@ -36,7 +37,8 @@ def test_between_two_sizes_the_time_is_interpolated_in_logarithms():
     "rows",
     [
         [], curve((1e-4,), (1 << 16,)), curve((1e-4,), (1 << 24,)), curve(ranks=4), curve(nodes=1),
-        curve(dtype="float64"), curve(collective="reduce_scatter"), curve(kind="simulated"), curve(load="gemm"),
+        curve(dtype="float64"), curve(collective="reduce_scatter"), curve(kind="simulated"),
+        curve(device="cpu"), curve(load="gemm"),
         curve(algorithm="null"),
     ],
 )  # fmt: skip
@@ -49,6 +51,18 @@ def test_the_type_counts_only_where_elements_are_reduced_and_nodes_only_where_ho
     rows = curve(collective="all_gather", op=None, dtype="float64", nodes=1)
     (found,) = held(rows, hosts=(None, None), name="all_gather")
     assert found.factor == pytest.approx(2.0)
+
+
+def test_of_hosts_that_are_not_known_rows_of_several_shapes_say_nothing():
+    (found,) = held(curve() + curve(nodes=1), hosts=(None, None))
+    assert found.factor is None
+
+
+def test_the_answer_names_the_collective_its_size_and_its_group():
+    parts = slow_parts(recorded([[1.0, 3.0], [11.0, 12.0]]))
+    found = against_curves(parts.times, curve(), {0: "n0", 1: "n1"})
+    answer = "all_reduce of 1 MiB in group dp (0) takes 2 times what this machine gave (measured)"
+    assert answer in [*slow_answers(parts, found)]
 
 
 def test_operations_without_the_record_of_a_rank_are_left_out():

@@ -1,5 +1,6 @@
 """Dumps of PyTorch's Flight Recorder, read as pickles and as JSON."""
 
+import json
 import pickle
 from dataclasses import replace
 
@@ -49,6 +50,14 @@ def test_groups_without_an_entry_are_paired_with_their_status_in_ascending_order
     assert [(each.group.name, each.enqueued) for each in job.progress] == [("0", 2), ("31", 1), ("101", 0)]
 
 
+def test_one_name_and_one_status_that_are_left_belong_together_also_if_names_are_no_numbers(tmp_path):
+    content = json.loads(
+        json.dumps(dump(6, [Call(WORLD), Call(PIPELINE, "all_gather")], {1})).replace('"31"', '"a1b2"')
+    )
+    job = read(written(tmp_path, content))
+    assert [(each.group.name, each.enqueued) for each in job.progress] == [("0", 1), ("a1b2", 1)]
+
+
 def test_a_status_without_a_name_is_said_and_not_guessed(tmp_path):
     content = dump(6, CALLS, {0}, groups=[SILENT])
     del content["pg_config"]["101"]
@@ -76,7 +85,13 @@ def test_versions_are_two_numbers(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "rank"),
-    [("nccl_trace_rank_6", 6), ("fr_6_2026-11-25.json", 6), ("comm_lib_trace_rank_6.pkl", 6), ("job77-rank5", 5)],
+    [
+        ("nccl_trace_rank_6", 6),
+        ("fr_6_2026-11-25.json", 6),
+        ("comm_lib_trace_rank_6.pkl", 6),
+        ("fr_rank6_step4.pkl", 6),
+        ("job77-rank5", 5),
+    ],
 )
 def test_the_rank_is_the_last_number_of_the_name_that_is_a_rank_of_its_groups(tmp_path, name, rank):
     content = dump(6, [Call(WORLD)], ())
@@ -92,12 +107,16 @@ def test_a_name_without_the_rank_is_refused(tmp_path, name):
 @pytest.mark.parametrize(
     ("state", "expected"), [("scheduled", "enqueued"), ("completed", "completed"), (None, "completed")]
 )
-def test_messages_of_a_batch_have_its_state_also_where_a_dump_of_active_ones_leaves_it_out(tmp_path, state, expected):
+@pytest.mark.parametrize("is_message", [False, True])
+def test_messages_of_a_batch_have_its_state_also_where_a_dump_of_active_ones_leaves_it_out(
+    tmp_path, state, expected, is_message
+):
+    """In some versions of PyTorch the entry of a batch is no message; it has the numbers of the batch."""
     content = dump(6, [Call(PIPELINE, "send", peer=0), Call(PIPELINE, "recv", peer=0), Call(WORLD)], ())
     first, second, _ = content["entries"]
     second["p2p_seq_id"] = first["p2p_seq_id"]
     if state:
-        content["entries"].append({**second, "profiling_name": "nccl:coalesced", "state": state})
+        content["entries"].append({**second, "profiling_name": "nccl:coalesced", "state": state, "is_p2p": is_message})
     job = read(written(tmp_path, content))
     assert [(each.collective, each.state) for each in job.operations] == [
         ("send", expected), ("receive", expected), ("all_reduce", "enqueued"),

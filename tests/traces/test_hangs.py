@@ -75,11 +75,46 @@ def test_if_all_have_launched_no_rank_is_named_but_the_gpu_or_the_network(tmp_pa
     program = [Call(WORLD), Call(WORLD)]
     dumps = {rank: dump(rank, program, {0}) for rank in range(4)}
     (hang,) = hangs(tmp_path / "all", dumps)
-    assert (hang.reason, hang.ranks, hang.unrecorded, hang.is_absence) == ("launched", (), (), False)
+    assert (hang.reason, hang.ranks, hang.is_absence) == ("launched", (), False)
     assert hang.operation.sequence == 2
     del dumps[3]
     (hang,) = hangs(tmp_path / "three", dumps)
-    assert (hang.reason, hang.unrecorded) == ("launched", (3,))
+    assert (hang.reason, hang.ranks, hang.is_absence) == ("unrecorded", (3,), False)
+
+
+def test_a_rank_that_waits_for_one_without_a_file_is_no_culprit(tmp_path):
+    """Rank 1 waits in dp for rank 3, whose file is missing, and rank 0 in tp for rank 1."""
+    other = Ring("2", (1, 3), "dp")
+    dumps = {0: dump(0, [Call(FIRST)], ()), 1: dump(1, [Call(other)], (), groups=[FIRST])}
+    (hang,) = hangs(tmp_path, dumps)
+    assert (hang.reason, hang.ranks) == ("unrecorded", (3,))
+    assert [wait.ranks for wait in hang.waits] == [(1,), (0,)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [(Call(WORLD, "broadcast"), "mismatch"), (Call(WORLD, elements=512), "mismatch"), (Call(WORLD), "launched")],
+)
+def test_a_rank_that_calls_something_else_with_the_same_number_is_named(tmp_path, wrong, reason):
+    dumps = {rank: dump(rank, [Call(WORLD), wrong if rank == 1 else Call(WORLD)], {0}) for rank in range(4)}
+    (hang,) = hangs(tmp_path, dumps)
+    assert (hang.reason, hang.ranks) == (reason, (1,) if reason == "mismatch" else ())
+
+
+def test_who_completed_a_collective_of_a_group_with_messages_is_not_absent_from_it(tmp_path):
+    """Rank 1's GPU is behind: the others have completed the all-reduce, and are in the next one."""
+    message = {0: [Call(WORLD, "send", peer=1)], 1: [Call(WORLD, "recv", peer=0)]}
+    dumps = {}
+    for rank in range(4):
+        calls = [*message.get(rank, []), Call(WORLD), Call(WORLD)]
+        done = {*range(len(calls) - (2 if rank == 1 else 1))}
+        dumps[rank] = dump(rank, calls, done, active=False)
+        number = 0
+        for entry in dumps[rank]["entries"]:
+            number += not entry["is_p2p"]
+            entry["collective_seq_id"] = 0 if entry["is_p2p"] else number
+    (hang,) = hangs(tmp_path, dumps)
+    assert (hang.reason, hang.ranks) == ("behind", (1,))
 
 
 def test_a_rank_that_does_not_complete_what_others_completed_has_a_gpu_that_is_stuck(tmp_path):

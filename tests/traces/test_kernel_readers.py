@@ -69,6 +69,34 @@ def test_a_kernel_of_2023_has_the_collective_of_the_annotation_around_its_launch
     assert job.operations[0].sequence is None
 
 
+def test_an_annotation_counts_only_in_the_thread_of_the_launch_and_while_it_lasts(tmp_path):
+    early, other = (kernel_files.old_kernel("all_reduce", 1000.0, 9, number) for number in (1, 2))
+    early[0]["dur"] = 5  # the launch is 10 us after its begin
+    other[0]["tid"] = 66
+    for events in (early, other):
+        (operation,) = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, events)).operations
+        assert operation.collective == "unknown"
+
+
+def test_ranks_of_a_group_are_those_of_the_configuration_or_of_the_kernel_unless_it_shortens_them(tmp_path):
+    named = {"Process Group Name": "7", "Process Group Ranks": "[4, 5]"}
+    events = [
+        kernel_files.kernel("allreduce", 1, 0.0, 1.0), kernel_files.kernel("allreduce", 1, 5.0, 1.0, **named),
+        kernel_files.kernel("allreduce", 1, 9.0, 1.0, **named | {"Process Group Ranks": "[4, 5, ..., 11]"}),
+    ]  # fmt: skip
+    job = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, events))
+    assert [each.group.ranks for each in job.operations] == [(0, 1), (4, 5), ()]
+
+
+def test_a_group_whose_ranks_are_shortened_has_the_size_of_its_arguments_and_sizes_are_bounded(tmp_path):
+    more = {"Process Group Name": "7", "Process Group Ranks": "[0, 1, ..., 127]", "Group size": 128}
+    event = kernel_files.kernel("allreduce", 1, 0.0, 1.0, **more)
+    old = kernel_files.old_kernel("all_reduce", 1000.0, 9, 1)
+    old[0]["args"]["Input Dims"] = [[10**18] * 2000]
+    first, second = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, [event, *old])).operations
+    assert (first.group.ranks, first.group.size, second.bytes) == ((), 128, None)
+
+
 def test_the_window_is_that_of_the_profilers_steps_and_computing_the_union_of_other_kernels(tmp_path):
     events = [
         kernel_files.step(10, 0, 500), kernel_files.step(11, 500, 600), kernel_files.computing(100, 50),
@@ -93,6 +121,27 @@ def test_the_inspectors_size_is_that_of_all_ranks_and_nan_is_no_time(tmp_path):
     assert not gathered.group.of_job
 
 
+def test_one_line_may_be_cut_and_more_are_said(tmp_path):
+    good, cut = kernel_files.inspector_line(1, 12, 100), kernel_files.inspector_line(1, 13, 100)[:90]
+    one, two = (nccl_inspector.read(write(tmp_path / "n1.log", "\n".join([*[cut] * n, good]))) for n in (1, 2))
+    assert [sum("damaged" in gap for gap in job.cannot_say) for job in (one, two)] == [0, 1]
+
+
+def test_a_communicator_is_one_whether_its_id_has_14_digits_or_16(tmp_path):
+    ids = "0x3F2A9C01D4E5B6", "0x3f2a9c01d4e5b6ff"
+    lines = [kernel_files.inspector_line(1, 12, 100, id=name) for name in ids]
+    first, second = nccl_inspector.read(write(tmp_path / "n1.log", "\n".join(lines))).operations
+    assert first.group == second.group
+
+
+def test_a_process_with_two_gpus_has_two_ranks(tmp_path):
+    lines = [kernel_files.inspector_line(rank, 12, 100 + rank) for rank in (0, 1)]
+    lines.append(kernel_files.inspector_line(0, 1, 5, id="0xabc", n_ranks=2))
+    job = nccl_inspector.read(write(tmp_path / "n1.log", "\n".join(lines)))
+    assert [each.rank for each in job.ranks] == [0, 1]
+    assert [(each.rank, each.duration_s) for each in job.operations] == [(0, 1e-4), (1, 1.01e-4)]
+
+
 def test_verbose_lines_of_the_inspector_have_the_end_of_the_last_kernel(tmp_path):
     trace = {"coll_start_ts": 1000, "kernel_events": [{"kernel_stop_ts": 1500}, {"kernel_stop_ts": 1600}]}
     line = kernel_files.inspector_line(1, 12, 100, event_trace_ts=trace)
@@ -107,6 +156,14 @@ def test_an_execution_trace_has_the_calls_of_its_rank_without_times(files):
     ]  # fmt: skip
     assert {each.rank for each in job.operations} == {1}
     assert all(each.group.ranks == (0, 1) and each.duration_s is None for each in job.operations)
+
+
+def test_the_root_of_a_broadcast_is_not_taken_for_the_rank(tmp_path):
+    trace = kernel_files.execution_trace(
+        [("broadcast", n, 8, "Float") for n in range(3)] + [("allreduce", 9, 8, "Int")]
+    )
+    trace["nodes"] = [node for node in trace["nodes"] if "wait" not in json.dumps(node)]
+    assert execution_trace.read(write(tmp_path / "et.json", trace)).ranks[0].rank == 1
 
 
 def test_an_execution_trace_of_an_older_form_is_read_too(tmp_path):
@@ -124,6 +181,17 @@ def test_a_log_tells_how_many_collectives_of_each_type_a_rank_has_called(tmp_pat
     assert [(each.rank, each.host) for each in job.ranks] == [(1, "n0"), (2, "n1")]
     assert job.progress[0].group == job.progress[1].group
     assert any("too low" in sentence for sentence in job.cannot_say)
+
+
+def test_a_process_has_its_rank_in_its_largest_communicator(tmp_path):
+    text = kernel_files.nccl_log(3, 1)
+    small = (
+        text.replace("rank 3 nranks 4", "rank 0 nranks 2")
+        .replace("0x55f3", "0x99")
+        .replace("commId 0xad", "commId 0xbb")
+    )
+    job = nccl_log.read(write(tmp_path / "nccl.log", text + small))
+    assert [(each.rank, len(each.group.ranks)) for each in job.progress] == [(3, 4), (3, 2)]
 
 
 HOSTILE = (

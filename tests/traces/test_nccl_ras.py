@@ -37,6 +37,12 @@ def test_a_count_that_stays_from_poll_to_poll_is_absent_in_whatever_order_the_fi
     assert (hang.ranks, hang.waits[0].polls) == ((1,), 3)
 
 
+def test_ranks_that_waited_for_one_that_goes_on_are_not_absent(tmp_path):
+    counts = {0: 101, 1: 100, 2: 101, 3: 101}
+    polls = [ras(counts, time=f"2026-01-02 03:04:0{second}") for second in (1, 2)]
+    assert hangs(tmp_path, *polls, ras(counts | {0: 102, 1: 101}, time="2026-01-02 03:04:03")) == []
+
+
 def test_one_poll_in_two_files_is_one_poll(tmp_path):
     (hang,) = hangs(tmp_path, ras({0: 101, 1: 100}), ras({0: 101, 1: 100}))
     assert hang.waits[0].polls == 1

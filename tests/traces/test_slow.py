@@ -2,6 +2,7 @@
 
 import os
 import tarfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.render.slow_text import slow_answers
 from hpccoll.store.waiting import NO_RANK
 from hpccoll.traces import kineto
 from hpccoll.traces.records import Computing, Group, Progress, Rank, RecordedJob, RecordedOperation, union_of
@@ -59,6 +61,68 @@ def test_a_rank_that_comes_5_ms_late_is_named_whatever_the_clocks_of_its_host_sh
     assert parts.ranks[2].waiting_s == pytest.approx(0, abs=1e-9)
 
 
+def answers(job: RecordedJob) -> str:
+    return "\n".join(slow_answers(slow_parts(job)))
+
+
+def test_who_waited_for_a_late_rank_in_one_group_is_not_late_in_the_next():
+    """Rank 3 is late by 5 ms in its group of 2 and 3; 2 is therefore late in that of 0 and 2, and did nothing."""
+    operations, now = [], [0.0] * 4
+    for number in range(20):
+        now[3] += 5.0
+        for name, pairs in (("tp", ((0, 1), (2, 3))), ("dp", ((0, 2), (1, 3)))):
+            for pair in pairs:
+                end = max(now[rank] for rank in pair) + 2.0
+                for rank in pair:
+                    operations.append(RecordedOperation(
+                        rank, Group(f"{name}{pair}", pair), "all_reduce", number, started_ns=round(now[rank] * MS),
+                        ended_ns=round(end * MS), duration_s=(end - now[rank]) / 1e3,
+                    ))  # fmt: skip
+                    now[rank] = end
+    job = RecordedJob("x", [Rank(rank, "n0") for rank in range(4)], operations)
+    assert {late.rank for late in slow_parts(job).late} == {3}
+    assert "rank 3 on n0 came last" in answers(job)
+
+
+def test_a_rank_that_was_late_once_is_not_called_last_in_all_operations():
+    job = recorded([[10.0 * n, 10.0 * n + 5.0 * (n == 50)] for n in range(100)])
+    (late,) = slow_parts(job).late
+    assert (late.rank, late.share) == (1, 0.01)
+    assert "last" not in answers(job)
+    assert slow_parts(job).opening is None
+
+
+@pytest.mark.parametrize("jitter_ms", [0.001, 0.02])
+def test_a_healthy_job_names_no_late_rank(jitter_ms):
+    spread = np.random.default_rng(48).uniform(0, jitter_ms, (200, 2))
+    assert "last" not in answers(recorded([[10.0 * n + a, 10.0 * n + b] for n, (a, b) in enumerate(spread)]))
+
+
+def test_what_a_broadcast_takes_is_neither_called_transfer_nor_waiting():
+    reduced, sent = recorded([[100.0, 100.0]]), recorded([[0.0, 0.0]], transfer_ms=50.0, name="broadcast")
+    job = RecordedJob("x", reduced.ranks, [*reduced.operations, *(replace(o, sequence=9) for o in sent.operations)])
+    assert "2 ms is transfer, and 0 ns waiting" in answers(job)
+    assert "up to 50 ms is either" in answers(job)
+
+
+def test_hosts_that_share_collectives_in_a_chain_only_are_aligned_along_it():
+    clocks = 0.0, 700.0, -4000.0, 90.0
+    operations = []
+    for pair in ((0, 1), (1, 2), (2, 3)):
+        for number in range(10):
+            for rank in pair:
+                start = 10.0 * number + 3.0 * (rank == pair[1])
+                end = 10.0 * number + 5.0
+                operations.append(RecordedOperation(
+                    rank, Group(str(pair), pair), "all_reduce", number, started_ns=round((start + clocks[rank]) * MS),
+                    ended_ns=round((end + clocks[rank]) * MS), duration_s=(end - start) / 1e3,
+                ))  # fmt: skip
+    parts = slow_parts(RecordedJob("x", [Rank(rank, f"n{rank}") for rank in range(4)], operations))
+    shifts = [parts.shifts_s[rank] - parts.shifts_s[0] for rank in range(4)]
+    assert shifts == pytest.approx([clock / 1e3 for clock in clocks])
+    assert parts.residual_s == pytest.approx(0, abs=1e-9)
+
+
 def test_a_slow_network_makes_the_transfer_long_and_no_rank_late():
     parts = slow_parts(recorded([[10.0 * n] * 3 for n in range(1, 9)], transfer_ms=4.0))
     assert parts.transfer_s == pytest.approx(8 * 4e-3)
@@ -90,11 +154,32 @@ def test_without_the_records_of_a_rank_the_transfer_is_an_upper_bound():
 
 
 def test_numbers_that_count_each_type_by_itself_are_not_confused():
-    first = recorded([[0.0, 1.0]], by_type=True)
+    first = recorded([[0.0, 1.0]], by_type=True).operations
     second = recorded([[5.0, 7.0]], name="all_gather", by_type=True)
-    parts = slow_parts(RecordedJob("x", first.ranks, [*first.operations, *second.operations]))
+    parts = slow_parts(RecordedJob("x", second.ranks, [first[0], *second.operations, first[1]]))
     assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "all_gather": 1}
     assert parts.unmatched == []
+
+
+def test_messages_without_numbers_are_each_of_one_rank_and_spoil_no_match():
+    job = recorded([[0.0, 5.0]])
+    group = job.operations[0].group
+    sent = [RecordedOperation(rank, group, "send", None, duration_s=1e-3) for rank in (0, 0, 1)]
+    parts = slow_parts(RecordedJob("x", job.ranks, [*job.operations, *sent]))
+    assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "send": 3}
+    assert parts.unmatched == []
+
+
+def test_ends_that_were_noticed_late_leave_the_order_to_the_durations():
+    job = recorded([[10.0 * n, 10.0 * n + 5.0] for n in range(1, 20)])
+    late = [
+        replace(each, started_ns=each.started_ns + noticed, ended_ns=each.ended_ns + noticed)
+        for each in job.operations
+        for noticed in [50 * MS * ((each.sequence * 7 + each.rank * 3) % 5)]
+    ]
+    parts = slow_parts(RecordedJob("x", job.ranks, late))
+    assert parts.residual_s is None
+    assert (parts.late[0].rank, parts.late[0].median_s) == (1, pytest.approx(5e-3))
 
 
 def test_operations_without_numbers_match_by_order_only_if_all_ranks_recorded_the_same_ones():
