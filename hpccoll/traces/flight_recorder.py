@@ -162,6 +162,9 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
         paired = {number: configured[name] for number, name in zip(sorted(ids), names, strict=True)}
         if all(paired.get(number, group) == group for number, group in of_id.items()):
             return {**of_id, **paired}
+    numbers, groups = set(ids) - of_id.keys(), configured.keys() - {group.name for group in of_id.values()}
+    if len(numbers) == len(groups) == 1:  # of names that are no numbers
+        of_id[numbers.pop()] = configured[groups.pop()]
     return of_id
 
 

@@ -105,7 +105,9 @@ def read(path: Path) -> RecordedJob:
         windows += [_span(event, trace.base) for event in kernels]  # the device runs long after its steps were called
     window = (min(begin for begin, _ in windows), max(end for _, end in windows)) if windows else (0, 0)
     computing = [Computing(rank, spans, window, max(1, len({each.name for each in steps})))] if windows else []
-    missing = "which rank did not join an operation", *_missing(path, operations)
+    missing = ["which rank did not join an operation", *_missing(path, operations)]
+    if "rank" not in distributed and not named:
+        missing.append(f"the rank of {path.name}, which is taken for 0")
     return RecordedJob(SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=missing)
 
 

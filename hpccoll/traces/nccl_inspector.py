@@ -64,7 +64,10 @@ def read(path: Path) -> RecordedJob:
             cut, error = cut + 1, str(problem)
     if not lines:
         raise ValueError(f"it has no line of NCCL's Inspector: {error}")
-    rank = max(lines, key=lambda line: line.header.n_ranks).header.rank
+    largest = max(lines, key=lambda line: line.header.n_ranks).header
+    ranks = sorted({line.header.rank for line in lines if line.header.id == largest.id})
+    if len(ranks) > 1:  # of several GPUs: smaller communicators do not tell which of them
+        lines = [line for line in lines if line.header.id == largest.id]
     host = next((line.metadata.hostname for line in lines if line.metadata.hostname), None)
     sizes = {line.header.id: line.header.n_ranks for line in lines}
     check_members(sizes.values())
@@ -72,13 +75,18 @@ def read(path: Path) -> RecordedJob:
         name: Group(name.lower().removeprefix("0x")[:14], tuple(range(size)), of_job=False)
         for name, size in sizes.items()
     }
-    operations = [operation for line in lines for operation in _operations(line, groups[line.header.id], rank)]
+    operations = [
+        operation
+        for line in lines
+        for operation in _operations(line, groups[line.header.id], line.header.rank if len(ranks) > 1 else ranks[0])
+    ]
     missing = [
         "which rank did not join an operation: only the latest completed operations are kept",
         "types of elements, and ranks of the job: they are those in the largest communicator of each process",
+        *(["operations of smaller communicators in processes with several GPUs"] if len(ranks) > 1 else []),
         *([f"{cut} damaged lines of {path.name}"] if cut > 1 else []),  # NCCL may still write the last line
     ]
-    return RecordedJob(SOURCE, (Rank(rank, host),), operations, cannot_say=missing)
+    return RecordedJob(SOURCE, [Rank(rank, host) for rank in ranks], operations, cannot_say=missing)
 
 
 def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperation]:

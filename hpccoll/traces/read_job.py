@@ -6,6 +6,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, BinaryIO, NamedTuple, cast
@@ -63,7 +64,8 @@ def read_job(paths: Iterable[Path]) -> JobFiles:
             while True:
                 shown = unpacked = path
                 try:
-                    shown, unpacked = next(members)
+                    shown, unpack = next(members)
+                    unpacked = unpack()
                     recorded.append((shown, _read_file(unpacked)))
                 except StopIteration:
                     break
@@ -99,8 +101,8 @@ def _read_file(path: Path) -> RecordedJob:
     raise ValueError(f"it is {'no file of a recorded job' if head else 'empty'}; read are {known}")
 
 
-def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield a file, or each file in an archive, as people know it and where its content is, one at a time."""
+def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Path]]]:
+    """Yield a file, or each file in an archive, as people know it, and what returns the place of its content."""
     with open_regular(path, "FILES") as file:
         packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
@@ -114,11 +116,11 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Path]]:
                         raise ValueError(f"it holds more than {MAX_MEMBERS} files")
                     if (source := archive.extractfile(member)) is not None:
                         name = Path(member.name).name
-                        yield path / name, _copied(source, scratch / name)
+                        yield path / name, partial(_copied, source, scratch / name)
         elif packed:
-            yield path, _copied(content, scratch / path.name.removesuffix(".gz"))
+            yield path, partial(_copied, content, scratch / path.name.removesuffix(".gz"))
         else:
-            yield path, path
+            yield path, lambda: path
 
 
 class _Limited:

@@ -179,21 +179,30 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
     """
     ends: list[dict[int, float]] = []  # of each operation, by rank, since the earliest one
     for operation in (each for each in matched if each.is_bounded):
-        known = {rank: each.ended_ns for rank, each in operation.records.items() if each.ended_ns is not None}
-        origin = min(known.values(), default=0)  # differences of large integers are exact, those of doubles are not
-        ends += [{rank: (end - origin) / 1e9 for rank, end in known.items()}] if len(known) > 1 else []
+        ended = {rank: each.ended_ns for rank, each in operation.records.items() if each.ended_ns is not None}
+        origin = min(ended.values(), default=0)  # differences of large integers are exact, those of doubles are not
+        ends += [{rank: (end - origin) / 1e9 for rank, end in ended.items()}] if len(ended) > 1 else []
     if not ends:
         return {}, None
     clock = {rank: hosts.get(rank, str(rank)) for each in ends for rank in each}
-    reference = Counter(clock[rank] for each in ends for rank in each).most_common(1)[0][0]
-    differences: defaultdict[str, list[float]] = defaultdict(list)
+    of_clocks: list[dict[str, float]] = []
     for each in ends:
         of_clock: defaultdict[str, list[float]] = defaultdict(list)
         for rank, end in each.items():
             of_clock[clock[rank]].append(end)
-        for name, some in of_clock.items() if reference in of_clock else ():
-            differences[name].append(float(np.median(some) - np.median(of_clock[reference])))
-    shifts = {rank: float(np.median(differences[name])) for rank, name in clock.items() if name in differences}
+        of_clocks.append({name: float(np.median(some)) for name, some in of_clock.items()})
+    aligned = {Counter(name for each in of_clocks for name in each).most_common(1)[0][0]: 0.0}
+    differences: defaultdict[str, list[float]] = defaultdict(list)
+    while True:  # each round aligns the hosts that share a collective with one that is aligned
+        for of in of_clocks:
+            if known := [end - aligned[name] for name, end in of.items() if name in aligned]:
+                for name in of.keys() - aligned.keys():
+                    differences[name].append(of[name] - float(np.median(known)))
+        if not differences:
+            break
+        aligned |= {name: float(np.median(some)) for name, some in differences.items()}
+        differences.clear()
+    shifts = {rank: aligned[name] for rank, name in clock.items() if name in aligned}
     shifted = [[end - shifts[rank] for rank, end in each.items() if rank in shifts] for each in ends]
     return shifts, float(np.quantile([np.ptp(each) for each in shifted if each], RESIDUAL_QUANTILE))
 

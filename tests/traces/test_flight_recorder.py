@@ -1,5 +1,6 @@
 """Dumps of PyTorch's Flight Recorder, read as pickles and as JSON."""
 
+import json
 import pickle
 from dataclasses import replace
 
@@ -47,6 +48,14 @@ def test_groups_without_an_entry_are_paired_with_their_status_in_ascending_order
     assert content["entries"] == []
     job = read(written(tmp_path, content))
     assert [(each.group.name, each.enqueued) for each in job.progress] == [("0", 2), ("31", 1), ("101", 0)]
+
+
+def test_one_name_and_one_status_that_are_left_belong_together_also_if_names_are_no_numbers(tmp_path):
+    content = json.loads(
+        json.dumps(dump(6, [Call(WORLD), Call(PIPELINE, "all_gather")], {1})).replace('"31"', '"a1b2"')
+    )
+    job = read(written(tmp_path, content))
+    assert [(each.group.name, each.enqueued) for each in job.progress] == [("0", 1), ("a1b2", 1)]
 
 
 def test_a_status_without_a_name_is_said_and_not_guessed(tmp_path):

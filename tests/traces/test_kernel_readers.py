@@ -134,6 +134,14 @@ def test_a_communicator_is_one_whether_its_id_has_14_digits_or_16(tmp_path):
     assert first.group == second.group
 
 
+def test_a_process_with_two_gpus_has_two_ranks(tmp_path):
+    lines = [kernel_files.inspector_line(rank, 12, 100 + rank) for rank in (0, 1)]
+    lines.append(kernel_files.inspector_line(0, 1, 5, id="0xabc", n_ranks=2))
+    job = nccl_inspector.read(write(tmp_path / "n1.log", "\n".join(lines)))
+    assert [each.rank for each in job.ranks] == [0, 1]
+    assert [(each.rank, each.duration_s) for each in job.operations] == [(0, 1e-4), (1, 1.01e-4)]
+
+
 def test_verbose_lines_of_the_inspector_have_the_end_of_the_last_kernel(tmp_path):
     trace = {"coll_start_ts": 1000, "kernel_events": [{"kernel_stop_ts": 1500}, {"kernel_stop_ts": 1600}]}
     line = kernel_files.inspector_line(1, 12, 100, event_trace_ts=trace)

@@ -27,7 +27,7 @@ def dumps_of(absent):
 
 
 def named(found):
-    return [rank for job in found.jobs for hang in find_hangs(job) for rank in hang.ranks]
+    return [rank for job in found.jobs for hang in find_hangs(job) if hang.is_absence for rank in hang.ranks]
 
 
 def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_two(tmp_path):
@@ -116,15 +116,19 @@ def hostile_files(directory, seed):
 PROGRAM = """
 import sys
 from pathlib import Path
+from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
+from hpccoll.traces.slow import slow_parts
 damaged = 0
 for path in sorted(Path(sys.argv[1]).iterdir()):
     found = read_job([path])
-    assert len(found.damaged) + len(found.jobs) == 1, (path, found)
+    lines = 2 if path.name == "member.tar.gz" else 1  # of the member, and of the archive
+    assert len(found.damaged) + len(found.jobs) == lines, (path, found)
     assert not found.damaged or "\\n" not in found.damaged[0] and str(path) in found.damaged[0], found
     damaged += len(found.damaged)
-    [*map(find_hangs, found.jobs)]
+    jobs = [JobFindings(job, find_hangs(job), slow_parts(job)) for job in found.jobs]
+    assert not jobs or [*trace_lines(jobs)] and trace_record(jobs)
 print(damaged)
 """
 
@@ -156,6 +160,14 @@ def test_what_is_no_file_of_a_job_does_not_hide_the_others(tmp_path):
     for name in ("notes.txt", "nccl_trace_rank_3", "pipe", "none"):
         (line,) = [line for line in found.damaged if name in line]
         assert "\n" not in line
+
+
+def test_a_damaged_member_of_an_archive_does_not_hide_those_behind_it(tmp_path):
+    with tarfile.open(tmp_path / "job.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo(".."))
+        archive.add(write_dumps(tmp_path / "dumps", dumps_of(2)), "job")
+    found = read_job([tmp_path / "job.tar"])
+    assert (named(found), len(found.damaged)) == ([2], 1)
 
 
 def test_a_file_above_the_limit_is_refused_before_it_is_read(tmp_path, monkeypatch):

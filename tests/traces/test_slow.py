@@ -105,6 +105,24 @@ def test_what_a_broadcast_takes_is_neither_called_transfer_nor_waiting():
     assert "up to 50 ms is either" in answers(job)
 
 
+def test_hosts_that_share_collectives_in_a_chain_only_are_aligned_along_it():
+    clocks = 0.0, 700.0, -4000.0, 90.0
+    operations = []
+    for pair in ((0, 1), (1, 2), (2, 3)):
+        for number in range(10):
+            for rank in pair:
+                start = 10.0 * number + 3.0 * (rank == pair[1])
+                end = 10.0 * number + 5.0
+                operations.append(RecordedOperation(
+                    rank, Group(str(pair), pair), "all_reduce", number, started_ns=round((start + clocks[rank]) * MS),
+                    ended_ns=round((end + clocks[rank]) * MS), duration_s=(end - start) / 1e3,
+                ))  # fmt: skip
+    parts = slow_parts(RecordedJob("x", [Rank(rank, f"n{rank}") for rank in range(4)], operations))
+    shifts = [parts.shifts_s[rank] - parts.shifts_s[0] for rank in range(4)]
+    assert shifts == pytest.approx([clock / 1e3 for clock in clocks])
+    assert parts.residual_s == pytest.approx(0, abs=1e-9)
+
+
 def test_a_slow_network_makes_the_transfer_long_and_no_rank_late():
     parts = slow_parts(recorded([[10.0 * n] * 3 for n in range(1, 9)], transfer_ms=4.0))
     assert parts.transfer_s == pytest.approx(8 * 4e-3)
