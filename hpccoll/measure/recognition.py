@@ -62,6 +62,7 @@ class Recognition(NamedTuple):
     exact: bool = True  # whether the messages are the same; else their segments may differ
     # the bytes that each rank sends on its busiest connections: of the call (""), and with each algorithm
     traffic: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({})
+    ended: str = ""  # why nothing was recognised, although that had begun
 
     def executed(self, requested: str | None) -> str:
         """Return the algorithm: the requested one if it is among those that send the same, else all of these.
@@ -77,6 +78,8 @@ class Recognition(NamedTuple):
     @property
     def evidence(self) -> str:
         """What shows it, as a sentence."""
+        if self.ended:
+            return self.ended
         if not self.others:
             forced = f"forcing {self.library} to any of {format_count(len(self.matching), 'algorithm')}"
             return f"{forced} changes nothing of what ranks send on TCP connections"
@@ -97,8 +100,7 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
         progress: kept up to date for the watchdog.
 
     Returns:
-        None if it is no call of a known library, takes longer than MOST_S, shows nothing on TCP connections, or if all
-        algorithms together take longer than RECOGNITION_S.
+        None if it is no call of a known library, takes longer than MOST_S, or shows nothing on TCP connections.
     """
     transport, version = prepared.transport, MPI.Get_library_version()
     library = next((each for each in library_table()["variants"] if not wrong_mpi(each, version)), None)
@@ -108,7 +110,7 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     if call_s > MOST_S:
         return None
     wanted = max(PASS_S / max(call_s, 1e-9), PASS_BYTES / max(prepared.bytes, 1), 1)
-    comm = transport.comm
+    comm, title = transport.comm, MPI_LIBRARIES[library][0]
     counter = _Counter(comm, int(min(wanted, MOST_CALLS)), progress)
     begun, own = time.monotonic(), counter.sent(prepared.plan)
     if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
@@ -121,8 +123,9 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
             plan.close()
         differences[word] = counter.difference(own, of_ranks[word])
         if comm.allreduce(time.monotonic() - begun, MPI.MAX) > RECOGNITION_S:
-            return None  # what the rest sends is not known, so that nothing is recognised for sure
-    title, traffic = MPI_LIBRARIES[library][0], counter.traffic(of_ranks)
+            ended = f"to force the algorithms of {title} takes longer than {RECOGNITION_S:g} s: none is recognised"
+            return Recognition(title, (), 0, traffic={}, ended=ended)  # what the rest sends is not known
+    traffic = counter.traffic(of_ranks)
     for most in (SAME, ALIKE):
         if matching := tuple(word for word, difference in differences.items() if difference <= most):
             return Recognition(title, matching, len(differences) - len(matching), most == SAME, traffic)
