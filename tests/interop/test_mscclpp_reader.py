@@ -12,7 +12,7 @@ from plan_machine import ROUND_TRIPS, Machine, WrongResultError, exported, is_re
 
 from hpccoll.cases.requested_schedule import requested_schedule
 from hpccoll.common.errors import UnusableError
-from hpccoll.interop.mscclpp_reader import plan_of
+from hpccoll.interop.mscclpp_reader import plan_of, with_plans
 from hpccoll.render.pictures import schedule_view
 from hpccoll.schedule import Cut, Layout, count, prove
 from hpccoll.store.load_results import read_results
@@ -253,6 +253,18 @@ def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     assert invoke("show", f"file:{path}").out.splitlines()[2:] == shown.out.splitlines()[2:]
     assert invoke("show", f"file:{path}", "-p", 5).is_bad_input("4 workers", "plan")
     assert invoke("show", path, "-p", 4).is_bad_input("--workers")
+
+
+def test_a_plan_has_one_name_however_its_path_is_written_and_that_name_finds_it_in_its_directory(tmp_path, monkeypatch):
+    path = tmp_path / "a#b" / "ring#4.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(exported("all_reduce", "ring", 4, 4)))
+    monkeypatch.chdir(path.parent)
+    (name,) = with_plans([f"file:{path}", "file:ring#4.json", "file:../a#b/ring#4.json"])
+    assert re.fullmatch(r"file:ring#4\.json#[0-9a-f]{8}", name)
+    shown = invoke("show", name)  # which forgets the plans of this process
+    assert (shown.code, with_plans([name, "ring", name])) == (0, [name, "ring"])
+    assert invoke("show", "file:ring#4.json#00000000").is_bad_input("it has changed since")
 
 
 def test_the_ranks_of_a_plan_are_predicted_like_those_of_the_schedule_that_was_written(tmp_path):
