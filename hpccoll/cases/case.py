@@ -192,6 +192,10 @@ class Job:
     table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
     executor: limits.Name | None = None  # one of EXECUTORS; None for the compiled one where it is available
     models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, by name
+    # where the files of plans are, by the name of the algorithm: in job files only, and no part of a job's identity
+    plans: Annotated[Mapping[limits.Name, limits.LongLine], Meta(max_length=limits.MAX_NAMES)] = field(
+        default_factory=dict, compare=False
+    )
     cases: Annotated[tuple[Case, ...], Meta(max_length=limits.MAX_CASES)]
 
     def shape(self, case: Case) -> Shape:
@@ -221,7 +225,7 @@ class Job:
     @property
     def sha256(self) -> str:
         """The digest of the job; a result file of a job with another digest is never continued."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        return hashlib.sha256(replace(self, plans={}).to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
         return json_text(self)

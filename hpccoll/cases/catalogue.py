@@ -83,6 +83,8 @@ def check_job(job: Job) -> None:
     models_from_json(job.models)
     for case in job.cases:
         check_case(case)
+        if case.algorithm.startswith(PLAN) and case.algorithm not in job.plans:
+            raise BadInputError("plans", [*job.plans], f"where {case.algorithm} is")
     for name, times in Counter(case.id for case in job.cases).items():
         if times > 1:
             raise BadInputError("case", name, f"each case once; the job has it {times} times")
@@ -177,6 +179,7 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     if algorithm not in known:
         elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
         hint = f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
+        hint = f" (a plan of MSCCL++ is {PLAN}{algorithm})" if algorithm.endswith(".json") else hint
         raise BadInputError("algorithm", algorithm, format_choices(algorithm, known, hint))
 
 

@@ -127,8 +127,8 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "What to measure": (
         Option(("-c", "--collective"), "collective", "all_reduce", metavar="NAME"),
         Option(
-            ("-a", "--algorithms"), f"algorithms, or {ALL}", metavar="A,..",
-            shown_default=f"{DEFAULT_ALGORITHMS}; {ALL} for collectives other than all_reduce",
+            ("-a", "--algorithms"), f"algorithms, file:PLAN or {ALL}", metavar="A,..",
+            shown_default=f"{ALL}; for all_reduce: {DEFAULT_ALGORITHMS}",
         ),
         Option(("-t", "--transport"), "mpi, shm, tiered; on GPUs nccl, mpi, staged", "mpi", metavar="T,.."),
         Option(("--device",), "device of the buffers: cpu, cuda", "cpu", metavar="NAME"),

@@ -9,7 +9,7 @@ import typer
 from hpccoll.cli.common import INCOMPLETE, given_options, show_found
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, writing
-from hpccoll.common.limits import RANKS
+from hpccoll.common.limits import MAX_BYTES, RANKS
 
 if TYPE_CHECKING:
     from hpccoll.cases.requested_schedule import RequestedOperation
@@ -156,11 +156,13 @@ def show(
     described and drawn; file:PLAN is the algorithm of its ranks in other commands. A text in GOAL is matched only.
     """
     from hpccoll.cases.algorithm_registry import PLAN
-    from hpccoll.interop.mscclpp_reader import with_plans
+    from hpccoll.interop.mscclpp_reader import PLANS, with_plans
 
     if Path(algorithm).suffix and not algorithm.startswith(PLAN):
         return _show_file(Path(algorithm), given_options(context), unit, out)
     (algorithm,) = with_plans([algorithm])
+    if workers is None and algorithm in PLANS:
+        workers = PLANS[algorithm].call.p
     if workers is None:
         raise UnusableError("-p", "the number of workers is missing")
     if (format_ is None) != (nbytes is None):
@@ -250,7 +252,7 @@ def _show_file(path: Path, options: Sequence[str], unit: int | None, out: Path |
         plan = read_plan(path)
         if plan.call.p > MAX_WORKERS:
             raise BadInputError(f"{path}: ranks", plan.call.p, f"at most {MAX_WORKERS} to be shown")
-        sizes = " to ".join(map(format_size, plan.sizes))
+        sizes = "any size" if plan.sizes == (0, MAX_BYTES) else " to ".join(map(format_size, plan.sizes))
         order = "every order" + " if relaxed waits see what was written before the run" * plan.relaxed
         sentence = f"A plan of MSCCL++ for {sizes}, right in {order}. Its steps are ordered by data alone."
         return _describe(ScheduleView(plan.call, plan.slices, f"plan {path.name}", sentence), unit, out)

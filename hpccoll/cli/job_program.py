@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,7 +91,7 @@ class JobProgram:
             return print_ranks(ranks)
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
-        _register_plans(ranks, job)
+        job = _with_plans(ranks, job)
         if not arguments.job:
             preflight(ranks, job)
         if arguments.probe:
@@ -122,16 +123,18 @@ def _read_shape(arguments: argparse.Namespace) -> Shape | None:
     return run_options.parse_shape(arguments.shape) if arguments.shape else None
 
 
-def _register_plans(ranks: "Ranks", job: Job) -> None:
-    """Register the plans of a job, which only rank 0 reads and proves, and check the cases that name them."""
-    from hpccoll.cases.algorithm_registry import PLAN
+def _with_plans(ranks: "Ranks", job: Job) -> Job:
+    """Register the plans of a job, which only rank 0 reads and proves, and check the cases that name them.
 
-    if names := [case.algorithm for case in job.cases if case.algorithm.startswith(PLAN)]:
+    The job that is returned has no paths: results are the same wherever a plan was.
+    """
+    if job.plans:
         from hpccoll.cases.catalogue import check_job
         from hpccoll.interop.mscclpp_reader import proven_plans, register_plans
 
-        register_plans(ranks.run_at_root(lambda: proven_plans(names)))
+        register_plans(ranks.run_at_root(lambda: proven_plans(job.plans)))
         ranks.run_at_root(lambda: check_job(job))
+    return replace(job, plans={})
 
 
 def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, logs: Path) -> int:

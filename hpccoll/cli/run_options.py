@@ -113,6 +113,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.choice_table import check_table_given, load_table
     from hpccoll.cases.catalogue import check_job
     from hpccoll.cases.product import count_cases, expand_cases
+    from hpccoll.interop.mscclpp_reader import plan_paths
     from hpccoll.measure.digits_replica import digits_file
     from hpccoll.training.models.digits import DIGITS
 
@@ -128,11 +129,11 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         raise UnusableError("options", f"{count} cases; a job has at most {MAX_CASES}")
     if arguments.executor not in (*EXECUTORS, None):
         raise BadInputError("--executor", arguments.executor, EXECUTORS)
+    cases = tuple(expand_cases(request, layout.workers))
     job = Job(
         name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
         **variant_settings(arguments), seed=read_option("--seed", arguments.seed), effort=_effort(arguments),
-        table=table, executor=arguments.executor, models=request.models,
-        cases=tuple(expand_cases(request, layout.workers)),
+        table=table, executor=arguments.executor, models=request.models, plans=plan_paths(cases), cases=cases,
     )  # fmt: skip
     check_job(job)
     if DIGITS in {case.params.get("model") for case in job.cases}:

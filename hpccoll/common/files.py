@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,11 +58,16 @@ def with_digest(name: str, key: str, max_bytes: int) -> str:
     Raises:
         BadInputError: if the file cannot be read, or ``name`` has the digest of something else.
     """
-    path, _, digest = name.partition("#")
+    path = without_digest(name)
     actual = hashlib.sha256(read_bytes(Path(path), key, max_bytes)).hexdigest()[:8]
-    if digest not in ("", actual):
+    if name not in (path, f"{path}#{actual}"):
         raise BadInputError(key, name, f"the file as it was planned; it has changed since (now #{actual})")
     return f"{path}#{actual}"
+
+
+def without_digest(name: str) -> str:
+    """Return the path in a name that ``with_digest`` returned, or in one without a digest; paths may have a #, too."""
+    return re.sub(r"#[0-9a-f]{8}\Z", "", name)
 
 
 def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:

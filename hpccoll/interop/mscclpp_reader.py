@@ -4,16 +4,18 @@ It is read and proven, and becomes a schedule of ours, which runs at the sizes t
 and the multicast of a switch are not read.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
+from hpccoll.cases.case import Case
 from hpccoll.common.errors import UnusableError
-from hpccoll.common.files import read_json, with_digest
-from hpccoll.common.limits import MAX_BYTES
+from hpccoll.common.files import read_json, with_digest, without_digest
+from hpccoll.common.limits import MAX_BYTES, NAME
 from hpccoll.interop.mscclpp_events import Json, PlanRun
 from hpccoll.interop.mscclpp_lift import lifted
 from hpccoll.interop.mscclpp_order import proven_moves
@@ -32,6 +34,7 @@ class ProvenPlan(NamedTuple):
     slices: tuple[Schedule, ...]
     sizes: tuple[int, int]  # the smallest and the largest message, in bytes
     relaxed: bool  # whether a relaxed wait is to see what was written before the run
+    path: str = ""  # of its file, if it was named
 
     @property
     def call(self) -> CollectiveCall:
@@ -65,20 +68,34 @@ def plan_of(content: Json) -> ProvenPlan:
     if content["collective"] not in names:
         raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
-    sizes = int(content.get("min_message_size", 0)), min(int(content.get("max_message_size", MAX_BYTES)), MAX_BYTES)
-    if sizes[0] > sizes[1]:
-        raise UnusableError("plan", f"its smallest message has {sizes[0]} bytes, and its largest {sizes[1]}")
-    return ProvenPlan(content["name"], run.call.collective.name, lifted(run, proven_moves(run)), sizes, run.relaxed)
+    name = run.call.collective.name
+    # MSCCL++ compares the block of one rank in all_gather, and S otherwise (src/ext/nccl/nccl.cc).
+    blocks = run.call.p if name == "all_gather" else 1
+    least, most = (_bytes(content, f"{end}_message_size", default) for end, default in (("min", 0), ("max", MAX_BYTES)))
+    if least > most:
+        raise UnusableError("plan", f"its smallest message has {least} bytes, and its largest {most}")
+    sizes = least * blocks, min(most * blocks, MAX_BYTES)
+    return ProvenPlan(content["name"], name, lifted(run, proven_moves(run)), sizes, run.relaxed)
+
+
+def _bytes(content: Json, key: str, default: int) -> int:
+    value = content.get(key, default)
+    if type(value) is not int or value < 0:  # true is an int, too
+        raise UnusableError(key, f"{json.dumps(value)} is no whole number of bytes")
+    return value
 
 
 @cache
-def _proven_file(name: str) -> ProvenPlan:
-    """Return the plan in a file, whose name has its digest."""
-    return proven(PLAN + name, read_json(Path(name.partition("#")[0]), "algorithm", PLAN_BYTES))
+def _proven_file(path: str, _digest: str) -> ProvenPlan:
+    return proven(PLAN + path, read_json(Path(path), "algorithm", PLAN_BYTES))._replace(path=path)
 
 
-def proven_plans(names: Iterable[str]) -> dict[str, ProvenPlan]:
-    """Return the plans among ``names`` of algorithms, by file:PLAN with a digest of the content.
+PLANS: dict[str, ProvenPlan] = {}
+"""The plans that were registered in this process, by name."""
+
+
+def proven_plans(paths: Mapping[str, str]) -> dict[str, ProvenPlan]:
+    """Return plans by name, which has a digest of the content, from the paths of their files.
 
     Each is proven once in a process; one rank proves them for all.
 
@@ -86,25 +103,37 @@ def proven_plans(names: Iterable[str]) -> dict[str, ProvenPlan]:
         BadInputError: if a file cannot be read, or its name has the digest of something else.
         UnusableError: if ``proven`` raises it.
     """
-    paths = (name.removeprefix(PLAN) for name in dict.fromkeys(names) if name.startswith(PLAN))
-    named = [with_digest(path, "algorithm", PLAN_BYTES) for path in paths]
-    return {PLAN + name: _proven_file(name) for name in named}
+    digests = {name: name.removeprefix(without_digest(name)) for name in paths}
+    for name, path in paths.items():
+        with_digest(path + digests[name], "algorithm", PLAN_BYTES)
+    return {name: _proven_file(path, digests[name]) for name, path in paths.items()}
 
 
-def with_plans(names: Sequence[str]) -> list[str]:
-    """Register the plans among ``names`` of algorithms, and return these, those of plans with their digests.
+def with_plans(names: Iterable[str], directory: Path = Path()) -> list[str]:
+    """Register the plans among ``names`` of algorithms, file:PATH from a directory; return each name once.
+
+    That of a plan is the name of its file with a digest, file:PLAN.json#1a2b3c4d, and the same in every directory.
 
     Raises:
         BadInputError: if ``proven_plans`` raises it.
     """
-    plans = proven_plans(names)
-    register_plans(plans)
-    named = {name.partition("#")[0]: name for name in plans}
-    return [named.get(name.partition("#")[0], name) for name in names]
+    paths: dict[str, str] = {}
+    for name in names:
+        path = str((directory / name.removeprefix(PLAN)).absolute()) if name.startswith(PLAN) else ""
+        named = with_digest(path, "algorithm", PLAN_BYTES) if path else name
+        paths[NAME.read("algorithm", PLAN + Path(named).name) if path else name] = without_digest(path)
+    register_plans(proven_plans({name: path for name, path in paths.items() if path}))
+    return [*paths]
+
+
+def plan_paths(cases: Iterable[Case]) -> dict[str, str]:
+    """Return where the plans among the algorithms of cases are, by name: what a job file says of them."""
+    return {case.algorithm: PLANS[case.algorithm].path for case in cases if case.algorithm in PLANS}
 
 
 def register_plans(plans: Mapping[str, ProvenPlan]) -> None:
     """Register plans as algorithms of their collectives, by name; those that are registered stay."""
+    PLANS.update(plans)
     known = {name for family in COLLECTIVES.values() for name in family.algorithms}
     for name, plan in plans.items():
         if name not in known:

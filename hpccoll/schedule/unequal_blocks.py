@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.files import read_text, with_digest
+from hpccoll.common.files import read_text, with_digest, without_digest
 from hpccoll.common.limits import MAX_TRAFFIC_RANKS, TRAFFIC_BYTES
 
 PATTERNS: dict[str, Callable[[int], NDArray[np.float64]]] = {
@@ -31,7 +31,7 @@ def named(traffic: str) -> str:
     """
     if traffic in PATTERNS:
         return traffic
-    if not traffic.partition("#")[0].endswith(SUFFIX):
+    if not without_digest(traffic).endswith(SUFFIX):
         raise BadInputError("traffic", traffic, [*PATTERNS, f"a file *{SUFFIX} of weights, a row for each sender"])
     return with_digest(traffic, "traffic", TRAFFIC_BYTES)
 
@@ -67,7 +67,7 @@ def _weights(traffic: str, p: int) -> NDArray[np.float64]:
     if name in PATTERNS:
         weights = PATTERNS[name](p)
     else:
-        path = name.partition("#")[0]
+        path = without_digest(name)
         text = read_text(Path(path), "traffic", TRAFFIC_BYTES)
         lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
         weights = np.empty(0)

@@ -17,6 +17,7 @@ from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.common.units import format_count, format_size
 from hpccoll.host.cpu_and_memory import testbed_facts
+from hpccoll.interop.mscclpp_reader import plan_paths
 from hpccoll.schedule import Layout
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
@@ -251,14 +252,14 @@ class _Allocation:
         largest = max(kept or shapes or requested)
         size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{replace(largest, aggregators=0)}"
         name = ".".join(filter(None, ("-".join(self.sweep.transports), size, self.variant)))
+        cases = tuple(chain(*kept.values()))
         return Job(
             name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators,
             dedicated_aggregators=largest.dedicated_aggregators,
             variant=self.variant, environment=self.environment,
             communicator=self.communicator, seed=self.sweep.seed,
             effort=self.sweep.case_effort(), table=self.sweep.table, executor=self.sweep.executor,
-            models=self.sweep.request().models,
-            cases=tuple(chain(*kept.values())),
+            models=self.sweep.request().models, plans=plan_paths(cases), cases=cases,
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]  # fmt: skip
 
     def _facts(self, shape: Shape) -> LaunchFacts:

@@ -19,7 +19,7 @@ from hpccoll.cases.transport_table import DEVICES, check_transport
 from hpccoll.cases.variants import named_variants, variant_communicator, variant_environment
 from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
-from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NAME, NUMBER, OneOfWords
+from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, OneOfWords
 from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
 from hpccoll.interop.mscclpp_reader import with_plans
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
@@ -42,14 +42,12 @@ def _check_algorithm(name: str, info: ValidationInfo) -> str:
 
 
 def _with_digest(name: str, info: ValidationInfo) -> str:
-    """Register a plan, whose path is relative to the sweep file; return its absolute path, with a digest."""
-    if not name.startswith(PLAN):
-        return name
-    path = Path(info.context[DIRECTORY] if info.context else "", name.removeprefix(PLAN)).absolute()
+    """Register a plan, whose path is relative to the sweep file; return its name with a digest."""
     try:
-        return NAME.read("algorithm", *with_plans([f"{PLAN}{path}"]))
+        (named,) = with_plans([name], info.context[DIRECTORY] if info.context else Path())
     except BadInputError as error:  # its key may have a place in the plan
-        raise error.with_key(f"algorithms.{error.key}") if error.key.startswith(PLAN) else error from None
+        raise error.with_key(f"{info.field_name}.{error.key}") if error.key.startswith(PLAN) else error from None
+    return named
 
 
 def _check_transport(name: str, info: ValidationInfo) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -11,7 +12,8 @@ from cli_runner import invoke
 from planning_inputs import last_of_each_key
 from shipped_sweeps import sweep_files
 
-from hpccoll.cases.catalogue import load_job
+from hpccoll.cases.catalogue import check_job, load_job
+from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.paths import workflow_directory
 from hpccoll.sweep.sweep_file import json_schema, load_sweep
 
@@ -45,6 +47,7 @@ SCHEMA_FAULTS = {
 
 ADDED = SCHEMA_FAULTS | {
     "algorithms: [ring, file:none.json]": "a.yaml: algorithms.1: '/|/none.json' cannot be read",
+    "algorithms: [ring, plan.json]": "a.yaml: algorithms.1: 'plan.json'|a plan of MSCCL++ is file:plan.json",
     "algorithms: [ring, auto]": "a.yaml: table is missing: |hpccoll tune",
     "table: nowhere.json": "table|'nowhere.json'|hpccoll tune",
     "collectives: [all_gather, all_to_all]\nalgorithms: [bruck, chain]":
@@ -136,21 +139,27 @@ def plan_file(tmp_path):
     return path
 
 
-def test_a_plan_is_named_by_its_path_from_the_sweep_file_and_jobs_have_its_absolute_one_and_digest(
+def test_a_plan_is_found_from_the_sweep_file_and_named_by_file_and_digest_and_jobs_say_where_it_is(
     sweep_file, plan_file, tmp_path
 ):
-    text = f"{LEAST}algorithms: [null, file:plans/ring.json]\nparams: {{file:plans/ring.json: {{channels: [1, 2]}}}}"
+    text = f"{LEAST}algorithms: [null, file:plans/ring.json, file:plans/../plans/ring.json]\n"
+    text += "params: {file:plans/ring.json: {channels: [1, 2]}}"
     path = sweep_file(f"{text}\nranks: [2, 3]\nin_place: false")
     result = invoke("plan", path, "--json")
     plan = json.loads(result.out)
     cases = [(case["algorithm"], case["params"]) for job in plan["jobs"] for case in job["cases"]]
     name = min(cases, key=str)[0]
-    assert re.fullmatch(rf"file:{plan_file}#[0-9a-f]{{8}}", name)
+    assert re.fullmatch(r"file:ring\.json#[0-9a-f]{8}", name)
+    assert plan["jobs"][0]["plans"] == {name: str(plan_file)}
     assert sorted(cases, key=str) == [(name, {"channels": 1}), (name, {"channels": 2}), ("null", {}), ("null", {})]
     assert {skip["reason"] for skip in plan["skips"]} == {f"{name} of all_reduce needs 2 workers, as its plan has"}
     assert invoke("plan", path, "--out", tmp_path / "out").code == 0
     plan_file.unlink()
-    assert load_job(tmp_path / "out" / "jobs" / "mpi.p2.json").cases, "status and report need no plan"
+    job = load_job(tmp_path / "out" / "jobs" / "mpi.p2.json")
+    assert job.cases, "status and report need no plan"
+    assert replace(job, plans={name: "/elsewhere/ring.json"}).sha256 == job.sha256
+    with pytest.raises(BadInputError, match=f"plans: .*{name} is"):
+        check_job(replace(job, plans={}))
     assert invoke("status", tmp_path / "out").code == 3
 
 
@@ -160,7 +169,9 @@ def test_a_plan_that_is_wrong_is_named_with_the_rank_and_the_unit(sweep_file, pl
     ops.remove(next(one for one in ops if one["name"] == "re"))
     plan_file.write_text(json.dumps(plan))
     result = invoke("plan", sweep_file(f"{LEAST}algorithms: file:plans/ring.json"))
-    assert result.is_bad_input("a.yaml: algorithms.file:", "ring.json#", "rank 1, unit ", "ends without")
+    assert result.is_bad_input("a.yaml: algorithms.file:", "ring.json: ", "rank 1, unit ", "ends without")
+    result = invoke("plan", sweep_file(f"{LEAST}params: {{file:plans/ring.json: {{channels: 1}}}}"))
+    assert result.is_bad_input("a.yaml: params.file:", "ring.json: ", "rank 1, unit ")
     assert invoke("plan", sweep_file(f"{LEAST}algorithms: all\ncollectives: all_gather")).code == 0
 
 

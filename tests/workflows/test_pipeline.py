@@ -108,9 +108,17 @@ def test_a_sweep_runs_a_plan_of_mscclpp_which_the_report_names_and_refuses_it_on
     assert result.code == 0, result.err
     rows = json.loads(invoke("export", tmp_path / "out").out)
     assert [(row["algorithm"].partition("#")[0], row["status"], row["wrong"]) for row in rows] == [
-        (name, "ok", 0) for name in (f"file:{plan}", "ring")
+        (name, "ok", 0) for name in ("file:plan.json", "ring")
     ]
     assert rows[0]["algorithm"] in (tmp_path / "out" / "report" / "index.html").read_text()
+    other = tmp_path / "other"
+    other.mkdir()
+    for each in (plan, sweep):
+        shutil.copy(each, other)
+    result = spawn("sweep", other / sweep.name, "--out", other / "out", cwd=tmp_path)
+    assert result.code == 0, result.err
+    compared = json.loads(invoke("compare", tmp_path / "out", other / "out", "--json").out)
+    assert (compared["missing"], compared["new"]) == ([], []), "the same plan is the same case in every directory"
     assert invoke("show", "swing", *export).code == 0
     changed = invoke("sweep", sweep, "--out", tmp_path / "out")
     assert changed.is_bad_input("mpi.p2 was measured there before", rows[0]["algorithm"])
