@@ -76,8 +76,8 @@ class Outcome(RankResult):
             name: _merge_ranks(merge, getattr(self, name), getattr(later, name))
             for name, merge in RANK_RESULT_MERGES.items()
         }
-        has_counted = self.counters or self.executed not in (None, "unknown")
-        counted = self if has_counted and not later.counters else later
+        has_counted = self.counters or self.tcp_traffic or self.executed not in (None, "unknown")
+        counted = self if has_counted and not (later.counters or later.tcp_traffic) else later
         results |= {name: getattr(counted, name) for name in COUNTED_FIELDS}
         ran = [each for each in dict.fromkeys((self.executed, later.executed)) if each and each != "unknown"]
         if len(ran) > 1:  # another launch ran another algorithm
