@@ -230,30 +230,32 @@ def product_findings(
 def late_findings(
     compared: Sequence[StepComparison], names: Mapping[RowKey, Callable[[int], str]]
 ) -> Iterator[Finding]:
-    """Yield the late rank with the largest lag of all steps, if one is late.
+    """Yield each late rank with the step of its largest lag, the largest first.
 
     ``names`` has what names the ranks of a row; other rows have numbers.
     """
-    found = [(row, row.late_rank, each) for each in compared for row in each.rows if row.late_rank is not None]
-    if not found:
-        return
-    row, rank, step = max(found, key=lambda one: one[0].last_s or 0.0)
-    name, others = names.get(row.key, "rank {}".format)(rank), len({id(each) for *_, each in found})
-    lag, waiting, transfer = (format_seconds(each or 0.0) for each in (row.last_s, row.waiting_s, row.transfer_s))
-    share = format_per_cent(row.last_share or 0.0)
-    who = name if f"rank {rank}" in name else f"{name} (rank {rank})"
-    text = (
-        f"{who} is late{worst_of(step, others, len(compared))}, {Choice.of(row).name}. It comes last in {share} of the "
-        f"steps, {lag} after the median of the others; ranks wait up to {waiting} of a step, and the transfer is "
-        f"{transfer}."
-    )
-    yield warning(
-        "late_rank", text, title="Late rank",
-        remedy="It comes late to collectives by itself: look for other programs on its host"
-        + ("." if step.workload["compute"] == "wait" else ", a low clock, a hot device."),
-        rank=rank, name=name, share=row.last_share, lag=row.last_s, waiting=row.waiting_s, transfer=row.transfer_s,
-        workloads=others, of=len(compared),
-    )  # fmt: skip
+    found: dict[tuple[str, int], list[tuple[float, Row, StepComparison]]] = defaultdict(list)
+    for each in compared:
+        for row in each.rows:
+            if (rank := row.late_rank) is not None:
+                found[names.get(row.key, "rank {}".format)(rank), rank].append((row.last_s or 0.0, row, each))
+    for (name, rank), late in sorted(found.items(), key=lambda one: -max(lag for lag, *_ in one[1])):
+        _, row, step = max(late, key=lambda one: one[0])
+        who = name if f"rank {rank}" in name else f"{name} (rank {rank})"
+        others = len({id(each) for *_, each in late})
+        lag, waiting, transfer = (format_seconds(each or 0.0) for each in (row.last_s, row.waiting_s, row.transfer_s))
+        text = (
+            f"{who} is late{worst_of(step, others, len(compared))}, {Choice.of(row).name}. In a step it takes {lag} "
+            f"longer than the median of the others, and is the latest in {format_per_cent(row.last_share or 0.0)} of "
+            f"the steps; ranks wait up to {waiting}, and the transfer is {transfer}."
+        )
+        yield warning(
+            "late_rank", text, title="Late rank",
+            remedy="It comes late to collectives by itself: look for other programs on its host"
+            + ("." if step.workload["compute"] == "wait" else ", a low clock, a hot device."),
+            rank=rank, name=name, share=row.last_share, lag=row.last_s, waiting=row.waiting_s,
+            transfer=row.transfer_s, workloads=others, of=len(compared),
+        )  # fmt: skip
 
 
 def late_words(row: Row) -> str:

@@ -90,10 +90,10 @@ class Row(CaseResult, OfKind):
     codec_s: float | None = None  # of all codecs of compressed gradients, added up
     transfer_s: float | None = None  # of collectives in which ranks wait for all: see step_waiting.py
     waiting_s: float | None = None  # what a rank waits for others in them
-    last_rank: int | None = None  # the rank that most often came last
-    last_share: float | None = None  # the share of the steps in which it did
-    last_s: float | None = None  # by how much then, after the median of the others
-    late_rank: int | None = None  # that rank if it is late: last in most steps, and by more than the harness makes
+    last_rank: int | None = None  # the rank with the largest lag
+    last_share: float | None = None  # the share of the steps in which no lag was larger
+    last_s: float | None = None  # that lag: what it does longer in a step than the median of the others
+    late_rank: int | None = None  # that rank if it is late: in most steps, by more than chance and the harness make
     exposed_s: float | None = None  # the median less that of the same step without communication
     exposed_low_s: float | None = None  # an interval from those of both medians
     exposed_high_s: float | None = None

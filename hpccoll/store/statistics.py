@@ -213,7 +213,7 @@ def make_row(
         gpu_throttled=throttled_gpus(attempt, outcome),
         gpu_slow=slow_gpus(attempt, outcome),
         **({} if step is None else {name: getattr(step, name) for name in STEP_FIGURES}),
-        **({} if waiting is None else {**asdict(waiting), "late_rank": waiting.late_rank(median)}),
+        **({} if waiting is None else asdict(waiting)),
         status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,

@@ -82,7 +82,7 @@ class StepTimes:
 
     def computations(self, position: int) -> Seconds:
         """Return when computations of the rank at ``position`` began and ended, [iteration, computation, 2]."""
-        return self._computations(int(self.stages[position]), slice(position, position + 1))[:, 0]
+        return self.computations_of(int(self.stages[position]), slice(position, position + 1))[:, 0]
 
     def program(self, position: int) -> StageProgram:
         """Return the program of the rank at ``position``."""
@@ -120,7 +120,7 @@ class StepTimes:
         of_ranks, count = self.event_s[:, ranks], len(self.programs[stage].operations)
         return of_ranks[:, :, : 3 * count].reshape(*of_ranks.shape[:2], count, 3)
 
-    def _computations(self, stage: int, ranks: Positions) -> Seconds:
+    def computations_of(self, stage: int, ranks: Positions) -> Seconds:
         """Return the times of computations of ranks of a stage, [iteration, rank, computation, 2]."""
         of_ranks, program = self.event_s[:, ranks], self.programs[stage]
         count = len(program.phases)
@@ -128,7 +128,7 @@ class StepTimes:
 
     def _ends(self, stage: int, ranks: Positions) -> Seconds:
         """Return the start of the step and the ends of all computations, [iteration, rank, 1 + computation]."""
-        ends = self._computations(stage, ranks)[..., 1]
+        ends = self.computations_of(stage, ranks)[..., 1]
         return np.concatenate([np.zeros((*ends.shape[:2], 1)), ends], axis=2)
 
     def _phase_s(self, stage: int, ranks: Positions, phase: str) -> Seconds:

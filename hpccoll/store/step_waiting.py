@@ -8,10 +8,14 @@ a slow network all do. The rule is that of ``waiting``, for the collectives in w
 - *waiting*: what the collectives of a rank take beyond that.
 
 Both are the largest over ranks, and of that the median over all timed iterations. A barrier precedes each iteration, so
-that all ranks count from the same moment, and the order in which they come to a collective is known. The network holds
-ranks up, too, and lets them leave a collective one after the other. So a rank has come to the next one when all have
-left, at the earliest, and its lag counts if it is larger than the time from the first to the last that left. In a mesh
-of several axes, or in a pipeline, a rank may also have waited for ranks of another group: there no rank is named.
+that all ranks count from the same moment.
+
+The *lag* of a rank in a step is what it does longer than the median of the others of its group until its last operation
+begins (or its first, if it catches up), without waiting: what lies between two computations, after the operations that
+began before. So lags of many collectives add up, and a network that ranks leave one after the other makes nobody late.
+An operation that waited for another one counts from when it was ready. The lag is at most what the rank comes later to
+all collectives: a computation that is hidden delays nobody. In a mesh of several axes, or in a pipeline, a rank may
+also have waited for ranks of another group: there no rank is named.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,22 +30,21 @@ LATE_SHARE, LATE_PART, LATE_S = 0.75, 0.01, 1e-4
 """The share of the steps in which a late rank comes last, at least, and by how much: a part of the step, and seconds,
 because driving collectives takes tens of microseconds longer at some ranks than at others."""
 
+SURE = 4.0
+"""How many standard errors the lag of a late rank is from 0, at least, with as few steps as were measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepWaiting:
-    """Transfer and waiting of a training step, and the rank that most often came last; fields of rows."""
+    """Transfer and waiting of a training step, and the rank with the largest lag; fields of rows."""
 
     transfer_s: float
     waiting_s: float
-    last_rank: int | None = None  # None if no order is known
-    # the share of the steps in which it came last to the collective with the largest lag; None if the order is not
-    # judged, because ranks also wait for other groups
+    last_rank: int | None = None  # the rank with the largest lag; None if no order is known
+    # the share of the steps in which it had the largest lag of its group; None: not judged, ranks wait for other groups
     last_share: float | None = None
-    last_s: float | None = None  # that lag, by how much it came after the median of the others: the median of these
-
-    def late_rank(self, step_s: float | None) -> int | None:
-        """Return the rank that is late in steps of so many seconds; None if none is, or it is not known."""
-        return self.last_rank if (self.last_share or 0.0) >= LATE_SHARE and is_lag(self.last_s, step_s) else None
+    last_s: float | None = None  # its lag, the median over all steps
+    late_rank: int | None = None  # that rank if it is late: in most steps, by more than chance and the harness make
 
 
 def is_lag(lag_s: float | None, step_s: float | None) -> bool:
@@ -54,32 +57,72 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
 
     ``groups`` returns the ranks of each group of an axis of the mesh.
     """
-    transfer, waiting = np.zeros_like(step.step_s), np.zeros_like(step.step_s)
-    lags, lasts = [], []
+    transfer, waiting, later = (np.zeros_like(step.step_s) for _ in range(3))
+    of_groups: dict[tuple[int, ...], None] = {}
     for ranks, begin, end in _collectives(step, groups):
+        of_groups[tuple(ranks)] = None
         before = np.pad(end[:, :-1], ((0, 0), (1, 0), (0, 0)))  # when the ranks left the collective before
         came = np.maximum(begin, before.max(axis=2, keepdims=True))
         durations = np.maximum(end - begin, 0.0)
-        found = waiting_of(durations.reshape(-1, len(ranks)), came.reshape(-1, len(ranks)))
+        found = waiting_of(durations.reshape(-1, len(ranks)))
         transfer[:, ranks] += found.transfer_s.reshape(begin.shape[:2]).sum(axis=1, keepdims=True)
         waiting[:, ranks] += found.waiting_s.reshape(begin.shape).sum(axis=1)
-        lag, last = (each.reshape(begin.shape[:2]) for each in (found.late_s, found.last))
-        lags.append(np.where(lag > np.ptp(before, axis=2), lag, 0.0))
-        lasts.append(step.ranks[ranks][last])
-    if not lags:
+        later[:, ranks] += np.maximum(_beyond_others(came), 0.0).sum(axis=1)
+    if not of_groups:
         return None
     transfer_s, waiting_s = (float(np.median(each.max(axis=1))) for each in (transfer, waiting))
     whole = StepWaiting(transfer_s, waiting_s)
     if len(step.programs) > 1 or len({each["axis"] for each in step.programs[0].operations}) > 1:
         return whole
-    lag_s, who = np.concatenate(lags, axis=1), np.concatenate(lasts, axis=1)
-    largest = np.arange(len(lag_s)), lag_s.argmax(axis=1)
-    lag_s, who = lag_s[largest], who[largest]
-    if not (lag_s > 0).any():
+    judged = []
+    for own in _own_s(step):
+        for group in map(list, of_groups):
+            lag_s = np.minimum(_beyond_others(own[:, group]), later[:, group])
+            share = (lag_s >= np.maximum(lag_s.max(axis=1, keepdims=True), 1e-9)).mean(axis=0).tolist()
+            judged += zip(share, np.median(lag_s, axis=0).tolist(), step.ranks[group].tolist(), lag_s.T, strict=True)
+    share, lag, rank, lag_s = max(judged, key=lambda each: (each[0] >= LATE_SHARE, each[1]))
+    if not share:
         return replace(whole, last_share=0.0)
-    rank = int(np.bincount(who[lag_s > 0]).argmax())
-    own = lag_s[(who == rank) & (lag_s > 0)]
-    return replace(whole, last_rank=rank, last_share=len(own) / len(lag_s), last_s=float(np.median(own)))
+    is_late = share >= LATE_SHARE and is_lag(lag, float(np.median(step.step_s.max(axis=1)))) and _is_sure(lag_s, lag)
+    return replace(whole, last_rank=rank, last_share=share, last_s=lag, late_rank=rank if is_late else None)
+
+
+def _beyond_others(seconds: Seconds) -> Seconds:
+    """Return by how much each rank, along the last axis, is beyond the median of the others."""
+    ordered, place = np.sort(seconds, axis=-1), seconds.argsort(axis=-1).argsort(axis=-1)
+    middle = (seconds.shape[-1] - 2) // 2, (seconds.shape[-1] - 1) // 2
+    low, high = (np.take_along_axis(ordered, each + (place <= each), axis=-1) for each in middle)
+    beyond: Seconds = seconds - (low + high) / 2
+    return beyond
+
+
+def _own_s(step: StepTimes) -> Iterator[Seconds]:
+    """Yield what ranks do themselves until their first and last operation begin, [iteration, rank]."""
+    ranks = np.arange(len(step.ranks))
+    ready, begin, end = np.moveaxis(step.operations_of(0, ranks), 3, 0)
+    held = np.maximum.accumulate(np.pad(end[..., :-1], ((0, 0), (0, 0), (1, 0))), axis=2) > ready
+    moment, computed = np.where(held | (begin - ready < LATE_S), ready, begin), step.computations_of(0, ranks)
+    for until in (moment[..., 0], moment.max(axis=2)):
+        own = until.copy()
+        for number in range(1, computed.shape[2]):
+            resumed = computed[:, :, number, 0]
+            began = np.where(moment < resumed[..., None], moment, 0.0).max(axis=2)
+            waited = resumed - np.maximum(computed[:, :, number - 1, 1], began)
+            own -= np.where(resumed <= until, np.maximum(waited, 0.0), 0.0)
+        yield own
+
+
+def _is_sure(lag_s: Seconds, median: float) -> bool:
+    """Return whether lags of steps are beyond 0 by more than chance: their t, as the normal deviate of the same chance.
+
+    The deviate is that of Wallace (Bounds on normal approximations to Student's and the chi-square distributions,
+    1959). An outlier counts as two medians from the median.
+    """
+    freedom, kept = len(lag_s) - 1, np.clip(lag_s, -median, 3 * median) if median > 0 else lag_s
+    if freedom < 1 or kept.mean() <= 0:
+        return False
+    squared_t = len(kept) * kept.mean() ** 2 / max(float(kept.var(ddof=1)), 1e-24)
+    return bool(freedom * np.log1p(squared_t / freedom) >= SURE**2)
 
 
 def _collectives(

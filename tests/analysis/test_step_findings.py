@@ -1,12 +1,13 @@
 """Tables and findings of training steps: for each rule the steps that show it, on a golden page."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from finding_values import assert_findings
 from step_examples import compressed_step, stage, step_case, step_outcome, step_times, steps, timeline_ms
 
-from hpccoll.analysis.step_comparison import compare_steps
+from hpccoll.analysis.step_comparison import compare_steps, late_findings
 from hpccoll.analysis.step_findings import step_table
 from hpccoll.render.export import export
 from hpccoll.render.terminal_summary import outcome_lines
@@ -142,3 +143,12 @@ def test_the_step_without_communication_of_a_comparison_is_the_one_of_its_expose
         (ring,) = compared.rows
         assert ring.exposed_s == pytest.approx(ring.median_s - compared.null.median_s)
         assert compared.null.run_id == "one"
+
+
+def test_each_late_rank_is_named_once_with_its_largest_lag():
+    (first,) = compare_steps(of_late_rank(nodes=1, provenance={"hosts": ["n0"]}).rows, {})
+    row = first.rows[0]
+    ranks = {0: (0.001, 0.003), 1: (0.005,), 2: (0.002,)}
+    rows = [replace(row, late_rank=rank, last_s=lag) for rank, lags in ranks.items() for lag in lags]
+    found = late_findings([replace(first, rows=(each,)) for each in rows], {})
+    assert [(each.values["rank"], each.values["lag"]) for each in found] == [(1, 0.005), (0, 0.003), (2, 0.002)]
