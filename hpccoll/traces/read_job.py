@@ -166,11 +166,10 @@ def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
         sets.setdefault((job.source, str(pattern)), []).append(job)
     jobs = list[list[RecordedJob]]()
     for part in sets.values():
-        fitting = next((each for each in jobs if _are_one_job(each, part)), None)
-        if fitting is None:
-            jobs.append(part)
-        else:
-            fitting += part
+        fitting = [each for each in jobs if _are_one_job(each, part)]
+        whole = fitting if _hashes(part) else fitting[:1]  # hashes of one job may be in several of its parts
+        jobs = [each for each in jobs if not any(each is one for one in whole)]
+        jobs.append([job for each in (*whole, part) for job in each])
     return [_merged(parts) for parts in jobs]
 
 

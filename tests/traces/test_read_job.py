@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import os
 import random
@@ -17,6 +18,7 @@ import pytest
 from hpccoll.traces import read_job as reading
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
+from tests.traces.kernel_files import inspector_line
 from tests.traces.recorded_files import Call, Ring, as_json, as_nccl_2_28, as_pickle, dump, ras, write_dumps
 
 WORLD = Ring("0", (0, 1, 2, 3), "default_pg")
@@ -42,6 +44,15 @@ def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_t
     write_dumps(tmp_path / "two" / "tuesday", partly)
     assert [len(job.ranks) for job in read_job([tmp_path / "two"]).jobs] == [4, 3]
     assert named(read_job([tmp_path / "two"])) == [1, 3]
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations("abc")])
+def test_files_that_share_a_communicator_by_way_of_another_file_are_one_job_whatever_their_names(tmp_path, names):
+    ids = {0: ["0xaa"], 1: ["0xbb"], 2: ["0xaa", "0xbb"]}
+    for rank, name in enumerate(names):
+        lines = [inspector_line(rank, 1, 5, id=each) for each in ids[rank]]
+        (tmp_path / f"{name}.log").write_text("\n".join(lines))
+    assert [[each.rank for each in job.ranks] for job in read_job([tmp_path]).jobs] == [[0, 1, 2]]
 
 
 def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_path):
