@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, BinaryIO, NamedTuple, cast
@@ -159,7 +160,7 @@ def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     those of different hosts. Where files have NCCL's hashes, those that share one are of one job.
     """
     sets = dict[tuple[str, str], list[RecordedJob]]()
-    for path, job in sorted(recorded, key=lambda each: max(each[1].taken_ns.values(), default=0)):
+    for path, job in sorted(recorded, key=lambda each: 0 if each[1].operations else _taken_ns(each[1])):
         known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
         numbered = known and not _hashes([job])
         pattern = path.parent / re.sub(r"\d+", "#", path.name) if numbered else path
@@ -194,7 +195,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
     for number, job in enumerate(parts):
         is_poll = job.taken_ns and not job.operations
         polls[tuple(job.taken_ns.items()) if is_poll else ((-1, number),)] = job
-    parts = [*polls.values()]
+    parts, outdated = _without_outdated([*polls.values()])
     members = dict[Group, set[int]]()
     for job in parts:
         known: tuple[Progress | RecordedOperation, ...] = (*job.operations, *job.progress)
@@ -209,6 +210,21 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
         [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.operations],
         [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.progress],
         [each for job in parts for each in job.computing],
-        {rank: time for job in parts for rank, time in job.taken_ns.items()},
-        tuple(dict.fromkeys(sentence for job in parts for sentence in job.cannot_say)),
+        taken_ns={rank: time for job in parts for rank, time in job.taken_ns.items()},
+        cannot_say=tuple(dict.fromkeys((*outdated, *(sentence for job in parts for sentence in job.cannot_say)))),
     )
+
+
+def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:
+    """Return the files of the latest run, and a sentence for each older one, which a rank that died did not replace."""
+    timed = sorted((each for each in parts if each.timeout_ns > 0 and each.taken_ns), key=_taken_ns)
+    gaps = [(_taken_ns(later) - _taken_ns(each), each) for each, later in pairwise(timed)]
+    outdated = timed[: max((number for number, (gap, each) in enumerate(gaps, 1) if gap > each.timeout_ns), default=0)]
+    said = (
+        f"rank {job.ranks[0].rank} in this run: its file is older than the others, and left out" for job in outdated
+    )
+    return [each for each in parts if not any(each is one for one in outdated)], [*said]
+
+
+def _taken_ns(job: RecordedJob) -> int:
+    return max(job.taken_ns.values(), default=0)

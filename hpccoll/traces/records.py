@@ -88,7 +88,8 @@ class RecordedJob:
     operations: Sequence[RecordedOperation] = ()
     progress: Sequence[Progress] = ()
     computing: Sequence[Computing] = ()
-    taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written
+    taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written, or its latest time
+    timeout_ns: int = 0  # after which all ranks of a job that hangs have written their files; 0 if it is unknown
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
 
     @property

@@ -55,6 +55,20 @@ def test_files_that_share_a_communicator_by_way_of_another_file_are_one_job_what
     assert [[each.rank for each in job.ranks] for job in read_job([tmp_path]).jobs] == [[0, 1, 2]]
 
 
+@pytest.mark.parametrize(("age_s", "expected"), [(86_400, [3]), (500, [])])
+def test_a_dump_that_is_older_by_more_than_its_timeout_is_told_and_left_out(tmp_path, age_s, expected):
+    """Yesterday's dump of rank 3, which died today without one, makes no rank of today's run a culprit."""
+    dumps = {rank: dump(rank, [Call(WORLD)] * 9, {*range(8)}) for rank in range(3)}
+    dumps[3] = dump(3, [Call(WORLD)] * 9, {*range(8)})
+    for entry in dumps[3]["entries"]:
+        entry["time_created_ns"] -= age_s * 10**9
+    (job,) = read_job([write_dumps(tmp_path, dumps)]).jobs
+    assert [each.rank for each in job.ranks] == [rank for rank in range(4) if rank not in expected]
+    (hang,) = find_hangs(job)
+    assert (hang.reason, [*hang.ranks]) == ("unrecorded" if expected else "launched", expected)
+    assert ["rank 3" in gap for gap in job.cannot_say] == [True] * len(expected)
+
+
 def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_path):
     write_dumps(tmp_path, dumps_of(2), name="a{}")
     write_dumps(tmp_path, dumps_of(2), as_json, name="b{}")
