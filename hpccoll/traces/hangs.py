@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation
+from hpccoll.traces.records import ANY, Group, Progress, RecordedJob, RecordedOperation
 
 Reason: TypeAlias = Literal["not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"]
 """Why the job hangs: ranks did not enqueue an operation; they did, but do not complete what others completed; their
@@ -86,8 +86,10 @@ def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedR
     recorded = dict[tuple[Group, int | None], RecordedOperation]()
     for operation in reversed(job.operations):  # so that the first one stays
         recorded[operation.group, operation.sequence] = operation
-    for (group, collective), of_rank in polls.items():
+    for (group, collective), called in polls.items():
         if group not in messages:
+            none = {rank: counts for rank, counts in polls.get((group, ANY), {}).items() if not counts[-1].enqueued}
+            of_rank = none | called  # who called nothing called none of this type
             for ranks, late, behind in _late_ranks(of_rank):
                 number = min(late.values())
                 counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")

@@ -4,6 +4,7 @@ import gzip
 import re
 import tarfile
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from hpccoll.common.files import open_regular
 from hpccoll.common.units import format_size
 from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log, nccl_ras
 from hpccoll.traces.job_file import MAX_BYTES
-from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation
+from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation, number_ranks, union_of
 
 MAX_ARCHIVE_BYTES, MAX_MEMBERS = 16 << 30, 10_000
 HEAD_BYTES, PIECE_BYTES = 1 << 16, 1 << 20
@@ -195,7 +196,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
     for number, job in enumerate(parts):
         is_poll = job.taken_ns and not job.operations
         polls[tuple(job.taken_ns.items()) if is_poll else ((-1, number),)] = job
-    parts, outdated = _without_outdated([*polls.values()])
+    parts, lacking = _without_outdated([*_numbered([*polls.values()])])
     members = dict[Group, set[int]]()
     for job in parts:
         known: tuple[Progress | RecordedOperation, ...] = (*job.operations, *job.progress)
@@ -204,6 +205,14 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
                 members.setdefault(each.group, set()).add(each.rank)
     groups = {group: replace(group, ranks=tuple(sorted(ranks))) for group, ranks in members.items()}
     ranks = {each.rank: each for job in parts for each in job.ranks}
+    windows = defaultdict[int, list[tuple[int, int]]](list)
+    for record in (each for job in parts for each in job.computing):
+        windows[record.rank].append(record.window_ns)
+    lacking += [
+        f"which ranks wrote the files of rank {rank} that are of the same time"
+        for rank, spans in windows.items()
+        if len(union_of(spans)) < len(spans)
+    ]
     return RecordedJob(
         parts[0].source,
         [ranks[number] for number in sorted(ranks)],
@@ -211,8 +220,24 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
         [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.progress],
         [each for job in parts for each in job.computing],
         taken_ns={rank: time for job in parts for rank, time in job.taken_ns.items()},
-        cannot_say=tuple(dict.fromkeys((*outdated, *(sentence for job in parts for sentence in job.cannot_say)))),
+        cannot_say=tuple(dict.fromkeys((*lacking, *(sentence for job in parts for sentence in job.cannot_say)))),
     )
+
+
+def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
+    """Yield the parts with ranks of the whole job, where files of one process each know those of a communicator."""
+    numbers = number_ranks(each.place for job in parts for each in job.ranks if each.place)
+    for job in parts:
+        new = {each.rank: numbers[each.place] for each in job.ranks if each.place}
+        if any(rank != number for rank, number in new.items()):
+            yield replace(
+                job,
+                ranks=[replace(each, rank=new[each.rank]) for each in job.ranks],
+                operations=[replace(each, rank=new[each.rank]) for each in job.operations],
+                progress=[replace(each, rank=new[each.rank]) for each in job.progress],
+            )
+        else:
+            yield job
 
 
 def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:

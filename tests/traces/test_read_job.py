@@ -18,6 +18,7 @@ import pytest
 from hpccoll.traces import read_job as reading
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
+from hpccoll.traces.slow import slow_parts
 from tests.traces.kernel_files import inspector_line
 from tests.traces.recorded_files import Call, Ring, as_json, as_nccl_2_28, as_pickle, dump, ras, write_dumps
 
@@ -67,6 +68,25 @@ def test_a_dump_that_is_older_by_more_than_its_timeout_is_told_and_left_out(tmp_
     (hang,) = find_hangs(job)
     assert (hang.reason, [*hang.ranks]) == ("unrecorded" if expected else "launched", expected)
     assert ["rank 3" in gap for gap in job.cannot_say] == [True] * len(expected)
+
+
+@pytest.mark.parametrize("late", [0, 3, 6])
+def test_processes_without_a_communicator_of_all_are_told_apart_by_host_and_pid(tmp_path, late):
+    """Eight processes of two hosts: tp of 4 on each host, dp of 2 across; one joins each tp operation 5 ms late."""
+    for rank in range(8):
+        host, number = divmod(rank, 4)
+        process = f"n{host}", 50 + number
+        lines = [
+            *(inspector_line(number, n, 1e3 if rank == late else 6e3, process, id=f"0xa{host}") for n in range(9)),
+            *(inspector_line(host, n, 500, process, id=f"0xd{number}", n_ranks=2) for n in range(9)),
+        ]
+        (tmp_path / f"n{host}-pid{50 + number}.log").write_text("\n".join(lines))
+    (job,) = read_job([tmp_path]).jobs
+    assert [(each.rank, each.host) for each in job.ranks] == [(rank, f"n{rank // 4}") for rank in range(8)]
+    parts = slow_parts(job)
+    assert [(each.rank, each.operations) for each in parts.late] == [(late, 9)]
+    assert [(each.is_complete, len(each.operations)) for each in parts.times] == [(True, 9)] * 6
+    assert parts.late[0].median_s == pytest.approx(5e-3)
 
 
 def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_path):
