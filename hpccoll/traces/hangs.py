@@ -51,6 +51,16 @@ class Hang:
         """Whether ranks are to blame, and not the GPU or the network."""
         return self.reason not in ("launched", "unrecorded")
 
+    @property
+    def polls(self) -> int | None:
+        """How often launches were counted; None if completion is recorded, or nobody waits."""
+        return min((wait.polls for wait in self.waits if wait.polls), default=None)
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
+        return self.polls == 1 or (self.polls is None and self.reason in ("not joined", "behind") and bool(self.waits))
+
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
     """Return why a job hangs; empty if no rank waits, as far as the files say."""

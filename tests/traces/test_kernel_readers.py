@@ -4,11 +4,12 @@ import gzip
 import json
 import os
 import random
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from hpccoll.render.trace_page import write_trace_page
+from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
 from hpccoll.traces import execution_trace, kineto, nccl_inspector, nccl_log
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
@@ -251,11 +252,18 @@ def test_a_damaged_file_is_read_or_refused_by_a_value_error_and_no_other(reader,
         for _ in range(random_bytes.randrange(0, 4)):
             cut[random_bytes.randrange(len(cut))] = random_bytes.randrange(256)
         damaged.append(bytes(cut))
-    path = tmp_path / "damaged"
+    path, pages = tmp_path / "damaged", []
     for content in damaged:
         path.write_bytes(content)
-        with suppress(ValueError):
-            reader.read(path)
+        try:
+            job = reader.read(path)
+        except ValueError:
+            continue
+        jobs = [JobFindings(job, find_hangs(job), slow_parts(job))]
+        assert [*trace_lines(jobs)]
+        assert json.dumps(trace_record(jobs))
+        pages.append(write_trace_page(jobs, [path], tmp_path / "pages" / str(len(pages))))
+    assert pages
 
 
 @pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of public traces")

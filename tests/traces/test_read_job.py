@@ -161,6 +161,7 @@ def hostile_files(directory, seed):
 PROGRAM = """
 import sys
 from pathlib import Path
+from hpccoll.render.trace_page import write_trace_page
 from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
@@ -174,6 +175,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
     damaged += len(found.damaged)
     jobs = [JobFindings(job, find_hangs(job), slow_parts(job)) for job in found.jobs]
     assert not jobs or [*trace_lines(jobs)] and trace_record(jobs)
+    assert not jobs or write_trace_page(jobs, [path], Path(sys.argv[2]) / path.name).exists()
 print(damaged)
 """
 
@@ -186,11 +188,15 @@ def test_500_hostile_files_give_a_line_each_run_nothing_and_take_a_gigabyte_at_m
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({3 << 30}, {3 << 30}))\n"
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     ran = subprocess.run(
-        [sys.executable, "-c", limit + PROGRAM, directory], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", limit + PROGRAM, directory, tmp_path / "pages"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout) > 400
-    assert [*tmp_path.iterdir()] == [directory]
+    assert sorted(tmp_path.iterdir()) == [directory, tmp_path / "pages"]
     assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 1_000_000  # KiB
 
 
