@@ -25,6 +25,7 @@ class JobFindings(NamedTuple):
 
 MAX_LINES = 12
 """The maximum number of lines of one chain of waiting; JSON has all."""
+MAX_HOSTS = 8
 
 SENTENCES: Mapping[Reason, str] = {
     "not joined": "{ranks} did not join {operation}",
@@ -56,8 +57,8 @@ def heading(job: RecordedJob) -> str:
 def hang_lines(findings: JobFindings) -> Iterator[str]:
     """Yield why a job hangs; nothing if its files do not tell."""
     for hang in findings.hangs:
-        yield from _hang_lines(hang)
-    if not findings.hangs and findings.job.progress:
+        yield from _hang_lines(hang, [host for host in _hosts(findings.job, hang) if host])
+    if not findings.hangs and (findings.job.progress or not findings.job.ranks):
         yield "  no rank waits for another one, as far as these files say"
 
 
@@ -76,7 +77,17 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
         ],
         **{key: first.get(key) for key in ("step_s", "share", "exposed", "waiting_s", "transfer_s", "late")},
         "not_joined": sorted({rank for hang in hangs if hang.reason in NOT_JOINED for rank in hang.ranks}),
-        "hangs": [{"source": each.job.source, **to_builtins(hang)} for each in jobs for hang in each.hangs],
+        "hangs": [
+            {
+                "source": each.job.source,
+                "hosts": _hosts(each.job, hang),
+                "polls": hang.polls,
+                "may_be_late": hang.may_be_late,
+                **to_builtins(hang),
+            }
+            for each in jobs
+            for hang in each.hangs
+        ],
         "slow": slow,
         "sources": [
             {"source": each.job.source, "ranks": len(each.job.ranks), "cannot_say": each.job.cannot_say}
@@ -97,10 +108,16 @@ def _size(job: RecordedJob) -> Iterator[str]:
     yield from (format_count(count, noun) for noun, count in counts.items() if count)
 
 
-def _hang_lines(hang: Hang) -> Iterator[str]:
-    operation = hang.operation
+def _hosts(job: RecordedJob, hang: Hang) -> list[str | None]:
+    hosts = {each.rank: each.host for each in job.ranks}
+    return [hosts.get(rank) for rank in hang.ranks]
+
+
+def _hang_lines(hang: Hang, hosts: Iterable[str]) -> Iterator[str]:
+    operation, named = hang.operation, [*dict.fromkeys(hosts)]
+    place = f" on {', '.join(first_few(named, MAX_HOSTS, 'host'))}" if named else ""
     words = SENTENCES[hang.reason].format(
-        ranks=ranks_text(hang.ranks), status=hang.status, operation=operation and operation_text(operation)
+        ranks=f"{ranks_text(hang.ranks)}{place}", status=hang.status, operation=operation and operation_text(operation)
     )
     members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
     yield f"  {words}{members}"
@@ -108,9 +125,9 @@ def _hang_lines(hang: Hang) -> Iterator[str]:
         since = datetime.fromtimestamp(operation.enqueued_ns // 10**9, UTC)
         place = f", called at {operation.where}" if operation.where else ""
         yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
-    if any(wait.polls == 1 for wait in hang.waits):
+    if hang.may_be_late and hang.polls:
         yield "    launches were counted once; poll again: if the counts rise, the ranks are late, not absent"
-    elif hang.reason in ("not joined", "behind") and hang.waits:
+    elif hang.may_be_late:
         yield "    if the job was still running, they may only be late: dump it again"
     yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
 

@@ -53,6 +53,12 @@ class _Entry:
     state: str = "scheduled"
     retired: bool = False
     is_p2p: bool = False
+    timeout_ms: Integer = 0
+
+    @property
+    def latest_ns(self) -> int:
+        return max(self.time_created_ns, self.time_discovered_started_ns or 0, self.time_discovered_completed_ns or 0)
+
     frames: Sequence[_Frame] = ()
 
 
@@ -112,6 +118,8 @@ def read(path: Path) -> RecordedJob:
         ranks=(Rank(rank),),
         operations=operations,
         progress=[Progress(rank, group, count, None if is_gloo else done) for group, (count, done) in counts.items()],
+        taken_ns={rank: max(entry.latest_ns for entry in dump.entries)} if dump.entries else {},
+        timeout_ns=max((entry.timeout_ms for entry in dump.entries), default=0) * 10**6,
         cannot_say=(
             *(("which operations of gloo have completed",) if is_gloo else ()),
             *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation
+from hpccoll.traces.records import ANY, Group, Progress, RecordedJob, RecordedOperation
 
 Reason: TypeAlias = Literal["not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"]
 """Why the job hangs: ranks did not enqueue an operation; they did, but do not complete what others completed; their
@@ -51,6 +51,16 @@ class Hang:
         """Whether ranks are to blame, and not the GPU or the network."""
         return self.reason not in ("launched", "unrecorded")
 
+    @property
+    def polls(self) -> int | None:
+        """How often launches were counted; None if completion is recorded, or nobody waits."""
+        return min((wait.polls for wait in self.waits if wait.polls), default=None)
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
+        return self.polls == 1 or (self.polls is None and self.reason in ("not joined", "behind") and bool(self.waits))
+
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
     """Return why a job hangs; empty if no rank waits, as far as the files say."""
@@ -86,8 +96,10 @@ def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedR
     recorded = dict[tuple[Group, int | None], RecordedOperation]()
     for operation in reversed(job.operations):  # so that the first one stays
         recorded[operation.group, operation.sequence] = operation
-    for (group, collective), of_rank in polls.items():
+    for (group, collective), called in polls.items():
         if group not in messages:
+            none = {rank: counts for rank, counts in polls.get((group, ANY), {}).items() if not counts[-1].enqueued}
+            of_rank = none | called  # who called nothing called none of this type
             for ranks, late, behind in _late_ranks(of_rank):
                 number = min(late.values())
                 counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")

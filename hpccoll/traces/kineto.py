@@ -100,9 +100,7 @@ def read(path: Path) -> RecordedJob:
     ]
     spans = union_of(_span(event, trace.base) for event in kernels if "nccl" not in event.name.lower())
     steps = [event for event in timed if event.cat == "user_annotation" and event.name.startswith("ProfilerStep")]
-    windows = [_span(event, trace.base) for event in steps or kernels]
-    if 2 * sum(event.ts > steps[-1].ts + (steps[-1].dur or 0.0) for event in kernels if steps) > len(kernels):
-        windows += [_span(event, trace.base) for event in kernels]  # the device runs long after its steps were called
+    windows = [_span(event, trace.base) for event in (*steps, *kernels)]  # the device may run after its steps
     window = (min(begin for begin, _ in windows), max(end for _, end in windows)) if windows else (0, 0)
     computing = [Computing(rank, spans, window, max(1, len({each.name for each in steps})))] if windows else []
     missing = ["which rank did not join an operation", *_missing(path, operations)]

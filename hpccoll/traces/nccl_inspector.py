@@ -30,6 +30,7 @@ class _Header(msgspec.Struct):
 
 class _Metadata(msgspec.Struct):
     hostname: str | None = None
+    pid: int | None = None
 
 
 class _Line(msgspec.Struct):
@@ -69,6 +70,7 @@ def read(path: Path) -> RecordedJob:
     if len(ranks) > 1:  # of several GPUs: smaller communicators do not tell which of them
         lines = [line for line in lines if line.header.id == largest.id]
     host = next((line.metadata.hostname for line in lines if line.metadata.hostname), None)
+    process = next((str(line.metadata.pid) for line in lines if line.metadata.pid), "")
     sizes = {line.header.id: line.header.n_ranks for line in lines}
     check_members(sizes.values())
     groups = {
@@ -82,11 +84,12 @@ def read(path: Path) -> RecordedJob:
     ]
     missing = [
         "which rank did not join an operation: only the latest completed operations are kept",
-        "types of elements, and ranks of the job: they are those in the largest communicator of each process",
+        "types of elements, and ranks of the job: they are those in the largest communicators, or counted by host",
         *(["operations of smaller communicators in processes with several GPUs"] if len(ranks) > 1 else []),
         *([f"{cut} damaged lines of {path.name}"] if cut > 1 else []),  # NCCL may still write the last line
     ]
-    return RecordedJob(SOURCE, [Rank(rank, host) for rank in ranks], operations, cannot_say=missing)
+    of_job = [Rank(rank, host, place=(host or "", rank, process)) for rank in ranks]
+    return RecordedJob(SOURCE, of_job, operations, cannot_say=missing)
 
 
 def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperation]:

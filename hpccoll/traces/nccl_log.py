@@ -15,7 +15,7 @@ from hpccoll.common.files import MAX_LINE_BYTES, read_bytes
 from hpccoll.common.limits import LOG_BYTES, RANKS
 from hpccoll.evidence.log_parser import has_header, split_messages
 from hpccoll.traces.job_file import check_members
-from hpccoll.traces.records import Group, Progress, Rank, RecordedJob
+from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob, number_ranks
 from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL_DEBUG log"
@@ -63,15 +63,18 @@ def read(path: Path) -> RecordedJob:
     sizes = {member["id"]: min(int(member["ranks"]), RANKS.maximum) for member in members.values()}
     check_members(sizes.values())
     groups = {name: Group(name.removeprefix("0x"), tuple(range(size)), of_job=False) for name, size in sizes.items()}
+    places = {writer: (hosts[writer] or "", int(member["rank"]), writer) for writer, member in largest.items()}
+    numbers = number_ranks(places.values())
+    idle = {(writer, comm, "") for writer, comm in members.keys() - first.keys()}
     progress = [
         Progress(
-            int(largest[writer]["rank"]), groups[members[writer, comm]["id"]], count, None,
-            collective_of_torch(function),
+            numbers[places[writer]], groups[members[writer, comm]["id"]], count, None,
+            collective_of_torch(function) if function else ANY,
         )
-        for (writer, comm, function), count in calls.items()
+        for (writer, comm, function), count in (*calls.items(), *((each, 0) for each in sorted(idle)))
         if (writer, comm) in members
     ]  # fmt: skip
-    ranks = tuple(Rank(int(member["rank"]), hosts[writer]) for writer, member in largest.items())
+    ranks = tuple(Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items())
     unnamed = sum(count for key, count in calls.items() if key[:2] not in members)
     return RecordedJob(
         SOURCE, ranks, progress=progress, cannot_say=tuple(_cannot_say(path, unnamed, begun_late=any(first.values())))

@@ -4,9 +4,11 @@ import gzip
 import re
 import tarfile
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, BinaryIO, NamedTuple, cast
@@ -18,7 +20,7 @@ from hpccoll.common.files import open_regular
 from hpccoll.common.units import format_size
 from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log, nccl_ras
 from hpccoll.traces.job_file import MAX_BYTES
-from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation
+from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation, number_ranks, union_of
 
 MAX_ARCHIVE_BYTES, MAX_MEMBERS = 16 << 30, 10_000
 HEAD_BYTES, PIECE_BYTES = 1 << 16, 1 << 20
@@ -159,18 +161,17 @@ def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     those of different hosts. Where files have NCCL's hashes, those that share one are of one job.
     """
     sets = dict[tuple[str, str], list[RecordedJob]]()
-    for path, job in sorted(recorded, key=lambda each: max(each[1].taken_ns.values(), default=0)):
+    for path, job in sorted(recorded, key=lambda each: 0 if each[1].operations else _taken_ns(each[1])):
         known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
         numbered = known and not _hashes([job])
         pattern = path.parent / re.sub(r"\d+", "#", path.name) if numbered else path
         sets.setdefault((job.source, str(pattern)), []).append(job)
     jobs = list[list[RecordedJob]]()
     for part in sets.values():
-        fitting = next((each for each in jobs if _are_one_job(each, part)), None)
-        if fitting is None:
-            jobs.append(part)
-        else:
-            fitting += part
+        fitting = [each for each in jobs if _are_one_job(each, part)]
+        whole = fitting if _hashes(part) else fitting[:1]  # hashes of one job may be in several of its parts
+        jobs = [each for each in jobs if not any(each is one for one in whole)]
+        jobs.append([job for each in (*whole, part) for job in each])
     return [_merged(parts) for parts in jobs]
 
 
@@ -195,7 +196,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
     for number, job in enumerate(parts):
         is_poll = job.taken_ns and not job.operations
         polls[tuple(job.taken_ns.items()) if is_poll else ((-1, number),)] = job
-    parts = [*polls.values()]
+    parts, lacking = _without_outdated([*_numbered([*polls.values()])])
     members = dict[Group, set[int]]()
     for job in parts:
         known: tuple[Progress | RecordedOperation, ...] = (*job.operations, *job.progress)
@@ -204,12 +205,51 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
                 members.setdefault(each.group, set()).add(each.rank)
     groups = {group: replace(group, ranks=tuple(sorted(ranks))) for group, ranks in members.items()}
     ranks = {each.rank: each for job in parts for each in job.ranks}
+    windows = defaultdict[int, list[tuple[int, int]]](list)
+    for record in (each for job in parts for each in job.computing):
+        windows[record.rank].append(record.window_ns)
+    lacking += [
+        f"which ranks wrote the files of rank {rank} that are of the same time"
+        for rank, spans in windows.items()
+        if len(union_of(spans)) < len(spans)
+    ]
     return RecordedJob(
         parts[0].source,
         [ranks[number] for number in sorted(ranks)],
         [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.operations],
         [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.progress],
         [each for job in parts for each in job.computing],
-        {rank: time for job in parts for rank, time in job.taken_ns.items()},
-        tuple(dict.fromkeys(sentence for job in parts for sentence in job.cannot_say)),
+        taken_ns={rank: time for job in parts for rank, time in job.taken_ns.items()},
+        cannot_say=tuple(dict.fromkeys((*lacking, *(sentence for job in parts for sentence in job.cannot_say)))),
     )
+
+
+def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
+    """Yield the parts with ranks of the whole job, where files of one process each know those of a communicator."""
+    numbers = number_ranks(each.place for job in parts for each in job.ranks if each.place)
+    for job in parts:
+        new = {each.rank: numbers[each.place] for each in job.ranks if each.place}
+        if any(rank != number for rank, number in new.items()):
+            yield replace(
+                job,
+                ranks=[replace(each, rank=new[each.rank]) for each in job.ranks],
+                operations=[replace(each, rank=new[each.rank]) for each in job.operations],
+                progress=[replace(each, rank=new[each.rank]) for each in job.progress],
+            )
+        else:
+            yield job
+
+
+def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:
+    """Return the files of the latest run, and a sentence for each older one, which a rank that died did not replace."""
+    timed = sorted((each for each in parts if each.timeout_ns > 0 and each.taken_ns), key=_taken_ns)
+    gaps = [(_taken_ns(later) - _taken_ns(each), each) for each, later in pairwise(timed)]
+    outdated = timed[: max((number for number, (gap, each) in enumerate(gaps, 1) if gap > each.timeout_ns), default=0)]
+    said = (
+        f"rank {job.ranks[0].rank} in this run: its file is older than the others, and left out" for job in outdated
+    )
+    return [each for each in parts if not any(each is one for one in outdated)], [*said]
+
+
+def _taken_ns(job: RecordedJob) -> int:
+    return max(job.taken_ns.values(), default=0)

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+Place: TypeAlias = tuple[str, int, str]
+"""Host, rank in the largest communicator, and process: what tells one GPU of a job from all others."""
 State: TypeAlias = Literal["enqueued", "started", "completed"]
 
 ANY = ""
@@ -33,6 +35,7 @@ class Rank:
     rank: int  # of the job; of NCCL's files that in the largest communicator; below 0 if it is unknown
     host: str | None = None
     status: str | None = None  # what is known besides, such as "the process is gone"
+    place: Place | None = None  # of NCCL's files
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ class RecordedJob:
     operations: Sequence[RecordedOperation] = ()
     progress: Sequence[Progress] = ()
     computing: Sequence[Computing] = ()
-    taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written
+    taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written, or its latest time
+    timeout_ns: int = 0  # after which all ranks of a job that hangs have written their files; 0 if it is unknown
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
 
     @property
@@ -96,6 +100,13 @@ class RecordedJob:
         """The groups of its operations and counts, each once."""
         counted = (each.group for each in self.progress)
         return tuple(dict.fromkeys((*counted, *(each.group for each in self.operations))))
+
+
+def number_ranks(places: Iterable[Place]) -> dict[Place, int]:
+    """Return ranks: those in the largest communicator or, where no communicator has all, the order of places."""
+    ordered = sorted(set(places))
+    ranks = [rank for _, rank, _ in ordered]
+    return dict(zip(ordered, ranks if len({*ranks}) == len(ranks) else range(len(ranks)), strict=True))
 
 
 def union_of(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

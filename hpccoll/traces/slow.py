@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpccoll.store.waiting import NO_RANK, SYNCHRONISING, LateRank, Waiting, late_ranks, waiting_of
-from hpccoll.traces.records import Group, RecordedJob, RecordedOperation, union_of
+from hpccoll.traces.records import Computing, Group, RecordedJob, RecordedOperation, union_of
 
 MESSAGES = ("send", "receive")
 
@@ -271,22 +271,23 @@ def _opening(times: Sequence[OperationTimes], shifts_s: Mapping[int, float]) -> 
 def _rank_times(
     job: RecordedJob, timed: Sequence[RecordedOperation], known_s: Mapping[int, Sequence[float]]
 ) -> Iterator[RankTimes]:
-    computing, by_rank = {each.rank: each for each in job.computing}, defaultdict[int, list[RecordedOperation]](list)
+    computing, by_rank = defaultdict[int, list[Computing]](list), defaultdict[int, list[RecordedOperation]](list)
+    for record in job.computing:
+        computing[record.rank].append(record)
     for each in timed:
         by_rank[each.rank].append(each)
     for rank in sorted((each for each in job.ranks if each.rank in by_rank), key=lambda each: each.rank):
-        operations, record = by_rank[rank.rank], computing.get(rank.rank)
+        operations, records = by_rank[rank.rank], computing[rank.rank]
         spans = [
             (a, b) for each in operations if (a := each.started_ns) is not None and (b := each.ended_ns) is not None
         ]
         communication = sum(each.duration_s or 0.0 for each in operations)
-        exposed = window = None
+        computed, exposed = [span for record in records for span in record.spans_ns], None
         if len(spans) == len(operations):
             communication = _length(spans)
-            exposed = _length([*spans, *record.spans_ns]) - _length(record.spans_ns) if record else None
-        if record:
-            window = (record.window_ns[1] - record.window_ns[0]) / 1e9
-        step = window / record.steps if record and window else None
+            exposed = _length([*spans, *computed]) - _length(computed) if records else None
+        window = _length(record.window_ns for record in records) if records else None
+        step = window / sum(record.steps for record in records) if window else None
         transfer, waited = known_s.get(rank.rank, (None, None))
         yield RankTimes(rank.rank, rank.host, communication, transfer, waited, exposed, window, step)
 

@@ -6,6 +6,7 @@ import pytest
 from cli_runner import invoke
 
 from tests.traces.recorded_files import Call, Ring, dump, ras, write_dumps
+from tests.traces.test_nccl_ras import TABLE
 
 WORLD, FIRST, SECOND = Ring("0", (0, 1, 2, 3), "default_pg"), Ring("1", (0, 1), "tp"), Ring("2", (0, 1), "dp")
 
@@ -37,6 +38,7 @@ def test_json_has_the_keys_of_the_contract_and_null_for_what_no_file_has(hanging
     assert [found[key] for key in ("step_s", "share", "exposed", "waiting_s", "transfer_s", "late")] == 6 * [None]
     (hang,) = found["hangs"]
     assert (hang["reason"], hang["ranks"], hang["operation"]["sequence"]) == ("not joined", [2], 2)
+    assert (hang["hosts"], hang["polls"], hang["may_be_late"]) == ([None], None, True)
 
 
 def test_a_circle_ends_with_3_and_blames_no_single_rank(tmp_path):
@@ -66,6 +68,24 @@ def test_one_poll_is_said_to_be_one(tmp_path):
     later = tmp_path / "later.json"
     later.write_text(json.dumps(ras({0: 5, 1: 4}, time="2026-01-02 03:04:35")))
     assert "poll again" not in invoke("trace", str(report), str(later)).out
+    for files, polls in (([report], 1), ([report, later], 2)):
+        (hang,) = json.loads(invoke("trace", *map(str, files), "--json").out)["hangs"]
+        assert (hang["polls"], hang["may_be_late"]) == (polls, polls == 1)
+
+
+def test_the_host_of_a_rank_that_others_wait_for_or_that_does_not_answer_is_named(tmp_path):
+    report = tmp_path / "ras.json"
+    places = {rank: (f"n{rank}", 9, 0) for rank in range(3)}
+    for content in (ras({0: 5, 1: 5, 2: 4}, places=places), ras({0: 5, 1: 5}, missing=[2], places=places)):
+        report.write_text(json.dumps(content))
+        assert "  rank 2 on n2 d" in invoke("trace", str(report)).out
+        assert json.loads(invoke("trace", str(report), "--json").out)["hangs"][0]["hosts"] == ["n2"]
+
+
+def test_a_healthy_report_in_words_has_a_verdict(tmp_path):
+    (tmp_path / "ras.txt").write_text(TABLE.replace("MISMATCH", "OK"))
+    result = invoke("trace", str(tmp_path))
+    assert (result.code, "no rank waits" in result.out) == (0, True)
 
 
 def test_damaged_files_are_a_line_each_and_the_command_fails_only_without_any_other(hanging, tmp_path):

@@ -57,8 +57,11 @@ def write_kineto(
     return path
 
 
-def inspector_line(rank: int, sequence: int, microseconds: float | str, **more: Any) -> str:
+def inspector_line(
+    rank: int, sequence: int, microseconds: float | str, process: tuple[str, int] | None = None, **more: Any
+) -> str:
     """Return a line of NCCL's Inspector; ``more`` replaces what is in its header, or of its operation."""
+    host, pid = process or (f"n{rank // 2}", 70 + rank)
     header = {"id": "0x3f2a9c01d4e5b6", "rank": rank, "n_ranks": 4, "nnodes": 2}
     operation = {
         "coll": "AllGather", "coll_sn": sequence, "coll_msg_size_bytes": 1048576, "coll_exec_time_us": microseconds,
@@ -68,7 +71,7 @@ def inspector_line(rank: int, sequence: int, microseconds: float | str, **more: 
     return json.dumps({
         "header": header | {name: value for name, value in more.items() if name in header},
         "metadata": {"inspector_output_format_version": "v4.3", "dump_timestamp_us": 1790000000123456,
-                     "hostname": f"n{rank // 2}", "pid": 70 + rank},
+                     "hostname": host, "pid": pid},
         "coll_perf": operation,
     })  # fmt: skip
 

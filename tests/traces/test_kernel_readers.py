@@ -4,13 +4,16 @@ import gzip
 import json
 import os
 import random
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from hpccoll.render.trace_page import write_trace_page
+from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
 from hpccoll.traces import execution_trace, kineto, nccl_inspector, nccl_log
+from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
+from hpccoll.traces.slow import slow_parts
 from tests.traces import kernel_files
 
 READERS = (kineto, execution_trace, nccl_inspector, nccl_log)
@@ -107,6 +110,20 @@ def test_the_window_is_that_of_the_profilers_steps_and_computing_the_union_of_ot
     assert (computing.window_ns, computing.steps) == ((0, 1_100_000), 2)
 
 
+def test_no_share_is_above_100_per_cent_and_files_of_one_rank_and_time_are_told(tmp_path):
+    """The device runs 9 ms after its step; then a file of another rank that has no number, and one of a later time."""
+    late = [kernel_files.kernel("allreduce", number, 1000.0 * number, 900) for number in range(1, 10)]
+    events = [kernel_files.step(10, 0, 500), kernel_files.computing(100, 50), *late]
+    for names, told in ((["a1"], 0), (["a1", "a2"], 1), (["a1", "a2", "a3"], 1)):
+        for name in names:
+            base = kernel_files.BASE_NS + 10**9 * (name == "a3")
+            kernel_files.write_kineto(tmp_path / f"{name}.json", 0, events, base_ns=base)
+        (job,) = read_job([tmp_path]).jobs
+        (rank,) = slow_parts(job).ranks
+        assert (rank.share, rank.exposed) == (pytest.approx(8.1 / 9.9), pytest.approx(8.1 / 9.9))
+        assert sum("of the same time" in gap for gap in job.cannot_say) == told
+
+
 def test_the_inspectors_size_is_that_of_all_ranks_and_nan_is_no_time(tmp_path):
     lines = [
         kernel_files.inspector_line(1, 12, 100), kernel_files.inspector_line(1, 5, "nan", coll="AllReduce"),
@@ -194,6 +211,24 @@ def test_a_process_has_its_rank_in_its_largest_communicator(tmp_path):
     assert [(each.rank, len(each.group.ranks)) for each in job.progress] == [(3, 4), (3, 2)]
 
 
+def test_a_rank_whose_log_has_no_call_has_called_nothing_and_did_not_join(tmp_path):
+    for rank in range(4):
+        write(tmp_path / f"nccl{rank}.log", kernel_files.nccl_log(rank, 0 if rank == 3 else 5))
+    (job,) = read_job([tmp_path]).jobs
+    (hang,) = find_hangs(job)
+    assert (hang.reason, hang.ranks, hang.operation.sequence) == ("not joined", (3,), 1)
+
+
+def test_processes_of_one_log_without_a_communicator_of_all_are_told_apart(tmp_path):
+    logs = [kernel_files.nccl_log(rank, 4 + (rank != 2)) for rank in range(4)]
+    other = [text.replace("ad56", "ff56").replace("n0:", "n8:").replace("n1:", "n9:") for text in logs[:2]]
+    job = nccl_log.read(write(tmp_path / "nccl.log", "".join([*logs, *other])))
+    assert [(each.rank, each.host) for each in sorted(job.ranks, key=lambda each: each.rank)] == [
+        (0, "n0"), (1, "n0"), (2, "n1"), (3, "n1"), (4, "n8"), (5, "n8"),
+    ]  # fmt: skip
+    assert len({each.rank for each in job.progress}) == 6
+
+
 HOSTILE = (
     b"", b"{", b"[" * 100_000, b'{"traceEvents":' + b"[" * 100_000, b'{"traceEvents":[{"ts":1e999,"dur":1}]}',
     b'{"traceEvents":[{"ts":' + b"9" * 5000 + b',"dur":1}]}', b'{"traceEvents":[{"ts":NaN,"dur":-1}]}',
@@ -217,11 +252,18 @@ def test_a_damaged_file_is_read_or_refused_by_a_value_error_and_no_other(reader,
         for _ in range(random_bytes.randrange(0, 4)):
             cut[random_bytes.randrange(len(cut))] = random_bytes.randrange(256)
         damaged.append(bytes(cut))
-    path = tmp_path / "damaged"
+    path, pages = tmp_path / "damaged", []
     for content in damaged:
         path.write_bytes(content)
-        with suppress(ValueError):
-            reader.read(path)
+        try:
+            job = reader.read(path)
+        except ValueError:
+            continue
+        jobs = [JobFindings(job, find_hangs(job), slow_parts(job))]
+        assert [*trace_lines(jobs)]
+        assert json.dumps(trace_record(jobs))
+        pages.append(write_trace_page(jobs, [path], tmp_path / "pages" / str(len(pages))))
+    assert pages
 
 
 @pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of public traces")

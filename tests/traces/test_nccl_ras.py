@@ -76,6 +76,22 @@ def test_ranks_are_those_of_the_largest_communicator(tmp_path):
     assert (hang.ranks, hang.group.ranks) == ((3,), (2, 3))
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_processes_that_a_report_leaves_out_share_no_number_whatever_the_order_of_communicators(tmp_path, turned):
+    """Two communicators of 4, of which the first lists ranks 0, 1 and 3 only."""
+    reports = []
+    for digits, host in (("0xa", "n0"), ("0xb", "n1")):
+        places = {rank: (host, 100 + rank, rank) for rank in range(4)}
+        reports += ras(dict.fromkeys(range(4), 9), digits=digits, places=places)["communicators"]
+    del reports[0]["ranks"][2]
+    found = ras({0: 1}) | {"communicators": reports[::-1] if turned else reports}
+    (tmp_path / "ras.json").write_text(json.dumps(found))
+    (job,) = read_job([tmp_path]).jobs
+    assert [(each.rank, each.host) for each in job.ranks] == [
+        *((rank, "n0") for rank in (0, 1, 3)), *((rank, "n1") for rank in (4, 5, 6, 7)),
+    ]  # fmt: skip
+
+
 TABLE = """Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
     #  in group  per comm  per node  per comm  in group
     0         1         2         4         8         8   RUNNING  MISMATCH

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import os
 import random
@@ -17,6 +18,8 @@ import pytest
 from hpccoll.traces import read_job as reading
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
+from hpccoll.traces.slow import slow_parts
+from tests.traces.kernel_files import inspector_line
 from tests.traces.recorded_files import Call, Ring, as_json, as_nccl_2_28, as_pickle, dump, ras, write_dumps
 
 WORLD = Ring("0", (0, 1, 2, 3), "default_pg")
@@ -42,6 +45,48 @@ def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_t
     write_dumps(tmp_path / "two" / "tuesday", partly)
     assert [len(job.ranks) for job in read_job([tmp_path / "two"]).jobs] == [4, 3]
     assert named(read_job([tmp_path / "two"])) == [1, 3]
+
+
+@pytest.mark.parametrize("names", [*itertools.permutations("abc")])
+def test_files_that_share_a_communicator_by_way_of_another_file_are_one_job_whatever_their_names(tmp_path, names):
+    ids = {0: ["0xaa"], 1: ["0xbb"], 2: ["0xaa", "0xbb"]}
+    for rank, name in enumerate(names):
+        lines = [inspector_line(rank, 1, 5, id=each) for each in ids[rank]]
+        (tmp_path / f"{name}.log").write_text("\n".join(lines))
+    assert [[each.rank for each in job.ranks] for job in read_job([tmp_path]).jobs] == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize(("age_s", "expected"), [(86_400, [3]), (500, [])])
+def test_a_dump_that_is_older_by_more_than_its_timeout_is_told_and_left_out(tmp_path, age_s, expected):
+    """Yesterday's dump of rank 3, which died today without one, makes no rank of today's run a culprit."""
+    dumps = {rank: dump(rank, [Call(WORLD)] * 9, {*range(8)}) for rank in range(3)}
+    dumps[3] = dump(3, [Call(WORLD)] * 9, {*range(8)})
+    for entry in dumps[3]["entries"]:
+        entry["time_created_ns"] -= age_s * 10**9
+    (job,) = read_job([write_dumps(tmp_path, dumps)]).jobs
+    assert [each.rank for each in job.ranks] == [rank for rank in range(4) if rank not in expected]
+    (hang,) = find_hangs(job)
+    assert (hang.reason, [*hang.ranks]) == ("unrecorded" if expected else "launched", expected)
+    assert ["rank 3" in gap for gap in job.cannot_say] == [True] * len(expected)
+
+
+@pytest.mark.parametrize("late", [0, 3, 6])
+def test_processes_without_a_communicator_of_all_are_told_apart_by_host_and_pid(tmp_path, late):
+    """Eight processes of two hosts: tp of 4 on each host, dp of 2 across; one joins each tp operation 5 ms late."""
+    for rank in range(8):
+        host, number = divmod(rank, 4)
+        process = f"n{host}", 50 + number
+        lines = [
+            *(inspector_line(number, n, 1e3 if rank == late else 6e3, process, id=f"0xa{host}") for n in range(9)),
+            *(inspector_line(host, n, 500, process, id=f"0xd{number}", n_ranks=2) for n in range(9)),
+        ]
+        (tmp_path / f"n{host}-pid{50 + number}.log").write_text("\n".join(lines))
+    (job,) = read_job([tmp_path]).jobs
+    assert [(each.rank, each.host) for each in job.ranks] == [(rank, f"n{rank // 4}") for rank in range(8)]
+    parts = slow_parts(job)
+    assert [(each.rank, each.operations) for each in parts.late] == [(late, 9)]
+    assert [(each.is_complete, len(each.operations)) for each in parts.times] == [(True, 9)] * 6
+    assert parts.late[0].median_s == pytest.approx(5e-3)
 
 
 def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_path):
@@ -116,6 +161,7 @@ def hostile_files(directory, seed):
 PROGRAM = """
 import sys
 from pathlib import Path
+from hpccoll.render.trace_page import write_trace_page
 from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
@@ -129,6 +175,7 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
     damaged += len(found.damaged)
     jobs = [JobFindings(job, find_hangs(job), slow_parts(job)) for job in found.jobs]
     assert not jobs or [*trace_lines(jobs)] and trace_record(jobs)
+    assert not jobs or write_trace_page(jobs, [path], Path(sys.argv[2]) / path.name).exists()
 print(damaged)
 """
 
@@ -141,11 +188,15 @@ def test_500_hostile_files_give_a_line_each_run_nothing_and_take_a_gigabyte_at_m
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({3 << 30}, {3 << 30}))\n"
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     ran = subprocess.run(
-        [sys.executable, "-c", limit + PROGRAM, directory], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", limit + PROGRAM, directory, tmp_path / "pages"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout) > 400
-    assert [*tmp_path.iterdir()] == [directory]
+    assert sorted(tmp_path.iterdir()) == [directory, tmp_path / "pages"]
     assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 1_000_000  # KiB
 
 
