@@ -74,7 +74,7 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
     whole = StepWaiting(transfer_s, waiting_s)
     if len(step.programs) > 1 or len({each["axis"] for each in step.programs[0].operations}) > 1:
         return whole
-    judged = []
+    judged: list[tuple[float, float, int, Seconds]] = []
     for own in _own_s(step):
         for group in map(list, of_groups):
             lag_s = np.minimum(_beyond_others(own[:, group]), later[:, group])

@@ -21,7 +21,7 @@ from hpccoll.store import step_waiting
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Row
-from hpccoll.store.waiting import waiting_of
+from hpccoll.store.step_times import Seconds, StepTimes
 
 NAME = "late"
 HOSTS, LAG_US = 4, 5000
@@ -67,6 +67,12 @@ def named(row: Row) -> str:
     return "" if row.late_rank is None else f"rank {row.late_rank}, {1e3 * (row.last_s or 0.0):.2f} ms"
 
 
+def less_communication(step: StepTimes) -> Iterator[Seconds]:
+    """Yield what makes the rank with the shortest collectives late, [iteration, rank]."""
+    times = step.operations_of(0, slice(None))
+    yield -(times[..., 2] - times[..., 1]).sum(axis=2)
+
+
 def rows_of(name: str, keep: Path) -> dict[tuple[str, int], Row]:
     """Return the rows by algorithm and overlap."""
     rows = read_results([keep / f"{name.replace(' ', '_')}.h5"]).rows
@@ -77,7 +83,7 @@ def show(name: str, keep: Path) -> Iterator[bool]:
     """Print the steps of a situation beside those of a healthy cluster, and yield whether the right rank is late."""
     late, slow = SITUATIONS[name]
     rows, healthy = rows_of(name, keep), rows_of("healthy", keep)
-    with patch.object(step_waiting, "waiting_of", lambda durations, _: waiting_of(durations)):
+    with patch.object(step_waiting, "_own_s", less_communication):
         by_durations = rows_of(name, keep)
     print(f"\n{name}\n")
     print_table(
