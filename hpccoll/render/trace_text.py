@@ -25,7 +25,6 @@ class JobFindings(NamedTuple):
 
 MAX_LINES = 12
 """The maximum number of lines of one chain of waiting; JSON has all."""
-MAX_HOSTS = 8
 
 SENTENCES: Mapping[Reason, str] = {
     "not joined": "{ranks} did not join {operation}",
@@ -115,7 +114,7 @@ def _hosts(job: RecordedJob, hang: Hang) -> list[str | None]:
 
 def _hang_lines(hang: Hang, hosts: Iterable[str]) -> Iterator[str]:
     operation, named = hang.operation, [*dict.fromkeys(hosts)]
-    place = f" on {', '.join(first_few(named, MAX_HOSTS, 'host'))}" if named else ""
+    place = f" on {', '.join(first_few(named, 8, 'host'))}" if named else ""
     words = SENTENCES[hang.reason].format(
         ranks=f"{ranks_text(hang.ranks)}{place}", status=hang.status, operation=operation and operation_text(operation)
     )

@@ -97,10 +97,8 @@ def _to_job(report: _Report) -> RecordedJob:
     communicators = sorted(report.communicators, key=lambda each: (-each.size, each.hash, each.secondary_hash))
     numbers, ranks, progress = dict[Place, int](), dict[int, Rank](), list[Progress]()
     for each in communicators:
-        unused, members = (
-            count(max(numbers.values(), default=-1) + 1),
-            sorted((*each.ranks, *each.missing_ranks), key=lambda one: one.rank),
-        )
+        unused = count(max(numbers.values(), default=-1) + 1)
+        members = sorted((*each.ranks, *each.missing_ranks), key=lambda one: one.rank)
         for member in members:
             if member.place not in numbers:
                 numbers[member.place] = member.rank if each is communicators[0] else next(unused)

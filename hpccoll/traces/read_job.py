@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, BinaryIO, NamedTuple, cast
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
@@ -208,11 +208,8 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
     windows = defaultdict[int, list[tuple[int, int]]](list)
     for record in (each for job in parts for each in job.computing):
         windows[record.rank].append(record.window_ns)
-    lacking += [
-        f"which ranks wrote the files of rank {rank} that are of the same time"
-        for rank, spans in windows.items()
-        if len(union_of(spans)) < len(spans)
-    ]
+    doubled = (rank for rank, spans in windows.items() if len(union_of(spans)) < len(spans))
+    lacking += [f"which ranks wrote the files of rank {rank} that are of the same time" for rank in doubled]
     return RecordedJob(
         parts[0].source,
         [ranks[number] for number in sorted(ranks)],
@@ -229,15 +226,11 @@ def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
     numbers = number_ranks(each.place for job in parts for each in job.ranks if each.place)
     for job in parts:
         new = {each.rank: numbers[each.place] for each in job.ranks if each.place}
-        if any(rank != number for rank, number in new.items()):
-            yield replace(
-                job,
-                ranks=[replace(each, rank=new[each.rank]) for each in job.ranks],
-                operations=[replace(each, rank=new[each.rank]) for each in job.operations],
-                progress=[replace(each, rank=new[each.rank]) for each in job.progress],
-            )
-        else:
-            yield job
+        moved = ("ranks", "operations", "progress") if any(rank != number for rank, number in new.items()) else ()
+        lists: dict[str, Any] = {
+            key: [replace(each, rank=new[each.rank]) for each in getattr(job, key)] for key in moved
+        }
+        yield replace(job, **lists)
 
 
 def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:
@@ -245,10 +238,8 @@ def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], 
     timed = sorted((each for each in parts if each.timeout_ns > 0 and each.taken_ns), key=_taken_ns)
     gaps = [(_taken_ns(later) - _taken_ns(each), each) for each, later in pairwise(timed)]
     outdated = timed[: max((number for number, (gap, each) in enumerate(gaps, 1) if gap > each.timeout_ns), default=0)]
-    said = (
-        f"rank {job.ranks[0].rank} in this run: its file is older than the others, and left out" for job in outdated
-    )
-    return [each for each in parts if not any(each is one for one in outdated)], [*said]
+    said = [f"rank {job.ranks[0].rank} in this run: its file, older than the others, is left out" for job in outdated]
+    return [each for each in parts if not any(each is one for one in outdated)], said
 
 
 def _taken_ns(job: RecordedJob) -> int:

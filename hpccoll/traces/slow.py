@@ -112,12 +112,6 @@ class SlowParts:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
         return None if record.started_ns is None else record.started_ns - self.shifts_s.get(record.rank, 0.0) * 1e9
 
-    @property
-    def transfer_s(self) -> float:
-        """The median over ranks of what is known to be transfer."""
-        known = [each.transfer_s for each in self.ranks if each.transfer_s is not None]
-        return float(np.median(known)) if known else 0.0
-
 
 def slow_parts(job: RecordedJob) -> SlowParts | None:
     """Return what is slow in a job; None if no operation has a duration, unless the files record operations only."""
