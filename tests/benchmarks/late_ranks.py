@@ -11,17 +11,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from unittest.mock import patch
 
 from tables import print_table, verdict
 from testbed_bench import ROOT, run_settings, run_testbed
 
 from hpccoll.common.units import format_per_cent
-from hpccoll.store import step_waiting
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Row
-from hpccoll.store.step_times import Seconds, StepTimes
 
 NAME = "late"
 HOSTS, LAG_US = 4, 5000
@@ -67,12 +64,6 @@ def named(row: Row) -> str:
     return "" if row.late_rank is None else f"rank {row.late_rank}, {1e3 * (row.last_s or 0.0):.2f} ms"
 
 
-def less_communication(step: StepTimes) -> Iterator[Seconds]:
-    """Yield what makes the rank with the shortest collectives late, [iteration, rank]."""
-    times = step.operations_of(0, slice(None))
-    yield -(times[..., 2] - times[..., 1]).sum(axis=2)
-
-
 def rows_of(name: str, keep: Path) -> dict[tuple[str, int], Row]:
     """Return the rows by algorithm and overlap."""
     rows = read_results([keep / f"{name.replace(' ', '_')}.h5"]).rows
@@ -83,16 +74,14 @@ def show(name: str, keep: Path) -> Iterator[bool]:
     """Print the steps of a situation beside those of a healthy cluster, and yield whether the right rank is late."""
     late, slow = SITUATIONS[name]
     rows, healthy = rows_of(name, keep), rows_of("healthy", keep)
-    with patch.object(step_waiting, "_own_s", less_communication):
-        by_durations = rows_of(name, keep)
     print(f"\n{name}\n")
     print_table(
         ("algorithm", "overlap:", "step (ms):", "transfer (ms):", "of healthy:", "waiting (ms):", "last:", "share:",
-         "late", "by durations alone"),
+         "late"),
         ((algorithm, overlap, *(f"{1e3 * (each or 0.0):.1f}" for each in (row.median_s, row.transfer_s)),
           f"{(row.transfer_s or 0.0) / (healthy[algorithm, overlap].transfer_s or 1.0):.2f}",
           f"{1e3 * (row.waiting_s or 0.0):.2f}", "" if row.last_rank is None else row.last_rank,
-          format_per_cent(row.last_share or 0.0), named(row), named(by_durations[algorithm, overlap]))
+          format_per_cent(row.last_share or 0.0), named(row))
          for (algorithm, overlap), row in sorted(rows.items())),
     )  # fmt: skip
     found = [row.late_rank for row in rows.values()]
