@@ -1,7 +1,6 @@
 """Transfer, waiting, late ranks and the share of communication in recorded jobs."""
 
 import os
-import tarfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from hpccoll.render.slow_text import slow_answers
 from hpccoll.store.waiting import NO_RANK
-from hpccoll.traces import kineto
+from hpccoll.traces.read_job import read_job
 from hpccoll.traces.records import Computing, Group, Progress, Rank, RecordedJob, RecordedOperation, union_of
 from hpccoll.traces.slow import SlowParts, slow_parts
 
@@ -227,14 +226,8 @@ def test_a_dump_of_a_hang_without_durations_says_nothing_about_what_is_slow():
 
 
 @pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of public traces")
-def test_nearly_all_communication_of_the_public_traces_of_dlrm_is_waiting_for_rank_7(tmp_path):
-    with tarfile.open(Path(os.environ["HPCCOLL_DATA"]) / "traces" / "dlrm_kineto.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    jobs = [kineto.read(path) for path in sorted(tmp_path.rglob("*.json"))]
-    job = RecordedJob(
-        "Kineto", [rank for each in jobs for rank in each.ranks], [o for each in jobs for o in each.operations],
-        computing=[computing for each in jobs for computing in each.computing],
-    )  # fmt: skip
+def test_nearly_all_communication_of_the_public_traces_of_dlrm_is_waiting_for_rank_7():
+    (job,) = read_job([Path(os.environ["HPCCOLL_DATA"]) / "traces" / "dlrm_kineto.tar.gz"]).jobs
     parts = slow_parts(job)
     assert transfer_s(parts) == pytest.approx(0.217e-3)
     communication = [each.communication_s for each in parts.ranks]
