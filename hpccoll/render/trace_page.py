@@ -24,9 +24,9 @@ MAX_BARS = 4000
 COLOURS = {"waiting": PALETTE[1], "transfer": PALETTE[0], "transfer or waiting": GREY}
 
 CAPTION = (
-    "A bar is an operation of a rank. Its transfer is the shortest duration over all ranks, what is before that is "
-    "waiting for ranks that came later: the rank without waiting came last. Of broadcasts, reduces and messages the "
-    "two are not told apart. Clocks of hosts are aligned by the ends of collectives."
+    "A bar is an operation of a rank. Its transfer is the shortest duration over all ranks; what is before that is "
+    "waiting for ranks that came later: the rank without waiting came last. Broadcasts, reduces and messages are not "
+    "divided so, because their shortest duration bounds nothing. The clocks of hosts are aligned by ends."
 )
 
 

@@ -125,9 +125,9 @@ def _hang_lines(hang: Hang, hosts: Iterable[str]) -> Iterator[str]:
         place = f", called at {operation.where}" if operation.where else ""
         yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
     if hang.may_be_late and hang.polls:
-        yield "    launches were counted once; poll again: if the counts rise, the ranks are late, not absent"
+        yield "    launches were counted once; record them again: if the counts rise, the ranks are late, not absent"
     elif hang.may_be_late:
-        yield "    if the job was still running, they may only be late: dump it again"
+        yield "    if the job was still running, that may only be late: dump it again"
     yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
 
 

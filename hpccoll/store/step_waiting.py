@@ -12,10 +12,11 @@ that all ranks count from the same moment.
 
 The *lag* of a rank in a step is what it does longer than the median of the others of its group until its last operation
 begins (or its first, if it catches up), without waiting: what lies between two computations, after the operations that
-began before. So lags of many collectives add up, and a network that ranks leave one after the other makes nobody late.
+began before. So lags of many collectives add up. If ranks leave a collective one after the other, as on a slow network,
+that makes no lag.
 An operation that waited for another one counts from when it was ready. The lag is at most what the rank comes later to
-all collectives: a computation that is hidden delays nobody. In a mesh of several axes, or in a pipeline, a rank may
-also have waited for ranks of another group: there no rank is named.
+all collectives, because a computation that is hidden delays no other rank. In a mesh of several axes, or in a pipeline,
+a rank may also have waited for ranks of another group: there no rank is named.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,8 +1,8 @@
 """Waiting and transfer of collectives that many ranks recorded: who came last, and what is left when waiting is out.
 
-The time that a rank spends in a collective includes its waiting for ranks that come later. The last rank to come waits
-for nobody: in a collective in which no rank can end before all have come, the shortest duration over ranks bounds the
-transfer from above, and what another rank spent beyond it, that rank waited.
+The time that a rank spends in a collective includes its waiting for ranks that come later; the last one to come does
+not wait. If no rank can end before all have come, the transfer takes at most the shortest duration over ranks. What
+another rank spends beyond that, it waits.
 """
 
 from collections import Counter

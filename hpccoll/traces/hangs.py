@@ -53,7 +53,7 @@ class Hang:
 
     @property
     def polls(self) -> int | None:
-        """How often launches were counted; None if completion is recorded, or nobody waits."""
+        """How often launches were counted; None if completed operations are recorded, or no rank waits."""
         return min((wait.polls for wait in self.waits if wait.polls), default=None)
 
     @property

@@ -154,7 +154,7 @@ def _read_text(text: str) -> RecordedJob:
 
 
 class _TextReport:
-    """What the lines of a report have said so far."""
+    """What is known from the lines of a report that were read."""
 
     def __init__(self) -> None:
         self.sizes, self.blocks, self.ranks = dict[str, int](), dict[str, int](), dict[int, Rank]()

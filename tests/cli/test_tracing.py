@@ -64,10 +64,10 @@ def test_one_poll_is_said_to_be_one(tmp_path):
     report.write_text(json.dumps(ras({0: 5, 1: 4})))
     result = invoke("trace", str(report))
     assert result.code == 3
-    assert "poll again" in result.out
+    assert "record them again" in result.out
     later = tmp_path / "later.json"
     later.write_text(json.dumps(ras({0: 5, 1: 4}, time="2026-01-02 03:04:35")))
-    assert "poll again" not in invoke("trace", str(report), str(later)).out
+    assert "record them again" not in invoke("trace", str(report), str(later)).out
     for files, polls in (([report], 1), ([report, later], 2)):
         (hang,) = json.loads(invoke("trace", *map(str, files), "--json").out)["hangs"]
         assert (hang["polls"], hang["may_be_late"]) == (polls, polls == 1)
