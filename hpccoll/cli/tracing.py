@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, writing
 
 family = typer.Typer()
@@ -40,7 +41,8 @@ def trace(
     from hpccoll.traces.slow import slow_parts
 
     rows = read_results(against).rows if against else None
-    read = read_job(files)
+    with progress_counter("files") as progress:
+        read = read_job(files, progress)
     if not read.jobs and not read.damaged:
         raise UnusableError("FILES", "there is no file in the directory")
     for line in read.damaged:
