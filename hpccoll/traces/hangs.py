@@ -144,8 +144,9 @@ def _waits_of_messages(
         (each.group, each.collective, each.rank, each.peer): each for each in reversed(every) if not job.is_new(each)
     }
     for (group, collective, rank, peer), first in firsts.items():
-        answers = group, MESSAGES.get(collective, ""), peer, rank
-        if peer in recorded and several[group, collective, rank, peer] > several[answers]:
+        if peer is None or peer not in recorded:
+            continue
+        if several[group, collective, rank, peer] > several[group, MESSAGES.get(collective, ""), peer, rank]:
             yield BlockedRanks(group, (rank,), (peer,), first)
     together = defaultdict[tuple[Group, str, int | None], dict[int, RecordedOperation]](dict)
     for each in every:
