@@ -29,8 +29,8 @@ def trace(
     """Show who waits for whom in a recorded job, and what is slow.
 
     It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler and its execution
-    traces, files of NCCL's Inspector, and logs of NCCL; several polls of ncclras, in files of their own, tell late
-    ranks from absent ones. Nothing in a file is executed. Ends with 3 if a rank did not join an operation, or ranks
+    traces, files of NCCL's Inspector, and logs of NCCL. Dumps, reports or logs of two times tell late ranks from absent
+    ones: give the files of both. Nothing in a file is executed. Ends with 3 if a rank did not join an operation, or ranks
     wait for one another.
     """
     from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
