@@ -203,7 +203,7 @@ def test_ranks_that_are_slow_alike_are_all_late_though_none_of_them_is_always_th
 
 def test_of_two_late_ranks_the_later_one_comes_first_also_if_a_third_one_is_late_by_chance():
     on_time, late, later = (begun_and_ended((begin, 30), (30, 31)) for begin in (10, 15, 20))
-    of_ranks = [[on_time, later, on_time, late, on_time]] * 9 + [[on_time, later, later, late, on_time]] * 3
+    of_ranks = [[on_time, later, on_time, late, on_time]] * 18 + [[on_time, later, later, late, on_time]] * 2
     assert of(*of_ranks).late_ranks == (1, 3)
 
 
