@@ -81,8 +81,8 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
         for group in map(list, of_groups):
             lag_s = np.minimum(_beyond_others(own[:, group]), later[:, group])
             share = (lag_s >= np.maximum(lag_s.max(axis=1, keepdims=True), 1e-9)).mean(axis=0).tolist()
-            is_late = _are_late(lag_s, float(np.median(step.step_s.max(axis=1))))
-            judged += zip(is_late, np.median(lag_s, axis=0).tolist(), share, step.ranks[group].tolist(), strict=True)
+            are_late = _are_late(lag_s, float(np.median(step.step_s.max(axis=1))))
+            judged += zip(are_late, np.median(lag_s, axis=0).tolist(), share, step.ranks[group].tolist(), strict=True)
     judged.sort(key=lambda each: (each[0], each[0] or each[2] >= LATE_SHARE, each[1]), reverse=True)
     late = tuple(dict.fromkeys(rank for is_late, *_, rank in judged if is_late))
     is_late, lag, share, rank = judged[0]
