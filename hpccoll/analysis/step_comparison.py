@@ -230,7 +230,7 @@ def product_findings(
 def late_findings(
     compared: Sequence[StepComparison], names: Mapping[RowKey, Callable[[int], str]]
 ) -> Iterator[Finding]:
-    """Yield each late rank with the step of its largest lag, the largest first; those of one step are told together.
+    """Yield each late rank with the step of its largest lag, the largest first; those of one step are named together.
 
     ``names`` has what names the ranks of a row; other rows have numbers.
     """
@@ -240,12 +240,12 @@ def late_findings(
             ranks = [(names.get(row.key, "rank {}".format)(rank), rank) for rank in row.late_ranks]
             for one in ranks:
                 found[one].append((row.last_s or 0.0, ranks, row, each))
-    told = set[tuple[str, int]]()
+    named = set[tuple[str, int]]()
     for one, late in sorted(found.items(), key=lambda one: -max(lag for lag, *_ in one[1])):
-        if one in told:
+        if one in named:
             continue
         _, ranks, row, step = max(late, key=lambda one: one[0])
-        told.update(ranks)
+        named.update(ranks)
         who = [name if f"rank {rank}" in name else f"{name} (rank {rank})" for name, rank in ranks]
         others = len({id(each) for *_, each in late})
         lag, waiting, transfer = (format_seconds(each or 0.0) for each in (row.last_s, row.waiting_s, row.transfer_s))
