@@ -3,8 +3,8 @@
 A rank has an open operation of a group if it has enqueued more than it has completed. It waits for each rank of the
 group that has not enqueued the operation, and for each one that has, but completed fewer: its GPU is behind. A message
 waits for its partner, unless that has as many open ones of the other direction; in groups with messages, counts say
-nothing about collectives. Where only launches are counted (NCCL's RAS, gloo), a rank waits for those that
-launched fewer, unless these have launched more since the poll before.
+nothing about collectives. Where only launches are counted (NCCL's RAS, gloo), a rank waits for those that launched
+fewer. If a job was recorded several times, only what did not change since the time before is stuck.
 """
 
 from collections import Counter, defaultdict
@@ -32,7 +32,6 @@ class BlockedRanks:
     awaited: tuple[int, ...]
     operation: RecordedOperation  # the first one that the ranks waited for have not enqueued, or not completed
     behind: bool = False  # whether they have enqueued it
-    polls: int | None = None  # how often launches were counted; None if completion is recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +50,9 @@ class Hang:
         """Whether ranks are to blame, and not the GPU or the network."""
         return self.reason not in ("launched", "unrecorded")
 
-    @property
-    def polls(self) -> int | None:
-        """How often launches were counted; None if completed operations are recorded, or no rank waits."""
-        return min((wait.polls for wait in self.waits if wait.polls), default=None)
-
-    @property
-    def may_be_late(self) -> bool:
+    def may_be_late(self, job: RecordedJob) -> bool:
         """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
-        return self.polls == 1 or (self.polls is None and self.reason in ("not joined", "behind") and bool(self.waits))
+        return job.polls == 1 and self.reason in ("not joined", "behind")
 
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
@@ -72,19 +65,20 @@ def find_hangs(job: RecordedJob) -> list[Hang]:
     for each in sorted(job.operations, key=lambda one: one.enqueued_ns or 0):
         if each.state != "completed" and (each.rank, each.group) in ended:
             opened[each.rank].append(each)
+    stuck = {rank: kept for rank, each in opened.items() if (kept := [one for one in each if not job.is_new(one)])}
     messages = {each.group for each in job.operations if each.peer is not None}
     completed = {(each.group, each.sequence, each.rank) for each in job.operations if each.state == "completed"}
-    waits = [*_waits_by_count(job, messages), *_waits_of_messages(opened, messages, recorded, completed)]
-    waits += _waits_for_unrecorded(opened, recorded)
-    found += _mismatches(opened)
+    waits = [*_waits_by_count(job, messages), *_waits_of_messages(job, opened, messages, completed)]
+    waits += _waits_for_unrecorded(stuck, recorded)
+    found += _mismatches(stuck)
     if waits:
         blamed = {rank for wait in waits for rank in wait.awaited} - {rank for wait in waits for rank in wait.ranks}
         busy = {each.rank for each in job.progress if each.completed is not None and each.enqueued > each.completed}
         known = blamed & recorded
         return [*found, *_blame(waits, (known - busy or known) | blamed - recorded, recorded), *_circles(waits, blamed)]
-    if opened and not found:
-        circles = [*_circles([*_waits_in_order(opened)], set())]
-        first = min((operations[0] for operations in opened.values()), key=lambda one: one.enqueued_ns or 0)
+    if stuck and not found:
+        circles = [*_circles([*_waits_in_order(opened, stuck)], set())]
+        first = min((operations[0] for operations in stuck.values()), key=lambda one: one.enqueued_ns or 0)
         found += circles or [Hang("launched", (), first.group, first)]
     return found
 
@@ -103,11 +97,7 @@ def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedR
             for ranks, late, behind in _late_ranks(of_rank):
                 number = min(late.values())
                 counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")
-                several = of_rank[min(late)]
-                times = len(several) if several[-1].completed is None else None
-                yield BlockedRanks(
-                    group, ranks, tuple(sorted(late)), recorded.get((group, number), counted), behind, times
-                )
+                yield BlockedRanks(group, ranks, tuple(sorted(late)), recorded.get((group, number), counted), behind)
 
 
 _Polls: TypeAlias = dict[int, list[Progress]]
@@ -116,7 +106,12 @@ _Polls: TypeAlias = dict[int, list[Progress]]
 def _late_ranks(of_rank: _Polls) -> Iterator[tuple[tuple[int, ...], Mapping[int, int], bool]]:
     """Yield ranks that wait, with the operations that others did not enqueue or, being behind, did not complete."""
     waiting = defaultdict[int, list[int]](list)  # by the operation that they wait for
-    for rank, (*_, last) in sorted(of_rank.items()):
+    stuck = {  # in their completed operations
+        rank: last
+        for rank, (*earlier, last) in sorted(of_rank.items())
+        if last.completed is None or not earlier or earlier[-1].completed == last.completed
+    }
+    for rank, last in stuck.items():
         if last.completed is None or last.enqueued > last.completed:
             waiting[last.enqueued if last.completed is None else last.completed + 1].append(rank)
     before = max((polls[-2].enqueued for polls in of_rank.values() if len(polls) > 1), default=0)
@@ -128,7 +123,7 @@ def _late_ranks(of_rank: _Polls) -> Iterator[tuple[tuple[int, ...], Mapping[int,
     for needed, ranks in waiting.items():
         behind = {
             rank: last.completed + 1
-            for rank, last in still.items()
+            for rank, last in stuck.items()
             if last.completed is not None and last.completed < min(needed - 1, last.enqueued)
         }
         absent = {rank: last.enqueued + 1 for rank, last in still.items() if last.enqueued < needed}
@@ -137,30 +132,35 @@ def _late_ranks(of_rank: _Polls) -> Iterator[tuple[tuple[int, ...], Mapping[int,
 
 
 def _waits_of_messages(
+    job: RecordedJob,
     opened: Mapping[int, Sequence[RecordedOperation]],
     messages: set[Group],
-    recorded: set[int],
     completed: set[tuple[Group, int | None, int]],
 ) -> Iterator[BlockedRanks]:
+    recorded = {each.rank for each in job.progress}
     every = [each for operations in opened.values() for each in operations if each.group in messages]
-    together = defaultdict[tuple[Group, str, int | None], dict[int, RecordedOperation]](dict)
     several = Counter((each.group, each.collective, each.rank, each.peer) for each in every)
-    before = several.copy()
+    firsts = {
+        (each.group, each.collective, each.rank, each.peer): each for each in reversed(every) if not job.is_new(each)
+    }
+    for (group, collective, rank, peer), first in firsts.items():
+        if peer is None or peer not in recorded:
+            continue
+        if several[group, collective, rank, peer] > several[group, MESSAGES.get(collective, ""), peer, rank]:
+            yield BlockedRanks(group, (rank,), (peer,), first)
+    together = defaultdict[tuple[Group, str, int | None], dict[int, RecordedOperation]](dict)
     for each in every:
         if each.peer is None:
             together[each.group, each.collective, each.sequence][each.rank] = each
-        elif count := several.pop((each.group, each.collective, each.rank, each.peer), 0):  # the first for all
-            answers = MESSAGES.get(each.collective, ""), each.peer, each.rank
-            if each.peer in recorded and count > before[each.group, *answers]:
-                yield BlockedRanks(each.group, (each.rank,), (each.peer,), each)
     for (group, _, sequence), operations in together.items():
+        waiting = tuple(sorted(rank for rank, each in operations.items() if not job.is_new(each)))
         first = min(operations.values(), key=lambda one: one.enqueued_ns or 0)
         others = recorded.intersection(group.ranks) - operations.keys()
         done = {rank for rank in others if (group, sequence, rank) in completed}
-        if absent := tuple(sorted(others - done)):
-            yield BlockedRanks(group, tuple(sorted(operations)), absent, first)
-        elif done := done & opened.keys():
-            yield BlockedRanks(group, tuple(sorted(done)), tuple(sorted(operations)), first, behind=True)
+        if waiting and (absent := tuple(sorted(others - done))):
+            yield BlockedRanks(group, waiting, absent, first)
+        elif waiting and (done := done & opened.keys()):
+            yield BlockedRanks(group, tuple(sorted(done)), waiting, first, behind=True)
 
 
 def _waits_for_unrecorded(
@@ -199,11 +199,16 @@ def _mismatches(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[H
             yield Hang("mismatch", tuple(others), group, calls[most[0]])
 
 
-def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[BlockedRanks]:
-    """Yield who waits for whom if a GPU runs one collective after the other, as ranks enqueued them."""
+def _waits_in_order(
+    opened: Mapping[int, Sequence[RecordedOperation]], stuck: Mapping[int, Sequence[RecordedOperation]]
+) -> Iterator[BlockedRanks]:
+    """Yield who waits for whom if a GPU runs one collective after the other, as ranks enqueued them.
+
+    So it does the messages of a pair of ranks, but for those of one batch, which have one number.
+    """
     launched = {(each.group, each.sequence, rank) for rank, operations in opened.items() for each in operations}
     together = defaultdict[tuple[Group, int | None], list[RecordedOperation]](list)
-    for first, *_ in opened.values():
+    for first, *_ in stuck.values():
         if first.peer is None:
             together[first.group, first.sequence].append(first)
     for (group, sequence), operations in together.items():
@@ -211,6 +216,15 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
         later = tuple(rank for rank in group.ranks if rank not in ranks and (group, sequence, rank) in launched)
         if later:
             yield BlockedRanks(group, tuple(sorted(ranks)), later, operations[0], behind=True)
+    pairs = defaultdict[tuple[Group, int, int], list[RecordedOperation]](list)
+    for each in (each for operations in opened.values() for each in operations):
+        if each.peer is not None:
+            pairs[each.group, each.rank, each.peer].append(each)
+    for (group, rank, peer), own in pairs.items():
+        others = pairs.get((group, peer, rank), [])
+        at_once = {each.collective for each in others if each.sequence == others[0].sequence}
+        if others and own[0] in stuck.get(rank, ()) and MESSAGES.get(own[0].collective) not in at_once:
+            yield BlockedRanks(group, (rank,), (peer,), own[0], behind=True)
 
 
 def _blame(waits: Sequence[BlockedRanks], blamed: set[int], recorded: set[int]) -> Iterator[Hang]:

@@ -5,6 +5,7 @@ clock of its host; a size is S, as nccl-tests and ``hpccoll run`` count it: all 
 reduce-scatter or all-to-all.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -62,7 +63,7 @@ class RecordedOperation:
 class Progress:
     """How many operations of a group a rank has enqueued, and completed where that is known.
 
-    Several of one rank, group and collective are polls, the latest one last.
+    Several of one rank, group and collective are of files that were written one after the other, the latest one last.
     """
 
     rank: int
@@ -92,8 +93,18 @@ class RecordedJob:
     progress: Sequence[Progress] = ()
     computing: Sequence[Computing] = ()
     taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written, or its latest time
+    before_ns: Mapping[int, int] = field(default_factory=dict)  # likewise the file before the last one
     timeout_ns: int = 0  # after which all ranks of a job that hangs have written their files; 0 if it is unknown
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
+
+    @property
+    def polls(self) -> int:
+        """How often each rank was recorded, at least."""
+        return min(Counter((each.rank, each.group, each.collective) for each in self.progress).values(), default=1)
+
+    def is_new(self, operation: RecordedOperation) -> bool:
+        """Return whether the file before the last one of its rank did not have an operation yet."""
+        return (operation.enqueued_ns or 0) > self.before_ns.get(operation.rank, 1 << 62)
 
     @property
     def groups(self) -> tuple[Group, ...]:

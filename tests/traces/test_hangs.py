@@ -148,6 +148,56 @@ def test_messages_that_both_partners_posted_wait_for_nobody(tmp_path):
     assert hang.reason == "launched"
 
 
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 1)], ids=["one after the other", "in a batch"])
+@pytest.mark.parametrize("name", ["send", "recv"])
+def test_two_ranks_that_both_send_before_they_receive_wait_for_one_another_but_not_in_a_batch(tmp_path, name, numbers):
+    other = {"send": "recv", "recv": "send"}[name]
+    dumps = {
+        rank: dump(rank, [Call(FIRST, name, peer=1 - rank), Call(FIRST, other, peer=1 - rank)], ()) for rank in (0, 1)
+    }
+    for content in dumps.values():
+        for entry, number in zip(content["entries"], numbers, strict=True):
+            entry["p2p_seq_id"] = number
+        content["entries"] += [{**entry, "profiling_name": "nccl:coalesced"}] * (numbers == (1, 1))
+    (hang,) = hangs(tmp_path, dumps)
+    assert (hang.reason, hang.ranks) == (("circle", (0, 1)) if numbers == (1, 2) else ("launched", ()))
+
+
+def test_in_dumps_of_two_times_only_what_did_not_change_is_stuck(tmp_path):
+    """Rank 2 comes late to each operation: in the first dumps to the second one, in later ones to the fourth one."""
+
+    def dumps(late):
+        return {
+            rank: dump(rank, [Call(WORLD)] * (late - (rank == 2)), {*range(late - 1)}, active=False)
+            for rank in range(4)
+        }
+
+    found = {}
+    for time, late in {"first": 2, "again": 2, "later": 4}.items():
+        write_dumps(tmp_path / time, dumps(late))
+    for times in (["first"], ["first", "again"], ["again", "first"], ["first", "later"], ["later", "first"]):
+        (job,) = read_job([tmp_path / time for time in times]).jobs
+        found[" ".join(times)] = [(hang.ranks, hang.may_be_late(job), job.polls) for hang in find_hangs(job)]
+    assert found == {
+        "first": [((2,), True, 1)], "first again": [((2,), False, 2)], "again first": [((2,), False, 2)],
+        "first later": [], "later first": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_messages_of_a_pipeline_that_moves_between_two_dumps_name_no_rank(tmp_path, stops):
+    """A stage waits for the next message at both times; only if it is the same one, its partner did not send it."""
+    for time, done in {"first": 4, "later": 4 if stops else 8}.items():
+        calls = {
+            0: [Call(FIRST, "send", peer=1)] * done,
+            1: [Call(FIRST, "recv", peer=0)] * (done + 1),
+        }
+        dumps = {rank: dump(rank, each, {*range(done)}, active=False) for rank, each in calls.items()}
+        write_dumps(tmp_path / time, dumps)
+    (job,) = read_job([tmp_path]).jobs
+    assert [hang.ranks for hang in find_hangs(job)] == ([(0,)] if stops else [])
+
+
 GROUPS = [WORLD, FIRST, Ring("2", (2, 3)), Ring("4", (0, 2)), Ring("5", (1, 3)), Ring("6", (1, 2, 3))]
 
 
