@@ -99,12 +99,12 @@ def _lasting(before: Iterable[BlockedRanks], now: Iterable[BlockedRanks]) -> Ite
     """Yield what ranks wait for now, and waited for at the time before."""
     known = defaultdict[tuple[object, ...], tuple[set[int], set[int]]](lambda: (set(), set()))
     for wait in before:
-        for ranks, more in zip(known[wait.key], (wait.ranks, wait.awaited), strict=True):
-            ranks.update(more)
+        for were, more in zip(known[wait.key], (wait.ranks, wait.awaited), strict=True):
+            were.update(more)
     for wait in now:
         waited, lacked = known[wait.key]
         ranks, awaited = (
-            tuple(sorted(were.intersection(each))) for were, each in ((waited, wait.ranks), (lacked, wait.awaited))
+            tuple(sorted(then.intersection(each))) for then, each in ((waited, wait.ranks), (lacked, wait.awaited))
         )
         if ranks and awaited:
             yield replace(wait, ranks=ranks, awaited=awaited)
