@@ -250,24 +250,24 @@ def _collectives(
 
 def _excuse(times: Sequence[OperationTimes]) -> None:
     """Take back that a rank was late where, since it met a group, it only waited in another one, and no longer does."""
-    waits = defaultdict[int, list[tuple[int, int]]](list)  # end and begin by rank, each by its own clock
-    met = defaultdict[tuple[Group, int], list[int]](list)  # when a rank's waiting for a group ended
+    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)  # end and begin, in a group and in all
     for of in times:
         for operation, row in zip(of.operations, of.waiting.waiting_s.tolist() if of.waiting else (), strict=False):
             for rank, seconds in zip(of.ranks, row, strict=True):
                 if rank in operation.records and (begin := operation.records[rank].started_ns) is not None:
-                    waits[rank].append((begin + round(seconds * 1e9), begin))
-                    met[of.group, rank].append(waits[rank][-1][0])
-    for each in (*waits.values(), *met.values()):
+                    for group in (None, of.group):
+                        waits[group, rank].append((begin + round(seconds * 1e9), begin))
+    for each in waits.values():
         each.sort()
+    end_of = itemgetter(0)
     for waiting, of in ((each.waiting, each) for each in times if each.waiting):
         for row in np.flatnonzero(waiting.last != NO_RANK).tolist():
             rank = of.ranks[waiting.last[row]]
             if (came := of.operations[row].records[rank].started_ns) is None:
                 continue
-            own, of_group = waits[rank], met[of.group, rank]
-            since = of_group[at - 1] if (at := bisect_left(of_group, came)) else -(1 << 62)
-            ended = own[bisect_right(own, since, key=itemgetter(0)) : bisect_right(own, came, key=itemgetter(0))]
+            own, met = waits[None, rank], waits[of.group, rank]
+            since = met[at - 1][0] if (at := bisect_left(met, came, key=end_of)) else -(1 << 62)
+            ended = own[bisect_right(own, since, key=end_of) : bisect_right(own, came, key=end_of)]
             waiting.late_s[row] -= _length((max(begin, since), end) for end, begin in ended)
             if waiting.late_s[row] <= RESOLUTION_S:
                 waiting.last[row] = NO_RANK

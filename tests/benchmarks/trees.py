@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import yaml
 from tables import Times, print_table, ratio, ratios, verdict
@@ -22,14 +23,14 @@ from testbed_bench import ROOT, run_settings, run_sweep, run_testbed
 
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.requested_schedule import requested_schedule
-from hpccoll.common.units import format_size
+from hpccoll.common.units import format_seconds, format_size
 from hpccoll.render.pictures.schedule_text import rack_lines
 from hpccoll.render.pictures.schedule_view import ScheduleView, view_of
 from hpccoll.store.load_results import read_results
 
 NEW = "bine", "knomial", "recursive_multiplying", "pat"
 RACKS = {"aligned": (0, 0, 0, 0, 1, 1, 1, 1), "shifted": (0, 0, 1, 1, 1, 1, 0, 0)}
-SIZES = {"aligned": 8, "shifted": 4}
+SHAPES = {"aligned": (7, 8), "shifted": (7, 4)}
 SHIFTED_HOSTS = [f"n{number}" for number in (3, 4, 5, 6, 7, 8, 1, 2)]
 SHIFTED = {
     "all_reduce": "bine,recursive_doubling,rabenseifner,swing,ring", "all_gather": "bine,recursive_doubling,bruck,ring",
@@ -70,54 +71,48 @@ def times_of(name: str, keep: Path) -> Mapping[str, Mapping[int, Mapping[str, Ti
 
 
 def show(name: str, keep: Path) -> Iterator[bool]:
-    """Print how fast each new algorithm is, what it sends between racks, and yield whether all sizes are there."""
+    """Print how fast each new algorithm is, what leaves a rack, and yield whether all sizes are there."""
     found = times_of(name, keep)
-    won = defaultdict[str, list[str]](list)
+    sizes = sorted({nbytes for of_size in found.values() for nbytes in of_size})
+    rows, traffic = list[tuple[str, ...]](), list[tuple[str, str]]()
     for collective, of_size in sorted(found.items()):
-        print(f"\n### {name}: {collective}\n")
-        new = [each for each in NEW if any(choice.split()[0] == each for times in of_size.values() for choice in times)]
-        rows = []
-        for nbytes, times in sorted(of_size.items()):
-            before = {choice: each for choice, each in times.items() if choice.split()[0] not in NEW}
-            best = min(before, key=lambda choice: sorted(before[choice])[len(before[choice]) // 2])
-            cells = []
-            for algorithm in new:
-                own = {
-                    choice: ratio(before[best], each)
-                    for choice, each in times.items()
-                    if choice.split()[0] == algorithm
-                }
-                choice = max(own, key=lambda each: own[each])
-                is_clear = min(ratios(before[best], times[choice])) > 1
-                won[algorithm] += [f"{collective} of {format_size(nbytes)}"] * is_clear
-                cells.append(f"{'**' * is_clear}{own[choice]:.2f}{'**' * is_clear}{choice.removeprefix(algorithm)}")
-            median = sorted(before[best])[len(before[best]) // 2]
-            rows.append((format_size(nbytes), best, f"{1e3 * median:.3g}", *cells))
-        print_table(("size:", "fastest of before", "ms:", *(f"{each}:" for each in new)), rows)
-        print_table(
-            ("algorithm", "between racks"),
-            (
-                (each, between_racks(each, collective, RACKS[name]))
-                for each in sorted(algorithms_of(of_size) - {"native"})
-            ),
-        )
-    for algorithm, calls in won.items():
-        print(f"- {algorithm} is faster than all of before in each round: {', '.join(calls) or 'nowhere'}")
-    print()
-    sizes = {len(of_size) for of_size in found.values()}
-    yield verdict(f"{name}: sizes of 7 collectives", f"{sizes}", len(found) == 7 and sizes == {SIZES[name]})
+        best = {nbytes: fastest_of_before(times) for nbytes, times in of_size.items()}
+        cells = (f"{best[each]} {format_seconds(median(of_size[each][best[each]]))}" for each in sizes)
+        rows.append((collective, "fastest of before", *cells))
+        algorithms = {choice.split()[0] for times in of_size.values() for choice in times}
+        for new in (each for each in NEW if each in algorithms):
+            rows.append(("", new, *(compared(new, of_size[each], best[each]) for each in sizes)))
+        most = {each: most_from_a_rack(each, collective, RACKS[name]) for each in algorithms - {"native"}}
+        ordered = sorted(most, key=lambda each: (most[each], each))
+        traffic.append((collective, ", ".join(f"{each} {most[each]:g}" for each in ordered)))
+    print(f"\n## {name}\n")
+    print_table(("collective", "algorithm", *(f"{format_size(each)}:" for each in sizes)), rows)
+    print_table(("collective", "the most that leaves a rack, in S"), traffic)
+    yield verdict(
+        f"{name}: collectives, sizes", f"{len(found)}, {len(sizes)}", (len(found), len(sizes)) == SHAPES[name]
+    )
 
 
-def algorithms_of(of_size: Mapping[int, Mapping[str, Times]]) -> set[str]:
-    return {choice.split()[0] for times in of_size.values() for choice in times}
+def fastest_of_before(times: Mapping[str, Times]) -> str:
+    """Return the choice with the smallest median over rounds, of those that are not new."""
+    return min((each for each in times if each.split()[0] not in NEW), key=lambda each: median(times[each]))
 
 
-def between_racks(algorithm: str, collective: str, racks: tuple[int, ...]) -> str:
-    """Return the messages and bytes that an algorithm sends between racks, with its parameters by default."""
+def compared(new: str, times: Mapping[str, Times], best: str) -> str:
+    """Return how many times as fast a new algorithm is, with its best parameters; bold: it is faster in each round."""
+    own = {choice: ratio(times[best], each) for choice, each in times.items() if choice.split()[0] == new}
+    choice = max(own, key=lambda each: own[each])
+    mark = "**" * (min(ratios(times[best], times[choice])) > 1)
+    parameters = choice.partition("=")[2]
+    return f"{mark}{own[choice]:.2f}{mark}{parameters and f' ({parameters})'}"
+
+
+def most_from_a_rack(algorithm: str, collective: str, racks: tuple[int, ...]) -> float:
+    """Return how many S an algorithm sends out of the rack that sends most, with its parameters by default."""
     layout = replace(view_of(algorithm, collective, len(racks), racks="2").layout, rack=racks)
     call, registered, slices = requested_schedule(algorithm, collective, layout, root=None, parameters={})
     (line,) = rack_lines(ScheduleView(call, slices, algorithm, registered.title, None))
-    return line.partition(": ")[2]
+    return float(line.rpartition(": ")[2].removesuffix(" S"))
 
 
 if __name__ == "__main__":
