@@ -41,6 +41,8 @@ def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_t
     write_dumps(tmp_path / "two" / "monday", dumps_of(1))
     partly = dumps_of(3)
     del partly[1]
+    for entry in (entry for content in partly.values() for entry in content["entries"]):
+        entry["time_created_ns"] += 86_400 * 10**9
     write_dumps(tmp_path / "two" / "tuesday", partly)
     assert [len(job.ranks) for job in read_job([tmp_path / "two"]).jobs] == [4, 3]
     assert named(read_job([tmp_path / "two"])) == [1, 3]
@@ -93,8 +95,18 @@ def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_
     write_dumps(tmp_path, dumps_of(2), as_json, name="b{}")
     (tmp_path / "c.txt").write_text(as_nccl_2_28(ras({0: 1}, missing=[1])))
     found = read_job([tmp_path])
-    assert sorted(job.source for job in found.jobs) == ["NCCL RAS", *["PyTorch Flight Recorder"] * 2]
-    assert (sorted(named(found)), found.damaged) == ([1, 2, 2], [])
+    assert sorted(job.source for job in found.jobs) == ["NCCL RAS", "PyTorch Flight Recorder"]
+    assert (sorted(named(found)), found.damaged) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("rank", ["rank_{0}/fr.pkl", "{0}/fr.pkl", "node{0}/7/fr_rank{0}.pkl"])
+def test_the_rank_of_a_dump_may_be_in_the_name_of_its_directory(tmp_path, rank):
+    for number, content in dumps_of(2).items():
+        path = tmp_path / rank.format(number)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(as_pickle(content))
+    found = read_job([tmp_path])
+    assert (len(found.jobs), named(found), found.damaged) == (1, [2], [])
 
 
 def test_members_of_archives_are_read_as_files_are(tmp_path):
