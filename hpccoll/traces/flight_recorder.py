@@ -117,7 +117,7 @@ def read(path: Path) -> RecordedJob:
         ranks=(Rank(rank),),
         operations=operations,
         progress=[Progress(rank, group, count, None if is_gloo else done) for group, (count, done) in counts.items()],
-        taken_ns={rank: max(entry.latest_ns for entry in dump.entries)} if dump.entries else {},
+        taken_ns=max((entry.latest_ns for entry in dump.entries), default=0),
         timeout_ns=max((entry.timeout_ms for entry in dump.entries), default=0) * 10**6,
         cannot_say=(
             *(("which operations of gloo have completed",) if is_gloo else ()),

@@ -240,24 +240,21 @@ def _enqueued(parts: Iterable[RecordedJob]) -> set[tuple[object, ...]]:
 def _order(job: RecordedJob) -> tuple[int, int]:
     """Order the files of a rank, and reports of all, by what was launched and by when they were written."""
     launched = sum(each.enqueued for each in job.progress)
-    return (0 if len(job.ranks) == 1 else _taken_ns(job)), launched
+    return (0 if len(job.ranks) == 1 else job.taken_ns), launched
 
 
 def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
-    """Return all parts as one job, with the operations of the last file of a rank, and the counts of all.
+    """Return all parts as one job, as of the last file of each rank, and as of the file before.
 
     Two polls of one time are one, and a group without ranks has those that know it.
     """
-    polls = dict[tuple[tuple[int, int], ...], RecordedJob]()
-    for number, job in enumerate(parts):
-        is_poll = job.taken_ns and not job.operations
-        polls[tuple(job.taken_ns.items()) if is_poll else ((-1, number),)] = job
-    parts, lacking = _without_outdated(sorted(_numbered([*polls.values()]), key=_order))
-    last, before_ns = dict[int, RecordedJob](), dict[int, int]()
+    single = {-number if job.operations or not job.taken_ns else job.taken_ns: job for number, job in enumerate(parts)}
+    parts, lacking = _without_outdated(sorted(_numbered([*single.values()]), key=_order))
+    files = defaultdict[int, list[RecordedJob]](list)  # of each rank, one after the other
     for job in (each for each in parts if each.progress):
-        before_ns |= {each.rank: _taken_ns(last[each.rank]) for each in job.ranks if each.rank in last}
-        last |= dict.fromkeys((each.rank for each in job.ranks), job)
-    latest = [job for job in parts if not job.progress or any(last[each.rank] is job for each in job.ranks)]
+        for rank in job.ranks:
+            files[rank.rank].append(job)
+    polls = [*map(len, files.values())] or [1]
     members = dict[Group, set[int]]()
     for job in parts:
         known: tuple[Progress | RecordedOperation, ...] = (*job.operations, *job.progress)
@@ -271,15 +268,27 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
         windows[record.rank].append(record.window_ns)
     doubled = (rank for rank, spans in windows.items() if len(union_of(spans)) < len(spans))
     lacking += [f"which ranks wrote the files of rank {rank} that are of the same time" for rank in doubled]
+
+    def as_of(place: int) -> dict[str, Any]:
+        chosen = {rank: each[-min(place, len(each))] for rank, each in files.items()}
+        return {
+            key: [
+                each if each.group.ranks else replace(each, group=groups[each.group])
+                for job in parts
+                for each in getattr(job, key)
+                if chosen.get(each.rank, job) is job
+            ]
+            for key in ("operations", "progress")
+        }
+
     return RecordedJob(
         parts[0].source,
         [ranks[number] for number in sorted(ranks)],
-        [replace(each, group=groups.get(each.group, each.group)) for job in latest for each in job.operations],
-        [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.progress],
-        [each for job in parts for each in job.computing],
-        taken_ns={rank: time for job in parts for rank, time in job.taken_ns.items()},
-        before_ns=before_ns,
+        computing=[each for job in parts for each in job.computing],
         cannot_say=tuple(dict.fromkeys((*lacking, *(sentence for job in parts for sentence in job.cannot_say)))),
+        polls=min(polls),
+        before=RecordedJob(parts[0].source, **as_of(2)) if max(polls) > 1 else None,
+        **as_of(1),
     )
 
 
@@ -297,12 +306,8 @@ def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
 
 def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:
     """Return the files of the latest run, and a sentence for each older one, which a rank that died did not replace."""
-    timed = sorted((each for each in parts if each.timeout_ns > 0 and each.taken_ns), key=_taken_ns)
-    gaps = [(_taken_ns(later) - _taken_ns(each), each) for each, later in pairwise(timed)]
+    timed = sorted((each for each in parts if each.timeout_ns > 0 and each.taken_ns), key=lambda job: job.taken_ns)
+    gaps = [(later.taken_ns - each.taken_ns, each) for each, later in pairwise(timed)]
     outdated = timed[: max((number for number, (gap, each) in enumerate(gaps, 1) if gap > each.timeout_ns), default=0)]
     said = [f"rank {job.ranks[0].rank} in this run: its file, older than the others, is left out" for job in outdated]
     return [each for each in parts if not any(each is one for one in outdated)], said
-
-
-def _taken_ns(job: RecordedJob) -> int:
-    return max(job.taken_ns.values(), default=0)

@@ -250,16 +250,7 @@ def _collectives(
 
 def _excuse(times: Sequence[OperationTimes]) -> None:
     """Take back that a rank was late where, since it met a group, it only waited in another one, and no longer does."""
-    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)  # end and begin, in a group and in all
-    for of in times:
-        for operation, row in zip(of.operations, of.waiting.waiting_s.tolist() if of.waiting else (), strict=False):
-            for rank, seconds in zip(of.ranks, row, strict=True):
-                if rank in operation.records and (begin := operation.records[rank].started_ns) is not None:
-                    for group in (None, of.group):
-                        waits[group, rank].append((begin + round(seconds * 1e9), begin))
-    for each in waits.values():
-        each.sort()
-    end_of = itemgetter(0)
+    waits, end_of = _waits(times), itemgetter(0)
     for waiting, of in ((each.waiting, each) for each in times if each.waiting):
         for row in np.flatnonzero(waiting.last != NO_RANK).tolist():
             rank = of.ranks[waiting.last[row]]
@@ -271,6 +262,20 @@ def _excuse(times: Sequence[OperationTimes]) -> None:
             waiting.late_s[row] -= _length((max(begin, since), end) for end, begin in ended)
             if waiting.late_s[row] <= RESOLUTION_S:
                 waiting.last[row] = NO_RANK
+
+
+def _waits(times: Iterable[OperationTimes]) -> Mapping[tuple[Group | None, int], list[tuple[int, int]]]:
+    """Return end and begin of each waiting of a rank, by its own clock and in order: in a group, and in all of them."""
+    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)
+    for of in times:
+        for operation, row in zip(of.operations, of.waiting.waiting_s.tolist() if of.waiting else (), strict=False):
+            for rank, seconds in zip(of.ranks, row, strict=True):
+                if rank in operation.records and (begin := operation.records[rank].started_ns) is not None:
+                    for group in (None, of.group):
+                        waits[group, rank].append((begin + round(seconds * 1e9), begin))
+    for each in waits.values():
+        each.sort()
+    return waits
 
 
 def _rank_times(

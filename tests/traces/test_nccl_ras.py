@@ -48,6 +48,34 @@ def test_ranks_that_waited_for_one_that_goes_on_are_not_absent(tmp_path):
     assert hangs(tmp_path, *polls, ras(counts | {0: 102, 1: 101}, time="2026-01-02 03:04:03")) == []
 
 
+def with_another(report, counts, members):
+    """Return a report with a second communicator, of some ranks of the first one."""
+    places = {number: ("10.0.0.1", 100 + rank, rank) for number, rank in enumerate(members)}
+    other = ras(dict(enumerate(counts)), digits="0xcd", places=places)["communicators"]
+    return {**report, "communicators": [*report["communicators"], *other]}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_communicator_that_is_there_at_one_of_two_polls_only_names_no_rank(tmp_path, whole, turned):
+    """It is destroyed or made in between, or another one, which numbers the ranks anew, is."""
+    first, second = (ras(dict.fromkeys(range(4), 9), time=f"2026-01-02 03:04:0{number}") for number in (1, 2))
+    if whole:
+        first = first | {"communicators": with_another(first, (3, 2), (3, 2))["communicators"][1:]}
+        second = with_another(second, (8, 8), (3, 2))
+    else:
+        first = with_another(first, (3, 2), (0, 1))
+    if turned:
+        first["timestamp"], second["timestamp"] = second["timestamp"], first["timestamp"]
+    assert hangs(tmp_path, first, second) == []
+
+
+def test_of_several_ranks_that_are_late_the_one_that_stays_is_named(tmp_path):
+    counts = {0: 9, 1: 5, 2: 6, 3: 9}
+    later = ras(counts | {0: 12, 1: 11}, time="2026-01-02 03:04:15")
+    assert [each.ranks for each in hangs(tmp_path, ras(counts), later)] == [(2,)]
+
+
 def test_one_poll_in_two_files_is_one_poll(tmp_path):
     job = read(tmp_path, ras({0: 101, 1: 100}), ras({0: 101, 1: 100}))
     assert (job.polls, find_hangs(job)[0].may_be_late(job)) == (1, True)
