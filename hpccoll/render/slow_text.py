@@ -1,6 +1,6 @@
 """What is slow in a recorded job, as text and as JSON."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,12 +51,11 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
             f"up to {format_seconds(max(mixed))} is either: of broadcasts, messages, and operations that not all ranks"
             " recorded, transfer and waiting are not known apart"
         )
-    hosts = _hosts(parts)
     spent = {each.rank: each.communication_s for each in parts.ranks}
     for late in parts.late:
         if late.share < LATE_SHARE or late.operations * late.median_s < LATE_PART * max(spent.values()):
             continue
-        host = hosts.get(late.rank)
+        host = parts.hosts.get(late.rank)
         yield (
             f"rank {late.rank}{f' on {host}' if host else ''} came last in {late.operations} operations, "
             f"{format_per_cent(late.share)} of its own, by {format_seconds(late.median_s)}"
@@ -73,10 +72,6 @@ def _range(seconds: Iterable[float]) -> str:
     ordered = sorted(seconds)
     low, high = format_seconds(ordered[0]), format_seconds(ordered[-1])
     return low if low == high else f"{low} to {high}"
-
-
-def _hosts(parts: SlowParts) -> Mapping[int, str | None]:
-    return {each.rank: each.host for each in parts.ranks}
 
 
 def group_text(group: Group) -> str:
@@ -127,9 +122,8 @@ def slow_tables(
     parts: SlowParts, against: Sequence[AgainstCurve] | None = None
 ) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Return the tables by their headings: collectives, late ranks, ranks, and what the machine gave."""
-    hosts = _hosts(parts)
     late = [
-        [str(of.rank), hosts.get(of.rank) or "unknown", format_per_cent(of.share), format_seconds(of.median_s)]
+        [str(of.rank), parts.hosts.get(of.rank) or "unknown", format_per_cent(of.share), format_seconds(of.median_s)]
         for of in parts.late
     ]
     tables = {
@@ -151,10 +145,10 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
     if len(of_host) > 1 and any(of_host.values()):
         shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
-    if parts.opening:
+    if opening := parts.opening:
         yield (
-            f"rank {parts.opening.rank} came {format_seconds(parts.opening.late_s)} late to the first operation, "
-            f"{parts.opening.collective}: that may be the start of the recorder"
+            f"rank {opening.rank} came {format_seconds(opening.late_s)} late to the first operation, "
+            f"{opening.collective}: that may be the start of the recorder"
         )
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
@@ -164,12 +158,11 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:
     """Return what is slow as JSON has it: seconds, and medians over ranks; what is unknown is null."""
-    hosts = _hosts(parts)
     return {
-        **{name: _median(getattr(each, name) for each in parts.ranks) for name in ("step_s", *RANK_KEYS[-3:])},
-        "transfer_s": _median(each.transfer_s for each in parts.ranks),
+        **{name: _median(getattr(each, name) for each in parts.ranks)
+           for name in ("step_s", "waiting_s", "share", "exposed", "transfer_s")},
         "late": [
-            {"rank": each.rank, "host": hosts.get(each.rank), "share": each.share, "median_s": each.median_s}
+            {"rank": each.rank, "host": parts.hosts.get(each.rank), "share": each.share, "median_s": each.median_s}
             for each in parts.late
         ],
         "collectives": [

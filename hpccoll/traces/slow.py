@@ -6,9 +6,12 @@ shifted by the median difference of such ends, and what is left bounds what is k
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -96,7 +99,7 @@ class LateOpening(NamedTuple):
     late_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlowParts:
     """What is slow in a job; times in seconds."""
 
@@ -106,11 +109,34 @@ class SlowParts:
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
     unmatched: Sequence[Group]  # groups whose ranks recorded different operations, without numbers
-    opening: LateOpening | None
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
         return None if record.started_ns is None else record.started_ns - self.shifts_s.get(record.rank, 0.0) * 1e9
+
+    @cached_property
+    def hosts(self) -> Mapping[int, str | None]:
+        """The hosts of ranks; None where they are not known."""
+        return {each.rank: each.host for each in self.ranks}
+
+    @cached_property
+    def in_order(self) -> Sequence[tuple[float, OperationTimes, int]]:
+        """When the first rank began each operation, as ``begin_ns``, with the times that have it, and its row there."""
+        begun = [
+            (min(begins), of, row)
+            for of in self.times
+            for row, operation in enumerate(of.operations)
+            if (begins := [begin for each in operation.records.values() if (begin := self.begin_ns(each)) is not None])
+        ]
+        return sorted(begun, key=itemgetter(0))
+
+    @property
+    def opening(self) -> LateOpening | None:
+        """Who came last to the first operation; None if that is not known."""
+        for _, of, row in self.in_order[:1]:
+            if of.waiting and (last := of.waiting.last[row]) != NO_RANK:
+                return LateOpening(of.ranks[last], of.collective, float(of.waiting.late_s[row]))
+        return None
 
 
 def slow_parts(job: RecordedJob) -> SlowParts | None:
@@ -120,22 +146,20 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
         if job.progress or not job.operations:
             return None
         called, unmatched = _match(job.operations)
-        return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched, None)
+        return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched)
     matched, unmatched = _match(timed)
     shifts_s, residual_s = _align(matched, {each.rank: each.host for each in job.ranks if each.host})
     if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
         shifts_s, residual_s = {}, None  # the ends were noticed late: the durations say more about the order
     times = [*_collectives(matched, shifts_s, residual_s)]
-    _excuse(times, shifts_s)
+    _excuse(times)
     waits = [(each.waiting, each.ranks) for each in times if each.waiting and each.is_complete]
     known_s: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])  # transfer and waiting by rank
     for waiting, ranks in waits:
         for rank, waited in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
             known_s[rank][0] += float(waiting.transfer_s.sum())
             known_s[rank][1] += waited
-    opening = _opening(times, shifts_s) if times else None
-    of_ranks = [*_rank_times(job, timed, known_s)]
-    return SlowParts(times, of_ranks, late_ranks(waits), residual_s, shifts_s, unmatched, opening)
+    return SlowParts(times, [*_rank_times(job, timed, known_s)], late_ranks(waits), residual_s, shifts_s, unmatched)
 
 
 def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], list[Group]]:
@@ -224,42 +248,34 @@ def _collectives(
         yield OperationTimes(group, name, operations, ranks, waiting, complete)
 
 
-def _excuse(times: Sequence[OperationTimes], shifts_s: Mapping[int, float]) -> None:
-    """Take back that a rank was late where it only waited for others, in another group, since it met this one."""
-    begun = sorted(
-        (operation.first.started_ns - shifts_s.get(operation.first.rank, 0.0) * 1e9, number, row)
-        for number, of in enumerate(times)
-        for row, operation in enumerate(of.operations)
-        if of.waiting and operation.first.started_ns is not None
-    )
-    waited = defaultdict[int, float](float)  # so far
-    before: dict[tuple[Group, int], float] = {}  # at the last operation of a group
-    for _, number, row in begun:
-        of, waiting = times[number], times[number].waiting
-        if waiting is None:
-            continue
-        if (last := waiting.last[row]) != NO_RANK:
-            rank = of.ranks[last]
-            waiting.late_s[row] -= waited[rank] - before.get((of.group, rank), 0.0)
+def _excuse(times: Sequence[OperationTimes]) -> None:
+    """Take back that a rank was late where, since it met a group, it only waited in another one, and no longer does."""
+    waits, end_of = _waits(times), itemgetter(0)
+    for waiting, of in ((each.waiting, each) for each in times if each.waiting):
+        for row in np.flatnonzero(waiting.last != NO_RANK).tolist():
+            rank = of.ranks[waiting.last[row]]
+            if (came := of.operations[row].records[rank].started_ns) is None:
+                continue
+            own, met = waits[None, rank], waits[of.group, rank]
+            since = met[at - 1][0] if (at := bisect_left(met, came, key=end_of)) else -(1 << 62)
+            ended = own[bisect_right(own, since, key=end_of) : bisect_right(own, came, key=end_of)]
+            waiting.late_s[row] -= _length((max(begin, since), end) for end, begin in ended)
             if waiting.late_s[row] <= RESOLUTION_S:
                 waiting.last[row] = NO_RANK
-        for rank, seconds in zip(of.ranks, waiting.waiting_s[row].tolist(), strict=True):
-            waited[rank] += 0.0 if math.isnan(seconds) else seconds
-            before[of.group, rank] = waited[rank]
 
 
-def _opening(times: Sequence[OperationTimes], shifts_s: Mapping[int, float]) -> LateOpening | None:
-    started = [
-        (operation.first.started_ns - shifts_s.get(operation.first.rank, 0.0) * 1e9, number, row)
-        for number, of in enumerate(times)
-        for row, operation in enumerate(of.operations)
-        if operation.first.started_ns is not None
-    ]
-    _, number, row = min(started, default=(0.0, 0, 0))
-    of, waiting = times[number], times[number].waiting
-    if not started or waiting is None or waiting.last[row] == NO_RANK:
-        return None
-    return LateOpening(of.ranks[waiting.last[row]], of.collective, float(waiting.late_s[row]))
+def _waits(times: Iterable[OperationTimes]) -> Mapping[tuple[Group | None, int], list[tuple[int, int]]]:
+    """Return end and begin of each waiting of a rank, by its own clock and in order: in a group, and in all of them."""
+    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)
+    for of in times:
+        for operation, row in zip(of.operations, of.waiting.waiting_s.tolist() if of.waiting else (), strict=False):
+            for rank, seconds in zip(of.ranks, row, strict=True):
+                if rank in operation.records and (begin := operation.records[rank].started_ns) is not None:
+                    for group in (None, of.group):
+                        waits[group, rank].append((begin + round(seconds * 1e9), begin))
+    for each in waits.values():
+        each.sort()
+    return waits
 
 
 def _rank_times(

@@ -87,6 +87,18 @@ def test_who_waited_for_a_late_rank_in_one_group_is_not_late_in_the_next():
     assert "rank 3 on n0 came last" in answers(job)
 
 
+def test_a_rank_that_is_late_while_its_other_stream_waits_is_not_excused():
+    """Rank 1 computes for 5 ms more before each all-reduce, while its reduce-scatter waits 10 ms for rank 0."""
+    reduced = recorded([[20.0 * n + 4, 20.0 * n + 9] for n in range(20)], 0.1)
+    scattered = recorded(
+        [[20.0 * n + 10, 20.0 * n] for n in range(20)], 0.1, name="reduce_scatter", group=Group("1", (0, 1))
+    )
+    parts = slow_parts(RecordedJob("x", reduced.ranks, [*reduced.operations, *scattered.operations]))
+    late = {each.rank: each.operations for each in parts.late}
+    assert late[1] == 20
+    assert parts.times[0].waiting.late_s == pytest.approx(np.array([5e-3, *[4e-3] * 19]))  # of 1 ms it only waited
+
+
 def test_a_rank_that_was_late_once_is_not_called_last_in_all_operations():
     job = recorded([[10.0 * n, 10.0 * n + 5.0 * (n == 50)] for n in range(100)])
     (late,) = slow_parts(job).late
