@@ -74,8 +74,9 @@ class RankTimes(NamedTuple):
     rank: int
     host: str | None
     communication_s: float  # the union of its operations
+    operations_s: float  # the sum of their durations, which is more where it has several at once
     transfer_s: float | None  # in operations of which all ranks have records; None without any
-    waiting_s: float | None  # likewise: what is left of communication is either of both
+    waiting_s: float | None  # likewise: what is left of the operations is either of both
     exposed_s: float | None  # of that, while its device computed nothing
     window_s: float | None
     step_s: float | None
@@ -108,7 +109,7 @@ class SlowParts:
     late: Sequence[LateRank]
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
-    unmatched: Sequence[Group]  # groups whose ranks recorded different operations, without numbers
+    unmatched: Mapping[Group, int]  # operations of groups of which ranks recorded different ones
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
@@ -162,12 +163,12 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     return SlowParts(times, [*_rank_times(job, timed, known_s)], late_ranks(waits), residual_s, shifts_s, unmatched)
 
 
-def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], list[Group]]:
-    """Return the operations with the records of all ranks, and the groups in which records do not match."""
+def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], dict[Group, int]]:
+    """Return the operations with the records of all ranks, and how many of a group are left out, for they differ."""
     by_group: defaultdict[Group, dict[int, list[RecordedOperation]]] = defaultdict(dict)
     for each in timed:
         by_group[each.group].setdefault(each.rank, []).append(each)
-    matched, unmatched = list[MatchedOperation](), list[Group]()
+    matched, unmatched = list[MatchedOperation](), dict[Group, int]()
     for group, of_ranks in by_group.items():
         keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
         for rank, records in of_ranks.items():
@@ -180,13 +181,12 @@ def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], 
                 seen[key] += 1
         unnumbered = {sum(each.sequence is None and each.collective not in MESSAGES for each in of)
                       for of in of_ranks.values()}  # fmt: skip
-        mixed = any(len({each.collective for each in members.values()}) > 1 for members in keyed.values())
-        if mixed or len(unnumbered) > 1:
-            unmatched.append(group)
-            continue
-        matched += [
-            MatchedOperation(members, max(len(group.ranks), group.size, len(of_ranks))) for members in keyed.values()
-        ]
+        size = max(len(group.ranks), group.size, len(of_ranks))
+        same = [members for members in keyed.values() if len({each.collective for each in members.values()}) == 1]
+        if len(unnumbered) > 1 or (len(same) < len(keyed) and unnumbered != {0}):
+            same = []  # without numbers, the order says nothing of any
+        unmatched |= {group: len(keyed) - len(same)} if len(same) < len(keyed) else {}
+        matched += [MatchedOperation(members, size) for members in same]
     return matched, unmatched
 
 
@@ -291,7 +291,7 @@ def _rank_times(
         spans = [
             (a, b) for each in operations if (a := each.started_ns) is not None and (b := each.ended_ns) is not None
         ]
-        communication = sum(each.duration_s or 0.0 for each in operations)
+        total = communication = sum(each.duration_s or 0.0 for each in operations)
         computed, exposed = [span for record in records for span in record.spans_ns], None
         if len(spans) == len(operations):
             communication = _length(spans)
@@ -299,7 +299,7 @@ def _rank_times(
         window = _length(record.window_ns for record in records) if records else None
         step = window / sum(record.steps for record in records) if window else None
         transfer, waited = known_s.get(rank.rank, (None, None))
-        yield RankTimes(rank.rank, rank.host, communication, transfer, waited, exposed, window, step)
+        yield RankTimes(rank.rank, rank.host, communication, total, transfer, waited, exposed, window, step)
 
 
 def _length(spans: Iterable[tuple[int, int]]) -> float:
