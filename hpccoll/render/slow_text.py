@@ -41,8 +41,8 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
         yield f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
         return
     several = any(each.operations_s > (1 + MIXED_SHARE) * each.communication_s for each in parts.ranks)
-    together = f", in operations that take {_range(each.operations_s for each in parts.ranks)} together"
-    yield f"each rank communicates for {_range(each.communication_s for each in parts.ranks)}{together if several else ''}"
+    together = f", in operations that take {_range(each.operations_s for each in parts.ranks)}" if several else ""
+    yield f"each rank communicates for {_range(each.communication_s for each in parts.ranks)}{together}"
     known = [(each.transfer_s, each.waiting_s) for each in parts.ranks if each.transfer_s is not None]
     if known:
         transfer, waited = (_range(each[n] or 0.0 for each in known) for n in (0, 1))
@@ -155,7 +155,7 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
     for group, count in parts.unmatched.items():
-        yield f"left out: {format_count(count, 'operation')} in group {group_text(group)}, which differ from rank to rank"
+        yield f"left out: {format_count(count, 'operation')} in group {group_text(group)} that differ between ranks"
 
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:

@@ -221,10 +221,10 @@ def test_a_number_under_which_ranks_recorded_different_operations_hides_no_other
 
 def test_transfer_of_operations_at_the_same_time_is_not_called_a_part_of_less_time():
     first, second = (recorded([[0.0, 0.0]], 10.0, group=Group(name, (0, 1))) for name in "ab")
-    assert "each rank communicates for 10 ms, in operations that take 20 ms together" in answers(
+    assert "each rank communicates for 10 ms, in operations that take 20 ms" in answers(
         RecordedJob("x", first.ranks, [*first.operations, *second.operations])
     )
-    assert "together" not in answers(first)
+    assert "in operations" not in answers(first)
 
 
 def test_communication_that_a_kernel_hides_is_not_exposed():
