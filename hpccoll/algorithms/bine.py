@@ -8,10 +8,10 @@ At p = 8, broadcast, which ranks have the message of the root; a binomial tree h
     distance 1   x       .       .       x       x       .       .       x       0 -> 7, 3 -> 4
     distance 1   x       x       x       x       x       x       x       x       0 -> 1, 3 -> 2, 4 -> 5, 7 -> 6
 
-In base -2 a rank has digits of weights 1, -2, 4, ... modulo p. One that has the message flips its last k digits, k
-falling by one in each round: it goes (1 - (-2)^k)/3 ranks on where its last digit is 0, as far back where it is 1. With
-roles whose bits say where neighbouring digits differ, that is the binomial tree. Below a rank are consecutive ranks,
-modulo p: scatter sends their blocks. Reduce and gather are the two backwards.
+In base -2 a rank has digits of weights 1, -2, 4, ... modulo p, with a 0 before the first. In round k, which falls to 0,
+the ranks whose last k + 2 digits are alike have the message, and send it to where the last k + 1 of them are flipped:
+(1 - (-2)^(k + 1))/3 ranks on if they were 0, as far back if they were 1. Ranks that differ in their last k digits only
+are consecutive, modulo p: scatter sends the blocks of such 2^k ranks. Reduce and gather are the two backwards.
 
 Where all ranks exchange, even ones go on and odd ones back: the distances of Swing. All-reduce exchanges whole vectors,
 far first, so that all ranks add up alike. Reduce-scatter is Swing's, near first; all-gather is that backwards, and the
@@ -30,29 +30,31 @@ from collections.abc import Iterator
 from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce, binomial_scatter
 from hpccoll.algorithms.recursive_doubling import recursive_doubling, recursive_doubling_all_gather
 from hpccoll.algorithms.swing import partner_of, swing_reduce_scatter
-from hpccoll.schedule import Layout, Regularity, Schedule, on_power_of_two, power_of_two, relabel, reverse, tree
+from hpccoll.schedule import Layout, Regularity, Schedule, on_power_of_two, power_of_two, reverse
 from hpccoll.schedule.collective_table import all_gather, all_reduce, broadcast, gather, reduce, reduce_scatter, scatter
-from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, floor_log2
+from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, Truth, dst, floor_log2, peer_if
 
 BACK = 0xAAAA_AAAA
-"""The digits of base -2 whose weights are negative: digits ^ BACK is rank + BACK, modulo p."""
+"""The digits of base -2 whose weights are negative: flipped, they turn a rank into rank + BACK in base 2."""
 
 
-def _rank(role: Index) -> Index:
-    """Return the rank of a role, modulo p: a digit is the parity of the bits of the role from there on."""
-    digits = role
-    for shift in (1, 2, 4, 8, 16):
-        digits = digits ^ digits >> shift
-    return (digits ^ BACK) - BACK
+def _has(me: Index, k: int, p: int) -> Truth:
+    """Return whether a rank has the message in round k: whether its last k + 2 digits are alike."""
+    digits = ((me + BACK) ^ BACK) % p
+    return (digits ^ (digits >> 1)) % (2 << k) == 0
 
 
-def _played(roles: Schedule) -> Schedule:
-    return relabel(roles, [int(_rank(role)) % roles.units for role in range(roles.units)])
+def _ends(me: Index, k: int, p: int) -> tuple[Index, Index]:
+    """Return to whom a rank sends in round k, and from whom it receives."""
+    partner = partner_of(me, k, p)
+    return peer_if(_has(me, k, p), partner), peer_if(_has(partner, k, p), partner)
 
 
 @broadcast("bine", needs=[power_of_two], cost=binomial_broadcast.cost)
-def bine_broadcast(layout: Layout) -> Schedule:
-    return _played(binomial_broadcast.schedule(layout))
+def bine_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
+    for k in reversed(range(floor_log2(layout.workers))):
+        child, parent = _ends(me, k, layout.workers)
+        yield Step(Send(child, dst.all), Recv(parent, dst.all))
 
 
 @reduce("bine", needs=[power_of_two], cost=binomial_reduce.cost)
@@ -61,17 +63,12 @@ def bine_reduce(layout: Layout) -> Schedule:
 
 
 @scatter("bine", needs=[power_of_two], cost=binomial_scatter.cost)
-def bine_scatter(layout: Layout) -> Schedule:
+def bine_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
-
-    def steps(_layout: Layout, role: Index) -> Iterator[Step]:
-        for k in reversed(range(floor_log2(p))):
-            distance = 1 << k
-            child, parent = tree.binomial_child(role, distance, p), tree.binomial_parent(role, distance)
-            below = [(_rank(one) + BACK & -distance) - BACK for one in (child, role)]  # the first rank of a subtree
-            yield Step(Send(child, dst.around(below[0], distance, p)), Recv(parent, dst.around(below[1], distance, p)))
-
-    return _played(Schedule.of(layout, steps, vectorised=True))
+    for k in reversed(range(floor_log2(p))):
+        child, parent = _ends(me, k, p)
+        theirs, mine = (one - (one + BACK) % (1 << k) for one in (partner_of(me, k, p), me))  # the first of 2^k ranks
+        yield Step(Send(child, dst.around(theirs, 1 << k, p)), Recv(parent, dst.around(mine, 1 << k, p)))
 
 
 @gather("bine", needs=[power_of_two], cost=binomial_scatter.cost)

@@ -17,7 +17,7 @@ Cost: with rings, m ranks a node and n nodes, 2 (m + n - 2) alpha instead of 2 (
 2 (n - 1)/n S/m beta between, each with a beta of its own, (p - 1)/p S gamma. Through the port of a node go only
 2 (n - 1)/n S, as from one rank in a ring of nodes. A flat ring sends 2 (p - 1)/p S there where the ranks fill one node
 after the other, and m times that where all neighbours are on other nodes. With ``inner`` direct and ``outer``
-recursive_doubling, log2(n) + 2 alpha for log2(n) S/m beta between: the choice of NVRAR for small vectors on GPUs.
+recursive_doubling, (log2(n) + 2) alpha, and log2(n) S/m beta between: the choice of NVRAR for small vectors on GPUs.
 
 M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: decomposing all-reduce for deep learning on
 heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019). P. Singhania et al.: LLM inference beyond a single node,

@@ -7,7 +7,7 @@ At p = 9 and radix k = 3, broadcast, which ranks have the message of the root:
     distance 3   x    .    .    x    .    .    x    .    .     0 -> 3, 0 -> 6
     distance 1   x    x    x    x    x    x    x    x    x     0 -> 1, 0 -> 2; 3 -> 4, 3 -> 5; 6 -> 7, 6 -> 8
 
-Reduce is the same backwards: a rank folds what its k - 1 children send. ``radix`` 2 is the binomial tree.
+Reduce is the same backwards: a rank folds what its k - 1 children send. ``radix`` is k: 2 is the binomial tree.
 
 Cost: with L = ceil(log_k p) rounds and m = ceil(p / k^(L - 1)) - 1 children of the root in the first of them, L alpha +
 ((L - 1) (k - 1) + m) S beta; of reduce as much S gamma more. Fewer rounds for more bytes through the port of the root:
@@ -26,21 +26,13 @@ from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, peer
 
 def _distances(p: int, radix: int) -> list[int]:
     """Return the powers of the radix below ``p``, the largest first."""
-    distances = [1]
-    while distances[0] < p:
-        distances.insert(0, distances[0] * radix)
-    return distances[1:]
+    return [radix**k for k in reversed(range(p.bit_length())) if radix**k < p]
 
 
 def _cost(p: int, radix: int = 4) -> Cost:
     distances = _distances(p, radix)
     sent = sum(min(radix, -(-p // distance)) - 1 for distance in distances)
     return Cost(rounds=len(distances), sent=sent, reduced=0)
-
-
-def _cost_of_reduce(p: int, radix: int = 4) -> Cost:
-    down = _cost(p, radix)
-    return Cost(down.rounds, down.sent, reduced=down.sent)
 
 
 @broadcast("knomial", cost=_cost)
@@ -54,6 +46,6 @@ def knomial_broadcast(layout: Layout, me: Index, *, radix: Annotated[int, range(
         yield Step(*sends, Recv(peer_if((away > 0) & (away % distance == 0), me - away), dst.all))
 
 
-@reduce("knomial", cost=_cost_of_reduce)
+@reduce("knomial", cost=lambda p, radix=4: _cost(p, radix).folding())
 def knomial_reduce(layout: Layout, *, radix: Annotated[int, range(2, 65)] = 4) -> Schedule:
     return reverse(knomial_broadcast.schedule(layout, radix=radix), RecvReduce)

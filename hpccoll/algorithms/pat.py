@@ -10,13 +10,14 @@ b ranks further on. A message has the blocks of up to ``aggregation`` trees, her
     distance 1   x    .    x    x    x    .    x    x     2 -> 3 and 6 -> 7
     distance 1   x    x    x    x    x    x    x    x     0 -> 1 and 4 -> 5
 
-With A blocks a message, P the power of two from p on: the far distances, P/2 to P/A, take log2(A) rounds of 1, 2, ...
-A/2 blocks. Then the trees among the P/A ranks between go side by side, a round for each edge, a subtree at a time, so
-that few blocks wait on their way. ``aggregation`` 0 is the most, P/2: log2(P) rounds, whose last one alone, to the next
-rank, carries half of the blocks; Bruck's carries them half way round. 1 is as many rounds as a ring has. Other numbers
-are rounded down to a power of two. Reduce-scatter is the same backwards, with partial sums.
+With A blocks a message, P the smallest power of two that is not below p: the far distances, P/2 to P/A, take log2(A)
+rounds of 1, 2, ... A/2 blocks. Then the trees among the P/A ranks between go side by side, a round for each edge, a
+subtree at a time, so that few blocks wait on their way. ``aggregation`` 0 is the most, P/2, and 1 is as many rounds as
+a ring has. Other numbers are rounded down to a power of two. Reduce-scatter is the same backwards, with partial sums.
 
-Cost: of all-gather (log2(A) + min(P/A, p) - 1) alpha + (p - 1)/p S beta; of reduce-scatter (p - 1)/p S gamma more.
+Cost: of all-gather (log2(A) + min(P/A, p) - 1) alpha + (p - 1)/p S beta; of reduce-scatter (p - 1)/p S gamma more. With
+the most blocks that is Bruck's, but the half of the blocks that the last round carries goes to the next rank, not half
+way round.
 
 S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale, arXiv:2506.20252 (2025). In NCCL
 from 2.23 on, with one rank a node.
@@ -40,10 +41,6 @@ def _split(p: int, aggregation: int) -> tuple[int, int]:
 def _cost(p: int, aggregation: int = 0) -> Cost:
     blocks, between = _split(p, aggregation)
     return Cost(rounds=floor_log2(blocks) + min(between, p) - 1, sent=(p - 1) / p, reduced=0)
-
-
-def _cost_of_reduce_scatter(p: int, aggregation: int = 0) -> Cost:
-    return Cost(_cost(p, aggregation).rounds, sent=(p - 1) / p, reduced=(p - 1) / p)
 
 
 def _rounds(p: int, blocks: int, between: int) -> Iterator[tuple[int, Sequence[int]]]:
@@ -74,6 +71,6 @@ def pat_all_gather(layout: Layout, me: Index, *, aggregation: Annotated[int, ran
             )
 
 
-@reduce_scatter("pat", cost=_cost_of_reduce_scatter)
+@reduce_scatter("pat", cost=lambda p, aggregation=0: _cost(p, aggregation).folding())
 def pat_reduce_scatter(layout: Layout, *, aggregation: Annotated[int, range(1 << 16)] = 0) -> Schedule:
     return reverse(pat_all_gather.schedule(layout, aggregation=aggregation), RecvReduce)

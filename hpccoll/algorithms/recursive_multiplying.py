@@ -31,14 +31,10 @@ from hpccoll.schedule.step import Index, RecvReduce, Send, Step, dst
 
 def _groups(p: int, radix: int) -> list[int]:
     """Return how many ranks exchange in each round: the factors of ``p``, or of the largest power of the radix."""
-    factors, power = list[int](), list[int]()
-    left = p
-    while divisors := [f for f in range(2, radix + 1) if left % f == 0]:
-        factors.append(divisors[-1])
-        left //= divisors[-1]
-    while radix ** (len(power) + 1) <= p:
-        power.append(radix)
-    return factors if left == 1 else power
+    groups = list[int]()
+    while divisors := [f for f in range(2, radix + 1) if p // prod(groups) % f == 0]:
+        groups.append(divisors[-1])
+    return groups if prod(groups) == p else [radix for k in range(1, p.bit_length()) if radix**k <= p]
 
 
 def _cost(p: int, radix: int = 4) -> Cost:

@@ -8,7 +8,7 @@ more run (``shift``).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -38,6 +38,7 @@ MIN_RUNS = 3
 
 
 _Seconds = Annotated[float, PositiveNumber(1e9).meta]
+_PartOfStep = Annotated[float, Meta(ge=0, le=1e9)] | None  # None of other cases, and in files of before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +58,20 @@ class ReferenceCase:
     low_s: _Seconds  # the lower bound
     high_s: _Seconds  # the upper bound
     times_s: Annotated[tuple[_Seconds, ...], Meta(min_length=MIN_RUNS)]  # the time of each run
+    transfer_s: _PartOfStep = None  # of a training step, the medians over the runs
+    waiting_s: _PartOfStep = None
 
     @classmethod
-    def of(cls, case: ComparedCase, times: Sequence[float], low: float, high: float) -> "ReferenceCase":
+    def of(cls, of_runs: Sequence[ComparedCase], times: Sequence[float], low: float, high: float) -> "ReferenceCase":
         """Return a case with its time in each run, and its bounds."""
+        case = of_runs[-1]
+        known = [each.waiting for each in of_runs if each.waiting]
+        is_known = len(known) == len(of_runs)
         return cls(
             identity=case.identity, case_id=case.case_id, case=case.label, **case.coordinates,
             seconds=geometric_mean(times), low_s=low, high_s=high, times_s=tuple(times),
+            transfer_s=median(transfer for transfer, *_ in known) if is_known else None,
+            waiting_s=median(waiting for _, waiting, _ in known) if is_known else None,
         )  # fmt: skip
 
     @property
@@ -71,6 +79,8 @@ class ReferenceCase:
         return ComparedCase(
             identity=self.identity, case_id=self.case_id, label=self.case, status="ok", reason=None,
             coordinates={name: getattr(self, name) for name in COORDINATES}, seconds=self.seconds, samples=self.times_s,
+            waiting=None if self.transfer_s is None or self.waiting_s is None
+            else (self.transfer_s, self.waiting_s, ""),
         )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -126,7 +136,7 @@ def make_reference(runs: Sequence[Results]) -> Reference:
     sizes = [every[0][key].coordinates["requested_bytes"] for key in common]
     lows, highs = (ends.tolist() for ends in RunSpread.of(times, sizes).bounds)
     cases = [
-        ReferenceCase.of(every[-1][key], each, low, high)
+        ReferenceCase.of([of_run[key] for of_run in every], each, low, high)
         for key, each, low, high in zip(common, times, lows, highs, strict=True)
     ]
     words = [f"{run.created} on {run.machine}" for results in runs for run in results.runs[:1]]

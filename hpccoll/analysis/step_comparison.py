@@ -10,7 +10,7 @@ from hpccoll.analysis.round_comparison import clearly_faster, paired_rounds, tim
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.strength import Evidence, Gain
 from hpccoll.cases.algorithm_registry import WORKLOADS
-from hpccoll.common.text import Finding, warning
+from hpccoll.common.text import Finding, first_few, join_words, warning
 from hpccoll.common.units import format_count, format_per_cent, format_seconds, format_size
 from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.load_results import closest_null
@@ -230,41 +230,51 @@ def product_findings(
 def late_findings(
     compared: Sequence[StepComparison], names: Mapping[RowKey, Callable[[int], str]]
 ) -> Iterator[Finding]:
-    """Yield each late rank with the step of its largest lag, the largest first.
+    """Yield each late rank with the step of its largest lag, the largest first; those of one step are named together.
 
     ``names`` has what names the ranks of a row; other rows have numbers.
     """
-    found: dict[tuple[str, int], list[tuple[float, Row, StepComparison]]] = defaultdict(list)
+    found: dict[tuple[str, int], list[tuple[float, list[tuple[str, int]], Row, StepComparison]]] = defaultdict(list)
     for each in compared:
         for row in each.rows:
-            if (rank := row.late_rank) is not None:
-                found[names.get(row.key, "rank {}".format)(rank), rank].append((row.last_s or 0.0, row, each))
-    for (name, rank), late in sorted(found.items(), key=lambda one: -max(lag for lag, *_ in one[1])):
-        _, row, step = max(late, key=lambda one: one[0])
-        who = name if f"rank {rank}" in name else f"{name} (rank {rank})"
+            ranks = [(names.get(row.key, "rank {}".format)(rank), rank) for rank in row.late_ranks]
+            for one in ranks:
+                found[one].append((row.last_s or 0.0, ranks, row, each))
+    named = set[tuple[str, int]]()
+    for one, late in sorted(found.items(), key=lambda one: -max(lag for lag, *_ in one[1])):
+        if one in named:
+            continue
+        _, ranks, row, step = max(late, key=lambda one: one[0])
+        named.update(ranks)
+        who = [name if f"rank {rank}" in name else f"{name} (rank {rank})" for name, rank in ranks]
         others = len({id(each) for *_, each in late})
         lag, waiting, transfer = (format_seconds(each or 0.0) for each in (row.last_s, row.waiting_s, row.transfer_s))
         text = (
-            f"{who} is late{worst_of(step, others, len(compared))}, {Choice.of(row).name}. In a step it takes {lag} "
-            f"longer than the median of the others, and is the latest in {format_per_cent(row.last_share or 0.0)} of "
-            f"the steps; ranks wait up to {waiting}, and the transfer is {transfer}."
+            f"{_are_late(who)}{worst_of(step, others, len(compared))}, {Choice.of(row).name}. In a step {who[0]} takes "
+            f"{lag} longer than the median of the others, and is the latest in "
+            f"{format_per_cent(row.last_share or 0.0)} of the steps; ranks wait up to {waiting}, and the transfer is "
+            f"{transfer}."
         )
         yield warning(
             "late_rank", text, title="Late rank",
-            remedy="It comes late to collectives by itself: look for other programs on its host"
+            remedy="A late rank comes late to collectives by itself: look for other programs on its host"
             + ("." if step.workload["compute"] == "wait" else ", a low clock, a hot device."),
-            rank=rank, name=name, share=row.last_share, lag=row.last_s, waiting=row.waiting_s,
-            transfer=row.transfer_s, workloads=others, of=len(compared),
+            rank=ranks[0][1], name=ranks[0][0], ranks=row.late_ranks, share=row.last_share, lag=row.last_s,
+            waiting=row.waiting_s, transfer=row.transfer_s, workloads=others, of=len(compared),
         )  # fmt: skip
 
 
 def late_words(row: Row) -> str:
-    """Return which rank of a training step is late; empty if that is not known."""
-    if row.late_rank is not None:
-        return f"rank {row.late_rank} is late"
+    """Return which ranks of a training step are late; empty if that is not known."""
+    if row.late_ranks:
+        return _are_late([f"rank {rank}" for rank in row.late_ranks])
     if row.last_share is None:
         return ""
-    return "which rank is late changes" if is_lag(row.last_s, row.median_s) else "no rank is late"
+    return "which rank is late is not clear" if is_lag(row.last_s, row.median_s) else "no rank is late"
+
+
+def _are_late(names: Sequence[str]) -> str:
+    return f"{join_words(first_few(names, 3, 'rank'))} {'are' if len(names) > 1 else 'is'} late"
 
 
 def worst_of(each: StepComparison, workloads: int, of: int) -> str:

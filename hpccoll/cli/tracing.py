@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, writing
 
 family = typer.Typer()
@@ -28,9 +29,9 @@ def trace(
     """Show who waits for whom in a recorded job, and what is slow.
 
     It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler and its execution
-    traces, files of NCCL's Inspector, and logs of NCCL; several polls of ncclras, in files of their own, tell late
-    ranks from absent ones. Nothing in a file is executed. Ends with 3 if a rank did not join an operation, or ranks
-    wait for one another.
+    traces, files of NCCL's Inspector, and logs of NCCL. Dumps, reports or logs of two times tell late ranks from absent
+    ones: give the files of both. Nothing in a file is executed. Ends with 3 if a rank did not join an operation, or
+    ranks wait for one another.
     """
     from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
     from hpccoll.store.load_results import read_results
@@ -40,7 +41,8 @@ def trace(
     from hpccoll.traces.slow import slow_parts
 
     rows = read_results(against).rows if against else None
-    read = read_job(files)
+    with progress_counter("files") as progress:
+        read = read_job(files, progress)
     if not read.jobs and not read.damaged:
         raise UnusableError("FILES", "there is no file in the directory")
     for line in read.damaged:

@@ -60,18 +60,13 @@ def goal_texts(
 def _check_size(schedules: Sequence[Schedule], cut: Cut, ranks: int, max_bytes: int) -> None:
     """Check the size of the text, estimated from the first steps of some ranks as if no message were empty."""
     enough = max(64, max_bytes // OPERATION_BYTES // ranks)
-    sampled = _spread(ranks, 3)
+    sampled = {ranks // 4, ranks // 2, 3 * ranks // 4}  # without rank 0, the root of most trees
     actions = sum(len(step.actions) for me in sampled for each in schedules for step in islice(each.steps(me), enough))
     size = int(actions / len(sampled) / len(schedules) * ranks * cut.lanes * OPERATION_BYTES)
     if size > max_bytes:
         what = f"about {format_size(size)} of text, or more, for {ranks} ranks and {cut.lanes} lanes"
         remedy = "fewer workers or channels" + (" or --out F" if size < MAX_FILE_BYTES else "")
         raise UnusableError("goal", f"{what}, and at most {format_size(max_bytes)}; do: {remedy}")
-
-
-def _spread(number: int, samples: int) -> list[int]:
-    """Return evenly spaced numbers below ``number``, without the first one: rank 0 is the root of most trees."""
-    return sorted({min(number - 1, number * (each + 1) // (samples + 1)) for each in range(samples)})
 
 
 def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, window: int, fold_cost: float) -> Iterator[str]:

@@ -90,6 +90,9 @@ DEFINITIONS = {
     "null": "The same training step without communication, and without the codecs of compressed gradients.",
     "all communication": "In a training step, the sum of the durations of all collectives of a rank, whether or not "
     "computation hides them: the median over iterations of the largest over ranks.",
+    "transfer, waiting": "In a training step, of the collectives in which ranks wait for all others: transfer adds up "
+    "the shortest durations over ranks, waiting what the collectives of a rank take beyond these, hidden or not. Ranks "
+    "wait for late ones, or leave one after the other. Both are medians over iterations of the largest over ranks.",
     "forward, backward": "In a training step, for the computations of that phase, the sum of the times since the end "
     "of the preceding computation, waiting included: the median over iterations of the largest over ranks.",
     "pairs of ranks": "If two ranks exchange messages, lines show the median pair (of two, the faster); a pair that "

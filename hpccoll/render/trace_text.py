@@ -50,13 +50,14 @@ def trace_lines(jobs: Iterable[JobFindings]) -> Iterator[str]:
 
 def heading(job: RecordedJob) -> str:
     """Return the format of a job and its size."""
-    return f"{job.source}: {', '.join(_size(job)) or 'no rank is named'}"
+    several = f", recorded {job.polls} times" if job.polls > 1 else ""
+    return f"{job.source}: {', '.join(_size(job)) or 'no rank is named'}{several}"
 
 
 def hang_lines(findings: JobFindings) -> Iterator[str]:
     """Yield why a job hangs; nothing if its files do not tell."""
     for hang in findings.hangs:
-        yield from _hang_lines(hang, [host for host in _hosts(findings.job, hang) if host])
+        yield from _hang_lines(hang, findings.job)
     if not findings.hangs and (findings.job.progress or not findings.job.ranks):
         yield "  no rank waits for another one, as far as these files say"
 
@@ -80,8 +81,8 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
             {
                 "source": each.job.source,
                 "hosts": _hosts(each.job, hang),
-                "polls": hang.polls,
-                "may_be_late": hang.may_be_late,
+                "polls": each.job.polls,
+                "may_be_late": hang.may_be_late(each.job),
                 **to_builtins(hang),
             }
             for each in jobs
@@ -112,8 +113,8 @@ def _hosts(job: RecordedJob, hang: Hang) -> list[str | None]:
     return [hosts.get(rank) for rank in hang.ranks]
 
 
-def _hang_lines(hang: Hang, hosts: Iterable[str]) -> Iterator[str]:
-    operation, named = hang.operation, [*dict.fromkeys(hosts)]
+def _hang_lines(hang: Hang, job: RecordedJob) -> Iterator[str]:
+    operation, named = hang.operation, [*dict.fromkeys(host for host in _hosts(job, hang) if host)]
     place = f" on {', '.join(first_few(named, 8, 'host'))}" if named else ""
     words = SENTENCES[hang.reason].format(
         ranks=f"{ranks_text(hang.ranks)}{place}", status=hang.status, operation=operation and operation_text(operation)
@@ -124,10 +125,8 @@ def _hang_lines(hang: Hang, hosts: Iterable[str]) -> Iterator[str]:
         since = datetime.fromtimestamp(operation.enqueued_ns // 10**9, UTC)
         place = f", called at {operation.where}" if operation.where else ""
         yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
-    if hang.may_be_late and hang.polls:
-        yield "    launches were counted once; record them again: if the counts rise, the ranks are late, not absent"
-    elif hang.may_be_late:
-        yield "    if the job was still running, that may only be late: dump it again"
+    if hang.may_be_late(job):
+        yield "    if the job was still running, that may only be late: record it once more, and read all of its files"
     yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
 
 

@@ -31,6 +31,10 @@ class Cost:
     sent: float
     reduced: float
 
+    def folding(self) -> "Cost":
+        """Return the cost of the same backwards, where the critical path reduces all that it sends."""
+        return Cost(self.rounds, self.sent, reduced=self.sent)
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:

@@ -94,6 +94,7 @@ class Row(CaseResult, OfKind):
     last_share: float | None = None  # the share of the steps in which no lag was larger
     last_s: float | None = None  # that lag: what it does longer in a step than the median of the others
     late_rank: int | None = None  # that rank if it is late: in most steps, by more than chance and the harness make
+    late_ranks: tuple[int, ...] = ()  # all late ranks, the largest lag first
     exposed_s: float | None = None  # the median less that of the same step without communication
     exposed_low_s: float | None = None  # an interval from those of both medians
     exposed_high_s: float | None = None

@@ -28,8 +28,8 @@ from hpccoll.store.step_times import Seconds, StepTimes
 from hpccoll.store.waiting import SYNCHRONISING, waiting_of
 
 LATE_SHARE, LATE_PART, LATE_S = 0.75, 0.01, 1e-4
-"""The share of the steps in which a late rank comes last, at least, and by how much: a part of the step, and seconds,
-because driving collectives takes tens of microseconds longer at some ranks than at others."""
+"""The share of the steps in which a late rank comes last (if several are late, among as many last ones), at least, and
+by how much: a part of the step, and seconds, as driving collectives takes tens of microseconds longer at some ranks."""
 
 SURE = 4.0
 """How many standard errors the lag of a late rank is from 0, at least, with as few steps as were measured."""
@@ -46,6 +46,7 @@ class StepWaiting:
     last_share: float | None = None
     last_s: float | None = None  # its lag, the median over all steps
     late_rank: int | None = None  # that rank if it is late: in most steps, by more than chance and the harness make
+    late_ranks: tuple[int, ...] = ()  # all late ranks, the largest lag first; at most half of a group
 
 
 def is_lag(lag_s: float | None, step_s: float | None) -> bool:
@@ -75,17 +76,35 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
     whole = StepWaiting(transfer_s, waiting_s)
     if len(step.programs) > 1 or len({each["axis"] for each in step.programs[0].operations}) > 1:
         return whole
-    judged: list[tuple[float, float, int, Seconds]] = []
+    judged: list[tuple[bool, float, float, int]] = []
     for own in _own_s(step):
         for group in map(list, of_groups):
             lag_s = np.minimum(_beyond_others(own[:, group]), later[:, group])
             share = (lag_s >= np.maximum(lag_s.max(axis=1, keepdims=True), 1e-9)).mean(axis=0).tolist()
-            judged += zip(share, np.median(lag_s, axis=0).tolist(), step.ranks[group].tolist(), lag_s.T, strict=True)
-    share, lag, rank, lag_s = max(judged, key=lambda each: (each[0] >= LATE_SHARE, each[1]))
-    if not share:
+            are_late = _are_late(lag_s, float(np.median(step.step_s.max(axis=1))))
+            judged += zip(are_late, np.median(lag_s, axis=0).tolist(), share, step.ranks[group].tolist(), strict=True)
+    judged.sort(key=lambda each: (each[0], each[0] or each[2] >= LATE_SHARE, each[1]), reverse=True)
+    late = tuple(dict.fromkeys(rank for is_late, *_, rank in judged if is_late))
+    is_late, lag, share, rank = judged[0]
+    if not (is_late or share):
         return replace(whole, last_share=0.0)
-    is_late = share >= LATE_SHARE and is_lag(lag, float(np.median(step.step_s.max(axis=1)))) and _is_sure(lag_s, lag)
-    return replace(whole, last_rank=rank, last_share=share, last_s=lag, late_rank=rank if is_late else None)
+    first = rank if is_late else None
+    return replace(whole, last_rank=rank, last_share=share, last_s=lag, late_rank=first, late_ranks=late)
+
+
+def _are_late(lag_s: Seconds, step_s: float) -> list[bool]:
+    """Return which ranks of a group are late; of several, each is among as many latest ones in most steps."""
+    median = np.median(lag_s, axis=0)
+    candidates = [each for each in (-median).argsort(kind="stable").tolist() if is_lag(median[each], step_s)]
+    late: list[int] = []
+    for several in range(1, min(len(candidates), lag_s.shape[1] // 2) + 1):
+        latest = candidates[:several]
+        if not _is_sure(lag_s[:, latest[-1]], float(median[latest[-1]])):
+            break
+        least = np.partition(lag_s, -several, axis=1)[:, [-several]]  # of as many latest ranks in each step
+        if ((lag_s[:, latest] >= least).mean(axis=0) >= LATE_SHARE).all():
+            late = latest
+    return [each in late for each in range(lag_s.shape[1])]
 
 
 def _beyond_others(seconds: Seconds) -> Seconds:

@@ -83,7 +83,7 @@ class _Dump:
     entries: Sequence[_Entry] = ()
 
 
-def recognises(head: bytes, _name: str) -> bool:
+def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a pickle, or the JSON form of a dump."""
     return head.startswith(b"\x80") or (head.lstrip().startswith(b"{") and any(key in head for key in _KEYS))
 
@@ -99,10 +99,9 @@ def read(path: Path) -> RecordedJob:
     if version < OLDEST_VERSION:
         raise ValueError(f"its version is {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
     of_id = _groups_by_id(dump)
-    digits = re.findall(r"rank[_-]?(\d{1,9})", path.name)[-1:] or re.findall(r"\d{1,9}", path.name)
-    numbers = [int(number) for number in digits]
     members = [group.ranks for group in of_id.values() if group.ranks]
-    rank = next((number for number in reversed(numbers) if all(number in ranks for ranks in members)), None)
+    numbers = _numbers(path.name) or _numbers(path.parent.name)
+    rank = next((number for number in numbers if all(number in ranks for ranks in members)), None)
     if rank is None:
         raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
@@ -118,13 +117,19 @@ def read(path: Path) -> RecordedJob:
         ranks=(Rank(rank),),
         operations=operations,
         progress=[Progress(rank, group, count, None if is_gloo else done) for group, (count, done) in counts.items()],
-        taken_ns={rank: max(entry.latest_ns for entry in dump.entries)} if dump.entries else {},
+        taken_ns=max((entry.latest_ns for entry in dump.entries), default=0),
         timeout_ns=max((entry.timeout_ms for entry in dump.entries), default=0) * 10**6,
         cannot_say=(
             *(("which operations of gloo have completed",) if is_gloo else ()),
             *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),
         ),
     )
+
+
+def _numbers(name: str) -> list[int]:
+    """Return the numbers of a name that may be a rank, the most likely one first."""
+    digits = re.findall(r"rank[_-]?(\d{1,9})", name)[-1:] or re.findall(r"\d{1,9}", name)
+    return [int(each) for each in reversed(digits)]
 
 
 def _counts_of(operations: Iterable[RecordedOperation]) -> dict[Group, tuple[int, int]]:

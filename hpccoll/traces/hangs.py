@@ -3,16 +3,16 @@
 A rank has an open operation of a group if it has enqueued more than it has completed. It waits for each rank of the
 group that has not enqueued the operation, and for each one that has, but completed fewer: its GPU is behind. A message
 waits for its partner, unless that has as many open ones of the other direction; in groups with messages, counts say
-nothing about collectives. Where only launches are counted (NCCL's RAS, gloo), a rank waits for those that
-launched fewer, unless these have launched more since the poll before.
+nothing about collectives. Where only launches are counted (NCCL's RAS, gloo), a rank waits for those that launched
+fewer. If a job was recorded several times, only what did not change since the time before is stuck.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from hpccoll.traces.records import ANY, Group, Progress, RecordedJob, RecordedOperation
+from hpccoll.traces.records import ANY, Group, Progress, RecordedJob, RecordedOperation, by_call
 
 Reason: TypeAlias = Literal["not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"]
 """Why the job hangs: ranks did not enqueue an operation; they did, but do not complete what others completed; their
@@ -32,7 +32,11 @@ class BlockedRanks:
     awaited: tuple[int, ...]
     operation: RecordedOperation  # the first one that the ranks waited for have not enqueued, or not completed
     behind: bool = False  # whether they have enqueued it
-    polls: int | None = None  # how often launches were counted; None if completion is recorded
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What they wait for."""
+        return *self.operation.call, self.behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +55,29 @@ class Hang:
         """Whether ranks are to blame, and not the GPU or the network."""
         return self.reason not in ("launched", "unrecorded")
 
-    @property
-    def polls(self) -> int | None:
-        """How often launches were counted; None if completed operations are recorded, or no rank waits."""
-        return min((wait.polls for wait in self.waits if wait.polls), default=None)
-
-    @property
-    def may_be_late(self) -> bool:
+    def may_be_late(self, job: RecordedJob) -> bool:
         """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
-        return self.polls == 1 or (self.polls is None and self.reason in ("not joined", "behind") and bool(self.waits))
+        return job.polls == 1 and self.reason in ("not joined", "behind")
 
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
     """Return why a job hangs; empty if no rank waits, as far as the files say."""
     failed = [each for each in job.ranks if each.status]
     found = [Hang("failed", (each.rank,) if each.rank >= 0 else (), status=each.status or "") for each in failed]
-    recorded = {each.rank for each in job.progress}
-    ended = {(each.rank, each.group): each.completed for each in job.progress if each.completed is not None}
-    opened = defaultdict[int, list[RecordedOperation]](list)
-    for each in sorted(job.operations, key=lambda one: one.enqueued_ns or 0):
-        if each.state != "completed" and (each.rank, each.group) in ended:
-            opened[each.rank].append(each)
-    messages = {each.group for each in job.operations if each.peer is not None}
-    completed = {(each.group, each.sequence, each.rank) for each in job.operations if each.state == "completed"}
-    waits = [*_waits_by_count(job, messages), *_waits_of_messages(opened, messages, recorded, completed)]
-    waits += _waits_for_unrecorded(opened, recorded)
+    recorded, counted = {each.rank for each in job.progress}, {(each.rank, each.group) for each in job.progress}
+    opened, waits = _opened(job), [*_waits(job)]
+    if job.before:  # what changed since then is not stuck
+        then = {(rank, each.call) for rank, operations in _opened(job.before).items() for each in operations}
+        lasting = {rank: [each for each in of if (rank, each.call) in then] for rank, of in opened.items()}
+        opened = {rank: operations for rank, operations in lasting.items() if operations}
+        waits = [*_lasting(_waits(job.before), waits)]
+    waits += _waits_for_unrecorded(opened, counted)
     found += _mismatches(opened)
     if waits:
         blamed = {rank for wait in waits for rank in wait.awaited} - {rank for wait in waits for rank in wait.ranks}
         busy = {each.rank for each in job.progress if each.completed is not None and each.enqueued > each.completed}
         known = blamed & recorded
-        return [*found, *_blame(waits, (known - busy or known) | blamed - recorded, recorded), *_circles(waits, blamed)]
+        return [*found, *_blame(waits, (known - busy or known) | blamed - recorded, counted), *_circles(waits, blamed)]
     if opened and not found:
         circles = [*_circles([*_waits_in_order(opened)], set())]
         first = min((operations[0] for operations in opened.values()), key=lambda one: one.enqueued_ns or 0)
@@ -89,82 +85,94 @@ def find_hangs(job: RecordedJob) -> list[Hang]:
     return found
 
 
+def _opened(job: RecordedJob) -> dict[int, list[RecordedOperation]]:
+    """Return the operations that a rank has enqueued and not completed, in their order."""
+    ended = {(each.rank, each.group) for each in job.progress if each.completed is not None}
+    found = (each for each in job.operations if each.state != "completed" and (each.rank, each.group) in ended)
+    opened = defaultdict[int, list[RecordedOperation]](list)
+    for each in sorted(found, key=lambda one: one.enqueued_ns or 0):
+        opened[each.rank].append(each)
+    return opened
+
+
+def _lasting(before: Iterable[BlockedRanks], now: Iterable[BlockedRanks]) -> Iterator[BlockedRanks]:
+    """Yield what ranks wait for now, and waited for at the time before."""
+    known = defaultdict[tuple[object, ...], tuple[set[int], set[int]]](lambda: (set(), set()))
+    for wait in before:
+        for were, more in zip(known[wait.key], (wait.ranks, wait.awaited), strict=True):
+            were.update(more)
+    for wait in now:
+        waited, lacked = known[wait.key]
+        ranks, awaited = (
+            tuple(sorted(then.intersection(each))) for then, each in ((waited, wait.ranks), (lacked, wait.awaited))
+        )
+        if ranks and awaited:
+            yield replace(wait, ranks=ranks, awaited=awaited)
+
+
+def _waits(job: RecordedJob) -> Iterator[BlockedRanks]:
+    messages = {each.group for each in job.operations if each.peer is not None}
+    messages |= {each.group for each in job.progress if (each.completed or 0) > each.enqueued}  # of a message, before
+    yield from _waits_by_count(job, messages)
+    yield from _waits_of_messages(job, messages)
+
+
 def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedRanks]:
-    polls = defaultdict[tuple[Group, str], _Polls](dict)
+    counts = defaultdict[tuple[Group, str], dict[int, Progress]](dict)
     for each in job.progress:
-        polls[each.group, each.collective].setdefault(each.rank, []).append(each)
-    recorded = dict[tuple[Group, int | None], RecordedOperation]()
-    for operation in reversed(job.operations):  # so that the first one stays
-        recorded[operation.group, operation.sequence] = operation
-    for (group, collective), called in polls.items():
+        counts[each.group, each.collective][each.rank] = each
+    recorded = {key: next(iter(calls.values())) for key, calls in by_call(job.operations).items()}
+    for (group, collective), called in counts.items():
         if group not in messages:
-            none = {rank: counts for rank, counts in polls.get((group, ANY), {}).items() if not counts[-1].enqueued}
+            none = {rank: each for rank, each in counts.get((group, ANY), {}).items() if not each.enqueued}
             of_rank = none | called  # who called nothing called none of this type
-            for ranks, late, behind in _late_ranks(of_rank):
-                number = min(late.values())
+            for ranks, late, number, behind in _late_ranks(of_rank):
                 counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")
-                several = of_rank[min(late)]
-                times = len(several) if several[-1].completed is None else None
-                yield BlockedRanks(
-                    group, ranks, tuple(sorted(late)), recorded.get((group, number), counted), behind, times
-                )
+                yield BlockedRanks(group, ranks, late, recorded.get((group, number), counted), behind)
 
 
-_Polls: TypeAlias = dict[int, list[Progress]]
-
-
-def _late_ranks(of_rank: _Polls) -> Iterator[tuple[tuple[int, ...], Mapping[int, int], bool]]:
-    """Yield ranks that wait, with the operations that others did not enqueue or, being behind, did not complete."""
+def _late_ranks(of_rank: Mapping[int, Progress]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, bool]]:
+    """Yield ranks that wait, those that lack an operation, its number, and whether they have enqueued it."""
+    done = {rank: each.completed for rank, each in of_rank.items() if each.completed is not None}
     waiting = defaultdict[int, list[int]](list)  # by the operation that they wait for
-    for rank, (*_, last) in sorted(of_rank.items()):
-        if last.completed is None or last.enqueued > last.completed:
-            waiting[last.enqueued if last.completed is None else last.completed + 1].append(rank)
-    before = max((polls[-2].enqueued for polls in of_rank.values() if len(polls) > 1), default=0)
-    still = {  # a rank that was not late at the poll before may have waited itself
-        rank: last
-        for rank, (*earlier, last) in of_rank.items()
-        if not earlier or earlier[-1].enqueued == last.enqueued < before
-    }
+    for rank, each in sorted(of_rank.items()):
+        if rank not in done or each.enqueued > done[rank]:
+            waiting[done[rank] + 1 if rank in done else each.enqueued].append(rank)
     for needed, ranks in waiting.items():
-        behind = {
-            rank: last.completed + 1
-            for rank, last in still.items()
-            if last.completed is not None and last.completed < min(needed - 1, last.enqueued)
-        }
-        absent = {rank: last.enqueued + 1 for rank, last in still.items() if last.enqueued < needed}
-        absent = {rank: number for rank, number in absent.items() if rank not in behind}
-        yield from ((tuple(ranks), late, late is behind) for late in (absent, behind) if late)
+        lacking = defaultdict[tuple[int, bool], list[int]](list)
+        for rank, each in sorted(of_rank.items()):
+            if done.get(rank, needed) < min(needed - 1, each.enqueued):
+                lacking[done[rank] + 1, True].append(rank)
+            elif each.enqueued < needed:
+                lacking[each.enqueued + 1, False].append(rank)
+        for (number, behind), late in lacking.items():
+            yield tuple(ranks), tuple(late), number, behind
 
 
-def _waits_of_messages(
-    opened: Mapping[int, Sequence[RecordedOperation]],
-    messages: set[Group],
-    recorded: set[int],
-    completed: set[tuple[Group, int | None, int]],
-) -> Iterator[BlockedRanks]:
+def _waits_of_messages(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedRanks]:
+    recorded, opened = {each.rank for each in job.progress}, _opened(job)
     every = [each for operations in opened.values() for each in operations if each.group in messages]
-    together = defaultdict[tuple[Group, str, int | None], dict[int, RecordedOperation]](dict)
     several = Counter((each.group, each.collective, each.rank, each.peer) for each in every)
-    before = several.copy()
-    for each in every:
-        if each.peer is None:
-            together[each.group, each.collective, each.sequence][each.rank] = each
-        elif count := several.pop((each.group, each.collective, each.rank, each.peer), 0):  # the first for all
-            answers = MESSAGES.get(each.collective, ""), each.peer, each.rank
-            if each.peer in recorded and count > before[each.group, *answers]:
-                yield BlockedRanks(each.group, (each.rank,), (each.peer,), each)
-    for (group, _, sequence), operations in together.items():
+    firsts = {(each.group, each.collective, each.rank, each.peer): each for each in reversed(every)}
+    for (group, collective, rank, peer), first in firsts.items():
+        if peer is None or peer not in recorded:
+            continue
+        if several[group, collective, rank, peer] > several[group, MESSAGES.get(collective, ""), peer, rank]:
+            yield BlockedRanks(group, (rank,), (peer,), first)
+    completed = by_call(each for each in job.operations if each.state == "completed")
+    for (group, sequence), operations in by_call(every).items():
+        waiting = tuple(sorted(operations))
         first = min(operations.values(), key=lambda one: one.enqueued_ns or 0)
         others = recorded.intersection(group.ranks) - operations.keys()
-        done = {rank for rank in others if (group, sequence, rank) in completed}
+        done = others & completed.get((group, sequence), {}).keys()
         if absent := tuple(sorted(others - done)):
-            yield BlockedRanks(group, tuple(sorted(operations)), absent, first)
+            yield BlockedRanks(group, waiting, absent, first)
         elif done := done & opened.keys():
-            yield BlockedRanks(group, tuple(sorted(done)), tuple(sorted(operations)), first, behind=True)
+            yield BlockedRanks(group, tuple(sorted(done)), waiting, first, behind=True)
 
 
 def _waits_for_unrecorded(
-    opened: Mapping[int, Sequence[RecordedOperation]], recorded: set[int]
+    opened: Mapping[int, Sequence[RecordedOperation]], counted: set[tuple[int, Group]]
 ) -> Iterator[BlockedRanks]:
     """Yield who waits in a group of which a rank has no file: it may be that one that is missing."""
     waiting = defaultdict[Group, list[RecordedOperation]](list)
@@ -172,7 +180,7 @@ def _waits_for_unrecorded(
         for group, first in {each.group: each for each in reversed(operations) if each.group.of_job}.items():
             waiting[group].append(first)
     for group, firsts in waiting.items():
-        unrecorded = set(group.ranks) - recorded
+        unrecorded = {rank for rank in group.ranks if (rank, group) not in counted}
         awaiting = [each for each in firsts if each.peer is None or each.peer in unrecorded]
         if unrecorded and awaiting:
             awaited = unrecorded if any(each.peer is None for each in awaiting) else {each.peer for each in awaiting}
@@ -182,13 +190,8 @@ def _waits_for_unrecorded(
 
 def _mismatches(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[Hang]:
     """Yield the first operation of each group that ranks call with another name, size or type than most."""
-    together = defaultdict[tuple[Group, int | None], dict[int, RecordedOperation]](dict)
-    for operations in opened.values():
-        for each in operations:
-            if each.peer is None:
-                together[each.group, each.sequence][each.rank] = each
-    reported = set[Group]()
-    for (group, _), calls in sorted(together.items(), key=lambda item: item[0][1] or 0):
+    calls_of, reported = by_call(each for of in opened.values() for each in of), set[Group]()
+    for (group, _), calls in sorted(calls_of.items(), key=lambda item: item[0][1] or 0):
         kinds = defaultdict[tuple[object, ...], list[int]](list)
         for rank, each in calls.items():
             kinds[each.collective, *((each.bytes, each.dtype) if each.collective in SYMMETRIC else ())].append(rank)
@@ -200,25 +203,32 @@ def _mismatches(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[H
 
 
 def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[BlockedRanks]:
-    """Yield who waits for whom if a GPU runs one collective after the other, as ranks enqueued them."""
-    launched = {(each.group, each.sequence, rank) for rank, operations in opened.items() for each in operations}
-    together = defaultdict[tuple[Group, int | None], list[RecordedOperation]](list)
-    for first, *_ in opened.values():
-        if first.peer is None:
-            together[first.group, first.sequence].append(first)
-    for (group, sequence), operations in together.items():
-        ranks = {each.rank for each in operations}
-        later = tuple(rank for rank in group.ranks if rank not in ranks and (group, sequence, rank) in launched)
-        if later:
-            yield BlockedRanks(group, tuple(sorted(ranks)), later, operations[0], behind=True)
+    """Yield who waits for whom if a GPU runs one collective after the other, as ranks enqueued them.
+
+    So it does the messages of a pair of ranks, but for those of one batch, which have one number.
+    """
+    launched = by_call(each for operations in opened.values() for each in operations)
+    for (group, sequence), operations in by_call(first for first, *_ in opened.values()).items():
+        if later := tuple(sorted(launched[group, sequence].keys() - operations.keys())):
+            yield BlockedRanks(group, tuple(sorted(operations)), later, next(iter(operations.values())), behind=True)
+    pairs = defaultdict[tuple[Group, int, int], list[RecordedOperation]](list)
+    for each in (each for operations in opened.values() for each in operations):
+        if each.peer is not None:
+            pairs[each.group, each.rank, each.peer].append(each)
+    for (group, rank, peer), own in pairs.items():
+        others = pairs.get((group, peer, rank), [])
+        at_once = {each.collective for each in others if each.sequence == others[0].sequence}
+        if others and MESSAGES.get(own[0].collective) not in at_once:
+            yield BlockedRanks(group, (rank,), (peer,), own[0], behind=True)
 
 
-def _blame(waits: Sequence[BlockedRanks], blamed: set[int], recorded: set[int]) -> Iterator[Hang]:
+def _blame(waits: Sequence[BlockedRanks], blamed: set[int], counted: set[tuple[int, Group]]) -> Iterator[Hang]:
     """Yield a hang for each operation that a rank lacks, one a rank, with the ranks that lack it."""
     together = defaultdict[tuple[BlockedRanks, bool], list[int]](list)
     awaiting = _awaiting(waits)
     for rank in sorted(blamed):
-        together[min(awaiting[rank], key=_order), rank in recorded].append(rank)
+        wait = min(awaiting[rank], key=_order)
+        together[wait, (rank, wait.group) in counted].append(rank)
     for (wait, is_recorded), ranks in together.items():
         reason: Reason = "unrecorded" if not is_recorded else "behind" if wait.behind else "not joined"
         yield Hang(reason, tuple(ranks), wait.group, wait.operation, tuple(_chain(waits, ranks)))

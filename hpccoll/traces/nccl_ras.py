@@ -75,7 +75,7 @@ class _Report:
     timestamp: str = ""
 
 
-def recognises(head: bytes, _name: str) -> bool:
+def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is the output of ncclras."""
     return bool(_SIGNS.search(head)) and b"NCCL INFO" not in head
 
@@ -115,12 +115,11 @@ def _to_job(report: _Report) -> RecordedJob:
             for member in each.ranks
             for name, launched in member.collective_counts.items()
         ]
-    taken = _time(report.timestamp)
     return RecordedJob(
         SOURCE,
         ranks=[ranks[number] for number in sorted(ranks)],
         progress=progress,
-        taken_ns={} if taken is None else dict.fromkeys(ranks, taken),
+        taken_ns=_time(report.timestamp),
         cannot_say=(UNCOUNTED,),
     )
 
@@ -135,12 +134,12 @@ def _status(member: _Member, *, missing: bool) -> str | None:
     return f"reports NCCL error {wrong[0]}" if wrong else "has aborted" if known.get("abort_flag") else None
 
 
-def _time(text: str) -> int | None:
-    """Return a time of the report, which has no zone, as nanoseconds: for the order of polls only."""
+def _time(text: str) -> int:
+    """Return a time of the report, which has no zone, as nanoseconds, 0 if it has none: for the order of polls only."""
     try:
         return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 10**9
     except ValueError:
-        return None
+        return 0
 
 
 def _read_text(text: str) -> RecordedJob:

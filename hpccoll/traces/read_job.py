@@ -1,15 +1,20 @@
 """A job from the files that it left: each is recognised by its content, and a damaged one does not hide the others."""
 
 import gzip
+import os
 import re
 import tarfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import IO, Any, BinaryIO, NamedTuple, cast
 
@@ -23,6 +28,9 @@ from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation, number_ranks, union_of
 
 MAX_ARCHIVE_BYTES, MAX_MEMBERS = 16 << 30, 10_000
+LONG_BYTES, MAX_PROCESSES = 32 << 20, 8
+"""Files of more bytes than one process reads in a few seconds are read by so many processes."""
+
 HEAD_BYTES, PIECE_BYTES = 1 << 16, 1 << 20
 
 READ_ERRORS = (
@@ -32,19 +40,8 @@ READ_ERRORS = (
 """What damaged content makes readers, and the libraries under them, raise."""
 
 
-class JobFormat(NamedTuple):
-    """A format of recorded jobs."""
-
-    name: str  # as people call it
-    recognises: Callable[[bytes, str], bool]  # from the first bytes and the name of a file
-    read: Callable[[Path], RecordedJob]  # raises one of ``READ_ERRORS``
-
-
-FORMATS = tuple(
-    JobFormat(reader.SOURCE, reader.recognises, reader.read)
-    for reader in (flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nccl_log)
-)
-"""The formats, in the order in which they are tried."""
+READERS = flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nccl_log
+"""The formats, in the order in which they are tried; each has SOURCE, recognises and read."""
 
 
 class JobFiles(NamedTuple):
@@ -54,26 +51,46 @@ class JobFiles(NamedTuple):
     damaged: Sequence[str]  # a line for each file that cannot be read
 
 
-def read_job(paths: Iterable[Path]) -> JobFiles:
+def read_job(paths: Iterable[Path], progress: Callable[[int, int], object] | None = None) -> JobFiles:
     """Read files, directories, and .gz and .tar archives; files of different ranks are joined to one job.
 
-    Nothing in a file is executed, and reading one takes 1 GB of memory at most.
+    Nothing in a file is executed, and a process takes 1 GB of memory at most. Many files are read by several processes.
+
+    Args:
+        paths: files, archives and directories.
+        progress: is called with the number of paths that are read, and that of all.
     """
-    recorded, lines = list[tuple[Path, RecordedJob]](), list[str]()
+    every, found = [*_files(paths)], list[tuple[Path, RecordedJob | str]]()
+    is_long = sum(each.stat().st_size for each in every if each.is_file()) > LONG_BYTES
+    with ProcessPoolExecutor(min(MAX_PROCESSES, len(os.sched_getaffinity(0))), get_context("forkserver")) as pool:
+        reads = [pool.submit(_read_all, each).result if is_long else partial(_read_all, each) for each in every]
+        for number, (path, read) in enumerate(zip(every, reads, strict=True), 1):
+            try:
+                found += read()
+            except BrokenProcessPool:
+                found.append((path, _line(path, path, ValueError("a process that reads was ended, maybe for memory"))))
+            if progress:
+                progress(number, len(every))
+    recorded = [(path, job) for path, job in found if isinstance(job, RecordedJob)]
+    return JobFiles(_join(recorded), [line for _, line in found if isinstance(line, str)])
+
+
+def _read_all(path: Path) -> list[tuple[Path, RecordedJob | str]]:
+    """Return what a file, or each one in an archive, recorded, or a line why it cannot be read."""
+    found = list[tuple[Path, RecordedJob | str]]()
     with TemporaryDirectory(prefix="hpccoll-") as scratch:
-        for path in _files(paths):
-            members = _members(path, Path(scratch))
-            while True:
-                shown = unpacked = path
-                try:
-                    shown, unpack = next(members)
-                    unpacked = unpack()
-                    recorded.append((shown, _read_file(unpacked)))
-                except StopIteration:
-                    break
-                except READ_ERRORS as error:
-                    lines.append(_line(shown, unpacked, error))
-    return JobFiles(_join(recorded), lines)
+        members = _members(path, Path(scratch))
+        while True:
+            shown = unpacked = path
+            try:
+                shown, unpack = next(members)
+                unpacked = unpack()
+                found.append((shown, _read_file(unpacked)))
+            except StopIteration:
+                return found
+            except READ_ERRORS as error:
+                found.append((shown, _line(shown, unpacked, error)))
+            rmtree(scratch, ignore_errors=True)  # so that one file lies there at a time
 
 
 def _line(shown: Path, unpacked: Path, error: BaseException) -> str:
@@ -93,13 +110,14 @@ def _read_file(path: Path) -> RecordedJob:
         head = file.read(HEAD_BYTES)
         if file.seek(0, 2) > MAX_BYTES:
             raise ValueError(f"it has more than {format_size(MAX_BYTES)}")
-    for each in FORMATS:
-        if each.recognises(head, path.name):
+    for reader in READERS:
+        if reader.recognises(head):
             try:
-                return each.read(path)
+                job: RecordedJob = reader.read(path)
             except (msgspec.MsgspecError, RecursionError) as error:
-                raise ValueError(f"it is damaged, or no file of {each.name}: {error}") from None
-    known = ", ".join(each.name for each in FORMATS)
+                raise ValueError(f"it is damaged, or no file of {reader.SOURCE}: {error}") from None
+            return job
+    known = ", ".join(reader.SOURCE for reader in READERS)
     raise ValueError(f"it is {'no file of a recorded job' if head else 'empty'}; read are {known}")
 
 
@@ -118,9 +136,10 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
                         raise ValueError(f"it holds more than {MAX_MEMBERS} files")
                     if (source := archive.extractfile(member)) is not None:
                         name = Path(member.name).name
-                        yield path / name, partial(_copied, source, scratch / name)
+                        target = scratch / str(number) / Path(member.name).parent.name / name
+                        yield path / member.name, partial(_copied, source, target)
         elif packed:
-            yield path, partial(_copied, content, scratch / path.name.removesuffix(".gz"))
+            yield path, partial(_copied, content, scratch / path.parent.name / path.name.removesuffix(".gz"))
         else:
             yield path, lambda: path
 
@@ -146,6 +165,7 @@ class _Limited:
 
 def _copied(source: IO[bytes], target: Path) -> Path:
     """Return the file with the content of another one, which may be compressed."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as file:
         while piece := source.read(PIECE_BYTES):
             file.write(piece)
@@ -158,10 +178,11 @@ def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     """Join the files of each job.
 
     Files of one directory whose names differ in numbers only are of one job; so are sets of different ranks, such as
-    those of different hosts. Where files have NCCL's hashes, those that share one are of one job.
+    those of different hosts, and those that have operations in common, which were written one after the other. Where
+    files have NCCL's hashes, those that share one are of one job.
     """
     sets = dict[tuple[str, str], list[RecordedJob]]()
-    for path, job in sorted(recorded, key=lambda each: 0 if each[1].operations else _taken_ns(each[1])):
+    for path, job in sorted(recorded, key=lambda each: _order(each[1])):
         known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
         numbered = known and not _hashes([job])
         pattern = path.parent / re.sub(r"\d+", "#", path.name) if numbered else path
@@ -186,17 +207,35 @@ def _are_one_job(first: Sequence[RecordedJob], second: Sequence[RecordedJob]) ->
     if hashes or others:
         return bool(hashes & others)
     ranks = [{each.rank for job in parts for each in job.ranks} for parts in (first, second)]
-    counts = all(job.groups for job in (first[0], second[0]))  # else nothing says of which job they are
-    return counts and ranks[0].isdisjoint(ranks[1])
+    if ranks[0].isdisjoint(ranks[1]):
+        return all(job.groups for job in (first[0], second[0]))  # else nothing says of which job they are
+    return not _enqueued(first).isdisjoint(_enqueued(second))
+
+
+def _enqueued(parts: Iterable[RecordedJob]) -> set[tuple[object, ...]]:
+    """Return operations as two files of one process have them: no other process enqueues one in the same nanosecond."""
+    known = (each for job in parts for each in job.operations if job.progress and each.enqueued_ns)
+    return {(each.rank, each.group, each.collective, each.sequence, each.enqueued_ns) for each in known}
+
+
+def _order(job: RecordedJob) -> tuple[int, int]:
+    """Order the files of a rank, and reports of all, by what was launched and by when they were written."""
+    launched = sum(each.enqueued for each in job.progress)
+    return (0 if len(job.ranks) == 1 else job.taken_ns), launched
 
 
 def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
-    """Return all parts as one job; two polls of one time are one, and a group without ranks has those that know it."""
-    polls = dict[tuple[tuple[int, int], ...], RecordedJob]()
-    for number, job in enumerate(parts):
-        is_poll = job.taken_ns and not job.operations
-        polls[tuple(job.taken_ns.items()) if is_poll else ((-1, number),)] = job
-    parts, lacking = _without_outdated([*_numbered([*polls.values()])])
+    """Return all parts as one job, as of the last file of each rank, and as of the file before.
+
+    Two polls of one time are one, and a group without ranks has those that know it.
+    """
+    single = {-number if job.operations or not job.taken_ns else job.taken_ns: job for number, job in enumerate(parts)}
+    parts, lacking = _without_outdated(sorted(_numbered([*single.values()]), key=_order))
+    files = defaultdict[int, list[RecordedJob]](list)  # of each rank, one after the other
+    for job in (each for each in parts if each.progress):
+        for rank in job.ranks:
+            files[rank.rank].append(job)
+    polls = [*map(len, files.values())] or [1]
     members = dict[Group, set[int]]()
     for job in parts:
         known: tuple[Progress | RecordedOperation, ...] = (*job.operations, *job.progress)
@@ -210,14 +249,27 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
         windows[record.rank].append(record.window_ns)
     doubled = (rank for rank, spans in windows.items() if len(union_of(spans)) < len(spans))
     lacking += [f"which ranks wrote the files of rank {rank} that are of the same time" for rank in doubled]
+
+    def as_of(place: int) -> dict[str, Any]:
+        chosen = {rank: each[-min(place, len(each))] for rank, each in files.items()}
+        return {
+            key: [
+                each if each.group.ranks else replace(each, group=groups[each.group])
+                for job in parts
+                for each in getattr(job, key)
+                if chosen.get(each.rank, job) is job
+            ]
+            for key in ("operations", "progress")
+        }
+
     return RecordedJob(
         parts[0].source,
         [ranks[number] for number in sorted(ranks)],
-        [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.operations],
-        [replace(each, group=groups.get(each.group, each.group)) for job in parts for each in job.progress],
-        [each for job in parts for each in job.computing],
-        taken_ns={rank: time for job in parts for rank, time in job.taken_ns.items()},
+        computing=[each for job in parts for each in job.computing],
         cannot_say=tuple(dict.fromkeys((*lacking, *(sentence for job in parts for sentence in job.cannot_say)))),
+        polls=min(polls),
+        before=RecordedJob(parts[0].source, **as_of(2)) if max(polls) > 1 else None,
+        **as_of(1),
     )
 
 
@@ -235,12 +287,8 @@ def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
 
 def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:
     """Return the files of the latest run, and a sentence for each older one, which a rank that died did not replace."""
-    timed = sorted((each for each in parts if each.timeout_ns > 0 and each.taken_ns), key=_taken_ns)
-    gaps = [(_taken_ns(later) - _taken_ns(each), each) for each, later in pairwise(timed)]
+    timed = sorted((each for each in parts if each.timeout_ns > 0 and each.taken_ns), key=lambda job: job.taken_ns)
+    gaps = [(later.taken_ns - each.taken_ns, each) for each, later in pairwise(timed)]
     outdated = timed[: max((number for number, (gap, each) in enumerate(gaps, 1) if gap > each.timeout_ns), default=0)]
     said = [f"rank {job.ranks[0].rank} in this run: its file, older than the others, is left out" for job in outdated]
     return [each for each in parts if not any(each is one for one in outdated)], said
-
-
-def _taken_ns(job: RecordedJob) -> int:
-    return max(job.taken_ns.values(), default=0)

@@ -5,8 +5,9 @@ clock of its host; a size is S, as nccl-tests and ``hpccoll run`` count it: all 
 reduce-scatter or all-to-all.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Place: TypeAlias = tuple[str, int, str]
@@ -57,13 +58,15 @@ class RecordedOperation:
     by_type: bool = False  # whether sequence counts operations of this type only, as NCCL does
     where: str | None = None  # the line of code that called it, such as "model.py:12 forward"
 
+    @property
+    def call(self) -> tuple[Group, str, int | None, int | None]:
+        """What tells it from the other operations of its rank."""
+        return self.group, self.collective, self.sequence, self.peer
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How many operations of a group a rank has enqueued, and completed where that is known.
-
-    Several of one rank, group and collective are polls, the latest one last.
-    """
+    """How many operations of a group a rank has enqueued, and completed where that is known."""
 
     rank: int
     group: Group
@@ -91,15 +94,26 @@ class RecordedJob:
     operations: Sequence[RecordedOperation] = ()
     progress: Sequence[Progress] = ()
     computing: Sequence[Computing] = ()
-    taken_ns: Mapping[int, int] = field(default_factory=dict)  # by rank: when the file was written, or its latest time
+    taken_ns: int = 0  # when the file was written, or its latest time; 0 if it is unknown
     timeout_ns: int = 0  # after which all ranks of a job that hangs have written their files; 0 if it is unknown
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
+    polls: int = 1  # how often each rank was recorded, at least
+    before: "RecordedJob | None" = None  # if ranks were recorded several times, the job as it was the time before
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """The groups of its operations and counts, each once."""
         counted = (each.group for each in self.progress)
         return tuple(dict.fromkeys((*counted, *(each.group for each in self.operations))))
+
+
+def by_call(operations: Iterable[RecordedOperation]) -> Mapping[tuple[Group, int | None], dict[int, RecordedOperation]]:
+    """Return collectives by group and number, of each rank the last one; messages have numbers of their own."""
+    calls = defaultdict[tuple[Group, int | None], dict[int, RecordedOperation]](dict)
+    for each in operations:
+        if each.peer is None:
+            calls[each.group, each.sequence][each.rank] = each
+    return calls
 
 
 def number_ranks(places: Iterable[Place]) -> dict[Place, int]:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import compared_runs
 import numpy as np
 import pytest
 from cli_runner import invoke
@@ -47,6 +48,29 @@ def test_a_reference_has_the_cases_that_all_runs_have_with_a_time():
     assert len(make_reference([one, one, other]).cases) == CASES - 3
 
 
+def test_of_a_training_step_transfer_and_waiting_of_a_run_are_held_against_the_medians_of_the_runs(tmp_path):
+    runs = [
+        compared_runs.results(seed=seed, transfer_s=transfer, waiting_s=1e-5, last_share=0.0)
+        for seed, transfer in enumerate((0.001, 0.002, 0.009))
+    ]
+    write_reference(make_reference(runs), file := tmp_path / "F.json")
+    new = compared_runs.results({1024: 1.5}, seed=9, transfer_s=0.004, waiting_s=0.005, last_share=1.0, late_ranks=(1,))
+    (slower,) = compare_with_reference(read_reference(file), new, 0.05).of(REGRESSION)
+    assert slower.reason == "transfer 4 ms, was 2 ms; waiting up to 5 ms, was 10 us; rank 1 is late"
+    for other in (of_an_earlier_version(file), make_reference([*runs[1:], compared_runs.results(seed=0)])):
+        (slower,) = compare_with_reference(other, new, 0.05).of(REGRESSION)
+        assert slower.reason is None
+
+
+def of_an_earlier_version(file):
+    """Return a reference as it is read from a file of before there were transfer and waiting in it."""
+    content = json.loads(file.read_text())
+    for case in content["cases"]:
+        del case["transfer_s"], case["waiting_s"]
+    file.write_text(json.dumps(content))
+    return read_reference(file)
+
+
 def test_two_runs_or_runs_without_a_common_case_make_no_reference():
     one = run(np.random.default_rng(1))
     with pytest.raises(BadInputError, match="3 runs"):
@@ -69,10 +93,20 @@ def test_a_reference_is_read_as_it_was_written(tmp_path):
         lambda case: {"times_s": case["times_s"][:2]},
         lambda case: {"requested_bytes": case["requested_bytes"] ^ 1},
         lambda _case: {"collective": "all_reducd"},
+        lambda _case: {"waiting_s": -1e-6},
         lambda _case: {"case_ie": "x"},
         lambda _case: {"identity": ""},
     ],
-    ids=["time below 0", "bounds exchanged", "too few times", "size", "collective", "unknown key", "no identity"],
+    ids=[
+        "time below 0",
+        "bounds exchanged",
+        "too few times",
+        "size",
+        "collective",
+        "waiting",
+        "unknown key",
+        "no identity",
+    ],
 )
 def test_a_reference_whose_values_do_not_fit_is_refused_in_one_line(tmp_path, change):
     file = tmp_path / "F.json"

@@ -32,7 +32,7 @@ def on_hosts(*names):
 A_LITTLE = results(noise=0.001), again(dict.fromkeys(SIZES, 1.03), noise=0.001)
 BEFORE = {"versions": {"numpy": "2.4"}, "variables": {"SLURM_JOB_ID": "1"}, "host_load": [], "kernel": "6.1"}
 NOW = {"versions": {"numpy": "2.5"}, "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"}, "kernel": "6.1"}
-STEP, LATE = {"transfer_s": 0.002, "waiting_s": 1e-5, "last_share": 0.0}, {"late_rank": 1, "last_share": 1.0}
+STEP, LATE = {"transfer_s": 0.002, "waiting_s": 1e-5, "last_share": 0.0}, {"late_ranks": (1,), "last_share": 1.0}
 SCENARIOS = {
     "a slower and a faster case among unchanged ones": (results(), again({1024: 1.2, 2048: 0.8})),
     "a faster case alone is not worse": (results(), again({1024: 0.8})),

@@ -7,7 +7,7 @@ import pytest
 from finding_values import assert_findings
 from step_examples import compressed_step, stage, step_case, step_outcome, step_times, steps, timeline_ms
 
-from hpccoll.analysis.step_comparison import compare_steps, late_findings
+from hpccoll.analysis.step_comparison import compare_steps, late_findings, late_words
 from hpccoll.analysis.step_findings import step_table
 from hpccoll.render.export import export
 from hpccoll.render.terminal_summary import outcome_lines
@@ -149,6 +149,16 @@ def test_each_late_rank_is_named_once_with_its_largest_lag():
     (first,) = compare_steps(of_late_rank(nodes=1, provenance={"hosts": ["n0"]}).rows, {})
     row = first.rows[0]
     ranks = {0: (0.001, 0.003), 1: (0.005,), 2: (0.002,)}
-    rows = [replace(row, late_rank=rank, last_s=lag) for rank, lags in ranks.items() for lag in lags]
+    rows = [replace(row, late_ranks=(rank,), last_s=lag) for rank, lags in ranks.items() for lag in lags]
     found = late_findings([replace(first, rows=(each,)) for each in rows], {})
     assert [(each.values["rank"], each.values["lag"]) for each in found] == [(1, 0.005), (0, 0.003), (2, 0.002)]
+
+
+def test_ranks_that_are_late_in_one_step_are_named_together():
+    (first,) = compare_steps(of_late_rank().rows, {})
+    rows = [replace(first.rows[0], late_ranks=ranks, last_s=lag) for ranks, lag in (((2, 5), 0.05), ((5, 2), 0.04))]
+    (found,) = late_findings([replace(first, rows=(each,)) for each in rows], {row.key: "n{}".format for row in rows})
+    assert (found.values["ranks"], found.values["lag"], found.values["workloads"]) == ((2, 5), 0.05, 2)
+    assert found.text.startswith("n2 (rank 2) and n5 (rank 5) are late")
+    said = [late_words(replace(rows[0], late_ranks=ranks)) for ranks in ((2, 5), (*range(8),))]
+    assert said == ["rank 2 and rank 5 are late", "rank 0, rank 1, rank 2 and 5 more ranks are late"]

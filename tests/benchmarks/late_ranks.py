@@ -1,10 +1,10 @@
 """Late ranks and slow wires on the testbed: which of them a training step names, and by how much a rank is late.
 
-    python tests/benchmarks/late_ranks.py --keep DIR      # about 5 minutes, alone on the machine
+    python tests/benchmarks/late_ranks.py --keep DIR      # about 6 minutes, alone on the machine
     python tests/benchmarks/late_ranks.py --read DIR      # from raw files that were kept
 
-A rank of each of four hosts; a late one begins to compute 5 ms after the others in each step
-(``tests/measure/late_ranks.py``). The table is that of results/golden/late_ranks.md.
+A rank of each of four hosts; a late one begins to compute 5 ms after the others in each step, or computes for 35 ms
+instead of 30 (``tests/measure/late_ranks.py``). The table is that of results/golden/late_ranks.md.
 """
 
 import sys
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from tables import print_table, verdict
 from testbed_bench import ROOT, run_settings, run_testbed
 
+from hpccoll.common.text import join_words
 from hpccoll.common.units import format_per_cent
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.load_results import read_results
@@ -30,12 +31,14 @@ class Situation(NamedTuple):
 
     late: int | None = None  # the rank that is late
     slow: str = ""  # the host whose wire has half of its rate
+    is_slow: bool = False  # it computes for 35 ms instead of 30, and with overlap only the forward third delays others
 
 
 SITUATIONS = {
     "healthy": Situation(),
     "rank 0 late": Situation(late=0),
     "rank 2 late": Situation(late=2),
+    "rank 2 computes slowly": Situation(late=2, is_slow=True),
     "n2 at half rate": Situation(slow="n2"),
     "n2 at half rate, rank 3 late": Situation(late=3, slow="n2"),
 }
@@ -43,12 +46,12 @@ SITUATIONS = {
 
 def measure(name: str, keep: Path) -> None:
     """Measure a situation on a testbed of its own."""
-    late, slow = SITUATIONS[name]
+    late, slow, is_slow = SITUATIONS[name]
     out, bed = keep / f"{name.replace(' ', '_')}.h5", ("--name", NAME)
     if out.exists():
         return
     drill = ROOT / "tests" / "measure" / "late_ranks.py"
-    words = sys.executable, drill, late or 0, 0 if late is None else LAG_US
+    words = sys.executable, drill, late or 0, 0 if late is None else "x1.1667" if is_slow else LAG_US
     command = f"srun -N {HOSTS} -n {HOSTS} --mpi=pmi2 {' '.join(map(str, words))} {TRAIN} --out {out}"
     try:
         run_testbed("up", *bed, "--nodes", str(HOSTS), "--cpus", "1", "--rate", "100mbit")
@@ -60,8 +63,10 @@ def measure(name: str, keep: Path) -> None:
 
 
 def named(row: Row) -> str:
-    """Return the rank that a row calls late, with its lag."""
-    return "" if row.late_rank is None else f"rank {row.late_rank}, {1e3 * (row.last_s or 0.0):.2f} ms"
+    """Return the ranks that a row calls late, with the lag of the first."""
+    return join_words(f"rank {rank}" for rank in row.late_ranks) + f", {1e3 * (row.last_s or 0.0):.2f} ms" * bool(
+        row.late_ranks
+    )
 
 
 def rows_of(name: str, keep: Path) -> dict[tuple[str, int], Row]:
@@ -72,7 +77,7 @@ def rows_of(name: str, keep: Path) -> dict[tuple[str, int], Row]:
 
 def show(name: str, keep: Path) -> Iterator[bool]:
     """Print the steps of a situation beside those of a healthy cluster, and yield whether the right rank is late."""
-    late, slow = SITUATIONS[name]
+    late, slow, is_slow = SITUATIONS[name]
     rows, healthy = rows_of(name, keep), rows_of("healthy", keep)
     print(f"\n{name}\n")
     print_table(
@@ -84,12 +89,14 @@ def show(name: str, keep: Path) -> Iterator[bool]:
           format_per_cent(row.last_share or 0.0), named(row))
          for (algorithm, overlap), row in sorted(rows.items())),
     )  # fmt: skip
-    found = [row.late_rank for row in rows.values()]
-    who = "no rank" if late is None else f"rank {late}"
-    yield verdict(f"{who} is late", f"{found.count(late)} of {len(found)} steps", found.count(late) == len(found))
+    right = [row.late_ranks == (() if late is None else (late,)) for row in rows.values()]
+    who = "no rank" if late is None else f"rank {late} alone"
+    yield verdict(f"{who} is late", f"{sum(right)} of {len(right)} steps", all(right))
     if late is not None:
-        off = max(abs((row.last_s or 0.0) / (LAG_US * 1e-6) - 1) for row in rows.values())
-        yield verdict(f"its lag, most off {LAG_US / 1000:g} ms", f"{off:.1%}, asked 10%", off <= 0.1)
+        asked = {overlap: LAG_US / 1000 / (3 if is_slow and overlap else 1) for _, overlap in rows}
+        off = max(abs(1e3 * (row.last_s or 0.0) / asked[overlap] - 1) for (_, overlap), row in rows.items())
+        which = " or ".join(f"{each:.3g} ms" for each in dict.fromkeys(asked.values()))
+        yield verdict(f"its lag, most off {which}", f"{off:.1%}, asked 10%", off <= 0.1)
     if slow:
         grown = min((row.transfer_s or 0.0) / (healthy[key].transfer_s or 1.0) for key, row in rows.items())
         yield verdict("the transfer, over that of healthy wires", f"{grown:.2f}, asked 1.5", grown >= 1.5)

@@ -24,3 +24,14 @@ def test_a_rank_that_computes_later_is_last_in_each_step_and_late_by_as_much(ove
         assert row.last_rank == row.late_rank == 1
         assert 0.5 < row.last_s / (LAG_US * 1e-6) < 2
         assert row.waiting_s > 0.5 * LAG_US * 1e-6
+
+
+@pytest.mark.mpi
+def test_a_rank_that_computes_slowly_all_the_time_is_late_by_all_of_it(mpiexec, tmp_path):
+    out, step = tmp_path / "slow.h5", (*STEP, "--compute-us", 100_000, "--overlap", 1)
+    ended = mpiexec(2, PROGRAM, 1, "x1.5", *step, "--out", out)
+    assert ended.returncode == 0, ended.stderr
+    for row in read_results([out]).rows:
+        if row.algorithm != "null":
+            assert row.last_rank == row.late_rank == 1
+            assert 0.5 < row.last_s / (LAG_US * 1e-6) < 2

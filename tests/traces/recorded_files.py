@@ -32,16 +32,20 @@ class Call:
 
 
 def dump(rank, calls, completed, *, active=True, backend="nccl", groups=()):
-    """Return the dump of a rank that has enqueued ``calls``, of which some, by their places, have completed."""
-    counts, done = defaultdict(int), defaultdict(int)
+    """Return the dump of a rank that has enqueued ``calls``, of which some, by their places, have completed.
+
+    Messages and collectives of a group count apart; its status has the number of the last one of either kind.
+    """
+    counts, last, done = defaultdict(int), {}, {}
     entries = []
     known = sorted({*groups, *(call.group for call in calls)}, key=lambda group: int(group.name))
     ids = {group: 3 + 2 * number for number, group in enumerate(known)}
     for place, call in enumerate(calls):
         group, is_message = call.group, call.peer is not None
-        counts[group] += 1
+        counts[group, is_message] += 1
+        number = last[group] = counts[group, is_message]
         if place in completed:
-            done[group] = counts[group]
+            done[group] = number
             if active:
                 continue
         me = group.ranks.index(rank)
@@ -51,8 +55,7 @@ def dump(rank, calls, completed, *, active=True, backend="nccl", groups=()):
         entries.append(
             {
                 "record_id": place, "pg_id": ids[group], "process_group": (group.name, group.description),
-                "collective_seq_id": 0 if is_message else counts[group],
-                "p2p_seq_id": counts[group] if is_message else 0, "op_id": counts[group],
+                "collective_seq_id": counts[group, False], "p2p_seq_id": counts[group, True], "op_id": place,
                 "profiling_name": f"{backend}:{name}", "time_created_ns": BEGIN_NS + 1000 * place + rank,
                 "input_sizes": [[inputs]], "input_dtypes": ["BFloat16"], "output_sizes": [[outputs]],
                 "output_dtypes": ["BFloat16"], "state": "completed" if place in completed else "scheduled",
@@ -68,8 +71,8 @@ def dump(rank, calls, completed, *, active=True, backend="nccl", groups=()):
         },
         "pg_status": {
             str(number): {
-                "last_enqueued_collective": counts[group] or -1, "last_started_collective": -1,
-                "last_completed_collective": done[group] or -1,
+                "last_enqueued_collective": last.get(group, -1), "last_started_collective": -1,
+                "last_completed_collective": done.get(group, -1),
             }
             for group, number in ids.items()
         },

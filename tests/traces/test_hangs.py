@@ -1,5 +1,6 @@
 """Who waits for whom: jobs whose fault is known, simulated and recorded by others."""
 
+import json
 import os
 from pathlib import Path
 
@@ -109,12 +110,40 @@ def test_who_completed_a_collective_of_a_group_with_messages_is_not_absent_from_
         calls = [*message.get(rank, []), Call(WORLD), Call(WORLD)]
         done = {*range(len(calls) - (2 if rank == 1 else 1))}
         dumps[rank] = dump(rank, calls, done, active=False)
-        number = 0
-        for entry in dumps[rank]["entries"]:
-            number += not entry["is_p2p"]
-            entry["collective_seq_id"] = 0 if entry["is_p2p"] else number
     (hang,) = hangs(tmp_path, dumps)
     assert (hang.reason, hang.ranks) == ("behind", (1,))
+
+
+def test_a_completed_message_does_not_hide_that_a_rank_did_not_join_the_collective_of_its_number(tmp_path):
+    messages = {0: [Call(WORLD, "send", peer=1)] * 2, 1: [Call(WORLD, "recv", peer=0)] * 2}
+    dumps = {}
+    for rank in range(4):
+        calls = [Call(WORLD), *messages.get(rank, [])]
+        dumps[rank] = dump(rank, [*calls, *[Call(WORLD)] * (rank != 1)], {*range(len(calls))}, active=False)
+    (hang,) = hangs(tmp_path, dumps)
+    assert (hang.reason, hang.ranks, hang.operation.collective) == ("not joined", (1,), "all_reduce")
+
+
+def test_a_collective_is_found_open_also_where_only_counts_betray_the_messages_of_its_group(tmp_path):
+    """The dumps have active operations only, and all messages have completed."""
+    dumps = {}
+    for rank, (name, peer) in enumerate([("send", 1), ("recv", 0), ("send", 3), ("recv", 2)]):
+        calls = [*[Call(PIPELINE, name, peer=peer)] * 8, *[Call(PIPELINE, "broadcast")] * (rank != 2)]
+        dumps[rank] = dump(rank, calls, {*range(8)})
+    (hang,) = hangs(tmp_path, dumps)
+    assert (hang.reason, hang.ranks) == ("not joined", (2,))
+
+
+def test_of_a_group_whose_counts_have_no_name_nothing_is_said_but_that_nothing_is_recorded(tmp_path):
+    """Rank 2 has no entry of two groups whose names are no numbers; so its counts cannot be told apart."""
+    groups = [WORLD, Ring("7", WORLD.ranks), Ring("8", WORLD.ranks)]
+    dumps = {
+        rank: dump(rank, [Call(WORLD), *[Call(groups[1])] * (rank != 2)], {0}, active=False, groups=groups)
+        for rank in range(4)
+    }
+    renamed = json.loads(json.dumps(dumps).replace('"7"', '"mesh_dp"').replace('"8"', '"mesh_tp"'))
+    (hang,) = hangs(tmp_path, {int(rank): content for rank, content in renamed.items()})
+    assert (hang.reason, hang.ranks) == ("unrecorded", (2,))
 
 
 def test_a_rank_that_does_not_complete_what_others_completed_has_a_gpu_that_is_stuck(tmp_path):
@@ -146,6 +175,69 @@ def test_messages_that_both_partners_posted_wait_for_nobody(tmp_path):
     pair = [Call(FIRST, "send", peer=1)], [Call(FIRST, "recv", peer=0)]
     (hang,) = hangs(tmp_path, {rank: dump(rank, calls, ()) for rank, calls in enumerate(pair)})
     assert hang.reason == "launched"
+
+
+@pytest.mark.parametrize("numbers", [(1, 2), (1, 1)], ids=["one after the other", "in a batch"])
+@pytest.mark.parametrize("name", ["send", "recv"])
+def test_two_ranks_that_both_send_before_they_receive_wait_for_one_another_but_not_in_a_batch(tmp_path, name, numbers):
+    other = {"send": "recv", "recv": "send"}[name]
+    dumps = {
+        rank: dump(rank, [Call(FIRST, name, peer=1 - rank), Call(FIRST, other, peer=1 - rank)], ()) for rank in (0, 1)
+    }
+    for content in dumps.values():
+        for entry, number in zip(content["entries"], numbers, strict=True):
+            entry["p2p_seq_id"] = number
+        content["entries"] += [{**entry, "profiling_name": "nccl:coalesced"}] * (numbers == (1, 1))
+    (hang,) = hangs(tmp_path, dumps)
+    assert (hang.reason, hang.ranks) == (("circle", (0, 1)) if numbers == (1, 2) else ("launched", ()))
+
+
+def test_in_dumps_of_two_times_only_what_did_not_change_is_stuck(tmp_path):
+    """Rank 2 comes late to each operation: in the first dumps to the second one, in later ones to the fourth one."""
+
+    def dumps(late):
+        return {
+            rank: dump(rank, [Call(WORLD)] * (late - (rank == 2)), {*range(late - 1)}, active=False)
+            for rank in range(4)
+        }
+
+    found = {}
+    for time, late in {"first": 2, "again": 2, "later": 4}.items():
+        write_dumps(tmp_path / time, dumps(late))
+    for times in (["first"], ["first", "again"], ["again", "first"], ["first", "later"], ["later", "first"]):
+        (job,) = read_job([tmp_path / time for time in times]).jobs
+        found[" ".join(times)] = [(hang.ranks, hang.may_be_late(job), job.polls) for hang in find_hangs(job)]
+    assert found == {
+        "first": [((2,), True, 1)], "first again": [((2,), False, 2)], "again first": [((2,), False, 2)],
+        "first later": [], "later first": [],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_messages_of_a_pipeline_that_moves_between_two_dumps_name_no_rank(tmp_path, stops):
+    """A stage waits for the next message at both times; only if it is the same one, its partner did not send it."""
+    for time, done in {"first": 4, "later": 4 if stops else 8}.items():
+        calls = {
+            0: [Call(FIRST, "send", peer=1)] * done,
+            1: [Call(FIRST, "recv", peer=0)] * (done + 1),
+        }
+        dumps = {rank: dump(rank, each, {*range(done)}, active=False) for rank, each in calls.items()}
+        write_dumps(tmp_path / time, dumps)
+    (job,) = read_job([tmp_path]).jobs
+    assert [hang.ranks for hang in find_hangs(job)] == ([(0,)] if stops else [])
+
+
+def test_of_ranks_that_did_not_join_those_are_named_that_have_nothing_open_at_the_last_time(tmp_path):
+    pair = Ring("2", (2, 3))
+    calls = {0: [Call(WORLD)] * 2, 1: [Call(WORLD)] * 2, 2: [Call(WORLD), Call(pair)], 3: [Call(WORLD), Call(pair)]}
+    for time, open_at in {"first": 2, "later": 3}.items():
+        dumps = {
+            rank: dump(rank, each[: 2 - (rank == 3 != open_at)], {0, 1} if rank == 2 != open_at else {0}, active=False)
+            for rank, each in calls.items()
+        }
+        write_dumps(tmp_path / time, dumps)
+    (job,) = read_job([tmp_path]).jobs
+    assert [hang.ranks for hang in find_hangs(job)] == [(2,)]
 
 
 GROUPS = [WORLD, FIRST, Ring("2", (2, 3)), Ring("4", (0, 2)), Ring("5", (1, 3)), Ring("6", (1, 2, 3))]

@@ -11,19 +11,23 @@ from hpccoll.traces.read_job import read_job
 from tests.traces.recorded_files import as_nccl_2_28, ras
 
 
-def hangs(directory, *reports):
+def read(directory, *reports):
     for number, report in enumerate(reports):
         text = report if isinstance(report, str) else json.dumps(report)
         (directory / f"ras{number}.txt").write_text(text)
     (job,) = read_job([directory]).jobs
-    return find_hangs(job)
+    return job
 
 
-def test_a_rank_that_launched_fewer_is_named_with_the_operation_and_the_number_of_polls(tmp_path):
+def hangs(directory, *reports):
+    return find_hangs(read(directory, *reports))
+
+
+def test_a_rank_that_launched_fewer_is_named_with_the_operation(tmp_path):
     (hang,) = hangs(tmp_path, ras({0: 101, 1: 100, 2: 101}))
     assert (hang.reason, hang.ranks) == ("not joined", (1,))
     assert (hang.operation.collective, hang.operation.sequence) == ("all_reduce", 101)
-    assert [(wait.ranks, wait.awaited, wait.polls) for wait in hang.waits] == [((0, 2), (1,), 1)]
+    assert [(wait.ranks, wait.awaited) for wait in hang.waits] == [((0, 2), (1,))]
 
 
 def test_a_count_that_rises_from_poll_to_poll_is_late_and_not_absent(tmp_path):
@@ -33,8 +37,9 @@ def test_a_count_that_rises_from_poll_to_poll_is_late_and_not_absent(tmp_path):
 
 def test_a_count_that_stays_from_poll_to_poll_is_absent_in_whatever_order_the_files_are(tmp_path):
     polls = [ras({0: count, 1: 100}, time=f"2026-01-02 03:04:{second}") for second, count in ((25, 105), (15, 105))]
-    (hang,) = hangs(tmp_path, *polls, ras({0: 90, 1: 90}))
-    assert (hang.ranks, hang.waits[0].polls) == ((1,), 3)
+    job = read(tmp_path, *polls, ras({0: 90, 1: 90}))
+    (hang,) = find_hangs(job)
+    assert (hang.ranks, job.polls, hang.may_be_late(job)) == ((1,), 3, False)
 
 
 def test_ranks_that_waited_for_one_that_goes_on_are_not_absent(tmp_path):
@@ -43,9 +48,37 @@ def test_ranks_that_waited_for_one_that_goes_on_are_not_absent(tmp_path):
     assert hangs(tmp_path, *polls, ras(counts | {0: 102, 1: 101}, time="2026-01-02 03:04:03")) == []
 
 
+def with_another(report, counts, members):
+    """Return a report with a second communicator, of some ranks of the first one."""
+    places = {number: ("10.0.0.1", 100 + rank, rank) for number, rank in enumerate(members)}
+    other = ras(dict(enumerate(counts)), digits="0xcd", places=places)["communicators"]
+    return {**report, "communicators": [*report["communicators"], *other]}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_communicator_that_is_there_at_one_of_two_polls_only_names_no_rank(tmp_path, whole, turned):
+    """It is destroyed or made in between, or another one, which numbers the ranks anew, is."""
+    first, second = (ras(dict.fromkeys(range(4), 9), time=f"2026-01-02 03:04:0{number}") for number in (1, 2))
+    if whole:
+        first = first | {"communicators": with_another(first, (3, 2), (3, 2))["communicators"][1:]}
+        second = with_another(second, (8, 8), (3, 2))
+    else:
+        first = with_another(first, (3, 2), (0, 1))
+    if turned:
+        first["timestamp"], second["timestamp"] = second["timestamp"], first["timestamp"]
+    assert hangs(tmp_path, first, second) == []
+
+
+def test_of_several_ranks_that_are_late_the_one_that_stays_is_named(tmp_path):
+    counts = {0: 9, 1: 5, 2: 6, 3: 9}
+    later = ras(counts | {0: 12, 1: 11}, time="2026-01-02 03:04:15")
+    assert [each.ranks for each in hangs(tmp_path, ras(counts), later)] == [(2,)]
+
+
 def test_one_poll_in_two_files_is_one_poll(tmp_path):
-    (hang,) = hangs(tmp_path, ras({0: 101, 1: 100}), ras({0: 101, 1: 100}))
-    assert hang.waits[0].polls == 1
+    job = read(tmp_path, ras({0: 101, 1: 100}), ras({0: 101, 1: 100}))
+    assert (job.polls, find_hangs(job)[0].may_be_late(job)) == (1, True)
 
 
 def test_equal_counts_name_no_rank(tmp_path):

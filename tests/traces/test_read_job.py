@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -41,9 +42,14 @@ def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_t
     write_dumps(tmp_path / "two" / "monday", dumps_of(1))
     partly = dumps_of(3)
     del partly[1]
+    for entry in (entry for content in partly.values() for entry in content["entries"]):
+        entry["time_created_ns"] += 86_400 * 10**9
     write_dumps(tmp_path / "two" / "tuesday", partly)
-    assert [len(job.ranks) for job in read_job([tmp_path / "two"]).jobs] == [4, 3]
-    assert named(read_job([tmp_path / "two"])) == [1, 3]
+    with tarfile.open(tmp_path / "two.tar", "w") as archive:
+        archive.add(tmp_path / "two", "two")
+    for path in (tmp_path / "two", tmp_path / "two.tar"):
+        assert [len(job.ranks) for job in read_job([path]).jobs] == [4, 3]
+        assert named(read_job([path])) == [1, 3]
 
 
 @pytest.mark.parametrize("names", [*itertools.permutations("abc")])
@@ -93,8 +99,18 @@ def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_
     write_dumps(tmp_path, dumps_of(2), as_json, name="b{}")
     (tmp_path / "c.txt").write_text(as_nccl_2_28(ras({0: 1}, missing=[1])))
     found = read_job([tmp_path])
-    assert sorted(job.source for job in found.jobs) == ["NCCL RAS", *["PyTorch Flight Recorder"] * 2]
-    assert (sorted(named(found)), found.damaged) == ([1, 2, 2], [])
+    assert sorted(job.source for job in found.jobs) == ["NCCL RAS", "PyTorch Flight Recorder"]
+    assert (sorted(named(found)), found.damaged) == ([1, 2], [])
+
+
+@pytest.mark.parametrize("rank", ["rank_{0}/fr.pkl", "{0}/fr.pkl", "node{0}/7/fr_rank{0}.pkl"])
+def test_the_rank_of_a_dump_may_be_in_the_name_of_its_directory(tmp_path, rank):
+    for number, content in dumps_of(2).items():
+        path = tmp_path / rank.format(number)
+        path.parent.mkdir(parents=True)
+        path.write_bytes(as_pickle(content))
+    found = read_job([tmp_path])
+    assert (len(found.jobs), named(found), found.damaged) == (1, [2], [])
 
 
 def test_members_of_archives_are_read_as_files_are(tmp_path):
@@ -109,6 +125,35 @@ def test_members_of_archives_are_read_as_files_are(tmp_path):
         (packed / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
     for path in (tmp_path / "job.tar.gz", tmp_path / "job.tar", packed):
         assert named(read_job([path])) == [2]
+
+
+def test_of_archives_one_file_at_a_time_is_unpacked(tmp_path, monkeypatch):
+    dumps, scratch, lying = write_dumps(tmp_path / "dumps", dumps_of(2)), tmp_path / "scratch", []
+    scratch.mkdir()
+    with tarfile.open(dumps / "job.tar", "w") as archive:
+        archive.add(dumps, "job", filter=lambda info: None if info.name.endswith("tar") else info)
+    for path in [*dumps.glob("*rank*")]:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    read = reading._read_file
+    monkeypatch.setattr(
+        reading,
+        "_read_file",
+        lambda path: (lying.append(sum(each.is_file() for each in scratch.rglob("*"))), read(path))[1],
+    )
+    assert named(read_job([dumps])) == [2]
+    assert (lying, [*scratch.iterdir()]) == ([1] * 8, [])
+
+
+def end_process(_path):
+    os._exit(1)
+
+
+def test_files_of_a_process_that_the_system_ends_are_a_line_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LONG_BYTES", 0)
+    monkeypatch.setattr(reading, "_read_all", end_process)
+    found = read_job([write_dumps(tmp_path, dumps_of(2))])
+    assert (found.jobs, ["was ended" in line for line in found.damaged]) == ([], [True] * 4)
 
 
 def bombs(directory):
