@@ -40,12 +40,14 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
     if not parts.ranks:
         yield f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
         return
-    yield f"each rank communicates for {_range(each.communication_s for each in parts.ranks)}"
+    several = any(each.operations_s > (1 + MIXED_SHARE) * each.communication_s for each in parts.ranks)
+    together = f", in operations that take {_range(each.operations_s for each in parts.ranks)}" if several else ""
+    yield f"each rank communicates for {_range(each.communication_s for each in parts.ranks)}{together}"
     known = [(each.transfer_s, each.waiting_s) for each in parts.ranks if each.transfer_s is not None]
     if known:
         transfer, waited = (_range(each[n] or 0.0 for each in known) for n in (0, 1))
         yield f"of that {transfer} is transfer, and {waited} waiting for ranks that come later"
-    mixed = [each.communication_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
+    mixed = [each.operations_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
     if max(mixed) > MIXED_SHARE * max(each.communication_s for each in parts.ranks):
         yield (
             f"up to {format_seconds(max(mixed))} is either: of broadcasts, messages, and operations that not all ranks"
@@ -104,8 +106,8 @@ COLLECTIVE_COLUMNS: Columns[OperationTimes] = (
 RANK_COLUMNS: Columns[RankTimes] = (
     ("rank", lambda of: of.rank), ("host", lambda of: of.host or "unknown"),
     ("communication", lambda of: format_seconds(of.communication_s)),
-    ("of it transfer", lambda of: _known(of.transfer_s, format_seconds)),
-    ("of it waiting", lambda of: _known(of.waiting_s, format_seconds)),
+    ("transfer", lambda of: _known(of.transfer_s, format_seconds)),
+    ("waiting", lambda of: _known(of.waiting_s, format_seconds)),
     ("share", lambda of: _known(of.share, format_per_cent)),
     ("exposed", lambda of: _known(of.exposed, format_per_cent)),
 )  # fmt: skip
@@ -152,8 +154,8 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
         )
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
-    for group in parts.unmatched:
-        yield f"ranks recorded different operations in group {group_text(group)}: nothing is matched there"
+    for group, count in parts.unmatched.items():
+        yield f"left out: {format_count(count, 'operation')} in group {group_text(group)} that differ between ranks"
 
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:

@@ -74,8 +74,9 @@ class RankTimes(NamedTuple):
     rank: int
     host: str | None
     communication_s: float  # the union of its operations
+    operations_s: float  # the sum of their durations, which is more where it has several at once
     transfer_s: float | None  # in operations of which all ranks have records; None without any
-    waiting_s: float | None  # likewise: what is left of communication is either of both
+    waiting_s: float | None  # likewise: what is left of the operations is either of both
     exposed_s: float | None  # of that, while its device computed nothing
     window_s: float | None
     step_s: float | None
@@ -108,7 +109,7 @@ class SlowParts:
     late: Sequence[LateRank]
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
-    unmatched: Sequence[Group]  # groups whose ranks recorded different operations, without numbers
+    unmatched: Mapping[Group, int]  # operations of groups of which ranks recorded different ones
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
@@ -148,7 +149,8 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
         called, unmatched = _match(job.operations)
         return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched)
     matched, unmatched = _match(timed)
-    shifts_s, residual_s = _align(matched, {each.rank: each.host for each in job.ranks if each.host})
+    hosts = {each.rank: each.host for each in job.ranks if each.host}
+    shifts_s, residual_s = _align(matched, hosts)
     if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
         shifts_s, residual_s = {}, None  # the ends were noticed late: the durations say more about the order
     times = [*_collectives(matched, shifts_s, residual_s)]
@@ -159,15 +161,16 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
         for rank, waited in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
             known_s[rank][0] += float(waiting.transfer_s.sum())
             known_s[rank][1] += waited
-    return SlowParts(times, [*_rank_times(job, timed, known_s)], late_ranks(waits), residual_s, shifts_s, unmatched)
+    of_ranks, shifts_s = [*_rank_times(job, timed, known_s)], _begin_together(timed, hosts, shifts_s) | shifts_s
+    return SlowParts(times, of_ranks, late_ranks(waits), residual_s, shifts_s, unmatched)
 
 
-def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], list[Group]]:
-    """Return the operations with the records of all ranks, and the groups in which records do not match."""
+def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], dict[Group, int]]:
+    """Return the operations with the records of all ranks, and how many of a group are left out, for they differ."""
     by_group: defaultdict[Group, dict[int, list[RecordedOperation]]] = defaultdict(dict)
     for each in timed:
         by_group[each.group].setdefault(each.rank, []).append(each)
-    matched, unmatched = list[MatchedOperation](), list[Group]()
+    matched, unmatched = list[MatchedOperation](), dict[Group, int]()
     for group, of_ranks in by_group.items():
         keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
         for rank, records in of_ranks.items():
@@ -180,13 +183,12 @@ def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], 
                 seen[key] += 1
         unnumbered = {sum(each.sequence is None and each.collective not in MESSAGES for each in of)
                       for of in of_ranks.values()}  # fmt: skip
-        mixed = any(len({each.collective for each in members.values()}) > 1 for members in keyed.values())
-        if mixed or len(unnumbered) > 1:
-            unmatched.append(group)
-            continue
-        matched += [
-            MatchedOperation(members, max(len(group.ranks), group.size, len(of_ranks))) for members in keyed.values()
-        ]
+        size = max(len(group.ranks), group.size, len(of_ranks))
+        same = [members for members in keyed.values() if len({each.collective for each in members.values()}) == 1]
+        if len(unnumbered) > 1 or (len(same) < len(keyed) and unnumbered != {0}):
+            same = []  # without numbers, the order says nothing of any
+        unmatched |= {group: len(keyed) - len(same)} if len(same) < len(keyed) else {}
+        matched += [MatchedOperation(members, size) for members in same]
     return matched, unmatched
 
 
@@ -202,7 +204,7 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
         ends += [{rank: (end - origin) / 1e9 for rank, end in ended.items()}] if len(ended) > 1 else []
     if not ends:
         return {}, None
-    clock = {rank: hosts.get(rank, str(rank)) for each in ends for rank in each}
+    clock = {**hosts, **{rank: hosts.get(rank, str(rank)) for each in ends for rank in each}}
     of_clocks: list[dict[str, float]] = []
     for each in ends:
         of_clock: defaultdict[str, list[float]] = defaultdict(list)
@@ -223,6 +225,23 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
     shifts = {rank: aligned[name] for rank, name in clock.items() if name in aligned}
     shifted = [[end - shifts[rank] for rank, end in each.items() if rank in shifts] for each in ends]
     return shifts, float(np.quantile([np.ptp(each) for each in shifted if each], RESIDUAL_QUANTILE))
+
+
+def _begin_together(
+    timed: Iterable[RecordedOperation], hosts: Mapping[int, str], shifts_s: Mapping[int, float]
+) -> dict[int, float]:
+    """Return shifts by which clocks that no collective aligns begin with the others, if they share no moment."""
+    spans = defaultdict[tuple[bool, int | str], list[float]](list)  # by whether a clock is not aligned, and its name
+    clock = {each.rank: (each.rank not in shifts_s, hosts.get(each.rank, each.rank)) for each in timed}
+    for each in timed:
+        if each.started_ns is not None:
+            begin = each.started_ns / 1e9 - shifts_s.get(each.rank, 0.0)
+            spans[clock[each.rank]] += [begin, begin + (each.duration_s or 0.0)]
+    first = {name: min(of) for name, of in spans.items()}
+    if not spans or max(first.values()) <= min(map(max, spans.values())):
+        return {}
+    _, origin = min((is_free, begin) for (is_free, _), begin in first.items())
+    return {rank: first[name] - origin for rank, name in clock.items() if name in first}
 
 
 def _collectives(
@@ -291,7 +310,7 @@ def _rank_times(
         spans = [
             (a, b) for each in operations if (a := each.started_ns) is not None and (b := each.ended_ns) is not None
         ]
-        communication = sum(each.duration_s or 0.0 for each in operations)
+        total = communication = sum(each.duration_s or 0.0 for each in operations)
         computed, exposed = [span for record in records for span in record.spans_ns], None
         if len(spans) == len(operations):
             communication = _length(spans)
@@ -299,7 +318,7 @@ def _rank_times(
         window = _length(record.window_ns for record in records) if records else None
         step = window / sum(record.steps for record in records) if window else None
         transfer, waited = known_s.get(rank.rank, (None, None))
-        yield RankTimes(rank.rank, rank.host, communication, transfer, waited, exposed, window, step)
+        yield RankTimes(rank.rank, rank.host, communication, total, transfer, waited, exposed, window, step)
 
 
 def _length(spans: Iterable[tuple[int, int]]) -> float:

@@ -138,6 +138,19 @@ def test_hosts_that_share_collectives_in_a_chain_only_are_aligned_along_it():
     assert parts.residual_s == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.parametrize(("ahead_s", "shifts"), [(3600.0, [0.0, 3600.001]), (0.005, [])])
+def test_clocks_that_no_collective_aligns_begin_together_only_if_they_share_no_moment(ahead_s, shifts):
+    job = recorded([[1.0, 2.0], [11.0, 12.0]], clocks_ms=(0.0, ahead_s * 1e3), name="send")
+    assert [*slow_parts(job).shifts_s.values()] == pytest.approx(shifts)
+
+
+def test_a_rank_without_collectives_has_the_clock_of_its_host():
+    job = recorded([[10.0 * n, 10.0 * n + 5] for n in range(9)], clocks_ms=(0.0, 700.0))
+    sent = [replace(each, rank=2, collective="send") for each in job.operations if each.rank == 1]
+    shifts = slow_parts(RecordedJob("x", [*job.ranks, Rank(2, "n1")], [*job.operations, *sent])).shifts_s
+    assert shifts[2] == shifts[1] == pytest.approx(shifts[0] + 0.7)
+
+
 def test_a_slow_network_makes_the_transfer_long_and_no_rank_late():
     parts = slow_parts(recorded([[10.0 * n] * 3 for n in range(1, 9)], transfer_ms=4.0))
     assert transfer_s(parts) == pytest.approx(8 * 4e-3)
@@ -173,7 +186,7 @@ def test_numbers_that_count_each_type_by_itself_are_not_confused():
     second = recorded([[5.0, 7.0]], name="all_gather", by_type=True)
     parts = slow_parts(RecordedJob("x", second.ranks, [first[0], *second.operations, first[1]]))
     assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "all_gather": 1}
-    assert parts.unmatched == []
+    assert parts.unmatched == {}
 
 
 def test_messages_without_numbers_are_each_of_one_rank_and_spoil_no_match():
@@ -182,7 +195,7 @@ def test_messages_without_numbers_are_each_of_one_rank_and_spoil_no_match():
     sent = [RecordedOperation(rank, group, "send", None, duration_s=1e-3) for rank in (0, 0, 1)]
     parts = slow_parts(RecordedJob("x", job.ranks, [*job.operations, *sent]))
     assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "send": 3}
-    assert parts.unmatched == []
+    assert parts.unmatched == {}
 
 
 def test_ends_that_were_noticed_late_leave_the_order_to_the_durations():
@@ -207,6 +220,24 @@ def test_operations_without_numbers_match_by_order_only_if_all_ranks_recorded_th
     assert matched.times[0].waiting.last.tolist() == [1, 1]
     other = slow_parts(RecordedJob("x", job.ranks, bare[:-1]))
     assert (other.times, [group.name for group in other.unmatched]) == ([], ["0"])
+
+
+def test_a_number_under_which_ranks_recorded_different_operations_hides_no_other():
+    job = recorded([[10.0 * n, 10.0 * n + 5] for n in range(10)])
+    mixed = [
+        replace(each, collective="broadcast") if each.rank == each.sequence == 1 else each for each in job.operations
+    ]
+    parts = slow_parts(RecordedJob("x", job.ranks, mixed))
+    assert ([len(of.operations) for of in parts.times], [*parts.unmatched.values()]) == ([9], [1])
+    assert [(each.rank, each.operations) for each in parts.late] == [(1, 9)]
+
+
+def test_transfer_of_operations_at_the_same_time_is_not_called_a_part_of_less_time():
+    first, second = (recorded([[0.0, 0.0]], 10.0, group=Group(name, (0, 1))) for name in "ab")
+    assert "each rank communicates for 10 ms, in operations that take 20 ms" in answers(
+        RecordedJob("x", first.ranks, [*first.operations, *second.operations])
+    )
+    assert "in operations" not in answers(first)
 
 
 def test_communication_that_a_kernel_hides_is_not_exposed():
