@@ -182,7 +182,9 @@ class _Files:
     taken_ns: int = 0
     hashes: set[str] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
-    marks: set[tuple[int, int]] = field(default_factory=set)  # ranks, with times: no other process has one in common
+    times: set[tuple[int, int]] = field(
+        default_factory=set
+    )  # when a rank enqueued operations: no other process did then
     threads: set[tuple[int, str]] = field(default_factory=set)  # of ranks: other processes may have the same
 
     def add(self, job: RecordedJob) -> None:
@@ -192,7 +194,7 @@ class _Files:
         self.hashes |= {group.name for group in job.groups if not group.of_job}
         self.ranks |= {each.rank for each in job.ranks}
         if job.progress:
-            self.marks |= {(each.rank, each.enqueued_ns) for each in job.operations if each.enqueued_ns}
+            self.times |= {(each.rank, each.enqueued_ns) for each in job.operations if each.enqueued_ns}
             self.threads |= {(each.rank, thread) for each in job.ranks for thread in job.threads}
 
     def is_of_one_job(self, other: "_Files") -> bool:
@@ -204,7 +206,7 @@ class _Files:
         if self.ranks.isdisjoint(other.ranks):
             return all(job.groups for job in (self.jobs[0], other.jobs[0]))  # else nothing says of which job they are
         is_soon = abs(other.taken_ns - self.taken_ns) <= max(job.timeout_ns for job in other.jobs)
-        return not self.marks.isdisjoint(other.marks) or (is_soon and not self.threads.isdisjoint(other.threads))
+        return not self.times.isdisjoint(other.times) or (is_soon and not self.threads.isdisjoint(other.threads))
 
 
 def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
