@@ -9,7 +9,7 @@ import typer
 from hpccoll.cli.common import INCOMPLETE, given_options, show_found
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, writing
-from hpccoll.common.limits import MAX_BYTES, RANKS
+from hpccoll.common.limits import RANKS
 
 if TYPE_CHECKING:
     from hpccoll.cases.requested_schedule import RequestedOperation
@@ -159,7 +159,12 @@ def show(
     from hpccoll.interop.mscclpp_reader import PLANS, with_plans
 
     if Path(algorithm).suffix and not algorithm.startswith(PLAN):
-        return _show_file(Path(algorithm), given_options(context), unit, out)
+        from hpccoll.common.files import read_text
+        from hpccoll.interop.goal_reader import GOAL_BYTES
+
+        if not read_text(Path(algorithm), "FILE", GOAL_BYTES).lstrip().startswith(("{", "[", "\ufeff")):
+            return _show_goal(Path(algorithm), given_options(context))
+        algorithm = PLAN + algorithm
     (algorithm,) = with_plans([algorithm])
     if workers is None and algorithm in PLANS:
         workers = PLANS[algorithm].call.p
@@ -236,26 +241,11 @@ def _write(operation: "RequestedOperation", format_: str, fold_cost: float, out:
     return 0
 
 
-def _show_file(path: Path, options: Sequence[str], unit: int | None, out: Path | None) -> int:
-    from hpccoll.common.files import read_text
-    from hpccoll.interop.goal_reader import GOAL_BYTES, goal_lines, read_goal
+def _show_goal(path: Path, options: Sequence[str]) -> int:
+    from hpccoll.interop.goal_reader import goal_lines, read_goal
 
-    is_plan = read_text(path, "FILE", GOAL_BYTES).lstrip().startswith("{")
-    for option in options:
-        if not is_plan or option not in ("--unit", "--out"):
-            raise UnusableError(f"option {option}", f"it belongs to an algorithm, and {path} is a file")
-    if is_plan:
-        from hpccoll.common.units import format_size
-        from hpccoll.interop.mscclpp_reader import read_plan
-        from hpccoll.render.pictures.schedule_view import MAX_WORKERS, ScheduleView
-
-        plan = read_plan(path)
-        if plan.call.p > MAX_WORKERS:
-            raise BadInputError(f"{path}: ranks", plan.call.p, f"at most {MAX_WORKERS} to be shown")
-        sizes = "any size" if plan.sizes == (0, MAX_BYTES) else " to ".join(map(format_size, plan.sizes))
-        order = "every order" + " if relaxed waits see what was written before the run" * plan.relaxed
-        sentence = f"A plan of MSCCL++ for {sizes}, right in {order}. Its steps are ordered by data alone."
-        return _describe(ScheduleView(plan.call, plan.slices, f"plan {path.name}", sentence), unit, out)
+    if options:
+        raise UnusableError(f"option {options[0]}", f"it belongs to an algorithm, and {path} is a text in GOAL")
     typer.echo("\n".join(goal_lines(path, read_goal(path))))
     return 0
 

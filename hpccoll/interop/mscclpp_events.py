@@ -4,27 +4,47 @@ The threads of a thread block are ordered by ``nop`` alone: operations between t
 those of one thread, such as a signal and a wait of the same place in their lists. A relaxed signal or wait orders what
 was read before, and of what was written only what the signalling rank had before its run: a kernel begins after all
 that earlier ones wrote, as MSCCL++'s own plans take for granted, and relaxed operations wait for no write of their own.
-A put through a port is read from its source later, and ended by a flush.
+A put through a port is read from its source later, and ended by the flush of its own ``pwsf``: MSCCL++'s ``flush``
+does nothing.
 
 A plan is run twice, as programs call it; before and after each run the program writes the input and reads the output.
 """
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from math import lcm
 from typing import Any
 
-from hpccoll.common.errors import UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError, format_value
+from hpccoll.common.limits import IntegerRange
+from hpccoll.interop.mscclpp_plan import KINDS, MAX_OPERATIONS, MAX_REFERENCES
 from hpccoll.schedule import CollectiveCall, Layout
 
 MAX_EVENTS, MAX_CHUNKS, MAX_BITS = 20_000, 1 << 14, 1 << 31
 """The most events of two runs, chunks of a buffer, and bits of all chunks, each a set of contributions."""
-MOVES, FOLDS = {"put", "pws", "pwsf", "get", "copy"}, {"re", "res", "rre", "rres"}
 CHUNKS = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
-CONTROLS = {"signal", "wait", "rlxsignal", "rlxwait", "flush", "sem_acquire", "sem_release"}
-"""The operations that copy each chunk to another one, those that fold chunks, and those of one thread."""
+"""The buffers, and the keys of their numbers of chunks."""
+SHAPES = {
+    **dict.fromkeys(("put", "pws", "pwsf"), "(memory|port):(i+|o+|s+)>r+"), "get": "memory:r+>[ios]+",
+    "copy": r"\w*:[ios]>[ios]", "re": r"\w*:[ios]{2,}>[ios]", "res": "memory:[ios]{2,}>[ios]r+",
+    "rre": "memory:[ios]r+>[ios]", "rres": "memory:[ios]r+>[ios]r+", "flush": ".*",
+    **dict.fromkeys(("signal", "wait", "rlxsignal", "rlxwait"), "(memory|port):>"),
+    **dict.fromkeys(("sem_acquire", "sem_release"), r"\w*:>"),
+}  # fmt: skip
+"""The operations, with the channel, sources and targets that the executor's kernel has for them: i, o, s, or r of a
+peer. It copies to and from the first buffers alone where an operation has more, and reads all of a put from one."""
+FOLDS = {"re", "res", "rre", "rres"}
+LIMITS = {
+    "ops": MAX_OPERATIONS, "channel_ids": 8, "src_buff": 10, "dst_buff": 10, "semaphore_ids": 16,
+    **{f"{kind} {what}": MAX_REFERENCES for kind in KINDS for what in ("channels", "buffers")},
+}  # fmt: skip
+"""The lengths of the executor's arrays for a thread block and for an operation."""
+BARRIERS, COUNT = range(16), IntegerRange(0, 2**31 - 1)
+"""The barriers of a GPU, and the first values of a semaphore."""
 
 Cell = tuple[int, str, int]
 """A chunk: its rank, its buffer (dst, src or s), and its number in the whole collective's buffer or in scratch."""
@@ -50,11 +70,51 @@ class PlanEvent:
     program: int = -1  # the rank whose program it is
 
 
-def _initial_values(me: int, gpu: Json) -> Iterator[int]:
-    for k, each in enumerate(gpu.get("semaphores", ())):
-        if type(each["init_value"]) is not int or each["init_value"] < 0:
-            raise UnusableError(f"rank {me}, semaphore {k}", "its init_value is not an integer of 0 or more")
-        yield each["init_value"]
+@contextmanager
+def reading(where: str, what: str) -> Iterator[None]:
+    """Turn the errors of what MSCCL++ does not write into an UnusableError that names the place."""
+    try:
+        yield
+    except BadInputError:
+        raise
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise UnusableError(where, f"it is no {what} of MSCCL++ ({type(error).__name__}: {error})") from None
+
+
+def _item(where: str, key: str, listed: Sequence[Any], number: object) -> Any:
+    """Return an item by its number, which in Python may be negative."""
+    if type(number) is not int or not 0 <= number < len(listed):
+        raise UnusableError(where, f"{key} has {format_value(number)}, which is none of {len(listed)}, from 0 on")
+    return listed[number]
+
+
+def _joined(entries: Iterable[Json], of: str, kind: str, numbers: str) -> list[Any]:
+    """Return what the entries of one kind list: the executor counts on from one to the next."""
+    return [number for each in entries if each[of] == kind for number in each[numbers]]
+
+
+def _check_limits(where: str, lists: Mapping[str, Sized]) -> None:
+    for key in LIMITS.keys() & lists.keys():
+        if len(lists[key]) > LIMITS[key]:
+            raise UnusableError(where, f"it has {len(lists[key])} {key}, and the executor room for {LIMITS[key]}")
+
+
+def _check_operation(one: Json, where: str) -> None:
+    """Check that the executor runs an operation as its text says."""
+    if one["name"] not in SHAPES:
+        raise UnusableError(where, f"it is not read; what is: {', '.join(sorted(SHAPES))}")
+    if one.get("reduce_op", "sum") != "sum":
+        raise UnusableError(where, f"it folds by {one['reduce_op']!r}; what is read is sum")
+    _check_limits(where, one)
+    name, kind, sides = one["name"], one.get("channel_type", ""), [one.get("src_buff", ()), one.get("dst_buff", ())]
+    ends = ["".join("r" if "buffer_id" in each else str(each.get("type")) for each in side) for side in sides]
+    runs = re.fullmatch(SHAPES[name], f"{kind}:{'>'.join(ends)}") and (name in FOLDS or len(sides[0]) == len(sides[1]))
+    if name == "get":  # the kernel takes the offset of each side for the other one
+        runs = runs and [each["index"] for each in sides[0]] == [each["index"] for each in sides[1]]
+    if kind == "port" and sides[0]:
+        runs = runs and len(one["channel_ids"]) == len(sides[0])
+    if not runs or len({each["size"] for side in sides for each in side}) > 1:
+        raise UnusableError(where, f"the executor does not run it so: {format_value(one)}")
 
 
 class PlanRun:
@@ -65,17 +125,24 @@ class PlanRun:
         operations = [one for gpu in self.gpus for block in gpu["threadblocks"] for one in block["ops"]]
         self.relaxed = any(one["name"] == "rlxwait" for one in operations)
         self.pieces = lcm(*(one["tbg_info"]["tbg_size"] for one in operations if "tbg_info" in one))
-        if not 0 < self.pieces * max(gpu[each] for gpu in self.gpus for each in CHUNKS.values()) <= MAX_CHUNKS:
+        chunks = [gpu[each] for gpu in self.gpus for each in CHUNKS.values()]
+        if {*map(type, chunks)} != {int} or min(chunks) < 0 or not 0 < self.pieces * max(chunks) <= MAX_CHUNKS:
             raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
         self.units, self.lanes = self._divided()
         self.events: list[PlanEvent] = []
         self.initial: dict[Counted, int] = {}
         ends: defaultdict[Counted, list[int]] = defaultdict(list)
+        self.channels: dict[tuple[str, int], range] = {}
         for me, gpu in enumerate(self.gpus):
-            self.initial |= {("semaphore", me, k): value for k, value in enumerate(_initial_values(me, gpu))}
-            for each in gpu["channels"]:
-                for number, peer in enumerate(each.get("connected_to", ())):
-                    ends[each["channel_type"], me, peer].append(number)
+            self.channels["semaphore", me] = range(len(gpu.get("semaphores", ())))
+            for k in self.channels["semaphore", me]:
+                self.initial["semaphore", me, k] = value = gpu["semaphores"][k]["init_value"]
+                COUNT.check(f"rank {me}, semaphore {k}: init_value", value)
+            for kind in KINDS:
+                peers = _joined(gpu["channels"], "channel_type", kind, "connected_to")
+                self.channels[kind, me] = range(len(peers))
+                for number, peer in enumerate(peers):
+                    ends[kind, me, _item(f"rank {me}", "connected_to", range(call.p), peer)].append(number)
         self.other = {
             (kind, me, number): (kind, peer, there)
             for (kind, me, peer), mine in ends.items()
@@ -94,13 +161,14 @@ class PlanRun:
         call = self.call
         name, divisible = call.collective.name, call.collective.units == "divisible"
         parts = [1 if divisible or name == other else call.p for other in ("all_gather", "reduce_scatter")]
+        block = self.gpus[0]["input_chunks"] // parts[0]
         for me, gpu in enumerate(self.gpus):
-            own, first = ([each[CHUNKS[kind]] for kind in "io"] for each in (gpu, self.gpus[0]))
-            block = max(count // part for count, part in zip(own, parts, strict=True))
-            fits = all(count in (0, part * block) for count, part in zip(own, parts, strict=True))  # 0: it is not used
-            if gpu["id"] != me or not block or not fits or own != first:
-                why = f"its id is not {me}, or its input and output chunks are not those of rank 0, or of {name}"
-                raise UnusableError(f"rank {me}", f"{why}: {gpu['id']}, {own[0]}, {own[1]}")
+            own = [gpu[CHUNKS[kind]] for kind in "io"]
+            if gpu["id"] != me:
+                raise UnusableError(f"rank {me}", f"its id is not {me}, but {format_value(gpu['id'])}")
+            if not block or own != [part * block for part in parts]:
+                why = f"its input and output chunks are not those of rank 0, or of {name}"
+                raise UnusableError(f"rank {me}", f"{why}: {own[0]}, {own[1]}")
         units, lanes = (block * self.pieces, 1) if divisible else (call.p, block * self.pieces)
         cells = self.pieces * sum(gpu[each] for gpu in self.gpus for each in CHUNKS.values())
         if cells * call.p * units * lanes > MAX_BITS:
@@ -128,19 +196,20 @@ class PlanRun:
     def layout(self) -> Layout:
         """Return the ranks, with those on one node between which there are memory channels."""
         node = [*range(self.call.p)]
-        for kind, me, _ in self.other:
-            near = {node[peer] for k, peer, _ in (self.other[c] for c in self.other if c[:2] == (kind, me))} | {
-                node[me]
-            }
-            node = [min(near) if each in near and kind == "memory" else each for each in node]
+        for (kind, me, _), (_, peer, _) in self.other.items():
+            if kind == "memory":
+                node = [node[me] if each == node[peer] else each for each in node]
         return Layout(tuple(node)).renumbered()
 
     def _rank(self, me: int, start: int) -> int:
         """Add one run of a rank; return its end."""
         barriers: dict[tuple[int, int, int], list[int]] = {}
-        ended = [
-            each for block in self.gpus[me]["threadblocks"] for each in self._thread_block(me, block, start, barriers)
-        ]
+        ended: list[int] = []
+        for number, block in enumerate(self.gpus[me]["threadblocks"]):
+            with reading(f"rank {me}, thread block {number}", "thread block"):
+                if block["id"] != number:
+                    raise UnusableError(f"rank {me}, thread block {number}", f"its id is {format_value(block['id'])}")
+                ended += self._thread_block(me, block, start, barriers)
         for (barrier, _, needed), found in barriers.items():
             if len(found) != needed:
                 raise UnusableError(f"rank {me}, barrier {barrier}", f"{len(found)} thread blocks meet, not {needed}")
@@ -151,51 +220,56 @@ class PlanRun:
     ) -> list[int]:
         """Add a thread block; return its last events."""
         fence, since, threads, passed = start, list[int](), dict[int, int](), Counter[int]()
+        at, references = f"rank {me}, thread block {block['id']}", block.get("remote_buffer_refs", ())
+        block = block | {"semaphore channels": self.channels["semaphore", me]}
+        for kind in KINDS:
+            block[f"{kind} channels"] = _joined(block["channels"], "channel_type", kind, "channel_ids")
+            block[f"{kind} buffers"] = _joined(references, "access_channel_type", kind, "remote_buffer_ids")
+        _check_limits(at, block)
         for number, one in enumerate(block["ops"], 1):
-            name, moves = one["name"], one["name"] in MOVES | FOLDS
-            where = f"rank {me}, thread block {block['id']}, operation {number} ({name})"
-            if one.get("reduce_op", "sum") != "sum":
-                raise UnusableError(where, f"it folds by {one['reduce_op']!r}; what is read is sum")
-            if name in ("nop", "barrier"):
-                ended, threads, since = [fence, *since], {}, []
-                fence = self._add(where, ended)
-                if name == "barrier":
-                    # each one there follows what those that met before it follow, and the first the last
-                    barrier = one["barrier_id"]
-                    met = barriers.setdefault((barrier, passed[barrier], one["num_threadblocks"]), [])
-                    passed[barrier] += 1
-                    met.append(fence)
-                    fence = met[0]
-                    self.events[fence].before += ended * (len(met) > 1)
-            elif not moves and name not in CONTROLS:
-                raise UnusableError(where, f"it is not read; what is: {', '.join(sorted(MOVES | FOLDS | CONTROLS))}")
-            elif moves and one.get("channel_type") != "port":
-                data = self._data(me, block, one, where)
-                since += [self._add(where, [fence], reads=r, writes=w, folds=name in FOLDS) for r, w in data]
-            else:
-                threads |= self._threads(me, block, one, where, start, {-1: fence, **threads})
-                since += threads.values()
+            name, where = one["name"], f"{at}, operation {number} ({one['name']})"
+            with reading(where, "operation"):
+                if name in ("nop", "barrier"):
+                    ended, threads, since = [fence, *since], {}, []
+                    fence = self._add(where, ended)
+                    if name == "barrier":
+                        # each one there follows what those that met before it follow, and the first the last
+                        barrier = _item(where, "barrier_id", BARRIERS, one["barrier_id"])
+                        met = barriers.setdefault((barrier, passed[barrier], one["num_threadblocks"]), [])
+                        passed[barrier] += 1
+                        met.append(fence)
+                        fence = met[0]
+                        self.events[fence].before += ended * (len(met) > 1)
+                    continue
+                _check_operation(one, where)
+                if name == "flush":
+                    continue
+                if "src_buff" in one and one.get("channel_type") != "port":
+                    data = self._data(me, block, one, where)
+                    since += [self._add(where, [fence], reads=r, writes=w, folds=name in FOLDS) for r, w in data]
+                else:
+                    threads |= self._threads(me, block, one, where, start, {-1: fence, **threads})
+                    since += threads.values()
         return [fence, *since]
 
     def _threads(
         self, me: int, block: Json, one: Json, where: str, start: int, before: Mapping[int, int]
     ) -> dict[int, int]:
         """Add what single threads do, each after what is before it; return the last event of each thread."""
-        kind, name, last = one.get("channel_type", ""), one["name"], dict[int, int]()
-        data = self._data(me, block, one, where) if name in MOVES else []
-        for thread, local in enumerate(one["semaphore_ids"] if "semaphore_ids" in one else one["channel_ids"]):
-            key = "semaphore", me, local
-            if kind:
-                ids = next(each["channel_ids"] for each in block["channels"] if each["channel_type"] == kind)
-                key = kind, me, ids[local]
+        name, last = one["name"], dict[int, int]()
+        kind = "semaphore" if name.startswith("sem_") else one["channel_type"]
+        data = self._data(me, block, one, where) if "src_buff" in one else []
+        ids = "semaphore_ids" if kind == "semaphore" else "channel_ids"
+        for thread, local in enumerate(one[ids]):
+            number = _item(where, ids, block[f"{kind} channels"], local)
+            key = kind, me, _item(where, f"{ids} of the block", self.channels[kind, me], number)
             follows = [before[-1], before.get(thread, before[-1])]
             takes = name in ("wait", "rlxwait", "sem_acquire")
-            counted = key if takes or not kind else self.other.get(key)
+            counted = key if takes or kind == "semaphore" else self.other.get(key)
             counts = {"counter": counted, "step": -1 if takes else 1, "begin": start}
             if kind == "port" and not takes:
-                last[thread] = self._port(
-                    key, self._add(where, follows), name, where, data[thread : thread + 1], counts
-                )
+                issued = self._add(where, follows)
+                last[thread] = self._port(key, issued, name, where, data[thread : thread + 1], counts)
             else:
                 seen = {"rlxsignal": {"seen": [start]}, "rlxwait": {"seen": follows}}.get(name, {})
                 last[thread] = self._add(where, follows, **counts, **seen)
@@ -205,13 +279,13 @@ class PlanRun:
         """Add what a port does later, in the order in which it was issued; return what the thread waits for."""
         later: list[dict[str, Any]] = [{"reads": reads, "writes": writes} for reads, writes in data]
         later += [signal] * (name in ("signal", "rlxsignal", "pws", "pwsf"))
-        for each in (*later, {}) if name in ("flush", "pwsf") else later:
+        for each in (*later, {}) if name == "pwsf" else later:
             self.queues[port] = self._add(where, [issued, self.queues.get(port, issued)], **each)
-        return self.queues[port] if name in ("flush", "pwsf") else issued
+        return self.queues[port] if name == "pwsf" else issued
 
     def _data(self, me: int, block: Json, one: Json, where: str) -> list[_Data]:
         """Return what an operation reads and writes: a fold all at once, a move buffer by buffer."""
-        sides = [[self._cells(me, block, one, each) for each in one[side]] for side in ("src_buff", "dst_buff")]
+        sides = [[self._cells(me, block, one, each, where) for each in one[side]] for side in ("src_buff", "dst_buff")]
         for source, target in product(*sides):
             if source != target and (both := {*source} & {*target}):
                 raise fault_of(min(both), f"{where} reads it for another unit, and writes it")
@@ -219,22 +293,23 @@ class PlanRun:
             return [(sides[0], sides[1])]
         return [([source], [target]) for source, target in zip(*sides, strict=True)]
 
-    def _cells(self, me: int, block: Json, one: Json, chunk: Json) -> list[Cell]:
+    def _cells(self, me: int, block: Json, one: Json, chunk: Json, where: str) -> list[Cell]:
         """Return the chunks of one buffer of an operation; of a thread block in a group, its part."""
         owner, kind = me, str(chunk.get("type"))
         if "buffer_id" in chunk:
-            access = one["channel_type"]
-            refs = next(each for each in block["remote_buffer_refs"] if each["access_channel_type"] == access)
-            remote = self.gpus[me]["remote_buffers"][refs["remote_buffer_ids"][chunk["buffer_id"]]]
+            number = _item(where, "buffer_id", block[f"{one['channel_type']} buffers"], chunk["buffer_id"])
+            remote = _item(where, "remote_buffer_ids", self.gpus[me]["remote_buffers"], number)
             owner, kind = remote["rank"], remote["type"]
-        if not 0 <= chunk["index"] < chunk["index"] + chunk["size"] <= self.gpus[owner][CHUNKS[kind]]:
-            raise UnusableError(
-                f"rank {me}, thread block {block['id']}", f"{chunk} is outside of buffer {kind} of rank {owner}"
-            )
-        first, length = chunk["index"] * self.pieces, chunk["size"] * self.pieces
+            if one["channel_type"] not in remote["access_channel_types"]:
+                raise UnusableError(where, f"its remote buffer {number} is not for {one['channel_type']} channels")
+        count, first, size = _item(where, "rank", self.gpus, owner)[CHUNKS[kind]], chunk["index"], chunk["size"]
+        if not (type(first) is type(size) is int and 0 <= first < first + size <= count):
+            why = f"{format_value(chunk)} is no part of the {count} chunks of buffer {kind} of rank {owner}"
+            raise UnusableError(where, why)
+        first, length = first * self.pieces, size * self.pieces
         group = one.get("tbg_info", {"tb_id": 0, "tbg_size": 1})
-        if not 0 <= group["tb_id"] < group["tbg_size"]:
-            raise UnusableError(f"rank {me}, thread block {block['id']}", f"its place in a group is {group}")
+        if group["tb_id"] not in range(group["tbg_size"]):
+            raise UnusableError(where, f"its place in a group is {format_value(group)}")
         length //= group["tbg_size"]
         first += group["tb_id"] * length
         scattered = self.call.collective.name == {"i": "all_gather", "o": "reduce_scatter"}.get(kind)

@@ -95,11 +95,11 @@ def _counters(events: Sequence[PlanEvent], order: Sequence[int]) -> dict[Counted
             counters[counter][events[number].step < 0].append(number)
     if sum(len(signals) * len(waits) for signals, waits in counters.values()) > MAX_PAIRS:
         raise UnusableError("plan", "its channels have more signals than can be proven")
-    for signals, waits in counters.values():
+    for (kind, me, number), (signals, waits) in counters.items():
         if len(signals) != len(waits):  # the one left over ends a wait of the next run too early
-            raise UnusableError(
-                events[signals[0]].where, f"{len(signals)} such signals meet {len(waits)} waits in two runs"
-            )
+            whose = f"{kind}{' channel' * (kind != 'semaphore')} {number} of rank {me}"
+            why = f"{whose} has {len(signals)} signals and {len(waits)} waits in two runs"
+            raise UnusableError(events[(signals or waits)[0]].where, why)
     return counters
 
 

@@ -58,7 +58,7 @@ _Channel = tuple[int, int, int]  # from a rank to a rank, in a sequence of lanes
 
 
 def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str) -> str:
-    """Return the plan of one operation, for all sizes that its chunks divide into multiples of 16 bytes.
+    """Return the plan of one operation, for the sizes that its chunks divide into multiples of 16 bytes.
 
     Args:
         schedules: the schedules of the slices, in place, which the lanes of ``cut`` take in turn.
@@ -79,13 +79,20 @@ def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str
         raise BadInputError("--bytes", nbytes, f"a multiple of {least}: {ALIGNMENT} bytes for each of {chunks} chunks")
     placed = schedules if family in IN_PLACE else [out_of_place(cut.call, each) for each in schedules]
     writer = _Writer(placed, cut, window)
+    gpus = [writer.gpu(me) for me in range(placed[0].layout.ranks)]
     content = {
         "name": name, "collective": PLAN_NAMES[family], "protocol": "Simple", "inplace": family in IN_PLACE,
-        "reuse_resources": False, "gpus": [writer.gpu(me) for me in range(placed[0].layout.ranks)],
+        "reuse_resources": False, "gpus": gpus,
         "num_threads_per_block": 1024, "use_double_scratch_buffer": False, "buffer_alignment": ALIGNMENT,
-        "min_message_size": 0, "max_message_size": 2**64 - 1,
+        "min_message_size": 0, "max_message_size": largest_message(chunks, gpus),
     }  # fmt: skip
     return json.dumps(content, separators=(",", ":")).replace('{"id":', '\n{"id":') + "\n"
+
+
+def largest_message(chunks: int, gpus: Iterable[Operation]) -> int:
+    """Return the largest S of so many chunks with which the executor's offsets, in any buffer, fit into 32 bits."""
+    largest: int = max(gpu[f"{each}_chunks"] for gpu in gpus for each in ("input", "output", "scratch"))
+    return 2**32 * chunks // largest - 1
 
 
 class _Writer:

@@ -1,7 +1,6 @@
-"""A plan of MSCCL++, right in every order of execution.
+"""Reader of plans of MSCCL++, each of which is proven and becomes a schedule of ours.
 
-It is read and proven, and becomes a schedule of ours, which runs at the sizes that the plan is for. Packets, pipelines
-and the multicast of a switch are not read.
+It runs at the sizes that the plan is for. Packets, pipelines and the multicast of a switch are not read.
 """
 
 import json
@@ -13,13 +12,14 @@ from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
 from hpccoll.cases.case import Case
-from hpccoll.common.errors import UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import read_json, with_digest, without_digest
-from hpccoll.common.limits import MAX_BYTES, NAME
-from hpccoll.interop.mscclpp_events import Json, PlanRun
+from hpccoll.common.limits import NAME, RANKS
+from hpccoll.common.units import format_size
+from hpccoll.interop.mscclpp_events import Json, PlanRun, reading
 from hpccoll.interop.mscclpp_lift import lifted
 from hpccoll.interop.mscclpp_order import proven_moves
-from hpccoll.interop.mscclpp_plan import PLAN_NAMES
+from hpccoll.interop.mscclpp_plan import ALIGNMENT, PLAN_NAMES, largest_message
 from hpccoll.schedule import CollectiveCall, Layout, Requirement, Schedule
 
 PLAN_BYTES = 1 << 25
@@ -29,10 +29,10 @@ PLAN_BYTES = 1 << 25
 class ProvenPlan(NamedTuple):
     """A plan that is proven: the collective that it runs, as schedules of ours."""
 
-    name: str
     collective: str
     slices: tuple[Schedule, ...]
     sizes: tuple[int, int]  # the smallest and the largest message, in bytes
+    multiple: int  # the bytes of which MSCCL++ runs multiples alone
     relaxed: bool  # whether a relaxed wait is to see what was written before the run
     path: str = ""  # of its file, if it was named
 
@@ -41,10 +41,14 @@ class ProvenPlan(NamedTuple):
         """The call that it runs."""
         return COLLECTIVES[self.collective].call(self.slices[0].layout.workers)
 
-
-def read_plan(path: Path) -> ProvenPlan:
-    """Read a plan, and prove it; raises as ``proven``."""
-    return proven(str(path), read_json(path, "FILE", PLAN_BYTES))
+    @property
+    def sentence(self) -> str:
+        """What it is for, and on which condition it is right."""
+        least, most = self.sizes
+        end = min(f"to {format_size(most)}", f"below {format_size(most + 1)}", key=len)
+        sizes = f"multiples of {format_size(self.multiple)} {f'from {format_size(least)} ' * bool(least)}{end}"
+        order = "every order of execution" + " if relaxed waits see what was written before the run" * self.relaxed
+        return f"A plan of MSCCL++ for {sizes}, right in {order}."
 
 
 def proven(where: str, content: Json) -> ProvenPlan:
@@ -55,11 +59,10 @@ def proven(where: str, content: Json) -> ProvenPlan:
             execution, or is right and no schedule of ours; names rank, thread block and unit.
     """
     try:
-        return plan_of(content)
-    except UnusableError as error:
+        with reading("JSON", "plan"):
+            return plan_of(content)
+    except BadInputError as error:
         raise error.with_key(f"{where}: {error.key}") from None
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, StopIteration) as error:
-        raise UnusableError(where, f"it is no plan of MSCCL++ ({type(error).__name__}: {error})") from None
 
 
 def plan_of(content: Json) -> ProvenPlan:
@@ -67,15 +70,21 @@ def plan_of(content: Json) -> ProvenPlan:
     names = {theirs: ours for ours, theirs in PLAN_NAMES.items()}
     if content["collective"] not in names:
         raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
+    RANKS.check("gpus", len(content["gpus"]))
+    if type(content["inplace"]) is not bool:
+        raise UnusableError("inplace", f"{json.dumps(content['inplace'])} is neither true nor false")
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
-    name = run.call.collective.name
-    # MSCCL++ compares the block of one rank in all_gather, and S otherwise (src/ext/nccl/nccl.cc).
-    blocks = run.call.p if name == "all_gather" else 1
-    least, most = (_bytes(content, f"{end}_message_size", default) for end, default in (("min", 0), ("max", MAX_BYTES)))
+    chunks, scratch = run.units * run.lanes // run.pieces, max(gpu["scratch_chunks"] for gpu in run.gpus)
+    most = min(_bytes(content, "max_message_size", 2**64 - 1), largest_message(chunks, run.gpus))
+    if content.get("reuse_resources") and scratch:  # a larger chunk overlaps the next one in its scratch of 64 MiB
+        most = min(most, chunks * (1 << 26) // scratch)
+    least = _bytes(content, "min_message_size", 0)
     if least > most:
-        raise UnusableError("plan", f"its smallest message has {least} bytes, and its largest {most}")
-    sizes = least * blocks, min(most * blocks, MAX_BYTES)
-    return ProvenPlan(content["name"], name, lifted(run, proven_moves(run)), sizes, run.relaxed)
+        raise UnusableError("plan", f"its smallest message has {least} bytes, and the largest that it can run {most}")
+    # X divides the chunks of a group of thread blocks among them in multiples of the alignment
+    multiple = _bytes(content, "buffer_alignment", ALIGNMENT) * run.units * run.lanes
+    slices = lifted(run, proven_moves(run))
+    return ProvenPlan(run.call.collective.name, slices, (least, most), multiple, run.relaxed)
 
 
 def _bytes(content: Json, key: str, default: int) -> int:
@@ -141,12 +150,9 @@ def register_plans(plans: Mapping[str, ProvenPlan]) -> None:
 
 
 def _register(name: str, plan: ProvenPlan) -> None:
-    p = plan.call.p
-
-    @plan.call.collective(
-        name,
-        needs=[Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)],
-        sizes=plan.sizes,
-    )
-    def _(layout: Layout) -> tuple[Schedule, ...]:
+    def program(layout: Layout) -> tuple[Schedule, ...]:
         return tuple(replace(each, layout=layout) for each in plan.slices)
+
+    p, program.__doc__ = plan.call.p, plan.sentence
+    needs = [Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)]
+    plan.call.collective(name, needs=needs, sizes=plan.sizes)(program)

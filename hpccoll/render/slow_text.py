@@ -1,6 +1,6 @@
 """What is slow in a recorded job, as text and as JSON."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,23 +40,24 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
     if not parts.ranks:
         yield f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
         return
-    yield f"each rank communicates for {_range(each.communication_s for each in parts.ranks)}"
+    several = any(each.operations_s > (1 + MIXED_SHARE) * each.communication_s for each in parts.ranks)
+    together = f", in operations that take {_range(each.operations_s for each in parts.ranks)}" if several else ""
+    yield f"each rank communicates for {_range(each.communication_s for each in parts.ranks)}{together}"
     known = [(each.transfer_s, each.waiting_s) for each in parts.ranks if each.transfer_s is not None]
     if known:
         transfer, waited = (_range(each[n] or 0.0 for each in known) for n in (0, 1))
         yield f"of that {transfer} is transfer, and {waited} waiting for ranks that come later"
-    mixed = [each.communication_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
+    mixed = [each.operations_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
     if max(mixed) > MIXED_SHARE * max(each.communication_s for each in parts.ranks):
         yield (
             f"up to {format_seconds(max(mixed))} is either: of broadcasts, messages, and operations that not all ranks"
             " recorded, transfer and waiting are not known apart"
         )
-    hosts = _hosts(parts)
     spent = {each.rank: each.communication_s for each in parts.ranks}
     for late in parts.late:
         if late.share < LATE_SHARE or late.operations * late.median_s < LATE_PART * max(spent.values()):
             continue
-        host = hosts.get(late.rank)
+        host = parts.hosts.get(late.rank)
         yield (
             f"rank {late.rank}{f' on {host}' if host else ''} came last in {late.operations} operations, "
             f"{format_per_cent(late.share)} of its own, by {format_seconds(late.median_s)}"
@@ -73,10 +74,6 @@ def _range(seconds: Iterable[float]) -> str:
     ordered = sorted(seconds)
     low, high = format_seconds(ordered[0]), format_seconds(ordered[-1])
     return low if low == high else f"{low} to {high}"
-
-
-def _hosts(parts: SlowParts) -> Mapping[int, str | None]:
-    return {each.rank: each.host for each in parts.ranks}
 
 
 def group_text(group: Group) -> str:
@@ -109,8 +106,8 @@ COLLECTIVE_COLUMNS: Columns[OperationTimes] = (
 RANK_COLUMNS: Columns[RankTimes] = (
     ("rank", lambda of: of.rank), ("host", lambda of: of.host or "unknown"),
     ("communication", lambda of: format_seconds(of.communication_s)),
-    ("of it transfer", lambda of: _known(of.transfer_s, format_seconds)),
-    ("of it waiting", lambda of: _known(of.waiting_s, format_seconds)),
+    ("transfer", lambda of: _known(of.transfer_s, format_seconds)),
+    ("waiting", lambda of: _known(of.waiting_s, format_seconds)),
     ("share", lambda of: _known(of.share, format_per_cent)),
     ("exposed", lambda of: _known(of.exposed, format_per_cent)),
 )  # fmt: skip
@@ -127,9 +124,8 @@ def slow_tables(
     parts: SlowParts, against: Sequence[AgainstCurve] | None = None
 ) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Return the tables by their headings: collectives, late ranks, ranks, and what the machine gave."""
-    hosts = _hosts(parts)
     late = [
-        [str(of.rank), hosts.get(of.rank) or "unknown", format_per_cent(of.share), format_seconds(of.median_s)]
+        [str(of.rank), parts.hosts.get(of.rank) or "unknown", format_per_cent(of.share), format_seconds(of.median_s)]
         for of in parts.late
     ]
     tables = {
@@ -151,25 +147,24 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
     if len(of_host) > 1 and any(of_host.values()):
         shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
-    if parts.opening:
+    if opening := parts.opening:
         yield (
-            f"rank {parts.opening.rank} came {format_seconds(parts.opening.late_s)} late to the first operation, "
-            f"{parts.opening.collective}: that may be the start of the recorder"
+            f"rank {opening.rank} came {format_seconds(opening.late_s)} late to the first operation, "
+            f"{opening.collective}: that may be the start of the recorder"
         )
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
-    for group in parts.unmatched:
-        yield f"ranks recorded different operations in group {group_text(group)}: nothing is matched there"
+    for group, count in parts.unmatched.items():
+        yield f"left out: {format_count(count, 'operation')} in group {group_text(group)} that differ between ranks"
 
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:
     """Return what is slow as JSON has it: seconds, and medians over ranks; what is unknown is null."""
-    hosts = _hosts(parts)
     return {
-        **{name: _median(getattr(each, name) for each in parts.ranks) for name in ("step_s", *RANK_KEYS[-3:])},
-        "transfer_s": _median(each.transfer_s for each in parts.ranks),
+        **{name: _median(getattr(each, name) for each in parts.ranks)
+           for name in ("step_s", "waiting_s", "share", "exposed", "transfer_s")},
         "late": [
-            {"rank": each.rank, "host": hosts.get(each.rank), "share": each.share, "median_s": each.median_s}
+            {"rank": each.rank, "host": parts.hosts.get(each.rank), "share": each.share, "median_s": each.median_s}
             for each in parts.late
         ],
         "collectives": [

@@ -77,16 +77,8 @@ def timeline(parts: SlowParts) -> Mapping[str, object] | None:
 
 def _bars(parts: SlowParts) -> Iterator[ChartRecord]:
     """Yield the bars of the earliest operations: of waiting, then of transfer."""
-    hosts = {each.rank: each.host for each in parts.ranks}
-    starts = {
-        (of_number, row): min(begins)
-        for of_number, of in enumerate(parts.times)
-        for row, operation in enumerate(of.operations)
-        if (begins := [begin for each in operation.records.values() if (begin := parts.begin_ns(each)) is not None])
-    }
-    left, origin = MAX_BARS, min(starts.values(), default=0)
-    for of_number, row in sorted(starts, key=starts.__getitem__):
-        of = parts.times[of_number]
+    left, origin = MAX_BARS, next((begin for begin, *_ in parts.in_order), 0)
+    for _, of, row in parts.in_order:
         for rank, each in of.operations[row].records.items():
             begin, takes = parts.begin_ns(each), each.duration_s
             if begin is None or takes is None:
@@ -97,7 +89,7 @@ def _bars(parts: SlowParts) -> Iterator[ChartRecord]:
             for part, length in lengths.items():
                 if length > 0:
                     yield {
-                        "rank": rank, "host": hosts.get(rank) or "unknown", "what": each.collective, "part": part,
+                        "rank": rank, "host": parts.hosts.get(rank) or "unknown", "what": each.collective, "part": part,
                         "group": group_text(of.group), "begin": at, "end": at + length, "takes": format_seconds(length),
                         "size": "unknown" if each.bytes is None else format_rounded_size(each.bytes),
                     }  # fmt: skip

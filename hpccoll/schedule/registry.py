@@ -95,9 +95,9 @@ class Algorithm:
 
     @property
     def title(self) -> str:
-        """The first sentence of its page, without the full stop."""
+        """The first sentence of its text, or else of its page, without the full stop."""
         page = inspect.getmodule(self.program)
-        text = " ".join(((page and page.__doc__) or "").strip().partition("\n\n")[0].split())
+        text = " ".join((self.program.__doc__ or (page and page.__doc__) or "").strip().partition("\n\n")[0].split())
         return text.partition(". ")[0].removesuffix(".")
 
     @property

@@ -29,11 +29,6 @@ class Waiting:
     last: NDArray[np.int64]  # [operation]: the position of the rank that came last; NO_RANK: the order is not known
     late_s: NDArray[np.float64]  # [operation]: by how much it came after the median of the others
 
-    def of_last(self, rank: int) -> NDArray[np.float64]:
-        """Return by how much the rank at a position came late, for each operation in which it came last."""
-        late: NDArray[np.float64] = self.late_s[self.last == rank]
-        return late
-
 
 def waiting_of(
     durations_s: NDArray[np.float64], starts_s: NDArray[np.float64] | None = None, resolution_s: float = 0.0
@@ -88,7 +83,7 @@ def late_ranks(waitings: Sequence[tuple[Waiting, Sequence[int]]]) -> list[LateRa
     for waiting, ranks in waitings:
         taken.update(dict.fromkeys(ranks, len(waiting.last)))
         for position, rank in enumerate(ranks):
-            if len(times := waiting.of_last(position)):
+            if len(times := waiting.late_s[waiting.last == position]):
                 late.setdefault(rank, []).extend(times.tolist())
     found = [
         LateRank(rank, len(times) / taken[rank], float(np.median(times)), len(times)) for rank, times in late.items()

@@ -34,7 +34,7 @@ class _Trace(msgspec.Struct):
     nodes: list[_Node]
 
 
-def recognises(head: bytes, _name: str) -> bool:
+def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is an execution trace."""
     return head.lstrip().startswith(b"{") and b'"schema"' in head and (b'"nodes"' in head or b"chakra" in head)
 

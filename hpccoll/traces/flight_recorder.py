@@ -83,7 +83,7 @@ class _Dump:
     entries: Sequence[_Entry] = ()
 
 
-def recognises(head: bytes, _name: str) -> bool:
+def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a pickle, or the JSON form of a dump."""
     return head.startswith(b"\x80") or (head.lstrip().startswith(b"{") and any(key in head for key in _KEYS))
 

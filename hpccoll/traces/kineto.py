@@ -73,7 +73,7 @@ class _Trace(msgspec.Struct):
     distributed: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="distributedInfo")
 
 
-def recognises(head: bytes, _name: str) -> bool:
+def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a trace of Kineto: its keys precede its events."""
     return head.lstrip().startswith(b"{") and any(key in head for key in _KEYS)
 

@@ -42,7 +42,7 @@ class _Line(msgspec.Struct):
     p2p_perf: dict[str, Any] = {}
 
 
-def recognises(head: bytes, _name: str) -> bool:
+def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is one of NCCL's Inspector."""
     line = head.lstrip().split(b"\n", 1)[0]
     return line.startswith(b"{") and b'"header"' in line and b'"n_ranks"' in line

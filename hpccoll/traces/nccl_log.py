@@ -29,7 +29,7 @@ _MEMBER = re.compile(
 )
 
 
-def recognises(head: bytes, _name: str) -> bool:
+def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a log of NCCL."""
     return any(has_header(line) for line in head.decode(errors="replace").splitlines() if " NCCL " in line)
 

@@ -75,7 +75,7 @@ class _Report:
     timestamp: str = ""
 
 
-def recognises(head: bytes, _name: str) -> bool:
+def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is the output of ncclras."""
     return bool(_SIGNS.search(head)) and b"NCCL INFO" not in head
 

@@ -8,11 +8,13 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise, starmap
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import IO, Any, BinaryIO, NamedTuple, cast
 
@@ -38,19 +40,8 @@ READ_ERRORS = (
 """What damaged content makes readers, and the libraries under them, raise."""
 
 
-class JobFormat(NamedTuple):
-    """A format of recorded jobs."""
-
-    name: str  # as people call it
-    recognises: Callable[[bytes, str], bool]  # from the first bytes and the name of a file
-    read: Callable[[Path], RecordedJob]  # raises one of ``READ_ERRORS``
-
-
-FORMATS = tuple(
-    JobFormat(reader.SOURCE, reader.recognises, reader.read)
-    for reader in (flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nccl_log)
-)
-"""The formats, in the order in which they are tried."""
+READERS = flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nccl_log
+"""The formats, in the order in which they are tried; each has SOURCE, recognises and read."""
 
 
 class JobFiles(NamedTuple):
@@ -63,54 +54,43 @@ class JobFiles(NamedTuple):
 def read_job(paths: Iterable[Path], progress: Callable[[int, int], object] | None = None) -> JobFiles:
     """Read files, directories, and .gz and .tar archives; files of different ranks are joined to one job.
 
-    Nothing in a file is executed, and reading one takes 1 GB of memory at most. Many are read by several processes.
+    Nothing in a file is executed, and a process takes 1 GB of memory at most. Many files are read by several processes.
 
     Args:
         paths: files, archives and directories.
-        progress: is called with the number of files that are read, and that of all.
+        progress: is called with the number of paths that are read, and that of all.
     """
-    recorded, lines = list[tuple[Path, RecordedJob]](), list[str]()
-    processes = min(MAX_PROCESSES, len(os.sched_getaffinity(0)))
-    with (
-        TemporaryDirectory(prefix="hpccoll-") as scratch,
-        ProcessPoolExecutor(processes, get_context("forkserver")) as pool,
-    ):
-        found = [*_unpacked(paths, Path(scratch))]
-        is_long = sum(each.stat().st_size for _, each in found if isinstance(each, Path)) > LONG_BYTES
-        outcomes = pool.map(_read_or_say, *zip(*found, strict=True)) if is_long else starmap(_read_or_say, found)
-        for number, ((shown, _), outcome) in enumerate(zip(found, outcomes, strict=True), 1):
-            if isinstance(outcome, str):
-                lines.append(outcome)
-            else:
-                recorded.append((shown, outcome))
+    every, found = [*_files(paths)], list[tuple[Path, RecordedJob | str]]()
+    is_long = sum(each.stat().st_size for each in every if each.is_file()) > LONG_BYTES
+    with ProcessPoolExecutor(min(MAX_PROCESSES, len(os.sched_getaffinity(0))), get_context("forkserver")) as pool:
+        reads = [pool.submit(_read_all, each).result if is_long else partial(_read_all, each) for each in every]
+        for number, (path, read) in enumerate(zip(every, reads, strict=True), 1):
+            try:
+                found += read()
+            except BrokenProcessPool:
+                found.append((path, _line(path, path, ValueError("a process that reads was ended, maybe for memory"))))
             if progress:
-                progress(number, len(found))
-    return JobFiles(_join(recorded), lines)
+                progress(number, len(every))
+    recorded = [(path, job) for path, job in found if isinstance(job, RecordedJob)]
+    return JobFiles(_join(recorded), [line for _, line in found if isinstance(line, str)])
 
 
-def _unpacked(paths: Iterable[Path], scratch: Path) -> Iterator[tuple[Path, Path | str]]:
-    """Yield each file as people know it, with the place of its content, or with a line why it cannot be unpacked."""
-    for number, path in enumerate(_files(paths)):
-        members = _members(path, scratch / str(number))
+def _read_all(path: Path) -> list[tuple[Path, RecordedJob | str]]:
+    """Return what a file, or each one in an archive, recorded, or a line why it cannot be read."""
+    found = list[tuple[Path, RecordedJob | str]]()
+    with TemporaryDirectory(prefix="hpccoll-") as scratch:
+        members = _members(path, Path(scratch))
         while True:
-            shown = path
+            shown = unpacked = path
             try:
                 shown, unpack = next(members)
-                yield shown, unpack()
+                unpacked = unpack()
+                found.append((shown, _read_file(unpacked)))
             except StopIteration:
-                break
+                return found
             except READ_ERRORS as error:
-                yield shown, _line(shown, shown, error)
-
-
-def _read_or_say(shown: Path, unpacked: Path | str) -> RecordedJob | str:
-    """Return what a file recorded, or a line why it cannot be read."""
-    if isinstance(unpacked, str):
-        return unpacked
-    try:
-        return _read_file(unpacked)
-    except READ_ERRORS as error:
-        return _line(shown, unpacked, error)
+                found.append((shown, _line(shown, unpacked, error)))
+            rmtree(scratch, ignore_errors=True)  # so that one file lies there at a time
 
 
 def _line(shown: Path, unpacked: Path, error: BaseException) -> str:
@@ -130,13 +110,14 @@ def _read_file(path: Path) -> RecordedJob:
         head = file.read(HEAD_BYTES)
         if file.seek(0, 2) > MAX_BYTES:
             raise ValueError(f"it has more than {format_size(MAX_BYTES)}")
-    for each in FORMATS:
-        if each.recognises(head, path.name):
+    for reader in READERS:
+        if reader.recognises(head):
             try:
-                return each.read(path)
+                job: RecordedJob = reader.read(path)
             except (msgspec.MsgspecError, RecursionError) as error:
-                raise ValueError(f"it is damaged, or no file of {each.name}: {error}") from None
-    known = ", ".join(each.name for each in FORMATS)
+                raise ValueError(f"it is damaged, or no file of {reader.SOURCE}: {error}") from None
+            return job
+    known = ", ".join(reader.SOURCE for reader in READERS)
     raise ValueError(f"it is {'no file of a recorded job' if head else 'empty'}; read are {known}")
 
 
@@ -156,7 +137,7 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
                     if (source := archive.extractfile(member)) is not None:
                         name = Path(member.name).name
                         target = scratch / str(number) / Path(member.name).parent.name / name
-                        yield path / name, partial(_copied, source, target)
+                        yield path / member.name, partial(_copied, source, target)
         elif packed:
             yield path, partial(_copied, content, scratch / path.parent.name / path.name.removesuffix(".gz"))
         else:

@@ -6,9 +6,12 @@ shifted by the median difference of such ends, and what is left bounds what is k
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -71,8 +74,9 @@ class RankTimes(NamedTuple):
     rank: int
     host: str | None
     communication_s: float  # the union of its operations
+    operations_s: float  # the sum of their durations, which is more where it has several at once
     transfer_s: float | None  # in operations of which all ranks have records; None without any
-    waiting_s: float | None  # likewise: what is left of communication is either of both
+    waiting_s: float | None  # likewise: what is left of the operations is either of both
     exposed_s: float | None  # of that, while its device computed nothing
     window_s: float | None
     step_s: float | None
@@ -96,7 +100,7 @@ class LateOpening(NamedTuple):
     late_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlowParts:
     """What is slow in a job; times in seconds."""
 
@@ -105,12 +109,35 @@ class SlowParts:
     late: Sequence[LateRank]
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
-    unmatched: Sequence[Group]  # groups whose ranks recorded different operations, without numbers
-    opening: LateOpening | None
+    unmatched: Mapping[Group, int]  # operations of groups of which ranks recorded different ones
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
         return None if record.started_ns is None else record.started_ns - self.shifts_s.get(record.rank, 0.0) * 1e9
+
+    @cached_property
+    def hosts(self) -> Mapping[int, str | None]:
+        """The hosts of ranks; None where they are not known."""
+        return {each.rank: each.host for each in self.ranks}
+
+    @cached_property
+    def in_order(self) -> Sequence[tuple[float, OperationTimes, int]]:
+        """When the first rank began each operation, as ``begin_ns``, with the times that have it, and its row there."""
+        begun = [
+            (min(begins), of, row)
+            for of in self.times
+            for row, operation in enumerate(of.operations)
+            if (begins := [begin for each in operation.records.values() if (begin := self.begin_ns(each)) is not None])
+        ]
+        return sorted(begun, key=itemgetter(0))
+
+    @property
+    def opening(self) -> LateOpening | None:
+        """Who came last to the first operation; None if that is not known."""
+        for _, of, row in self.in_order[:1]:
+            if of.waiting and (last := of.waiting.last[row]) != NO_RANK:
+                return LateOpening(of.ranks[last], of.collective, float(of.waiting.late_s[row]))
+        return None
 
 
 def slow_parts(job: RecordedJob) -> SlowParts | None:
@@ -120,30 +147,28 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
         if job.progress or not job.operations:
             return None
         called, unmatched = _match(job.operations)
-        return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched, None)
+        return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched)
     matched, unmatched = _match(timed)
     shifts_s, residual_s = _align(matched, {each.rank: each.host for each in job.ranks if each.host})
     if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
         shifts_s, residual_s = {}, None  # the ends were noticed late: the durations say more about the order
     times = [*_collectives(matched, shifts_s, residual_s)]
-    _excuse(times, shifts_s)
+    _excuse(times)
     waits = [(each.waiting, each.ranks) for each in times if each.waiting and each.is_complete]
     known_s: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])  # transfer and waiting by rank
     for waiting, ranks in waits:
         for rank, waited in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
             known_s[rank][0] += float(waiting.transfer_s.sum())
             known_s[rank][1] += waited
-    opening = _opening(times, shifts_s) if times else None
-    of_ranks = [*_rank_times(job, timed, known_s)]
-    return SlowParts(times, of_ranks, late_ranks(waits), residual_s, shifts_s, unmatched, opening)
+    return SlowParts(times, [*_rank_times(job, timed, known_s)], late_ranks(waits), residual_s, shifts_s, unmatched)
 
 
-def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], list[Group]]:
-    """Return the operations with the records of all ranks, and the groups in which records do not match."""
+def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], dict[Group, int]]:
+    """Return the operations with the records of all ranks, and how many of a group are left out, for they differ."""
     by_group: defaultdict[Group, dict[int, list[RecordedOperation]]] = defaultdict(dict)
     for each in timed:
         by_group[each.group].setdefault(each.rank, []).append(each)
-    matched, unmatched = list[MatchedOperation](), list[Group]()
+    matched, unmatched = list[MatchedOperation](), dict[Group, int]()
     for group, of_ranks in by_group.items():
         keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
         for rank, records in of_ranks.items():
@@ -156,13 +181,12 @@ def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], 
                 seen[key] += 1
         unnumbered = {sum(each.sequence is None and each.collective not in MESSAGES for each in of)
                       for of in of_ranks.values()}  # fmt: skip
-        mixed = any(len({each.collective for each in members.values()}) > 1 for members in keyed.values())
-        if mixed or len(unnumbered) > 1:
-            unmatched.append(group)
-            continue
-        matched += [
-            MatchedOperation(members, max(len(group.ranks), group.size, len(of_ranks))) for members in keyed.values()
-        ]
+        size = max(len(group.ranks), group.size, len(of_ranks))
+        same = [members for members in keyed.values() if len({each.collective for each in members.values()}) == 1]
+        if len(unnumbered) > 1 or (len(same) < len(keyed) and unnumbered != {0}):
+            same = []  # without numbers, the order says nothing of any
+        unmatched |= {group: len(keyed) - len(same)} if len(same) < len(keyed) else {}
+        matched += [MatchedOperation(members, size) for members in same]
     return matched, unmatched
 
 
@@ -224,42 +248,34 @@ def _collectives(
         yield OperationTimes(group, name, operations, ranks, waiting, complete)
 
 
-def _excuse(times: Sequence[OperationTimes], shifts_s: Mapping[int, float]) -> None:
-    """Take back that a rank was late where it only waited for others, in another group, since it met this one."""
-    begun = sorted(
-        (operation.first.started_ns - shifts_s.get(operation.first.rank, 0.0) * 1e9, number, row)
-        for number, of in enumerate(times)
-        for row, operation in enumerate(of.operations)
-        if of.waiting and operation.first.started_ns is not None
-    )
-    waited = defaultdict[int, float](float)  # so far
-    before: dict[tuple[Group, int], float] = {}  # at the last operation of a group
-    for _, number, row in begun:
-        of, waiting = times[number], times[number].waiting
-        if waiting is None:
-            continue
-        if (last := waiting.last[row]) != NO_RANK:
-            rank = of.ranks[last]
-            waiting.late_s[row] -= waited[rank] - before.get((of.group, rank), 0.0)
+def _excuse(times: Sequence[OperationTimes]) -> None:
+    """Take back that a rank was late where, since it met a group, it only waited in another one, and no longer does."""
+    waits, end_of = _waits(times), itemgetter(0)
+    for waiting, of in ((each.waiting, each) for each in times if each.waiting):
+        for row in np.flatnonzero(waiting.last != NO_RANK).tolist():
+            rank = of.ranks[waiting.last[row]]
+            if (came := of.operations[row].records[rank].started_ns) is None:
+                continue
+            own, met = waits[None, rank], waits[of.group, rank]
+            since = met[at - 1][0] if (at := bisect_left(met, came, key=end_of)) else -(1 << 62)
+            ended = own[bisect_right(own, since, key=end_of) : bisect_right(own, came, key=end_of)]
+            waiting.late_s[row] -= _length((max(begin, since), end) for end, begin in ended)
             if waiting.late_s[row] <= RESOLUTION_S:
                 waiting.last[row] = NO_RANK
-        for rank, seconds in zip(of.ranks, waiting.waiting_s[row].tolist(), strict=True):
-            waited[rank] += 0.0 if math.isnan(seconds) else seconds
-            before[of.group, rank] = waited[rank]
 
 
-def _opening(times: Sequence[OperationTimes], shifts_s: Mapping[int, float]) -> LateOpening | None:
-    started = [
-        (operation.first.started_ns - shifts_s.get(operation.first.rank, 0.0) * 1e9, number, row)
-        for number, of in enumerate(times)
-        for row, operation in enumerate(of.operations)
-        if operation.first.started_ns is not None
-    ]
-    _, number, row = min(started, default=(0.0, 0, 0))
-    of, waiting = times[number], times[number].waiting
-    if not started or waiting is None or waiting.last[row] == NO_RANK:
-        return None
-    return LateOpening(of.ranks[waiting.last[row]], of.collective, float(waiting.late_s[row]))
+def _waits(times: Iterable[OperationTimes]) -> Mapping[tuple[Group | None, int], list[tuple[int, int]]]:
+    """Return end and begin of each waiting of a rank, by its own clock and in order: in a group, and in all of them."""
+    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)
+    for of in times:
+        for operation, row in zip(of.operations, of.waiting.waiting_s.tolist() if of.waiting else (), strict=False):
+            for rank, seconds in zip(of.ranks, row, strict=True):
+                if rank in operation.records and (begin := operation.records[rank].started_ns) is not None:
+                    for group in (None, of.group):
+                        waits[group, rank].append((begin + round(seconds * 1e9), begin))
+    for each in waits.values():
+        each.sort()
+    return waits
 
 
 def _rank_times(
@@ -275,7 +291,7 @@ def _rank_times(
         spans = [
             (a, b) for each in operations if (a := each.started_ns) is not None and (b := each.ended_ns) is not None
         ]
-        communication = sum(each.duration_s or 0.0 for each in operations)
+        total = communication = sum(each.duration_s or 0.0 for each in operations)
         computed, exposed = [span for record in records for span in record.spans_ns], None
         if len(spans) == len(operations):
             communication = _length(spans)
@@ -283,7 +299,7 @@ def _rank_times(
         window = _length(record.window_ns for record in records) if records else None
         step = window / sum(record.steps for record in records) if window else None
         transfer, waited = known_s.get(rank.rank, (None, None))
-        yield RankTimes(rank.rank, rank.host, communication, transfer, waited, exposed, window, step)
+        yield RankTimes(rank.rank, rank.host, communication, total, transfer, waited, exposed, window, step)
 
 
 def _length(spans: Iterable[tuple[int, int]]) -> float:

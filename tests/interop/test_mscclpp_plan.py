@@ -31,6 +31,15 @@ def test_a_thread_block_holds_what_the_executor_holds(arguments):
             assert all(len(each["remote_buffer_ids"]) <= 16 for each in block["remote_buffer_refs"])
 
 
+@pytest.mark.parametrize("arguments", [("all_reduce", "ring", 4, 4), ("all_to_all", "bruck", 6, 3)])
+def test_the_largest_message_of_a_plan_is_the_one_whose_offsets_have_32_bits(arguments):
+    plan = exported(*arguments)
+    gpu = plan["gpus"][0]
+    buffers = gpu["input_chunks"], gpu["output_chunks"], gpu["scratch_chunks"]
+    ends = [size * max(buffers) // gpu["input_chunks"] for size in (plan["max_message_size"] + k for k in (0, 1))]
+    assert ends[0] < 1 << 32 <= ends[1] + 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -5,6 +5,7 @@ import json
 import pickle
 import random
 import re
+from contextlib import nullcontext
 
 import pytest
 from cli_runner import invoke
@@ -12,6 +13,7 @@ from plan_machine import ROUND_TRIPS, Machine, WrongResultError, exported, is_re
 
 from hpccoll.cases.requested_schedule import requested_schedule
 from hpccoll.common.errors import UnusableError
+from hpccoll.interop import mscclpp_order
 from hpccoll.interop.mscclpp_reader import plan_of, with_plans
 from hpccoll.render.pictures import schedule_view
 from hpccoll.schedule import Cut, Layout, count, prove
@@ -171,11 +173,71 @@ def test_a_relaxed_wait_sees_what_the_program_of_the_signalling_rank_wrote_befor
     plan = meeting(signal, wait)
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
-    assert ("relaxed waits" in invoke("show", path).out) == (wait == "rlxwait")
+    for file in (path, f"file:{path}"):
+        assert ("relaxed waits" in invoke("show", file).out) == (wait == "rlxwait")
     ops = plan["gpus"][0]["threadblocks"][0]["ops"]
     ops[1], ops[3] = ops[3], ops[1]
     with pytest.raises(UnusableError, match=r"the program of rank 1 and rank 0, .*\(rres\) use it in no order"):
         plan_of(plan)
+
+
+LOCAL, REMOTE = ({key: 0, "index": 0, "size": 1} for key in ("type", "buffer_id"))
+LOCAL["type"] = "i"
+
+
+@pytest.mark.parametrize(
+    ("number", "change"),
+    [
+        (0, {"channel_type": "none"}),
+        (3, {"channel_type": "port"}),
+        (3, {"name": "re"}),
+        (3, {"name": "res"}),
+        (3, {"name": "rre"}),
+        (3, {"name": "put"}),
+        (3, {"name": "put", "src_buff": [LOCAL, LOCAL | {"type": "o"}], "dst_buff": [REMOTE, REMOTE]}),
+        (3, {"name": "put", "src_buff": [LOCAL], "dst_buff": [LOCAL]}),
+        (3, {"name": "put", "src_buff": [LOCAL | {"size": 2}], "dst_buff": [REMOTE]}),
+        (3, {"name": "copy", "src_buff": [LOCAL, LOCAL], "dst_buff": [LOCAL, LOCAL]}),
+        (3, {"name": "re", "src_buff": [LOCAL, LOCAL], "dst_buff": [LOCAL, LOCAL]}),
+        (3, {"name": "get", "src_buff": [REMOTE], "dst_buff": [LOCAL | {"index": 1}]}),
+        (3, {"name": "get", "src_buff": [REMOTE], "dst_buff": [LOCAL], "channel_type": "port", "channel_ids": [0]}),
+        (3, {"name": "pws", "src_buff": [LOCAL], "dst_buff": [REMOTE], "channel_type": "port", "channel_ids": [0, 0]}),
+    ],
+)
+def test_an_operation_that_the_executor_runs_otherwise_than_its_text_says_is_refused(number, change):
+    """Its kernel copies the first of several pairs, reads all of a put from one buffer, ..."""
+    plan = meeting("signal", "wait")
+    plan["gpus"][0]["threadblocks"][0]["ops"][number] |= change
+    with pytest.raises(UnusableError, match=rf"thread block 0, operation {number + 1} .*: the executor does not run"):
+        plan_of(plan)
+
+
+def test_a_flush_of_its_own_does_nothing_and_leaves_the_put_before_it_unordered():
+    plan = exported("all_gather", "ring", 2, 1)
+    plan_of(plan)
+    for gpu in plan["gpus"]:
+        (ops,) = (block["ops"] for block in gpu["threadblocks"])
+        (number,) = (k for k, one in enumerate(ops) if one["name"] == "pwsf")
+        ops[number]["name"] = "pws"
+        ops.insert(number + 1, {"name": "flush", "channel_ids": ops[number]["channel_ids"], "channel_type": "port"})
+    with pytest.raises(UnusableError, match=r"\(pws\) and the program of rank . use it in no order"):
+        plan_of(plan)
+
+
+def test_channels_of_one_kind_are_numbered_on_from_one_entry_to_the_next():
+    plan = exported("all_reduce", "ring", 3, 3)
+    before = plan_of(plan).slices
+    for gpu in plan["gpus"]:
+        for owner, key in ((gpu, "connected_to"), (gpu["threadblocks"][0], "channel_ids")):
+            owner["channels"] = [each | {key: [one]} for each in owner["channels"] for one in each[key]]
+    for one, other in zip(plan_of(plan).slices, before, strict=True):
+        assert [[*one.steps(me)] for me in range(3)] == [[*other.steps(me)] for me in range(3)]
+
+
+def test_scratch_of_64_mib_bounds_the_sizes_of_a_plan_that_reuses_it():
+    plan = exported("all_reduce", "ring", 2, 2)
+    (scratch,) = {gpu["scratch_chunks"] for gpu in plan["gpus"]}
+    assert plan_of(plan | {"reuse_resources": True}).sizes == (0, (64 << 20) // scratch * 2)
 
 
 def empty(collective, p, chunks):
@@ -195,14 +257,12 @@ def test_sets_of_contributions_that_fill_the_memory_are_refused_before_they_are_
         plan_of(empty("allreduce", 64, 16384))
 
 
-def test_a_channel_with_more_signals_than_can_be_proven_is_refused():
+def test_a_channel_with_more_signals_than_can_be_proven_is_refused(monkeypatch):
     plan = exported("all_reduce", "ring", 2, 2)
-    for gpu in plan["gpus"]:
-        gpu["threadblocks"][0]["ops"] += [
-            {"name": name, "channel_ids": [0], "channel_type": "memory"} for name in ("signal", "wait")
-        ] * 300
-    with pytest.raises(UnusableError, match="more signals than can be proven"):
-        plan_of(plan)
+    for most in (4 * 4 * 4, 4 * 4 * 4 - 1):  # four channels, each with four signals and waits in two runs
+        monkeypatch.setattr(mscclpp_order, "MAX_PAIRS", most)
+        with pytest.raises(UnusableError, match="more signals than can be proven") if most % 2 else nullcontext():
+            plan_of(plan)
 
 
 def swap_ids(plan):
@@ -218,6 +278,15 @@ def borrow_a_signal(plan):
     block["ops"] = [acquire, {"name": "nop"}, *block["ops"], {"name": "nop"}, release]
 
 
+def with_operations(one, times=1):
+    return lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"].extend([one] * times)
+
+
+def wait_for_two(plan):
+    plan["gpus"][1]["semaphores"] = [{"init_value": 2}]
+    with_operations({"name": "sem_acquire", "semaphore_ids": [0]})(plan)
+
+
 def test_thread_blocks_meet_at_barriers_and_share_an_operation():
     one = {
         "name": "copy",
@@ -227,7 +296,7 @@ def test_thread_blocks_meet_at_barriers_and_share_an_operation():
     blocks = [{"id": k, "channels": [], "ops": [one | {"tbg_info": {"tb_id": k, "tbg_size": 2}}]} for k in range(2)]
     gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 2, "threadblocks": blocks, "channels": []}
     plan = {"name": "copy", "collective": "allreduce", "protocol": "Simple", "inplace": False, "gpus": [gpu]}
-    assert plan_of(plan).slices[0].units == 4
+    assert (plan_of(plan).slices[0].units, plan_of(plan).multiple) == (4, 64)
     barrier = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
     half = [{"type": "s", "index": 0, "size": 2}]
     for block in blocks:  # each writes its half of scratch, and the second one reads all of it
@@ -249,10 +318,12 @@ def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     shown = invoke("show", path, "--out", tmp_path / "ring.svg")
     assert "proven: the postcondition of all_reduce" in shown.out
     assert (tmp_path / "ring.svg").read_text().startswith("<svg")
-    assert "for any size, right" in shown.out
-    assert invoke("show", f"file:{path}").out.splitlines()[2:] == shown.out.splitlines()[2:]
+    assert "for multiples of 64 B below 4 GiB, right in every order of execution." in shown.out
+    assert invoke("show", f"file:{path}").out == shown.out
     assert invoke("show", f"file:{path}", "-p", 5).is_bad_input("4 workers", "plan")
-    assert invoke("show", path, "-p", 4).is_bad_input("--workers")
+    assert invoke("show", path, "-p", 4, "--racks", "2", "--ranks-per-node", 1).code == 0
+    path.write_text("[1]")
+    assert invoke("show", path).is_bad_input("no plan of MSCCL++")
 
 
 def test_a_plan_has_one_name_however_its_path_is_written_and_that_name_finds_it_in_its_directory(tmp_path, monkeypatch):
@@ -277,20 +348,18 @@ def test_the_ranks_of_a_plan_are_predicted_like_those_of_the_schedule_that_was_w
 
 
 def test_a_plan_is_left_out_at_sizes_that_it_is_not_for_and_show_says_which_it_is_for(tmp_path):
-    """The sizes in a plan of all_gather are those of one rank's block: S has four of them."""
+    """Those of a plan of all_gather are of the whole output, as S is."""
     plan = exported("all_gather", "ring", 4, 4) | {"min_message_size": 1024, "max_message_size": 4 << 20}
     (tmp_path / "ring.json").write_text(json.dumps(plan))
-    assert "for 4 KiB to 16 MiB, right" in invoke("show", tmp_path / "ring.json").out
+    assert "for multiples of 64 B from 1 KiB to 4 MiB, right" in invoke("show", tmp_path / "ring.json").out
     name, size = f"file:{tmp_path / 'ring.json'}", ("-f", 2, "--nodes", 4, "--cluster", "1x25g-tcp", "--json")
-    predicted = invoke("predict", "-c", "all_gather", "-a", name, "-b", "2K", "-e", "32M", *size)
-    assert {row["bytes"] for row in json.loads(predicted.out)} == {1 << k for k in range(12, 25)}
-    assert "needs 4 KiB to 16 MiB" in predicted.err
-    (tmp_path / "a.yaml").write_text(
-        f"algorithms: {name}\ncollectives: all_gather\nbytes: [2K, 4K, 16M, 32M]\nranks: 4"
-    )
+    predicted = invoke("predict", "-c", "all_gather", "-a", name, "-b", 512, "-e", "8M", *size)
+    assert {row["bytes"] for row in json.loads(predicted.out)} == {1 << k for k in range(10, 23)}
+    assert "needs 1 KiB to 4 MiB" in predicted.err
+    (tmp_path / "a.yaml").write_text(f"algorithms: {name}\ncollectives: all_gather\nbytes: [512, 1K, 4M, 8M]\nranks: 4")
     planned = json.loads(invoke("plan", tmp_path / "a.yaml", "--json").out)
-    assert {case["bytes"] for job in planned["jobs"] for case in job["cases"]} == {4 << 10, 16 << 20}
-    assert {skip["reason"].partition(" of ")[2] for skip in planned["skips"]} == {"all_gather needs 4 KiB to 16 MiB"}
+    assert {case["bytes"] for job in planned["jobs"] for case in job["cases"]} == {1 << 10, 4 << 20}
+    assert {skip["reason"].partition(" of ")[2] for skip in planned["skips"]} == {"all_gather needs 1 KiB to 4 MiB"}
     (tmp_path / "ring.json").write_text(json.dumps(plan | {"max_message_size": 8}))
     assert invoke("show", tmp_path / "ring.json").is_bad_input("plan", "smallest message has 1024 bytes")
 
@@ -298,7 +367,7 @@ def test_a_plan_is_left_out_at_sizes_that_it_is_not_for_and_show_says_which_it_i
 def test_a_plan_of_more_ranks_than_can_be_drawn_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(schedule_view, "MAX_WORKERS", 3)
     (tmp_path / "ring.json").write_text(json.dumps(exported("all_gather", "ring", 4, 4)))
-    assert invoke("show", tmp_path / "ring.json").is_bad_input("ring.json: ranks", "4", "at most 3")
+    assert invoke("show", tmp_path / "ring.json").is_bad_input("--workers", "4", "3")
 
 
 PROVES = """import sys
@@ -356,7 +425,19 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (lambda plan: plan["gpus"][1].update(input_chunks=8, output_chunks=8), ["rank 1", "those of rank 0", "8, 8"]),
         (lambda plan: [each.update(output_chunks=4) for each in plan["gpus"]], ["rank 0", "all_reduce", "2, 4"]),
         (swap_ids, ["rank 0", "id is not 0"]),
-        (borrow_a_signal, ["rank 0, semaphore 0", "0 or more"]),
+        (lambda plan: plan.update(inplace="false"), ["inplace", '"false"', "neither true nor false"]),
+        (lambda plan: plan.update(gpus=[]), ["gpus", "0 is not valid"]),
+        (lambda plan: [each.update(output_chunks=0) for each in plan["gpus"]], ["rank 0", "all_reduce", "2, 0"]),
+        (lambda plan: plan["gpus"][1]["threadblocks"][0].update(id=1), ["rank 1, thread block 0: its id is 1"]),
+        (lambda plan: plan["gpus"][1]["channels"][0]["connected_to"].append(-1), ["rank 1: connected_to has -1"]),
+        (lambda plan: plan["gpus"][1]["remote_buffers"][0].update(rank=-1), ["rank 1, thread block 0", "rank has -1"]),
+        (lambda plan: plan["gpus"][1]["threadblocks"][0]["channels"][0].update(channel_ids=[-1, -2]), ["-1"]),
+        (with_operations({"name": "nop"}, 64), ["rank 1, thread block 0", "82 ops", "64"]),
+        (with_operations({"name": "barrier", "barrier_id": 16, "num_threadblocks": 1}), ["barrier_id has 16"]),
+        (with_operations({"name": "sem_acquire", "semaphore_ids": [0]}), ["semaphore_ids has 0", "none of 0"]),
+        (with_operations({"name": "copy", "src_buff": [{}], "dst_buff": 7}), ["(copy)", "no operation of MSCCL++"]),
+        (wait_for_two, ["semaphore 0 of rank 1 has 0 signals and 2 waits in two runs"]),
+        (borrow_a_signal, ["rank 0, semaphore 0: init_value", "from 0 to"]),
         (
             lambda plan: next(one for one in plan["gpus"][1]["threadblocks"][0]["ops"] if one["name"] == "re").update(
                 reduce_op="min"
@@ -371,7 +452,7 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
             lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(tbg_info={"tb_id": 2, "tbg_size": 2}),
             ["rank 1", "place in a group"],
         ),
-        (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["no plan of MSCCL++"]),
+        (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["channel_ids has 7"]),
         (lambda plan: plan.update(gpus=7), ["no plan of MSCCL++"]),
         *[
             (lambda plan, size=size: plan.update(min_message_size=size), [f"min_message_size: {text} is no whole"])

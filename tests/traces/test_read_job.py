@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -44,8 +45,11 @@ def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_t
     for entry in (entry for content in partly.values() for entry in content["entries"]):
         entry["time_created_ns"] += 86_400 * 10**9
     write_dumps(tmp_path / "two" / "tuesday", partly)
-    assert [len(job.ranks) for job in read_job([tmp_path / "two"]).jobs] == [4, 3]
-    assert named(read_job([tmp_path / "two"])) == [1, 3]
+    with tarfile.open(tmp_path / "two.tar", "w") as archive:
+        archive.add(tmp_path / "two", "two")
+    for path in (tmp_path / "two", tmp_path / "two.tar"):
+        assert [len(job.ranks) for job in read_job([path]).jobs] == [4, 3]
+        assert named(read_job([path])) == [1, 3]
 
 
 @pytest.mark.parametrize("names", [*itertools.permutations("abc")])
@@ -121,6 +125,35 @@ def test_members_of_archives_are_read_as_files_are(tmp_path):
         (packed / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
     for path in (tmp_path / "job.tar.gz", tmp_path / "job.tar", packed):
         assert named(read_job([path])) == [2]
+
+
+def test_of_archives_one_file_at_a_time_is_unpacked(tmp_path, monkeypatch):
+    dumps, scratch, lying = write_dumps(tmp_path / "dumps", dumps_of(2)), tmp_path / "scratch", []
+    scratch.mkdir()
+    with tarfile.open(dumps / "job.tar", "w") as archive:
+        archive.add(dumps, "job", filter=lambda info: None if info.name.endswith("tar") else info)
+    for path in [*dumps.glob("*rank*")]:
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    read = reading._read_file
+    monkeypatch.setattr(
+        reading,
+        "_read_file",
+        lambda path: (lying.append(sum(each.is_file() for each in scratch.rglob("*"))), read(path))[1],
+    )
+    assert named(read_job([dumps])) == [2]
+    assert (lying, [*scratch.iterdir()]) == ([1] * 8, [])
+
+
+def end_process(_path):
+    os._exit(1)
+
+
+def test_files_of_a_process_that_the_system_ends_are_a_line_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LONG_BYTES", 0)
+    monkeypatch.setattr(reading, "_read_all", end_process)
+    found = read_job([write_dumps(tmp_path, dumps_of(2))])
+    assert (found.jobs, ["was ended" in line for line in found.damaged]) == ([], [True] * 4)
 
 
 def bombs(directory):

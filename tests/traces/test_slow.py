@@ -87,6 +87,18 @@ def test_who_waited_for_a_late_rank_in_one_group_is_not_late_in_the_next():
     assert "rank 3 on n0 came last" in answers(job)
 
 
+def test_a_rank_that_is_late_while_its_other_stream_waits_is_not_excused():
+    """Rank 1 computes for 5 ms more before each all-reduce, while its reduce-scatter waits 10 ms for rank 0."""
+    reduced = recorded([[20.0 * n + 4, 20.0 * n + 9] for n in range(20)], 0.1)
+    scattered = recorded(
+        [[20.0 * n + 10, 20.0 * n] for n in range(20)], 0.1, name="reduce_scatter", group=Group("1", (0, 1))
+    )
+    parts = slow_parts(RecordedJob("x", reduced.ranks, [*reduced.operations, *scattered.operations]))
+    late = {each.rank: each.operations for each in parts.late}
+    assert late[1] == 20
+    assert parts.times[0].waiting.late_s == pytest.approx(np.array([5e-3, *[4e-3] * 19]))  # of 1 ms it only waited
+
+
 def test_a_rank_that_was_late_once_is_not_called_last_in_all_operations():
     job = recorded([[10.0 * n, 10.0 * n + 5.0 * (n == 50)] for n in range(100)])
     (late,) = slow_parts(job).late
@@ -161,7 +173,7 @@ def test_numbers_that_count_each_type_by_itself_are_not_confused():
     second = recorded([[5.0, 7.0]], name="all_gather", by_type=True)
     parts = slow_parts(RecordedJob("x", second.ranks, [first[0], *second.operations, first[1]]))
     assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "all_gather": 1}
-    assert parts.unmatched == []
+    assert parts.unmatched == {}
 
 
 def test_messages_without_numbers_are_each_of_one_rank_and_spoil_no_match():
@@ -170,7 +182,7 @@ def test_messages_without_numbers_are_each_of_one_rank_and_spoil_no_match():
     sent = [RecordedOperation(rank, group, "send", None, duration_s=1e-3) for rank in (0, 0, 1)]
     parts = slow_parts(RecordedJob("x", job.ranks, [*job.operations, *sent]))
     assert {each.collective: len(each.operations) for each in parts.times} == {"all_reduce": 1, "send": 3}
-    assert parts.unmatched == []
+    assert parts.unmatched == {}
 
 
 def test_ends_that_were_noticed_late_leave_the_order_to_the_durations():
@@ -195,6 +207,24 @@ def test_operations_without_numbers_match_by_order_only_if_all_ranks_recorded_th
     assert matched.times[0].waiting.last.tolist() == [1, 1]
     other = slow_parts(RecordedJob("x", job.ranks, bare[:-1]))
     assert (other.times, [group.name for group in other.unmatched]) == ([], ["0"])
+
+
+def test_a_number_under_which_ranks_recorded_different_operations_hides_no_other():
+    job = recorded([[10.0 * n, 10.0 * n + 5] for n in range(10)])
+    mixed = [
+        replace(each, collective="broadcast") if each.rank == each.sequence == 1 else each for each in job.operations
+    ]
+    parts = slow_parts(RecordedJob("x", job.ranks, mixed))
+    assert ([len(of.operations) for of in parts.times], [*parts.unmatched.values()]) == ([9], [1])
+    assert [(each.rank, each.operations) for each in parts.late] == [(1, 9)]
+
+
+def test_transfer_of_operations_at_the_same_time_is_not_called_a_part_of_less_time():
+    first, second = (recorded([[0.0, 0.0]], 10.0, group=Group(name, (0, 1))) for name in "ab")
+    assert "each rank communicates for 10 ms, in operations that take 20 ms" in answers(
+        RecordedJob("x", first.ranks, [*first.operations, *second.operations])
+    )
+    assert "in operations" not in answers(first)
 
 
 def test_communication_that_a_kernel_hides_is_not_exposed():
