@@ -141,7 +141,7 @@ def _operation(where: str, item: re.Match[str], rank: int, line: int, ranks: int
     kind, words = "calc" if item["cost"] else "send" if item["send"] else "recv", item[0].strip()
     if not item["cost"] and not item["bytes"]:
         raise UnusableError(where, f"{format_value(words)} is not send, recv, calc, requires, irequires or '}}'")
-    cost, nbytes, peer, tag = (int(item[name] or 0) for name in ("cost", "bytes", "peer", "tag"))
+    cost, nbytes, peer, tag = (int(each or 0) for each in item.group("cost", "bytes", "peer", "tag"))
     _check_peer(where, peer, ranks)
     if not 0 <= tag < ANY_TAG:
         raise UnusableError(where, f"a receive of any tag is not matched, and other tags are below {ANY_TAG}")
@@ -159,16 +159,16 @@ def _pair(path: Path, operations: Sequence[GoalOperation], before: list[list[int
     ends: defaultdict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for number, each in enumerate(operations):
         if each.kind != "calc":
-            sends = each.kind == "send"
-            pair = (each.rank, each.peer) if sends else (each.peer, each.rank)
-            ends[*pair, each.tag][not sends].append(number)
+            receives = each.kind == "recv"
+            pair = (each.peer, each.rank) if receives else (each.rank, each.peer)
+            ends[*pair, each.tag][receives].append(number)
     _sort(path, operations, before, [numbers for both in ends.values() for numbers in both if len(numbers) > 1])
-    for (sender, receiver, tag), (sends, receives) in ends.items():
-        if len(sends) != len(receives):
-            count = format_count(len(sends), "message")
-            why = f"rank {sender} sends {count} of tag {tag} to rank {receiver}, which receives {len(receives)}"
+    for (sender, receiver, tag), (sent, received) in ends.items():
+        if len(sent) != len(received):
+            count = format_count(len(sent), "message")
+            why = f"rank {sender} sends {count} of tag {tag} to rank {receiver}, which receives {len(received)}"
             raise UnusableError(str(path), why)
-        for one, other in zip(sends, receives, strict=True):
+        for one, other in zip(sent, received, strict=True):
             send, receive = operations[one], operations[other]
             before[2 * other + 1].append(2 * one)
             if send.nbytes != receive.nbytes:
