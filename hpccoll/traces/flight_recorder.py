@@ -54,6 +54,7 @@ class _Entry:
     retired: bool = False
     is_p2p: bool = False
     timeout_ms: Integer = 0
+    thread_id: str | Integer = ""
 
     @property
     def latest_ns(self) -> int:
@@ -119,6 +120,7 @@ def read(path: Path) -> RecordedJob:
         progress=[Progress(rank, group, count, None if is_gloo else done) for group, (count, done) in counts.items()],
         taken_ns=max((entry.latest_ns for entry in dump.entries), default=0),
         timeout_ns=max((entry.timeout_ms for entry in dump.entries), default=0) * 10**6,
+        threads={str(entry.thread_id) for entry in dump.entries if entry.thread_id},
         cannot_say=(
             *(("which operations of gloo have completed",) if is_gloo else ()),
             *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),

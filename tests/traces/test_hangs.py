@@ -213,6 +213,24 @@ def test_in_dumps_of_two_times_only_what_did_not_change_is_stuck(tmp_path):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("active", [False, True])
+def test_dumps_of_a_running_job_are_known_by_their_threads_also_where_they_have_no_operation_in_common(
+    tmp_path, active
+):
+    """The ring of a full dump was overwritten in between."""
+    for time, late in {"first": 2, "later": 5}.items():
+        dumps = {
+            rank: dump(rank, [Call(WORLD)] * (late - (rank == 2)), {*range(late - 1)}, active=active, groups=[WORLD],
+                       thread=70 + rank)
+            for rank in range(4)
+        }  # fmt: skip
+        for content in dumps.values():
+            content["entries"] = [entry for entry in content["entries"] if time == "first" or entry["record_id"] > 1]
+        write_dumps(tmp_path / time, dumps)
+    (job,) = read_job([tmp_path]).jobs
+    assert (job.ranks[3].rank, find_hangs(job)) == (3, [])
+
+
 @pytest.mark.parametrize("stops", [False, True])
 def test_messages_of_a_pipeline_that_moves_between_two_dumps_name_no_rank(tmp_path, stops):
     """A stage waits for the next message at both times; only if it is the same one, its partner did not send it."""
