@@ -174,7 +174,8 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
 def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
     """Yield entries, those of a batch with its state: only the entry ``coalesced``, the last of its number, has that.
 
-    Dumps of active operations leave out that of a batch which has completed.
+    Dumps of active operations leave out that of a batch which has completed. Its times go to the first of the batch,
+    whose size is then unknown.
     """
     batches = defaultdict[tuple[int, int, int], list[_Entry]](list)
     for entry in entries:
@@ -185,6 +186,10 @@ def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
             is_open = _is_batch(last) and not last.retired and last.state != "completed"
             for entry in batch:
                 entry.retired = not is_open
+            if _is_batch(last) and last.duration_ms:
+                batch[0].time_discovered_started_ns = last.time_discovered_started_ns
+                batch[0].time_discovered_completed_ns = last.time_discovered_completed_ns
+                batch[0].duration_ms, batch[0].input_sizes, batch[0].output_sizes = last.duration_ms, (), ()
     yield from (entry for entry in entries if not _is_batch(entry))
 
 
