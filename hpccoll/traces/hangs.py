@@ -104,15 +104,13 @@ def _opened(job: RecordedJob) -> dict[int, list[RecordedOperation]]:
 
 def _lasting(before: Iterable[BlockedRanks], now: Iterable[BlockedRanks]) -> Iterator[BlockedRanks]:
     """Yield what ranks wait for now, and waited for at the time before."""
-    known = defaultdict[tuple[object, ...], tuple[set[int], set[int]]](lambda: (set(), set()))
+    waited, lacked = defaultdict[object, set[int]](set), defaultdict[object, set[int]](set)
     for wait in before:
-        for were, more in zip(known[wait.key], (wait.ranks, wait.awaited), strict=True):
-            were.update(more)
+        waited[wait.key].update(wait.ranks)
+        lacked[wait.key].update(wait.awaited)
     for wait in now:
-        waited, lacked = known[wait.key]
-        ranks, awaited = (
-            tuple(sorted(then.intersection(each))) for then, each in ((waited, wait.ranks), (lacked, wait.awaited))
-        )
+        ranks = tuple(rank for rank in wait.ranks if rank in waited[wait.key])
+        awaited = tuple(rank for rank in wait.awaited if rank in lacked[wait.key])
         if ranks and awaited:
             yield replace(wait, ranks=ranks, awaited=awaited)
 
@@ -162,16 +160,20 @@ def _waits_of_messages(job: RecordedJob, messages: set[Group]) -> Iterator[Block
     several = Counter((each.group, each.collective, each.rank, each.peer) for each in every)
     firsts = {(each.group, each.collective, each.rank, each.peer): each for each in reversed(every)}
     for (group, collective, rank, peer), first in firsts.items():
-        if peer is None or peer not in recorded:
-            continue
-        if several[group, collective, rank, peer] > several[group, MESSAGES.get(collective, ""), peer, rank]:
+        count = several[group, collective, rank, peer]
+        if peer in recorded and peer is not None and count > several[group, MESSAGES.get(collective, ""), peer, rank]:
             yield BlockedRanks(group, (rank,), (peer,), first)
     completed = by_call(each for each in job.operations if each.state == "completed")
+    full = {each.rank for each in job.operations if each.state == "completed"}  # other dumps have open ones only
+    last = {(each.rank, each.group): each.enqueued for each in job.progress}
     for (group, sequence), operations in by_call(every).items():
         waiting = tuple(sorted(operations))
         first = min(operations.values(), key=lambda one: one.enqueued_ns or 0)
         others = recorded.intersection(group.ranks) - operations.keys()
         done = others & completed.get((group, sequence), {}).keys()
+        done |= {
+            rank for rank in others - full if last.get((rank, group)) == sequence
+        }  # it was the last one, and ended
         if absent := tuple(sorted(others - done)):
             yield BlockedRanks(group, waiting, absent, first)
         elif done := done & opened.keys():
@@ -233,7 +235,7 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
 def _blame(waits: Sequence[BlockedRanks], blamed: set[int], counted: set[tuple[int, Group]]) -> Iterator[Hang]:
     """Yield a hang for each operation that a rank lacks, one a rank, with the ranks that lack it."""
     together = defaultdict[tuple[BlockedRanks, bool], list[int]](list)
-    awaiting = _awaiting(waits)
+    awaiting = _by_rank((rank, wait) for wait in waits for rank in wait.awaited)
     for rank in sorted(blamed):
         wait = min(awaiting[rank], key=_order)
         together[wait, (rank, wait.group) in counted].append(rank)
@@ -242,12 +244,11 @@ def _blame(waits: Sequence[BlockedRanks], blamed: set[int], counted: set[tuple[i
         yield Hang(reason, tuple(ranks), wait.group, wait.operation, tuple(_chain(waits, ranks)))
 
 
-def _awaiting(waits: Sequence[BlockedRanks]) -> Mapping[int, list[BlockedRanks]]:
-    awaiting = defaultdict[int, list[BlockedRanks]](list)
-    for wait in waits:
-        for rank in wait.awaited:
-            awaiting[rank].append(wait)
-    return awaiting
+def _by_rank(waits: Iterable[tuple[int, BlockedRanks]]) -> Mapping[int, list[BlockedRanks]]:
+    of_rank = defaultdict[int, list[BlockedRanks]](list)
+    for rank, wait in waits:
+        of_rank[rank].append(wait)
+    return of_rank
 
 
 def _order(wait: BlockedRanks) -> tuple[bool, bool, int]:
@@ -257,7 +258,7 @@ def _order(wait: BlockedRanks) -> tuple[bool, bool, int]:
 
 def _chain(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> Iterator[BlockedRanks]:
     """Yield those who wait for ranks, then those who wait for these, and so on; of each rank the first wait."""
-    awaiting = _awaiting(waits)
+    awaiting = _by_rank((rank, wait) for wait in waits for rank in wait.awaited)
     reached = dict.fromkeys(ranks)
     queue = [*reached]
     for rank in queue:  # it grows
@@ -270,10 +271,7 @@ def _chain(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> Iterator[Bloc
 
 def _circles(waits: Sequence[BlockedRanks], blamed: set[int]) -> Iterator[Hang]:
     """Yield the circles of ranks that wait for one another and, directly or not, for no rank that is to blame."""
-    of_rank = defaultdict[int, list[BlockedRanks]](list)
-    for wait in waits:
-        for rank in wait.ranks:
-            of_rank[rank].append(wait)
+    of_rank = _by_rank((rank, wait) for wait in waits for rank in wait.ranks)
     idle = {rank for wait in waits for rank in wait.awaited} - of_rank.keys()
     explained = {rank for wait in _chain(waits, idle | blamed) for rank in wait.ranks}
     while rest := of_rank.keys() - explained:

@@ -304,9 +304,11 @@ def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
 
 
 def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:
-    """Return the files of the latest run, and a sentence for each older one, which a rank that died did not replace."""
-    timed = sorted((each for each in parts if each.timeout_ns > 0 and each.taken_ns), key=lambda job: job.taken_ns)
+    """Return the files of the latest run, and a sentence for each rank that died without one, and has an older one."""
+    last = {each.rank: job for job in parts for each in job.ranks if job.timeout_ns > 0 and job.taken_ns}
+    timed = sorted(last.values(), key=lambda job: job.taken_ns)
     gaps = [(later.taken_ns - each.taken_ns, each) for each, later in pairwise(timed)]
     outdated = timed[: max((number for number, (gap, each) in enumerate(gaps, 1) if gap > each.timeout_ns), default=0)]
-    said = [f"rank {job.ranks[0].rank} in this run: its file, older than the others, is left out" for job in outdated]
-    return [each for each in parts if not any(each is one for one in outdated)], said
+    gone = dict.fromkeys(each.rank for job in outdated for each in job.ranks)
+    said = [f"rank {rank} in this run: its file, older than the others, is left out" for rank in gone]
+    return [job for job in parts if not any(each.rank in gone for each in job.ranks)], said

@@ -148,6 +148,17 @@ def test_of_a_group_whose_counts_have_no_name_nothing_is_said_but_that_nothing_i
     assert (hang.reason, hang.ranks) == ("unrecorded", (2,))
 
 
+def test_whose_last_collective_is_not_among_the_open_ones_has_completed_it_and_is_not_absent(tmp_path):
+    """Rank 1's GPU is behind in the all-reduce, and dumps have active operations only."""
+    messages = {0: [Call(WORLD, "send", peer=1)], 1: [Call(WORLD, "recv", peer=0)]}
+    dumps = {}
+    for rank in range(4):
+        calls = [*messages.get(rank, []), Call(WORLD)]
+        dumps[rank] = dump(rank, calls, () if rank == 1 else {len(calls) - 1})
+    (hang,) = hangs(tmp_path, dumps)
+    assert (hang.reason, hang.ranks) == ("behind", (1,))
+
+
 def test_a_rank_that_does_not_complete_what_others_completed_has_a_gpu_that_is_stuck(tmp_path):
     program = [Call(WORLD)] * 5
     dumps = {rank: dump(rank, program, {0} if rank == 1 else {0, 1, 2}) for rank in range(4)}

@@ -90,6 +90,20 @@ def test_a_dump_that_is_older_by_more_than_its_timeout_is_told_and_left_out(tmp_
     assert ["rank 3" in gap for gap in job.cannot_say] == [True] * len(expected)
 
 
+def test_dumps_of_two_times_are_read_together_however_long_the_time_between_them(tmp_path):
+    """Every second operation takes 11 minutes, and rank 1 is late to each."""
+    for time, late in {"first": 2, "later": 6}.items():
+        dumps = {
+            rank: dump(rank, [Call(WORLD)] * (late - (rank == 1)), {*range(late - 1)}, active=False)
+            for rank in range(4)
+        }
+        for entry in (entry for content in dumps.values() for entry in content["entries"]):
+            entry["time_created_ns"] += entry["record_id"] // 2 * 660 * 10**9
+        write_dumps(tmp_path / time, dumps)
+    (job,) = read_job([tmp_path]).jobs
+    assert (job.polls, job.cannot_say, find_hangs(job)) == (2, (), [])
+
+
 @pytest.mark.parametrize("late", [0, 3, 6])
 def test_processes_without_a_communicator_of_all_are_told_apart_by_host_and_pid(tmp_path, late):
     """Eight processes of two hosts: tp of 4 on each host, dp of 2 across; one joins each tp operation 5 ms late."""
