@@ -3,14 +3,15 @@
 GOAL says how many bytes go where and what waits for what, and nothing of what the bytes are: such a schedule can be
 matched, and not proven. A send ends when it starts, as LogGOPSim's small messages do.
 
-The grammar is that of LogGOPSim's txt2bin.re. What accepts a message of any sender or any tag is refused, because which
-one it receives depends on the time.
+What is read is what LogGOPSim's txt2bin.re reads, and blanks and comments wherever they stand. A text is refused where
+the time decides which message is received: of any sender, of any tag, or of two with one tag that are in no order.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,44 +22,50 @@ from hpccoll.common.units import format_count, format_size
 
 GOAL_BYTES = 1 << 25
 """The maximum size of a text: it is read in ten seconds."""
-MAX_FAULTS = 3
-"""The most faults that the message of a wrong schedule has."""
-
+ANY_TAG = (1 << 32) - 1
+"""What txt2bin makes of tag -1."""
 _NO_GOAL = "it does not begin with num_ranks, as GOAL does"
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?P<end>\*/|\Z)", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|(?P<open>\Z))", re.DOTALL)
 """A comment; one without an end goes on to that of the text, so that no letter is read twice."""
-_RANKS = re.compile(r"num_ranks +(\d{1,9})")
-_RANK = re.compile(r"rank +(\d{1,9}) *\{")
-_LABEL = r"[a-zA-Z]\w*"
-_OPERATION = re.compile(
-    rf"(?:(?P<label>{_LABEL})\s*:\s*)?(?:calc\s+(?P<cost>\d{{1,18}})|(?P<kind>send|recv)\s+(?P<bytes>\d{{1,18}})b\s+"
-    r"(?:to|from)\s+(?P<peer>-?\d{1,9})(?:\s+tag\s+(?P<tag>-?\d{1,18}))?)(?:\s+(?:cpu|nic)\s+\d{1,9})*"
+_ITEM = re.compile(
+    r"""(?ax)\s*(?:
+    num_ranks\s+(?P<ranks>\d{1,9})\b
+    | rank\s+(?P<rank>\d{1,9})\s*\{
+    | (?P<end>\})
+    | (?P<later>[a-zA-Z]\w*)\s+(?P<order>i?requires)\s+(?P<earlier>[a-zA-Z]\w*)\s*$
+    | (?:(?!(?:num_ranks|rank|calc|send|recv)\b)(?P<label>[a-zA-Z]\w*)\s*:\s*)?
+      (?:(?P<calc>calc)\s+(?P<cost>\d{1,18})
+        | (?:(?P<send>send)|recv)\s+(?P<bytes>\d{1,18})\s*b\s*(?(send)to|from)\s*(?P<peer>(?(send)|-?)\d{1,9})
+          (?:\s*tag\s*(?P<tag>-?\d{1,18}))?)
+      (?:\s*cpu\s*\d{1,9})?(?(calc)|(?:\s*nic\s*\d{1,9})?)\s*$
+    | (?P<other>\S.*))"""
 )
-_ORDER = re.compile(rf"(?P<label>{_LABEL})\s+(?P<start>i?)requires\s+(?P<other>{_LABEL})")
 
 
-@dataclass(slots=True, eq=False)
-class GoalOperation:
+class GoalOperation(NamedTuple):
     """A line of GOAL that does something."""
 
     rank: int
     line: int
     text: str
-    kind: str = "calc"  # or send, or recv
-    cost: int = 0  # of a calc, in the simulator's unit of time
-    nbytes: int = 0
-    peer: int = -1
-    tag: int = 0
-    after_end: list["GoalOperation"] = field(default_factory=list, repr=False)  # those whose end it requires
-    after_start: list["GoalOperation"] = field(default_factory=list, repr=False)  # those whose start it requires
-    message: "GoalOperation | None" = field(default=None, repr=False)  # the send that a receive waits for
+    kind: str  # calc, send or recv
+    cost: int  # of a calc, in the simulator's unit of time
+    nbytes: int
+    peer: int
+    tag: int
 
 
 class GoalSchedule(NamedTuple):
-    """A schedule whose messages are paired."""
+    """A schedule whose messages are paired.
+
+    Event 2 k is the start of the k-th operation, and 2 k + 1 its end. An event follows others of its rank, and the end
+    of a receive the start of the send of its message.
+    """
 
     ranks: int
-    operations: Sequence[GoalOperation]
+    operations: list[GoalOperation]
+    before: list[list[int]]  # by event, those that it follows
+    order: list[int]  # the events, each after those that it follows
 
     @property
     def sends(self) -> list[GoalOperation]:
@@ -70,110 +77,137 @@ def read_goal(path: Path) -> GoalSchedule:
     """Read a schedule in GOAL, and pair its messages: the k-th send of a tag between two ranks is the k-th receive.
 
     Raises:
-        UnusableError: if the file is no GOAL, or if messages have one end only or two lengths, or if operations wait
-            for one another in a circle.
+        UnusableError: if the file is no GOAL, if messages have one end only or two lengths or are in no order, or if
+            operations wait for one another in a circle.
     """
-    schedule = GoalSchedule(*_parse(path, read_text(path, "FILE", GOAL_BYTES)))
-    faults = [*_pair(schedule)]
-    if faults:
-        more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
-        raise UnusableError(str(path), "; ".join(faults[:MAX_FAULTS]) + more)
-    return schedule
+    ranks, operations, before = _parse(path, read_text(path, "FILE", GOAL_BYTES))
+    _pair(path, operations, before)
+    return GoalSchedule(ranks, operations, before, _ordered(path, operations, before))
 
 
-def _without_comments(path: Path, text: str) -> str:
-    """Return a text of as many lines."""
+def _items(path: Path, text: str) -> Iterator[tuple[str, int, re.Match[str]]]:
+    """Yield the place, the line and the words of each item."""
 
-    def line_ends(comment: re.Match[str]) -> str:
-        if comment["end"] == "":
-            begin = text.count("\n", 0, comment.start()) + 1
-            raise UnusableError(f"{path}, line {begin}", "a comment has no end")
-        return "\n" * comment[0].count("\n")
+    def blank(comment: re.Match[str]) -> str:
+        return comment[0] if comment["open"] is not None else "\n" * comment[0].count("\n")
 
-    return _COMMENT.sub(line_ends, text)
+    for number, line in enumerate(_COMMENT.sub(blank, text).split("\n"), 1):
+        if "/*" in line:
+            raise UnusableError(f"{path}, line {number}", "a comment has no end")
+        for item in _ITEM.finditer(line.strip()):
+            yield f"{path}, line {number}", number, item
 
 
-def _parse(path: Path, text: str) -> tuple[int, list[GoalOperation]]:
-    """Return the number of ranks, and all operations, each with what it requires."""
-    lines = _without_comments(path, text).splitlines()
-    ranks, rank, labels, operations = 0, -1, dict[str, GoalOperation](), list[GoalOperation]()
-    orders: list[tuple[re.Match[str], int]] = []
-    for number, line in enumerate(map(str.strip, lines), 1):
-        where = f"{path}, line {number}"
-        if not line:
-            continue
-        if rank < 0:
-            if not ranks and (found := _RANKS.fullmatch(line)):
-                ranks = RANKS.read(f"{where}: num_ranks", found[1])
-            elif ranks and (found := _RANK.fullmatch(line)):
-                rank, labels, orders = int(found[1]), {}, []
-                _check_rank(where, rank, ranks)
-            else:
-                raise UnusableError(where, f"{format_value(line)} is not 'rank N {{'" if ranks else _NO_GOAL)
-        elif line == "}":
-            _resolve(path, orders, labels)
-            rank = -1
-        elif found := _ORDER.fullmatch(line):
-            orders.append((found, number))
+def _parse(path: Path, text: str) -> tuple[int, list[GoalOperation], list[list[int]]]:
+    """Return the number of ranks, all operations, and by event those of the same rank that it follows."""
+    ranks, rank, operations, before = 0, 0, list[GoalOperation](), list[list[int]]()
+    labels: dict[str, int] | None = None  # of the rank whose bracket is open
+    for where, line, item in _items(path, text):
+        if labels is not None and item["end"]:
+            rank, labels = rank + 1, None
+        elif labels is not None and item["order"]:
+            for label in (item["later"], item["earlier"]):
+                if label not in labels:
+                    raise UnusableError(where, f"there is no operation {label} in this rank before this line")
+            before[2 * labels[item["later"]]].append(2 * labels[item["earlier"]] + (item["order"] == "requires"))
+        elif labels is not None:
+            labels.setdefault(item["label"], len(operations))
+            before.extend([[], [len(before)]])
+            operations.append(_operation(where, item, rank, line, ranks))
+        elif ranks:
+            _check_rank(where, item, rank, ranks)
+            labels = {}
+        elif item["ranks"]:
+            ranks = RANKS.read(f"{where}: num_ranks", item["ranks"])
         else:
-            operations.append(_operation(where, GoalOperation(rank, number, line), ranks, labels))
-    if not ranks or rank >= 0:
-        raise UnusableError(str(path), "its last rank has no closing bracket" if ranks else _NO_GOAL)
-    return ranks, operations
+            raise UnusableError(where, _NO_GOAL)
+    if labels is not None or rank < ranks or not ranks:
+        missing = "its last rank has no closing bracket" if labels is not None else f"rank {rank} is missing"
+        raise UnusableError(str(path), missing if ranks else _NO_GOAL)
+    return ranks, operations, before
 
 
-def _operation(where: str, one: GoalOperation, ranks: int, labels: dict[str, GoalOperation]) -> GoalOperation:
-    """Return the operation of a line, and add it to the labels of its rank."""
-    found = _OPERATION.fullmatch(one.text)
-    if not found:
-        raise UnusableError(where, f"{format_value(one.text)} is not send, recv, calc, requires, irequires or '}}'")
-    if found["label"]:
-        labels[found["label"]] = one
-    if not found["kind"]:
-        one.cost = int(found["cost"])
-        return one
-    one.kind, one.nbytes = found["kind"], int(found["bytes"])
-    one.peer, one.tag = int(found["peer"]), int(found["tag"] or 0)
-    _check_rank(where, one.peer, ranks)
-    if one.tag < 0:
-        raise UnusableError(where, "a receive of any tag is not matched")
-    return one
+def _check_rank(where: str, item: re.Match[str], rank: int, ranks: int) -> None:
+    """Check that an item begins a rank."""
+    if not item["rank"]:
+        raise UnusableError(where, f"{format_value(item[0].strip())} is not 'rank N {{'")
+    _check_peer(where, int(item["rank"]), ranks)
+    if int(item["rank"]) != rank:
+        raise UnusableError(where, f"rank {item['rank']} is not the next one: each stands once, in order")
 
 
-def _check_rank(where: str, rank: int, ranks: int) -> None:
+def _operation(where: str, item: re.Match[str], rank: int, line: int, ranks: int) -> GoalOperation:
+    """Return the operation of an item."""
+    kind, words = "calc" if item["cost"] else "send" if item["send"] else "recv", item[0].strip()
+    if not item["cost"] and not item["bytes"]:
+        raise UnusableError(where, f"{format_value(words)} is not send, recv, calc, requires, irequires or '}}'")
+    cost, nbytes, peer, tag = (int(each or 0) for each in item.group("cost", "bytes", "peer", "tag"))
+    _check_peer(where, peer, ranks)
+    if not 0 <= tag < ANY_TAG:
+        raise UnusableError(where, f"a receive of any tag is not matched, and other tags are below {ANY_TAG}")
+    return GoalOperation(rank, line, words, kind, cost, nbytes, peer, tag)
+
+
+def _check_peer(where: str, rank: int, ranks: int) -> None:
     if not 0 <= rank < ranks:
         reason = "a receive from any rank is not matched" if rank == -1 else f"rank {rank} is none of the {ranks}"
         raise UnusableError(where, reason)
 
 
-def _resolve(path: Path, orders: Sequence[tuple[re.Match[str], int]], labels: dict[str, GoalOperation]) -> None:
-    for found, number in orders:
-        for label in (found["label"], found["other"]):
-            if label not in labels:
-                raise UnusableError(f"{path}, line {number}", f"there is no operation {label} in this rank")
-        before = "after_start" if found["start"] else "after_end"
-        getattr(labels[found["label"]], before).append(labels[found["other"]])
-
-
-def _pair(schedule: GoalSchedule) -> Iterator[str]:
-    """Pair the messages, and yield a sentence for each fault."""
-    ends: defaultdict[tuple[int, int, int], tuple[list[GoalOperation], list[GoalOperation]]]
-    ends = defaultdict(lambda: ([], []))
-    for each in schedule.operations:
-        if each.kind == "send":
-            ends[each.rank, each.peer, each.tag][0].append(each)
-        elif each.kind == "recv":
-            ends[each.peer, each.rank, each.tag][1].append(each)
-    for (sender, receiver, tag), (sends, receives) in ends.items():
-        if len(sends) != len(receives):
-            yield (
-                f"rank {sender} sends {format_count(len(sends), 'message')} of tag {tag} to rank {receiver}, which "
-                f"receives {len(receives)}"
-            )
-        for send, receive in zip(sends, receives, strict=False):
-            receive.message = send
+def _pair(path: Path, operations: Sequence[GoalOperation], before: list[list[int]]) -> None:
+    """Let receives follow their sends; raise for messages without a partner, of two lengths or in no order."""
+    ends: defaultdict[tuple[int, int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for number, each in enumerate(operations):
+        if each.kind != "calc":
+            receives = each.kind == "recv"
+            pair = (each.peer, each.rank) if receives else (each.rank, each.peer)
+            ends[*pair, each.tag][receives].append(number)
+    _sort(path, operations, before, [numbers for both in ends.values() for numbers in both if len(numbers) > 1])
+    for (sender, receiver, tag), (sent, received) in ends.items():
+        if len(sent) != len(received):
+            count = format_count(len(sent), "message")
+            why = f"rank {sender} sends {count} of tag {tag} to rank {receiver}, which receives {len(received)}"
+            raise UnusableError(str(path), why)
+        for one, other in zip(sent, received, strict=True):
+            send, receive = operations[one], operations[other]
+            before[2 * other + 1].append(2 * one)
             if send.nbytes != receive.nbytes:
-                yield f"line {send.line} sends {send.nbytes} bytes, and line {receive.line} receives {receive.nbytes}"
+                why = f"line {send.line} sends {send.nbytes} bytes, and line {receive.line} receives {receive.nbytes}"
+                raise UnusableError(str(path), why)
+
+
+def _sort(
+    path: Path, operations: Sequence[GoalOperation], before: Sequence[Sequence[int]], several: Sequence[list[int]]
+) -> None:
+    """Sort operations of one rank, peer and tag as they require one another; raise if they do not."""
+    place = {event: place for place, event in enumerate(_ordered(path, operations, before) if several else ())}
+    for numbers in several:
+        numbers.sort(key=lambda number: place[2 * number])
+        for one, other in pairwise(numbers):
+            if not _follows(before, place, 2 * other, 2 * one):
+                lines = f"line {operations[one].line} and line {operations[other].line}"
+                reason = "have one peer and one tag, and neither requires the other: time decides which is the first"
+                raise UnusableError(str(path), f"{lines} {reason}")
+
+
+def _follows(before: Sequence[Sequence[int]], place: Mapping[int, int], later: int, earlier: int) -> bool:
+    """Return whether an event follows another, by itself or through others."""
+    seen, left = {later}, [later]
+    while left and earlier not in seen:
+        new = {event for event in before[left.pop()] if place[event] >= place[earlier]} - seen
+        seen |= new
+        left.extend(new)
+    return earlier in seen
+
+
+def _ordered(path: Path, operations: Sequence[GoalOperation], before: Sequence[Sequence[int]]) -> list[int]:
+    """Return the events, each after those that it follows; raise if there is a circle."""
+    try:
+        return [*TopologicalSorter(dict(enumerate(before))).static_order()]
+    except CycleError as error:
+        stuck = operations[min(error.args[1]) // 2]
+        reason = f"'{stuck.text}' never ends: operations wait for one another in a circle"
+        raise UnusableError(f"{path}, rank {stuck.rank}, line {stuck.line}", reason) from None
 
 
 class CriticalPath(NamedTuple):
@@ -184,54 +218,15 @@ class CriticalPath(NamedTuple):
 
 
 def critical_path(schedule: GoalSchedule) -> CriticalPath:
-    """Return the longest chains of a schedule.
-
-    Raises:
-        UnusableError: if operations wait for one another in a circle.
-    """
-    after, waits = _events(schedule)
-    longest = [CriticalPath(0, 0)] * len(waits)
-    ready = [event for event, count in enumerate(waits) if not count]
-    for event in ready:  # it grows
-        messages, nbytes = longest[event]
-        for later, message in after[event]:
-            arrived = messages + (message is not None), nbytes + (message or 0)
-            longest[later] = CriticalPath(*map(max, longest[later], arrived))
-            waits[later] -= 1
-            if not waits[later]:
-                ready.append(later)
-    if len(ready) < len(waits):
-        stuck = schedule.operations[next(event for event, count in enumerate(waits) if count) // 2]
-        reason = f"'{stuck.text}' never ends: operations wait for one another in a circle"
-        raise UnusableError(f"rank {stuck.rank}, line {stuck.line}", reason)
-    if not longest:
-        return CriticalPath(0, 0)
-    return CriticalPath(*(max(each, default=0) for each in zip(*longest, strict=True)))
-
-
-def _events(schedule: GoalSchedule) -> tuple[list[list[tuple[int, int | None]]], list[int]]:
-    """Return which events follow each event, and for how many others each waits.
-
-    Event 2 k is the start of the k-th operation, and 2 k + 1 its end. Between the start of a send and the end of its
-    receive are the bytes of a message.
-    """
-    numbers = {each: number for number, each in enumerate(schedule.operations)}
-    after: list[list[tuple[int, int | None]]] = [[] for _ in range(2 * len(numbers))]
-    waits = [0] * len(after)
-
-    def order(first: int, later: int, message: int | None = None) -> None:
-        after[first].append((later, message))
-        waits[later] += 1
-
-    for number, one in enumerate(schedule.operations):
-        order(2 * number, 2 * number + 1)
-        for other in one.after_end:
-            order(2 * numbers[other] + 1, 2 * number)
-        for other in one.after_start:
-            order(2 * numbers[other], 2 * number)
-        if one.message:
-            order(2 * numbers[one.message], 2 * number + 1, one.nbytes)
-    return after, waits
+    """Return the longest chains of a schedule."""
+    longest = [CriticalPath(0, 0)] * len(schedule.before)
+    for event in schedule.order:
+        for earlier in schedule.before[event]:
+            arrives = event % 2 and earlier != event - 1  # only a message ends another operation than its own
+            nbytes = schedule.operations[event // 2].nbytes if arrives else 0
+            found = longest[earlier].messages + bool(arrives), longest[earlier].nbytes + nbytes
+            longest[event] = CriticalPath(*map(max, longest[event], found))
+    return CriticalPath(*(max(each, default=0) for each in zip(*longest, (0, 0), strict=True)))
 
 
 def goal_lines(path: Path, schedule: GoalSchedule) -> Iterator[str]:

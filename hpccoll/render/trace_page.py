@@ -26,7 +26,8 @@ COLOURS = {"waiting": PALETTE[1], "transfer": PALETTE[0], "transfer or waiting":
 CAPTION = (
     "A bar is an operation of a rank. Its transfer is the shortest duration over all ranks; what is before that is "
     "waiting for ranks that came later: the rank without waiting came last. Broadcasts, reduces and messages are not "
-    "divided so, because their shortest duration bounds nothing. The clocks of hosts are aligned by ends."
+    "divided so, because their shortest duration bounds nothing. The clocks of hosts are aligned by ends of "
+    "collectives; without any, clocks that share no moment begin together."
 )
 
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -174,48 +174,66 @@ def _copied(source: IO[bytes], target: Path) -> Path:
     return target
 
 
+@dataclass(eq=False)
+class _Run:
+    """Files of one job, with what tells which others are of it."""
+
+    jobs: list[RecordedJob]
+    taken_ns: int = 0
+    hashes: set[str] = field(default_factory=set)
+    ranks: set[int] = field(default_factory=set)
+    times: set[tuple[int, int]] = field(
+        default_factory=set
+    )  # when a rank enqueued operations: no other process did then
+    threads: set[tuple[int, str]] = field(default_factory=set)  # of ranks: other processes may have the same
+
+    def add(self, job: RecordedJob) -> None:
+        """Add a file."""
+        self.jobs.append(job)
+        self.taken_ns = max(self.taken_ns, job.taken_ns)
+        self.hashes |= {group.name for group in job.groups if not group.of_job}
+        self.ranks |= {each.rank for each in job.ranks}
+        if job.progress:
+            self.times |= {(each.rank, each.enqueued_ns) for each in job.operations if each.enqueued_ns}
+            self.threads |= {(each.rank, thread) for each in job.ranks for thread in job.threads}
+
+    def is_of_one_job(self, other: "_Run") -> bool:
+        """Return whether other files are of the same job."""
+        if self.jobs[0].source != other.jobs[0].source:
+            return False
+        if self.hashes or other.hashes:
+            return not self.hashes.isdisjoint(other.hashes)
+        if self.ranks.isdisjoint(other.ranks):
+            return all(job.groups for job in (self.jobs[0], other.jobs[0]))  # else nothing says of which job they are
+        is_soon = abs(other.taken_ns - self.taken_ns) <= max(job.timeout_ns for job in other.jobs)
+        return not self.times.isdisjoint(other.times) or (is_soon and not self.threads.isdisjoint(other.threads))
+
+
 def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     """Join the files of each job.
 
-    Files of one directory whose names differ in numbers only are of one job; so are sets of different ranks, such as
-    those of different hosts, and those that have operations in common, which were written one after the other. Where
-    files have NCCL's hashes, those that share one are of one job.
+    Files of one directory whose names differ in the number of the rank only are of one job; so are sets of different
+    ranks, such as those of different hosts: of several ones those that are nearest in time. Files of the same ranks
+    are of one job if they have operations in common, or soon after one another threads. Where files have NCCL's hashes,
+    those that share one are of one job.
     """
-    sets = dict[tuple[str, str], list[RecordedJob]]()
-    for path, job in sorted(recorded, key=lambda each: _order(each[1])):
+    sets = dict[tuple[str, str], _Run]()
+    for path, job in recorded:
         known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
-        numbered = known and not _hashes([job])
-        pattern = path.parent / re.sub(r"\d+", "#", path.name) if numbered else path
-        sets.setdefault((job.source, str(pattern)), []).append(job)
-    jobs = list[list[RecordedJob]]()
-    for part in sets.values():
-        fitting = [each for each in jobs if _are_one_job(each, part)]
-        whole = fitting if _hashes(part) else fitting[:1]  # hashes of one job may be in several of its parts
-        jobs = [each for each in jobs if not any(each is one for one in whole)]
-        jobs.append([job for each in (*whole, part) for job in each])
-    return [_merged(parts) for parts in jobs]
-
-
-def _hashes(parts: Iterable[RecordedJob]) -> set[str]:
-    return {group.name for job in parts for group in job.groups if not group.of_job}
-
-
-def _are_one_job(first: Sequence[RecordedJob], second: Sequence[RecordedJob]) -> bool:
-    if first[0].source != second[0].source:
-        return False
-    hashes, others = _hashes(first), _hashes(second)
-    if hashes or others:
-        return bool(hashes & others)
-    ranks = [{each.rank for job in parts for each in job.ranks} for parts in (first, second)]
-    if ranks[0].isdisjoint(ranks[1]):
-        return all(job.groups for job in (first[0], second[0]))  # else nothing says of which job they are
-    return not _enqueued(first).isdisjoint(_enqueued(second))
-
-
-def _enqueued(parts: Iterable[RecordedJob]) -> set[tuple[object, ...]]:
-    """Return operations as two files of one process have them: no other process enqueues one in the same nanosecond."""
-    known = (each for job in parts for each in job.operations if job.progress and each.enqueued_ns)
-    return {(each.rank, each.group, each.collective, each.sequence, each.enqueued_ns) for each in known}
+        numbered = known and all(group.of_job for group in job.groups)
+        number = rf"(.*)(?<!\d)0*{job.ranks[0].rank}(?!\d)" if numbered and job.progress else r"()\d+"
+        pattern = path.parent / re.sub(number, r"\1#", path.name) if numbered else path
+        sets.setdefault((job.source, str(pattern)), _Run([])).add(job)
+    joined = list[_Run]()
+    for part in sorted(sets.values(), key=lambda each: (not each.taken_ns, each.taken_ns)):
+        fitting = [each for each in joined if each.is_of_one_job(part)]
+        if not part.hashes:  # hashes of one job may be in several of its parts
+            fitting = sorted(fitting, key=lambda each: abs(each.taken_ns - part.taken_ns))[:1]
+        whole, *others = *fitting, part
+        for job in (job for each in others for job in each.jobs):
+            whole.add(job)
+        joined = [each for each in joined if each not in fitting] + [whole]
+    return [_merged(each.jobs) for each in sorted(joined, key=lambda each: min(map(_order, each.jobs)))]
 
 
 def _order(job: RecordedJob) -> tuple[int, int]:

@@ -6,13 +6,13 @@ reduce-scatter or all-to-all.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Place: TypeAlias = tuple[str, int, str]
 """Host, rank in the largest communicator, and process: what tells one GPU of a job from all others."""
-State: TypeAlias = Literal["enqueued", "started", "completed"]
+State: TypeAlias = Literal["enqueued", "completed"]
 
 ANY = ""
 """The collective of a counter that counts operations of all types."""
@@ -96,6 +96,7 @@ class RecordedJob:
     computing: Sequence[Computing] = ()
     taken_ns: int = 0  # when the file was written, or its latest time; 0 if it is unknown
     timeout_ns: int = 0  # after which all ranks of a job that hangs have written their files; 0 if it is unknown
+    threads: Collection[str] = ()  # of the process that wrote the file, from which it enqueued operations
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
     polls: int = 1  # how often each rank was recorded, at least
     before: "RecordedJob | None" = None  # if ranks were recorded several times, the job as it was the time before

@@ -149,7 +149,8 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
         called, unmatched = _match(job.operations)
         return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched)
     matched, unmatched = _match(timed)
-    shifts_s, residual_s = _align(matched, {each.rank: each.host for each in job.ranks if each.host})
+    hosts = {each.rank: each.host for each in job.ranks if each.host}
+    shifts_s, residual_s = _align(matched, hosts)
     if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
         shifts_s, residual_s = {}, None  # the ends were noticed late: the durations say more about the order
     times = [*_collectives(matched, shifts_s, residual_s)]
@@ -160,7 +161,8 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
         for rank, waited in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
             known_s[rank][0] += float(waiting.transfer_s.sum())
             known_s[rank][1] += waited
-    return SlowParts(times, [*_rank_times(job, timed, known_s)], late_ranks(waits), residual_s, shifts_s, unmatched)
+    of_ranks, shifts_s = [*_rank_times(job, timed, known_s)], _begin_together(timed, hosts, shifts_s) | shifts_s
+    return SlowParts(times, of_ranks, late_ranks(waits), residual_s, shifts_s, unmatched)
 
 
 def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], dict[Group, int]]:
@@ -202,7 +204,7 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
         ends += [{rank: (end - origin) / 1e9 for rank, end in ended.items()}] if len(ended) > 1 else []
     if not ends:
         return {}, None
-    clock = {rank: hosts.get(rank, str(rank)) for each in ends for rank in each}
+    clock = {**hosts, **{rank: hosts.get(rank, str(rank)) for each in ends for rank in each}}
     of_clocks: list[dict[str, float]] = []
     for each in ends:
         of_clock: defaultdict[str, list[float]] = defaultdict(list)
@@ -223,6 +225,23 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
     shifts = {rank: aligned[name] for rank, name in clock.items() if name in aligned}
     shifted = [[end - shifts[rank] for rank, end in each.items() if rank in shifts] for each in ends]
     return shifts, float(np.quantile([np.ptp(each) for each in shifted if each], RESIDUAL_QUANTILE))
+
+
+def _begin_together(
+    timed: Iterable[RecordedOperation], hosts: Mapping[int, str], shifts_s: Mapping[int, float]
+) -> dict[int, float]:
+    """Return shifts by which clocks that no collective aligns begin with the others, if they share no moment."""
+    spans = defaultdict[tuple[bool, int | str], list[float]](list)  # by whether a clock is not aligned, and its name
+    clock = {each.rank: (each.rank not in shifts_s, hosts.get(each.rank, each.rank)) for each in timed}
+    for each in timed:
+        if each.started_ns is not None:
+            begin = each.started_ns / 1e9 - shifts_s.get(each.rank, 0.0)
+            spans[clock[each.rank]] += [begin, begin + (each.duration_s or 0.0)]
+    first = {name: min(of) for name, of in spans.items()}
+    if not spans or max(first.values()) <= min(map(max, spans.values())):
+        return {}
+    _, origin = min((is_free, begin) for (is_free, _), begin in first.items())
+    return {rank: first[name] - origin for rank, name in clock.items() if name in first}
 
 
 def _collectives(

@@ -27,11 +27,11 @@ l3: send 24b to 3
 l2 requires l1
 l3 irequires l2
 }
-rank 3 {
-l1: recv 24b from 1
-}
 rank 2 {
 l1: recv 8b from 0 tag 7
+}
+rank 3 {
+l1: recv 24b from 1
 }
 """
 
@@ -45,6 +45,19 @@ def read(tmp_path):
     return read
 
 
+def required(schedule):
+    """Return by operation those whose end it requires, those whose start, and the send of its message or None."""
+    links = zip(schedule.operations, schedule.before[::2], schedule.before[1::2], strict=True)
+    return {
+        one: (
+            [schedule.operations[event // 2] for event in start if event % 2],
+            [schedule.operations[event // 2] for event in start if not event % 2],
+            next((schedule.operations[event // 2] for event in end[1:]), None),
+        )
+        for one, start, end in links
+    }
+
+
 def test_operations_have_their_bytes_tags_and_costs_and_what_they_require(read):
     schedule = read(TREE)
     operations = {(each.rank, each.line): each for each in schedule.operations}
@@ -53,8 +66,9 @@ def test_operations_have_their_bytes_tags_and_costs_and_what_they_require(read):
         (0, 1, 8, 7), (0, 2, 8, 7), (1, 3, 24, 0),
     ]  # fmt: skip
     first, compute, last = (operations[1, line] for line in (9, 10, 11))
-    assert (compute.cost, compute.after_end, last.after_start) == (100, [first], [compute])
-    assert first.message is operations[0, 5]
+    links = required(schedule)
+    assert (compute.cost, links[compute], links[last]) == (100, ([first], [], None), ([], [compute], None))
+    assert links[first] == ([], [], operations[0, 5])
     assert critical_path(schedule) == (2, 32)
 
 
@@ -75,13 +89,14 @@ def test_what_is_written_of_every_algorithm_is_read_again_and_matched(read, name
 
 def steps_read(schedule, rank):
     """Return the sequences of a rank of GOAL: a step starts where an operation requires all of the step before it."""
-    sequences = []
+    sequences, links = [], required(schedule)
     for one in (each for each in schedule.operations if each.rank == rank and each.kind != "calc"):
-        if one.after_start:
-            assert (one.after_start, one.after_end) == ([sequences[-1][-1][-1]], [])
+        after_end, after_start, _ = links[one]
+        if after_start:
+            assert (after_start, after_end) == ([sequences[-1][-1][-1]], [])
             sequences[-1][-1].append(one)
-        elif one.after_end:
-            assert one.after_end == sequences[-1][-1]
+        elif after_end:
+            assert after_end == sequences[-1][-1]
             sequences[-1].append([one])
         else:
             sequences.append([[one]])
@@ -130,8 +145,9 @@ def test_what_is_written_on_2_to_8_ranks_is_read_again_step_for_step_and_each_me
                     place[one] = lane, ends, k, earlier[lane, one.kind, ends, k]
                     listed[one.kind, ends] += 1
                     earlier[lane, one.kind, ends, k] += 1
-        received = [one for one in schedule.operations if one.message]
-        assert [place[one] for one in received] == [place[one.message] for one in received]
+        received = {one: send for one, (*_, send) in required(schedule).items() if send}
+        assert received
+        assert all(place[one] == place[send] for one, send in received.items())
 
 
 @pytest.mark.parametrize(
@@ -147,15 +163,77 @@ def test_what_is_written_on_2_to_8_ranks_is_read_again_step_for_step_and_each_me
         ("num_ranks 2\nrank 0 {\nsend 1 to 1\n}", "line 3: 'send 1 to 1' is not send"),
         ("num_ranks 2\nrank 0 {\nl1: calc 1\nl1 requires l2\n}", "line 4: there is no operation l2"),
         ("num_ranks 2\nrank 0 {\nl1: calc 1", "no closing bracket"),
-        (TREE.replace("send 24b", "send 25b"), "line 11 sends 25 bytes, and line 16 receives 24"),
+        (TREE.replace("send 24b", "send 25b"), "line 11 sends 25 bytes, and line 19 receives 24"),
         (TREE.replace("l1: recv 24b from 1\n", "calc 1\n"), "rank 1 sends 1 message of tag 0 to rank 3"),
-        (TREE.replace("from 1\n", "from 1 tag 1\n"), "which receives 0; rank 1 sends 0 messages of tag 1"),
+        (TREE.replace("from 1\n", "from 1 tag 1\n"), "rank 1 sends 1 message of tag 0 to rank 3, which receives 0"),
+        ("num_ranks 2\nrank 0 {\nrecv 1b from 1 tag 4294967295\n}", "a receive of any tag"),
+        ("num_ranks 2\nrank 1 {\n}\nrank 0 {\n}", "line 2: rank 1 is not the next one"),
+        ("num_ranks 2\nrank 0 {\n}\nrank 0 {\n}", "line 4: rank 0 is not the next one"),
+        ("num_ranks 2\nrank 0 {\n}", "rank 1 is missing"),
+        ("num_ranks 1\nrank 0 {\nl2 requires l1\nl1: calc 1\nl2: calc 1\n}", "line 3: there is no operation l2"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_named(read, text, words):
     with pytest.raises(BadInputError) as error:
         read(text)
     assert words in str(error.value)
+
+
+RANK = "num_ranks 2\nrank 0 {{\n{}\n}}\nrank 1 {{\n}}\n"
+"""A text whose rank 0 has the operations named."""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        ("l1\t:send 8 b to 0 tag 3 cpu 1 nic 2\r\nrecv 8b\tfrom 0 tag 3 nic 1", True), ("l_1:calc 5 cpu 1", True),
+        ("a: calc 1\nb: calc 1\nb irequires a\nb\trequires a", True), ("requires: calc 1", True), ("", True),
+        ("send 8b from 0", False), ("recv 8b to 0", False), ("send 8b to -1", False), ("calc 1 nic 3", False),
+        ("send 8b to 0 nic 1 cpu 1", False), ("calc 1 cpu 1 cpu 2", False), ("send 8b to 0 cpu 1 tag 1", False),
+        ("rank: calc 1", False), ("send: calc 1", False), ("_a: calc 1", False), ("calc 1 }", False),
+        ("calc\u0661", False), ("\u00e9: calc 1", False), ("calc5", False), ("a: calc 1 a requires a", False),
+    ],
+)  # fmt: skip
+def test_it_is_read_what_txt2bin_reads(read, line, is_read):
+    for text in (RANK.format(line), RANK.format(line).replace("{\n", "{ ").replace("rank ", "rank\t")):
+        if is_read:
+            read(text)
+        else:
+            with pytest.raises(BadInputError, match=r"line [23]: .* is not send, recv"):
+                read(text)
+
+
+def test_a_label_that_is_given_twice_is_that_of_the_first(read):
+    schedule = read("num_ranks 1\nrank 0 {\na: calc 1\na: calc 2\nb: calc 3\nb requires a\n}")
+    first, _, last = schedule.operations
+    assert required(schedule)[last] == ([first], [], None)
+
+
+ORDERS = (
+    "",
+    "b requires a",
+    "b irequires a",
+    "c requires a\nb requires c",
+    "a requires b",
+    "c requires a\nc requires b",
+)
+
+
+@pytest.mark.parametrize("sent", ORDERS)
+@pytest.mark.parametrize("received", ORDERS)
+def test_messages_of_one_tag_meet_in_the_order_in_which_they_require_one_another(read, sent, received):
+    one, other = (8, 16) if (sent == "a requires b") == (received == "a requires b") else (16, 8)
+    text = (
+        f"num_ranks 2\nrank 0 {{\na: send 8b to 1\nb: send 16b to 1\nc: calc 1\n{sent}\n}}\n"
+        f"rank 1 {{\na: recv {{}}b from 0\nb: recv {{}}b from 0\nc: calc 1\n{received}\n}}\n"
+    )
+    if {sent, received} & {ORDERS[0], ORDERS[-1]}:
+        with pytest.raises(BadInputError, match=r"line \d+ and line \d+ have one peer and one tag, and neither"):
+            read(text.replace("{}b", "8b"))
+    else:
+        read(text.replace("{}", str(one), 1).replace("{}", str(other)))
+        with pytest.raises(BadInputError, match=r"sends \d+ bytes, and line \d+ receives"):
+            read(text.replace("{}", str(other), 1).replace("{}", str(one)))
 
 
 def test_a_comment_without_an_end_is_refused_where_it_begins_and_not_searched_again_from_each_other_one(read):
@@ -166,8 +244,8 @@ def test_a_comment_without_an_end_is_refused_where_it_begins_and_not_searched_ag
 
 def test_operations_that_wait_for_one_another_are_named(read):
     one = "rank {} {{\na: recv 1b from {}\nb: send 1b to {}\nb requires a\n}}\n"
-    with pytest.raises(BadInputError, match="rank 0, line 3: 'a: recv 1b from 1' never ends"):
-        critical_path(read("num_ranks 2\n" + one.format(0, 1, 1) + one.format(1, 0, 0)))
+    with pytest.raises(BadInputError, match=r"a.goal, rank 0, line 3: 'a: recv 1b from 1' never ends"):
+        read("num_ranks 2\n" + one.format(0, 1, 1) + one.format(1, 0, 0))
 
 
 def test_show_says_what_a_file_holds_and_that_it_is_not_proven(tmp_path):

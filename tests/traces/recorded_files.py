@@ -31,7 +31,7 @@ class Call:
     peer: int | None = None  # in the group; then name is "send" or "recv"
 
 
-def dump(rank, calls, completed, *, active=True, backend="nccl", groups=()):
+def dump(rank, calls, completed, *, active=True, backend="nccl", groups=(), thread=None):
     """Return the dump of a rank that has enqueued ``calls``, of which some, by their places, have completed.
 
     Messages and collectives of a group count apart; its status has the number of the last one of either kind.
@@ -62,6 +62,7 @@ def dump(rank, calls, completed, *, active=True, backend="nccl", groups=()):
                 "time_discovered_started_ns": None, "time_discovered_completed_ns": None,
                 "retired": place in completed, "timeout_ms": 600000, "is_p2p": is_message,
                 "frames": [dict(frame) for frame in FRAMES],
+                **({"thread_id": str(thread)} if thread else {}),
             }
         )  # fmt: skip
     return {

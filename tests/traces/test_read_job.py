@@ -52,6 +52,21 @@ def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_t
         assert named(read_job([path])) == [1, 3]
 
 
+@pytest.mark.parametrize("name", ["{run}/node{node}/rank_{rank}", "{run}_rank_{rank}", "rank{rank}-of-{run}"])
+def test_two_runs_of_the_same_ranks_are_two_jobs_however_their_files_are_named(tmp_path, name):
+    """The job was started again soon after its first hang, and hangs in the same operation."""
+    for run, absent in enumerate((3, 0)):
+        for rank, content in dumps_of(absent).items():
+            for entry in content["entries"]:
+                entry["time_created_ns"] += run * 400 * 10**9
+                entry["thread_id"] = str(70 + run)
+            path = tmp_path / name.format(run=run, node=rank // 2, rank=rank)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(as_pickle(content))
+    found = read_job([tmp_path])
+    assert ([len(job.ranks) for job in found.jobs], named(found)) == ([4, 4], [3, 0])
+
+
 @pytest.mark.parametrize("names", [*itertools.permutations("abc")])
 def test_files_that_share_a_communicator_by_way_of_another_file_are_one_job_whatever_their_names(tmp_path, names):
     ids = {0: ["0xaa"], 1: ["0xbb"], 2: ["0xaa", "0xbb"]}
@@ -103,7 +118,10 @@ def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_
     assert (sorted(named(found)), found.damaged) == ([1, 2], [])
 
 
-@pytest.mark.parametrize("rank", ["rank_{0}/fr.pkl", "{0}/fr.pkl", "node{0}/7/fr_rank{0}.pkl"])
+@pytest.mark.parametrize(
+    "rank",
+    ["rank_{0}/fr.pkl", "{0}/fr.pkl", "node{0}/7/fr_rank{0}.pkl", "rank_{0}/fr_v2.pkl", "rank{0}/fr_20260921.pkl"],
+)
 def test_the_rank_of_a_dump_may_be_in_the_name_of_its_directory(tmp_path, rank):
     for number, content in dumps_of(2).items():
         path = tmp_path / rank.format(number)
@@ -111,6 +129,12 @@ def test_the_rank_of_a_dump_may_be_in_the_name_of_its_directory(tmp_path, rank):
         path.write_bytes(as_pickle(content))
     found = read_job([tmp_path])
     assert (len(found.jobs), named(found), found.damaged) == (1, [2], [])
+
+
+def test_a_number_of_a_directory_is_no_rank_unless_it_is_called_one_or_stands_alone(tmp_path):
+    write_dumps(tmp_path / "run_2", {2: dumps_of(1)[2]}, name="dump.pkl")
+    found = read_job([tmp_path])
+    assert (found.jobs, len(found.damaged)) == ([], 1)
 
 
 def test_members_of_archives_are_read_as_files_are(tmp_path):

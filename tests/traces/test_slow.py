@@ -138,6 +138,19 @@ def test_hosts_that_share_collectives_in_a_chain_only_are_aligned_along_it():
     assert parts.residual_s == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.parametrize(("ahead_s", "shifts"), [(3600.0, [0.0, 3600.001]), (0.005, [])])
+def test_clocks_that_no_collective_aligns_begin_together_only_if_they_share_no_moment(ahead_s, shifts):
+    job = recorded([[1.0, 2.0], [11.0, 12.0]], clocks_ms=(0.0, ahead_s * 1e3), name="send")
+    assert [*slow_parts(job).shifts_s.values()] == pytest.approx(shifts)
+
+
+def test_a_rank_without_collectives_has_the_clock_of_its_host():
+    job = recorded([[10.0 * n, 10.0 * n + 5] for n in range(9)], clocks_ms=(0.0, 700.0))
+    sent = [replace(each, rank=2, collective="send") for each in job.operations if each.rank == 1]
+    shifts = slow_parts(RecordedJob("x", [*job.ranks, Rank(2, "n1")], [*job.operations, *sent])).shifts_s
+    assert shifts[2] == shifts[1] == pytest.approx(shifts[0] + 0.7)
+
+
 def test_a_slow_network_makes_the_transfer_long_and_no_rank_late():
     parts = slow_parts(recorded([[10.0 * n] * 3 for n in range(1, 9)], transfer_ms=4.0))
     assert transfer_s(parts) == pytest.approx(8 * 4e-3)
