@@ -12,8 +12,8 @@ from itertools import pairwise
 from hpccoll.common.errors import UnusableError
 from hpccoll.interop.mscclpp_events import Cell, Counted, PlanEvent, PlanRun, fault_of
 
-MAX_PAIRS = 1 << 19
-"""The most pairs of a signal and a wait for it."""
+MAX_PAIRS = 1 << 20
+"""The most pairs of a signal and a wait for it: a ring of 32 ranks has as many."""
 
 
 def proven_moves(run: PlanRun) -> list[PlanEvent]:
