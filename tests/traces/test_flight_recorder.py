@@ -66,14 +66,6 @@ def test_a_status_without_a_name_is_said_and_not_guessed(tmp_path):
     assert job.cannot_say == ("the names of 1 groups of rank 6",)
 
 
-def test_a_dump_without_status_counts_its_entries(tmp_path):
-    content = dump(6, [Call(WORLD)] * 3, {0, 1}, active=False)
-    expected = read(written(tmp_path, content)).progress
-    del content["pg_status"]
-    assert list(read(written(tmp_path, content)).progress) == list(expected)
-    assert [(each.enqueued, each.completed) for each in expected] == [(3, 2)]
-
-
 def test_versions_are_two_numbers(tmp_path):
     content = dump(6, CALLS, {0})
     for version in ("2.4", "2.9", "2.10", "3.0"):
@@ -121,6 +113,19 @@ def test_messages_of_a_batch_have_its_state_also_where_a_dump_of_active_ones_lea
     assert [(each.collective, each.state) for each in job.operations] == [
         ("send", expected), ("receive", expected), ("all_reduce", "enqueued"),
     ]  # fmt: skip
+
+
+def test_the_first_message_of_a_batch_has_its_times(tmp_path):
+    content = dump(6, [Call(PIPELINE, "send", peer=0), Call(PIPELINE, "recv", peer=0)], {0, 1}, active=False)
+    first, second = content["entries"]
+    second["p2p_seq_id"] = first["p2p_seq_id"]
+    content["entries"].append({
+        **second, "profiling_name": "nccl:coalesced", "duration_ms": 50.0, "time_discovered_started_ns": 7,
+        "time_discovered_completed_ns": 9,
+    })  # fmt: skip
+    timed, other = read(written(tmp_path, content)).operations
+    assert (timed.duration_s, timed.started_ns, timed.ended_ns, timed.bytes) == (0.05, 7, 9, None)
+    assert (other.duration_s, other.started_ns, other.bytes) == (None, None, 2048)
 
 
 def test_gloo_says_what_is_enqueued_only(tmp_path):
