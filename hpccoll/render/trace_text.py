@@ -23,15 +23,15 @@ class JobFindings(NamedTuple):
     against: Sequence[AgainstCurve] | None = None  # None without measurements
 
 
-MAX_LINES = 12
-"""The maximum number of lines of one chain of waiting; JSON has all."""
+MAX_LINES, MAX_CALLS = 12, 4
+"""The maximum numbers of lines of one chain of waiting, and of calls that differ; JSON has all."""
 
 SENTENCES: Mapping[Reason, str] = {
     "not joined": "{ranks} did not join {operation}",
     "behind": "the GPU or network of {ranks} is stuck: others have completed {operation}",
-    "failed": "{ranks} {status}",
+    "failed": "{each}{ranks} {status}",
     "circle": "{ranks} wait for one another: the first one in {operation}",
-    "mismatch": "{ranks} called something else than {operation} at the same time",
+    "mismatch": "at the same time {called} in group {group}",
     "unrecorded": "nothing is recorded of {ranks}, for which others wait in {operation}",
     "launched": "all ranks have launched {operation}: if it does not end, the GPU or the network is stuck",
 }
@@ -96,7 +96,7 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
     }
 
 
-NOT_JOINED: tuple[Reason, ...] = ("not joined", "behind", "failed")
+NOT_JOINED: tuple[Reason, ...] = ("not joined", "failed")
 
 
 def _size(job: RecordedJob) -> Iterator[str]:
@@ -117,8 +117,11 @@ def _hang_lines(hang: Hang, job: RecordedJob) -> Iterator[str]:
     operation, named = hang.operation, [*dict.fromkeys(host for host in _hosts(job, hang) if host)]
     place = f" on {', '.join(first_few(named, 8, 'host'))}" if named else ""
     words = SENTENCES[hang.reason].format(
-        ranks=f"{ranks_text(hang.ranks)}{place}", status=hang.status, operation=operation and operation_text(operation)
-    )
+        ranks=f"{ranks_text(hang.ranks)}{place}", each="each of " if len(hang.ranks) > 1 else "",
+        status=hang.status, operation=operation and operation_text(operation),
+        called=", ".join(first_few(_calls(hang, place), MAX_CALLS, "call")),
+        group=hang.group and group_text(hang.group),
+    )  # fmt: skip
     members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
     yield f"  {words}{members}"
     if operation and operation.enqueued_ns:
@@ -128,6 +131,12 @@ def _hang_lines(hang: Hang, job: RecordedJob) -> Iterator[str]:
     if hang.may_be_late(job):
         yield "    if the job was still running, that may only be late: record it once more, and read all of its files"
     yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
+
+
+def _calls(hang: Hang, place: str) -> Iterator[str]:
+    for ranks, each in hang.called:
+        where = place if {*ranks} <= {*hang.ranks} else ""
+        yield f"{ranks_text(ranks)}{where} called {_call_text(each)}{f' ({each.dtype})' if each.dtype else ''}"
 
 
 def _wait_text(wait: BlockedRanks) -> str:
@@ -144,6 +153,10 @@ def ranks_text(ranks: Sequence[int]) -> str:
 
 def operation_text(operation: RecordedOperation) -> str:
     """Return an operation as a part of a sentence: ``all_reduce 12 of 4 MiB in group dp (1)``."""
+    return f"{_call_text(operation)} in group {group_text(operation.group)}"
+
+
+def _call_text(operation: RecordedOperation) -> str:
     size = f" of {format_size(operation.bytes)}" if operation.bytes else ""
     name = f"{operation.collective or 'operation'} {'' if operation.sequence is None else operation.sequence}".strip()
-    return f"{name}{size} in group {group_text(operation.group)}"
+    return f"{name}{size}"

@@ -7,7 +7,7 @@ A dump is a pickle of plain values, or JSON. One process writes it; its rank is 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -17,13 +17,14 @@ import msgspec
 from hpccoll.common.files import read_bytes
 from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.plain_pickle import MAX_VALUES, read_plain_pickle
-from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State
+from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "PyTorch Flight Recorder"
 _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_comm_state"')
 """Keys of the JSON form that no other format has."""
 OLDEST_VERSION = (2, 4)
+RANK = r"rank[_-]?(\d{1,9})"
 MAX_DIMENSIONS, MAX_SIZE = 64, 1 << 62
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
@@ -55,12 +56,11 @@ class _Entry:
     is_p2p: bool = False
     timeout_ms: Integer = 0
     thread_id: str | Integer = ""
+    frames: Sequence[_Frame] = ()
 
     @property
     def latest_ns(self) -> int:
         return max(self.time_created_ns, self.time_discovered_started_ns or 0, self.time_discovered_completed_ns or 0)
-
-    frames: Sequence[_Frame] = ()
 
 
 @dataclass(slots=True)
@@ -101,7 +101,11 @@ def read(path: Path) -> RecordedJob:
         raise ValueError(f"its version is {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
     of_id = _groups_by_id(dump)
     members = [group.ranks for group in of_id.values() if group.ranks]
-    numbers = _numbers(path.name) or _numbers(path.parent.name)
+    digits = (
+        re.findall(RANK, path.name)[-1:] or re.findall(RANK, path.parent.name)[-1:]
+        or re.findall(r"\d{1,9}", path.name)[::-1] or re.findall(r"^\d{1,9}$", path.parent.name)
+    )  # fmt: skip
+    numbers = map(int, digits)
     rank = next((number for number in numbers if all(number in ranks for ranks in members)), None)
     if rank is None:
         raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
@@ -112,7 +116,7 @@ def read(path: Path) -> RecordedJob:
         of_id[int(key)]: (max(0, int(status.last_enqueued_collective)), max(0, int(status.last_completed_collective)))
         for key, status in dump.pg_status.items()
         if key.isdecimal() and int(key) in of_id
-    } or _counts_of(operations)
+    }
     return RecordedJob(
         SOURCE,
         ranks=(Rank(rank),),
@@ -126,22 +130,6 @@ def read(path: Path) -> RecordedJob:
             *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),
         ),
     )
-
-
-def _numbers(name: str) -> list[int]:
-    """Return the numbers of a name that may be a rank, the most likely one first."""
-    digits = re.findall(r"rank[_-]?(\d{1,9})", name)[-1:] or re.findall(r"\d{1,9}", name)
-    return [int(each) for each in reversed(digits)]
-
-
-def _counts_of(operations: Iterable[RecordedOperation]) -> dict[Group, tuple[int, int]]:
-    """Return how many collectives of each group are enqueued and completed, where a dump has no status of groups."""
-    counts = dict[Group, tuple[int, int]]()
-    for each in operations:
-        if each.peer is None and each.sequence is not None:
-            _, done = counts.get(each.group, (0, each.sequence - 1))
-            counts[each.group] = each.sequence, each.sequence if each.state == "completed" else done
-    return counts
 
 
 def _read_dump(path: Path) -> _Dump:
@@ -211,11 +199,6 @@ def _is_batch(entry: _Entry) -> bool:
 
 def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
     peer = re.search(r"(?:->|<-)(\d{1,9})", entry.profiling_name)
-    state: State = "enqueued"
-    if entry.retired or entry.state == "completed":
-        state = "completed"
-    elif entry.state == "started":
-        state = "started"
     dtypes = [dtype_of_torch(name) for name in entry.output_dtypes[:1]]
     return RecordedOperation(
         rank,
@@ -228,7 +211,7 @@ def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
         started_ns=entry.time_discovered_started_ns or None,
         ended_ns=entry.time_discovered_completed_ns or None,
         duration_s=entry.duration_ms / 1e3 if entry.duration_ms else None,
-        state=state,
+        state="completed" if entry.retired or entry.state == "completed" else "enqueued",
         peer=_rank_in(group, int(peer[1])) if peer else None,
         where=_place(entry.frames),
     )

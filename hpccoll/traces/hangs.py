@@ -48,7 +48,8 @@ class Hang:
     group: Group | None = None
     operation: RecordedOperation | None = None
     waits: tuple[BlockedRanks, ...] = ()  # the nearest first
-    status: str = ""  # of a process that failed
+    status: str = ""  # of processes that failed
+    called: tuple[tuple[tuple[int, ...], RecordedOperation], ...] = ()  # of a mismatch: ranks, and what they called
 
     @property
     def is_absence(self) -> bool:
@@ -57,13 +58,19 @@ class Hang:
 
     def may_be_late(self, job: RecordedJob) -> bool:
         """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
-        return job.polls == 1 and self.reason in ("not joined", "behind")
+        is_order = all(wait.behind for wait in self.waits)  # of what ranks have launched: such a circle stays
+        return job.polls == 1 and (
+            self.reason in ("not joined", "behind") or (self.reason == "circle" and not is_order)
+        )
 
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
     """Return why a job hangs; empty if no rank waits, as far as the files say."""
-    failed = [each for each in job.ranks if each.status]
-    found = [Hang("failed", (each.rank,) if each.rank >= 0 else (), status=each.status or "") for each in failed]
+    failed = defaultdict[str, list[int]](list)
+    for each in job.ranks:
+        if each.status:
+            failed[each.status] += [each.rank] * (each.rank >= 0)
+    found = [Hang("failed", tuple(ranks), status=status) for status, ranks in failed.items()]
     recorded, counted = {each.rank for each in job.progress}, {(each.rank, each.group) for each in job.progress}
     opened, waits = _opened(job), [*_waits(job)]
     if job.before:  # what changed since then is not stuck
@@ -199,7 +206,8 @@ def _mismatches(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[H
             reported.add(group)
             most = max(kinds.values(), key=len)
             others = sorted(calls.keys() - most) if 2 * len(most) > len(calls) else sorted(calls)
-            yield Hang("mismatch", tuple(others), group, calls[most[0]])
+            called = tuple((tuple(ranks), calls[ranks[0]]) for ranks in sorted(kinds.values(), key=len))
+            yield Hang("mismatch", tuple(others), group, calls[most[0]], called=called)
 
 
 def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[BlockedRanks]:

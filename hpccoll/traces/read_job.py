@@ -175,7 +175,7 @@ def _copied(source: IO[bytes], target: Path) -> Path:
 
 
 @dataclass(eq=False)
-class _Files:
+class _Run:
     """Files of one job, with what tells which others are of it."""
 
     jobs: list[RecordedJob]
@@ -197,7 +197,7 @@ class _Files:
             self.times |= {(each.rank, each.enqueued_ns) for each in job.operations if each.enqueued_ns}
             self.threads |= {(each.rank, thread) for each in job.ranks for thread in job.threads}
 
-    def is_of_one_job(self, other: "_Files") -> bool:
+    def is_of_one_job(self, other: "_Run") -> bool:
         """Return whether other files are of the same job."""
         if self.jobs[0].source != other.jobs[0].source:
             return False
@@ -217,14 +217,14 @@ def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     are of one job if they have operations in common, or soon after one another threads. Where files have NCCL's hashes,
     those that share one are of one job.
     """
-    sets = dict[tuple[str, str], _Files]()
+    sets = dict[tuple[str, str], _Run]()
     for path, job in recorded:
         known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
         numbered = known and all(group.of_job for group in job.groups)
         number = rf"(.*)(?<!\d)0*{job.ranks[0].rank}(?!\d)" if numbered and job.progress else r"()\d+"
         pattern = path.parent / re.sub(number, r"\1#", path.name) if numbered else path
-        sets.setdefault((job.source, str(pattern)), _Files([])).add(job)
-    joined = list[_Files]()
+        sets.setdefault((job.source, str(pattern)), _Run([])).add(job)
+    joined = list[_Run]()
     for part in sorted(sets.values(), key=lambda each: (not each.taken_ns, each.taken_ns)):
         fitting = [each for each in joined if each.is_of_one_job(part)]
         if not part.hashes:  # hashes of one job may be in several of its parts

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 Place: TypeAlias = tuple[str, int, str]
 """Host, rank in the largest communicator, and process: what tells one GPU of a job from all others."""
-State: TypeAlias = Literal["enqueued", "started", "completed"]
+State: TypeAlias = Literal["enqueued", "completed"]
 
 ANY = ""
 """The collective of a counter that counts operations of all types."""

@@ -83,6 +83,23 @@ def test_the_host_of_a_rank_that_others_wait_for_or_that_does_not_answer_is_name
         assert json.loads(invoke("trace", str(report), "--json").out)["hangs"][0]["hosts"] == ["n2"]
 
 
+def test_who_called_what_is_said_and_who_joined_but_is_behind_is_not_among_those_that_did_not_join(tmp_path):
+    wrong = {rank: dump(rank, [Call(FIRST, name)], ()) for rank, name in enumerate(("all_reduce", "broadcast"))}
+    assert (
+        " rank 0 called all_reduce 1 of 2 KiB (bfloat16), rank 1 called broadcast 1 of 2 KiB (bfloat16) in "
+        in invoke("trace", str(write_dumps(tmp_path / "wrong", wrong))).out
+    )
+    behind = {rank: dump(rank, [Call(WORLD)] * 3, {0} if rank == 1 else {0, 1}) for rank in range(4)}
+    found = json.loads(invoke("trace", str(write_dumps(tmp_path / "behind", behind)), "--json").out)
+    assert (found["not_joined"], [hang["ranks"] for hang in found["hangs"]]) == ([], [[1]])
+
+
+def test_processes_that_fail_in_the_same_way_are_one_line(tmp_path):
+    (tmp_path / "ras.json").write_text(json.dumps(ras({0: 5, 1: 5}, missing=[2, 3])))
+    found = [line for line in invoke("trace", str(tmp_path)).out.splitlines() if "does not answer" in line]
+    assert found == ["  each of ranks 2-3 on 10.0.0.1 does not answer"]
+
+
 def test_a_healthy_report_in_words_has_a_verdict(tmp_path):
     (tmp_path / "ras.txt").write_text(TABLE.replace("MISMATCH", "OK"))
     result = invoke("trace", str(tmp_path))

@@ -252,6 +252,18 @@ def test_chunks_that_do_not_divide_among_the_ranks_prove_nothing(collective):
         plan_of(empty(collective, 2, 1))
 
 
+@pytest.mark.parametrize(
+    ("plan", "missing"),
+    [
+        (empty("allreduce", 50, 1), "rank 1's unit 0, rank 2's unit 0, rank 3's unit 0 and 46 more"),
+        (empty("allreduce", 1, 1) | {"inplace": False}, "rank 0's unit 0"),
+    ],
+)
+def test_a_plan_that_does_nothing_is_refused_with_the_first_contributions_that_are_missing(plan, missing):
+    with pytest.raises(UnusableError, match=f"rank 0, unit 0 of dst: it ends without {missing}$"):
+        plan_of(plan)
+
+
 def test_sets_of_contributions_that_fill_the_memory_are_refused_before_they_are_made():
     with pytest.raises(UnusableError, match="2097152 chunks of 64 ranks are too many"):
         plan_of(empty("allreduce", 64, 16384))

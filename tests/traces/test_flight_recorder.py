@@ -66,14 +66,6 @@ def test_a_status_without_a_name_is_said_and_not_guessed(tmp_path):
     assert job.cannot_say == ("the names of 1 groups of rank 6",)
 
 
-def test_a_dump_without_status_counts_its_entries(tmp_path):
-    content = dump(6, [Call(WORLD)] * 3, {0, 1}, active=False)
-    expected = read(written(tmp_path, content)).progress
-    del content["pg_status"]
-    assert list(read(written(tmp_path, content)).progress) == list(expected)
-    assert [(each.enqueued, each.completed) for each in expected] == [(3, 2)]
-
-
 def test_versions_are_two_numbers(tmp_path):
     content = dump(6, CALLS, {0})
     for version in ("2.4", "2.9", "2.10", "3.0"):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hpccoll.traces.flight_recorder import read
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
+from hpccoll.traces.records import RecordedJob
 from tests.traces.recorded_files import Call, Ring, dump, write_dumps
 
 WORLD = Ring("0", (0, 1, 2, 3), "default_pg")
@@ -54,7 +55,7 @@ def test_two_groups_in_opposite_order_are_a_circle_for_hosts_that_block(tmp_path
     order = {0: FIRST, 1: SECOND}
     dumps = {rank: dump(rank, [Call(order[rank])], (), groups=[FIRST, SECOND]) for rank in order}
     (hang,) = hangs(tmp_path, dumps)
-    assert (hang.reason, hang.ranks) == ("circle", (0, 1))
+    assert (hang.reason, hang.ranks, hang.may_be_late(RecordedJob(""))) == ("circle", (0, 1), True)
     assert [(wait.ranks, wait.group.name) for wait in hang.waits] == [((0,), "1"), ((1,), "2")]
 
 
@@ -63,6 +64,7 @@ def test_two_groups_in_opposite_order_are_a_circle_for_gpus_though_all_have_laun
     dumps = {rank: dump(rank, [Call(group) for group in groups], ()) for rank, groups in order.items()}
     (hang,) = hangs(tmp_path, dumps)
     assert (hang.reason, hang.ranks, hang.is_absence) == ("circle", (0, 1), True)
+    assert not hang.may_be_late(RecordedJob(""))
 
 
 def test_a_rank_that_waits_for_a_circle_is_not_in_it(tmp_path):

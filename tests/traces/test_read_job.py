@@ -118,7 +118,10 @@ def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_
     assert (sorted(named(found)), found.damaged) == ([1, 2], [])
 
 
-@pytest.mark.parametrize("rank", ["rank_{0}/fr.pkl", "{0}/fr.pkl", "node{0}/7/fr_rank{0}.pkl"])
+@pytest.mark.parametrize(
+    "rank",
+    ["rank_{0}/fr.pkl", "{0}/fr.pkl", "node{0}/7/fr_rank{0}.pkl", "rank_{0}/fr_v2.pkl", "rank{0}/fr_20260921.pkl"],
+)
 def test_the_rank_of_a_dump_may_be_in_the_name_of_its_directory(tmp_path, rank):
     for number, content in dumps_of(2).items():
         path = tmp_path / rank.format(number)
@@ -126,6 +129,12 @@ def test_the_rank_of_a_dump_may_be_in_the_name_of_its_directory(tmp_path, rank):
         path.write_bytes(as_pickle(content))
     found = read_job([tmp_path])
     assert (len(found.jobs), named(found), found.damaged) == (1, [2], [])
+
+
+def test_a_number_of_a_directory_is_no_rank_unless_it_is_called_one_or_stands_alone(tmp_path):
+    write_dumps(tmp_path / "run_2", {2: dumps_of(1)[2]}, name="dump.pkl")
+    found = read_job([tmp_path])
+    assert (found.jobs, len(found.damaged)) == ([], 1)
 
 
 def test_members_of_archives_are_read_as_files_are(tmp_path):
