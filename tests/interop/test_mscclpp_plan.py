@@ -22,10 +22,15 @@ def test_lanes_have_thread_blocks_and_channels_of_their_own():
 
 
 @pytest.mark.parametrize(
-    "arguments", [("all_reduce", "ring", 16, 16), ("all_gather", "direct", 24, 8), ("all_reduce", "ring", 64, 8)]
+    "arguments",
+    [
+        ("all_reduce", "ring", 16, 16),
+        ("all_gather", "direct", 24, 8),
+        ("all_reduce", "ring", 16, 16, "--param", "channels=8", "--param", "window=8"),
+    ],
 )
 def test_a_thread_block_holds_what_the_executor_holds(arguments):
-    """A GPU has any number of semaphores, as in MSCCL++'s alltoall_ring: the executor's 16 are those of an operation."""
+    """A GPU has any number of semaphores, as in MSCCL++'s alltoall_ring: the executor's 16 are an operation's."""
     for gpu in exported(*arguments, nbytes=16 * 48 * 64)["gpus"]:
         for block in gpu["threadblocks"]:
             assert len(block["ops"]) <= 64
