@@ -51,8 +51,8 @@ def trace(
         return UnusableError.exit_code
     jobs = list[JobFindings]()
     for job in read.jobs:
-        slow, hosts = slow_parts(job), {each.rank: each.host for each in job.ranks}
-        beside = against_curves(slow.times, rows, hosts) if slow and rows is not None else None
+        slow = slow_parts(job)
+        beside = against_curves(slow.times, rows, slow.hosts) if slow and rows is not None else None
         jobs.append(JobFindings(job, find_hangs(job), slow, beside))
     if out:
         from hpccoll.render.trace_page import write_trace_page

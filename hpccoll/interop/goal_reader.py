@@ -21,7 +21,7 @@ from hpccoll.common.limits import RANKS
 from hpccoll.common.units import format_count, format_size
 
 GOAL_BYTES = 1 << 25
-"""The maximum size of a text: it is read in ten seconds."""
+"""The maximum size of a text: it is read in fifteen seconds."""
 ANY_TAG = (1 << 32) - 1
 """What txt2bin makes of tag -1."""
 _NO_GOAL = "it does not begin with num_ranks, as GOAL does"
@@ -180,11 +180,16 @@ def _sort(
     path: Path, operations: Sequence[GoalOperation], before: Sequence[Sequence[int]], several: Sequence[list[int]]
 ) -> None:
     """Sort operations of one rank, peer and tag as they require one another; raise if they do not."""
-    place = {event: place for place, event in enumerate(_ordered(path, operations, before) if several else ())}
+    order = _ordered(path, operations, before) if several else []
+    place = {event: place for place, event in enumerate(order)}
+    chain, ends = dict[int, int](), dict[int, int]()  # chains of requirements: of most texts they are long
+    for number in (event // 2 for event in order if not event % 2):
+        earlier = (ends.pop(event // 2) for event in before[2 * number] if event // 2 in ends)
+        chain[number] = ends[number] = next(earlier, number)
     for numbers in several:
         numbers.sort(key=lambda number: place[2 * number])
         for one, other in pairwise(numbers):
-            if not _follows(before, place, 2 * other, 2 * one):
+            if chain[one] != chain[other] and not _follows(before, place, 2 * other, 2 * one):
                 lines = f"line {operations[one].line} and line {operations[other].line}"
                 reason = "have one peer and one tag, and neither requires the other: time decides which is the first"
                 raise UnusableError(str(path), f"{lines} {reason}")
@@ -219,14 +224,14 @@ class CriticalPath(NamedTuple):
 
 def critical_path(schedule: GoalSchedule) -> CriticalPath:
     """Return the longest chains of a schedule."""
-    longest = [CriticalPath(0, 0)] * len(schedule.before)
+    messages, nbytes = [0] * len(schedule.before), [0] * len(schedule.before)
     for event in schedule.order:
         for earlier in schedule.before[event]:
             arrives = event % 2 and earlier != event - 1  # only a message ends another operation than its own
-            nbytes = schedule.operations[event // 2].nbytes if arrives else 0
-            found = longest[earlier].messages + bool(arrives), longest[earlier].nbytes + nbytes
-            longest[event] = CriticalPath(*map(max, longest[event], found))
-    return CriticalPath(*(max(each, default=0) for each in zip(*longest, (0, 0), strict=True)))
+            arrived = schedule.operations[event // 2].nbytes if arrives else 0
+            messages[event] = max(messages[event], messages[earlier] + bool(arrives))
+            nbytes[event] = max(nbytes[event], nbytes[earlier] + arrived)
+    return CriticalPath(max(messages, default=0), max(nbytes, default=0))
 
 
 def goal_lines(path: Path, schedule: GoalSchedule) -> Iterator[str]:

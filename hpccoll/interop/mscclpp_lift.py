@@ -1,4 +1,4 @@
-"""A proven plan of MSCCL++, as schedules of ours that move what its first run moves."""
+"""A plan of MSCCL++ whose order is proven, as schedules of ours that move what its first run moves, which is proven."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.interop.mscclpp_events import Cell, PlanEvent, PlanRun
+from hpccoll.interop.mscclpp_events import Cell, PlanEvent, PlanRun, fault_of
 from hpccoll.schedule import Copy, Index, Part, Recv, RecvReduce, Schedule, ScheduleError, Send, Step, prove
 from hpccoll.schedule.step import Action, Range
 
@@ -16,10 +16,13 @@ _Held = tuple[Cell, int]  # a chunk of ours, as an action left it; -1 as it was 
 class _Lift:
     """The actions of a schedule of ours that move what the first run of a plan moves.
 
-    What a plan puts into scratch is in flight until it is folded, copied or sent on; what is sent on lies in tmp.
+    What a plan puts into scratch is in flight until it is folded, copied or sent on; what is sent on lies in tmp. What
+    a chunk of ours has is a set of contributions, as bits: of each rank, the chunks of the whole buffer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: PlanRun) -> None:
+        self.run, self.where, self.ran = run, "", set[int]()  # the event that is added; the ranks that have begun
+        self.bits: dict[_Held, int] = {}
         self.actions: list[tuple[Cell, Cell, Cell | None]] = []  # from, to, and what it is folded with
         self.orders: list[tuple[int, int, int]] = []  # of two actions, and the steps between them at least
         self.version: dict[Cell, int] = {}  # the action that wrote a chunk of dst or tmp last
@@ -28,7 +31,17 @@ class _Lift:
         self.held: dict[Cell, _Held] = {}  # what a chunk of the plan has
 
     def _where(self, cell: Cell) -> _Held:
-        return self.held.get(cell, ((cell[0], "dst", cell[2]), -1))
+        if cell not in self.held:
+            raise fault_of(cell, f"{self.where} reads it, and nothing has defined it")
+        return self.held[cell]
+
+    def _bit(self, origin: int, number: int) -> int:
+        return 1 << origin * self.run.units * self.run.lanes + number
+
+    def _names(self, bits: int) -> str:
+        found = [divmod(n, self.run.units * self.run.lanes) for n in range(bits.bit_length()) if bits >> n & 1]
+        more = f" and {len(found) - 3} more" * (len(found) > 3)
+        return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in found[:3]) + more
 
     def _read(self, number: int, what: _Held, steps: int) -> None:
         """An action reads a chunk, some steps after what wrote it at least: a fold reads at the end of its step."""
@@ -38,7 +51,12 @@ class _Lift:
             self.orders.append((number, self.overwritten[what], 1 - steps))
 
     def _act(self, source: _Held, target: Cell, operand: _Held | None = None) -> _Held:
-        number = len(self.actions)
+        number, has = len(self.actions), self.bits[source]
+        if operand:
+            if twice := has & self.bits[operand]:
+                raise fault_of(target, f"{self.where} counts twice {self._names(twice)}")
+            has |= self.bits[operand]
+        self.bits[target, number] = has
         self.actions.append((source[0], target, operand and operand[0]))
         self._read(number, source, 1)
         if operand:
@@ -53,16 +71,31 @@ class _Lift:
             self.held[cell] = self._act(self._where(cell), (cell[0], "tmp", self._where(cell)[0][2]))
         return self._where(cell)
 
+    def program(self, event: PlanEvent) -> None:
+        """Define what a program writes before the first run, or check what it reads after it: UnusableError."""
+        lanes, me = self.run.lanes, event.program
+        for cell in () if me in self.ran else event.writes[0]:
+            self.held[cell] = (me, "dst", cell[2]), -1
+            self.bits[self.held[cell]] = self._bit(me, cell[2])
+        for cell in event.reads[0] if me in self.ran else ():
+            unit, lane = divmod(cell[2], lanes)
+            wanted = sum(self._bit(o, u * lanes + lane) for o, u in self.run.call.result(me, unit))
+            found = self.bits[self.held[cell]] if cell in self.held else 0
+            if missing := wanted & ~found:
+                raise fault_of(cell, f"it ends without {self._names(missing)}")
+            if found != wanted:
+                raise fault_of(cell, f"it ends with {self._names(found & ~wanted)}")
+        self.ran.add(me)
+
     def add(self, event: PlanEvent) -> None:
-        """Add an operation of a plan."""
+        """Add an operation of a plan; UnusableError if it reads what is undefined, or counts a contribution twice."""
+        self.where = event.where
         for sources, targets in zip(zip(*event.reads, strict=True), zip(*event.writes, strict=True), strict=True):
             rank = targets[0][0]
             what = [self._where(one) if one[0] == rank else self._at_its_rank(one) for one in sources]
             mine = [one for one in what if one[0][0] == rank]
             if len(mine) > 1:
-                raise UnusableError(
-                    event.where, "it is right, but folds two chunks of one rank: no schedule of ours does"
-                )
+                raise UnusableError(event.where, "it folds two chunks of one rank, as no schedule of ours does")
             others = [one for one in what if one not in mine]
             now = (mine or others[:1])[0]
             if event.folds:
@@ -90,11 +123,11 @@ def lifted(run: PlanRun, moves: Iterable[PlanEvent]) -> tuple[Schedule, ...]:
     """Return the schedules of ours, one for each chunk of a unit, of a plan.
 
     Raises:
-        UnusableError: if no schedule of ours can say it.
+        UnusableError: if its result is wrong, or no schedule of ours can say it.
     """
-    lift, lanes = _Lift(), run.lanes
+    lift, lanes = _Lift(run), run.lanes
     for event in moves:
-        lift.add(event)
+        (lift.add if event.program < 0 else lift.program)(event)
     messages: dict[tuple[Any, ...], list[tuple[Cell, ...]]] = {}
     for level, (source, target, operand) in zip(lift.levels(), lift.actions, strict=True):
         ends = [(cell[:2], cell[2] % lanes) for cell in (source, target, operand or target)]

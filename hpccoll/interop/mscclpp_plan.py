@@ -31,8 +31,8 @@ IN_PLACE = {"all_reduce", "all_gather"}
 """The collectives whose plans are in place, as PyTorch reduces; the others keep their input."""
 ALIGNMENT = 16
 """The bytes of which the size of each chunk is a multiple."""
-MAX_OPERATIONS, MAX_REFERENCES, MAX_SEMAPHORES = 64, 16, 16
-"""The most operations of a thread block, channels or remote buffers of it, and semaphores of a GPU."""
+MAX_OPERATIONS, MAX_REFERENCES = 64, 16
+"""The most operations of a thread block, and channels or remote buffers of it."""
 KINDS = "memory", "port"
 """The channels between ranks of one node, and between nodes."""
 
@@ -67,7 +67,7 @@ def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str
         name: the name of the plan.
 
     Raises:
-        UnusableError: if a plan cannot say it: another collective, aggregators, too many thread blocks.
+        UnusableError: if a plan cannot say it: another collective, aggregators.
         BadInputError: if the chunks do not divide the size.
     """
     family, chunks = cut.call.collective.name, cut.units * cut.lanes
@@ -209,11 +209,7 @@ class _Writer:
                 yield kind | {"src_buff": sources, "dst_buff": [last]}
 
     def gpu(self, me: int) -> Operation:
-        """Return the part of a plan that one rank runs.
-
-        Raises:
-            UnusableError: if it needs more semaphores than a GPU has.
-        """
+        """Return the part of a plan that one rank runs."""
         numbers = {kind: [c for c in self.channels if me in c[:2] and self._kind(c) == kind] for kind in KINDS}
         rows = [[*_rows(self._operations(me, sequence))] for sequence in range(len(self.sequences))]
         buffers = [*dict.fromkeys(name for each in rows for row in each for one in row for name in _remote(one))]
@@ -226,9 +222,6 @@ class _Writer:
                 block = self._block(me, [*before, *row, *after], numbers, buffers)
                 blocks.append({"id": len(blocks), **block})
             semaphores += max(0, len(each) - 1)
-        if semaphores > MAX_SEMAPHORES:
-            what = f"rank {me} needs {semaphores} semaphores for {len(blocks)} thread blocks, and has {MAX_SEMAPHORES}"
-            raise UnusableError("--format mscclpp", f"{what}; do: fewer workers or channels")
         chunks, lanes = self.cut.units * self.cut.lanes, self.cut.lanes
         return {
             "id": me,

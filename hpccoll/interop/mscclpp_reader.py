@@ -71,31 +71,28 @@ def plan_of(content: Json) -> ProvenPlan:
     if content["collective"] not in names:
         raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
     RANKS.check("gpus", len(content["gpus"]))
+    given = {"min_message_size": 0, "max_message_size": 2**64 - 1, "buffer_alignment": ALIGNMENT}
+    least, most, alignment = (content.get(key, default) for key, default in given.items())
+    for key, value in zip(given, (least, most, alignment), strict=True):
+        if type(value) is not int or value < 0:  # true is an int, too
+            raise UnusableError(key, f"{json.dumps(value)} is no whole number of bytes")
     if type(content["inplace"]) is not bool:
         raise UnusableError("inplace", f"{json.dumps(content['inplace'])} is neither true nor false")
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
     chunks, scratch = run.units * run.lanes // run.pieces, max(gpu["scratch_chunks"] for gpu in run.gpus)
-    most = min(_bytes(content, "max_message_size", 2**64 - 1), largest_message(chunks, run.gpus))
+    most = min(most, largest_message(chunks, run.gpus))
     if content.get("reuse_resources") and scratch:  # a larger chunk overlaps the next one in its scratch of 64 MiB
         most = min(most, chunks * (1 << 26) // scratch)
-    least = _bytes(content, "min_message_size", 0)
     if least > most:
         raise UnusableError("plan", f"its smallest message has {least} bytes, and the largest that it can run {most}")
-    # X divides the chunks of a group of thread blocks among them in multiples of the alignment
-    multiple = _bytes(content, "buffer_alignment", ALIGNMENT) * run.units * run.lanes
+    multiple = alignment * run.units * run.lanes  # a group of thread blocks shares its chunks by the alignment
     slices = lifted(run, proven_moves(run))
     return ProvenPlan(run.call.collective.name, slices, (least, most), multiple, run.relaxed)
 
 
-def _bytes(content: Json, key: str, default: int) -> int:
-    value = content.get(key, default)
-    if type(value) is not int or value < 0:  # true is an int, too
-        raise UnusableError(key, f"{json.dumps(value)} is no whole number of bytes")
-    return value
-
-
 @cache
-def _proven_file(path: str, _digest: str) -> ProvenPlan:
+def _proven_file(digested: str) -> ProvenPlan:
+    path = without_digest(digested)
     return proven(PLAN + path, read_json(Path(path), "algorithm", PLAN_BYTES))._replace(path=path)
 
 
@@ -113,9 +110,8 @@ def proven_plans(paths: Mapping[str, str]) -> dict[str, ProvenPlan]:
         UnusableError: if ``proven`` raises it.
     """
     digests = {name: name.removeprefix(without_digest(name)) for name in paths}
-    for name, path in paths.items():
-        with_digest(path + digests[name], "algorithm", PLAN_BYTES)
-    return {name: _proven_file(path, digests[name]) for name, path in paths.items()}
+    found = {name: with_digest(path + digests[name], "algorithm", PLAN_BYTES) for name, path in paths.items()}
+    return {name: _proven_file(each) for name, each in found.items()}
 
 
 def with_plans(names: Iterable[str], directory: Path = Path()) -> list[str]:
@@ -128,9 +124,11 @@ def with_plans(names: Iterable[str], directory: Path = Path()) -> list[str]:
     """
     paths: dict[str, str] = {}
     for name in names:
-        path = str((directory / name.removeprefix(PLAN)).absolute()) if name.startswith(PLAN) else ""
-        named = with_digest(path, "algorithm", PLAN_BYTES) if path else name
-        paths[NAME.read("algorithm", PLAN + Path(named).name) if path else name] = without_digest(path)
+        if name.startswith(PLAN):
+            path = with_digest(str((directory / name.removeprefix(PLAN)).absolute()), "algorithm", PLAN_BYTES)
+            paths[NAME.read("algorithm", PLAN + Path(path).name)] = without_digest(path)
+        else:
+            paths[name] = ""
     register_plans(proven_plans({name: path for name, path in paths.items() if path}))
     return [*paths]
 
@@ -143,9 +141,8 @@ def plan_paths(cases: Iterable[Case]) -> dict[str, str]:
 def register_plans(plans: Mapping[str, ProvenPlan]) -> None:
     """Register plans as algorithms of their collectives, by name; those that are registered stay."""
     PLANS.update(plans)
-    known = {name for family in COLLECTIVES.values() for name in family.algorithms}
     for name, plan in plans.items():
-        if name not in known:
+        if name not in plan.call.collective.algorithms:
             _register(name, plan)
 
 

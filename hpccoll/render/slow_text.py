@@ -48,14 +48,14 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
         transfer, waited = (_range(each[n] or 0.0 for each in known) for n in (0, 1))
         yield f"of that {transfer} is transfer, and {waited} waiting for ranks that come later"
     mixed = [each.operations_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
-    if max(mixed) > MIXED_SHARE * max(each.communication_s for each in parts.ranks):
+    longest_s = max(each.communication_s for each in parts.ranks)
+    if max(mixed) > MIXED_SHARE * longest_s:
         yield (
             f"up to {format_seconds(max(mixed))} is either: of broadcasts, messages, and operations that not all ranks"
             " recorded, transfer and waiting are not known apart"
         )
-    spent = {each.rank: each.communication_s for each in parts.ranks}
     for late in parts.late:
-        if late.share < LATE_SHARE or late.operations * late.median_s < LATE_PART * max(spent.values()):
+        if late.share < LATE_SHARE or late.operations * late.median_s < LATE_PART * longest_s:
             continue
         host = parts.hosts.get(late.rank)
         yield (
@@ -147,15 +147,14 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
     if len(of_host) > 1 and any(of_host.values()):
         shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
-    if opening := parts.opening:
-        yield (
-            f"rank {opening.rank} came {format_seconds(opening.late_s)} late to the first operation, "
-            f"{opening.collective}: that may be the start of the recorder"
-        )
+    if parts.opening:
+        rank, name, late_s = parts.opening
+        late = f"rank {rank} came {format_seconds(late_s)} late to the first operation, {name}"
+        yield f"{late}: that may be the start of the recorder"
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
     for group, count in parts.unmatched.items():
-        yield f"left out: {format_count(count, 'operation')} in group {group_text(group)} that differ between ranks"
+        yield f"left out, as ranks recorded others: {format_count(count, 'operation')} of group {group_text(group)}"
 
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:
@@ -172,16 +171,13 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
              "operations": len(of.operations), "transfer_s": float(of.waiting.transfer_s.sum()) if of.waiting else None}
             for of in parts.times
         ],
-        "per_rank": [{name: getattr(each, name) for name in RANK_KEYS} for each in parts.ranks],
+        "per_rank": [{**each._asdict(), "share": each.share, "exposed": each.exposed} for each in parts.ranks],
         "clock_residual_s": parts.residual_s,
         "against": None if against is None else [
             {**each._asdict(), "group": each.group.name, "kind": each.kind or None, "factor": each.factor}
             for each in against
         ],
     }  # fmt: skip
-
-
-RANK_KEYS = ("rank", "host", "communication_s", "transfer_s", "step_s", "waiting_s", "share", "exposed")
 
 
 def _median(values: Iterable[float | None]) -> float | None:

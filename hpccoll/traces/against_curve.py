@@ -57,10 +57,9 @@ def against_curves(
             fitting = [row for row in rows if _is_same_call(row, of, nodes, dtype)]
             if nodes is None and len({row.nodes for row in fitting}) > 1:
                 fitting = []
-            measured_s, kind = _time_at(fitting, nbytes)
-            transfer_s = float(np.median(seconds))
             found.append(AgainstCurve(
-                of.group, of.collective, nbytes, dtype, len(seconds), transfer_s, measured_s, kind
+                of.group, of.collective, nbytes, dtype, len(seconds), float(np.median(seconds)),
+                *_time_at(fitting, nbytes),
             ))  # fmt: skip
     return found
 

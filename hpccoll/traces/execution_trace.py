@@ -59,11 +59,8 @@ def read(path: Path) -> RecordedJob:
                 ranks[inputs[at - 1]] += 1
             if at > 3 and name not in ("wait", "init"):
                 nbytes, dtype = _size(node, inputs[0])
-                match inputs[at - 2]:
-                    case [str() as group, *_]:  # before 1.1.0 it is a number of the process
-                        pass
-                    case _:
-                        group = ""
+                named = inputs[at - 2]  # before 1.1.0 it is a number of the process
+                group = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
                 calls.append({
                     "group": groups.get(group, Group(group, ())), "collective": name, "sequence": inputs[at - 3],
                     "bytes": nbytes if name != "barrier" else None, "dtype": dtype,
@@ -83,16 +80,18 @@ def _values(raw: msgspec.Raw) -> Sequence[Any]:
 
 def _read_groups(values: Sequence[Any]) -> Mapping[str, Group]:
     configured = decode_part(values[0].encode()) if values and isinstance(values[0], str) else []
-    found: list[tuple[str, int, Any, str]] = [
-        (str(each.get("pg_name")), each["group_size"], each.get("ranks"), str(each.get("pg_desc", "")))
+    found = [
+        each
         for each in (configured if isinstance(configured, list) else ())
         if isinstance(each, dict) and RANKS.accepts(each.get("group_size"))
     ]
-    check_members(size for _, size, _, _ in found)
-    return {
-        name: Group(name, tuple(filter(RANK.accepts, ranks or range(size))), about)
-        for name, size, ranks, about in found
-    }  # without ranks it is a group of all
+    check_members(each["group_size"] for each in found)
+    groups = (  # without ranks it is a group of all
+        Group(str(each.get("pg_name")), tuple(filter(RANK.accepts, each.get("ranks") or range(each["group_size"]))),
+              str(each.get("pg_desc", "")))
+        for each in found
+    )  # fmt: skip
+    return {group.name: group for group in groups}
 
 
 def _size(node: _Node, tensors: Any) -> tuple[int | None, str | None]:

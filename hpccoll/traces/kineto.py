@@ -10,7 +10,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -103,17 +103,14 @@ def read(path: Path) -> RecordedJob:
     windows = [_span(event, trace.base) for event in (*steps, *kernels)]  # the device may run after its steps
     window = (min(begin for begin, _ in windows), max(end for _, end in windows)) if windows else (0, 0)
     computing = [Computing(rank, spans, window, max(1, len({each.name for each in steps})))] if windows else []
-    missing = ["which rank did not join an operation", *_missing(path, operations)]
-    if "rank" not in distributed and not named:
-        missing.append(f"the rank of {path.name}, which is taken for 0")
-    return RecordedJob(SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=missing)
-
-
-def _missing(path: Path, operations: Sequence[RecordedOperation]) -> Iterator[str]:
-    if not operations:
-        yield f"any kernel of NCCL in {path.name}"
-    elif any(each.sequence is None for each in operations):
-        yield "numbers and groups of operations: they are matched by their order, as one group"
+    lacking = {
+        "which rank did not join an operation": True, f"any kernel of NCCL in {path.name}": not operations,
+        "numbers and groups of operations: they are matched by their order, as one group":
+            any(each.sequence is None for each in operations),
+        f"the rank of {path.name}, which is taken for 0": "rank" not in distributed and not named,
+    }  # fmt: skip
+    said = [sentence for sentence, is_lacking in lacking.items() if is_lacking]
+    return RecordedJob(SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=said)
 
 
 def _span(event: _Event, base_ns: int) -> tuple[int, int]:

@@ -92,14 +92,6 @@ class RankTimes(NamedTuple):
         return self.exposed_s / self.window_s if self.exposed_s is not None and self.window_s else None
 
 
-class LateOpening(NamedTuple):
-    """The rank that came last to the first operation of the record, perhaps because its recorder started late."""
-
-    rank: int
-    collective: str
-    late_s: float
-
-
 @dataclass(frozen=True)
 class SlowParts:
     """What is slow in a job; times in seconds."""
@@ -132,11 +124,11 @@ class SlowParts:
         return sorted(begun, key=itemgetter(0))
 
     @property
-    def opening(self) -> LateOpening | None:
-        """Who came last to the first operation; None if that is not known."""
+    def opening(self) -> tuple[int, str, float] | None:
+        """Who came last to the first operation, which that was, and by how much: its recorder may have started late."""
         for _, of, row in self.in_order[:1]:
             if of.waiting and (last := of.waiting.last[row]) != NO_RANK:
-                return LateOpening(of.ranks[last], of.collective, float(of.waiting.late_s[row]))
+                return of.ranks[last], of.collective, float(of.waiting.late_s[row])
         return None
 
 
@@ -212,8 +204,8 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
             of_clock[clock[rank]].append(end)
         of_clocks.append({name: float(np.median(some)) for name, some in of_clock.items()})
     aligned = {Counter(name for each in of_clocks for name in each).most_common(1)[0][0]: 0.0}
-    differences: defaultdict[str, list[float]] = defaultdict(list)
     while True:  # each round aligns the hosts that share a collective with one that is aligned
+        differences = defaultdict[str, list[float]](list)
         for of in of_clocks:
             if known := [end - aligned[name] for name, end in of.items() if name in aligned]:
                 for name in of.keys() - aligned.keys():
@@ -221,7 +213,6 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
         if not differences:
             break
         aligned |= {name: float(np.median(some)) for name, some in differences.items()}
-        differences.clear()
     shifts = {rank: aligned[name] for rank, name in clock.items() if name in aligned}
     shifted = [[end - shifts[rank] for rank, end in each.items() if rank in shifts] for each in ends]
     return shifts, float(np.quantile([np.ptp(each) for each in shifted if each], RESIDUAL_QUANTILE))
@@ -231,17 +222,16 @@ def _begin_together(
     timed: Iterable[RecordedOperation], hosts: Mapping[int, str], shifts_s: Mapping[int, float]
 ) -> dict[int, float]:
     """Return shifts by which clocks that no collective aligns begin with the others, if they share no moment."""
-    spans = defaultdict[tuple[bool, int | str], list[float]](list)  # by whether a clock is not aligned, and its name
-    clock = {each.rank: (each.rank not in shifts_s, hosts.get(each.rank, each.rank)) for each in timed}
+    spans = defaultdict[str, list[float]](list)  # by the name of a clock, which all aligned ones have in common
+    clock = {each.rank: "" if each.rank in shifts_s else hosts.get(each.rank, str(each.rank)) for each in timed}
     for each in timed:
         if each.started_ns is not None:
             begin = each.started_ns / 1e9 - shifts_s.get(each.rank, 0.0)
             spans[clock[each.rank]] += [begin, begin + (each.duration_s or 0.0)]
     first = {name: min(of) for name, of in spans.items()}
-    if not spans or max(first.values()) <= min(map(max, spans.values())):
+    if not first or max(first.values()) <= min(map(max, spans.values())):
         return {}
-    _, origin = min((is_free, begin) for (is_free, _), begin in first.items())
-    return {rank: first[name] - origin for rank, name in clock.items() if name in first}
+    return {rank: first[name] - first.get("", min(first.values())) for rank, name in clock.items() if name in first}
 
 
 def _collectives(
@@ -269,7 +259,17 @@ def _collectives(
 
 def _excuse(times: Sequence[OperationTimes]) -> None:
     """Take back that a rank was late where, since it met a group, it only waited in another one, and no longer does."""
-    waits, end_of = _waits(times), itemgetter(0)
+    waits, end_of = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list), itemgetter(0)
+    spans = (
+        (begin + round(waited * 1e9), begin, of.group, rank)  # by the clock of the rank
+        for of in times
+        for operation, row in zip(of.operations, of.waiting.waiting_s.tolist() if of.waiting else (), strict=False)
+        for rank, waited in zip(of.ranks, row, strict=True)
+        if rank in operation.records and (begin := operation.records[rank].started_ns) is not None
+    )
+    for end, begin, of_group, rank in sorted(spans, key=end_of):
+        for group in (of_group, None):
+            waits[group, rank].append((end, begin))
     for waiting, of in ((each.waiting, each) for each in times if each.waiting):
         for row in np.flatnonzero(waiting.last != NO_RANK).tolist():
             rank = of.ranks[waiting.last[row]]
@@ -281,20 +281,6 @@ def _excuse(times: Sequence[OperationTimes]) -> None:
             waiting.late_s[row] -= _length((max(begin, since), end) for end, begin in ended)
             if waiting.late_s[row] <= RESOLUTION_S:
                 waiting.last[row] = NO_RANK
-
-
-def _waits(times: Iterable[OperationTimes]) -> Mapping[tuple[Group | None, int], list[tuple[int, int]]]:
-    """Return end and begin of each waiting of a rank, by its own clock and in order: in a group, and in all of them."""
-    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)
-    for of in times:
-        for operation, row in zip(of.operations, of.waiting.waiting_s.tolist() if of.waiting else (), strict=False):
-            for rank, seconds in zip(of.ranks, row, strict=True):
-                if rank in operation.records and (begin := operation.records[rank].started_ns) is not None:
-                    for group in (None, of.group):
-                        waits[group, rank].append((begin + round(seconds * 1e9), begin))
-    for each in waits.values():
-        each.sort()
-    return waits
 
 
 def _rank_times(

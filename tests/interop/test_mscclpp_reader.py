@@ -36,6 +36,11 @@ def test_what_is_written_on_2_to_8_ranks_is_proven_again(collective, name):
         assert read == written or name in UNCONNECTED
 
 
+@pytest.mark.long
+def test_a_ring_of_32_ranks_is_proven_again():
+    assert plan_of(exported("all_reduce", "ring", 32, 8)).call.p == 32
+
+
 @pytest.mark.parametrize("name", ["ring", "hierarchical", "rabenseifner", "swing", "recursive_doubling"])
 def test_the_schedule_of_a_plan_has_the_steps_and_bytes_of_the_one_that_was_written(name):
     call, _, slices = requested_schedule(name, "all_reduce", Layout.of(8, 4), parameters={})
@@ -250,6 +255,28 @@ def empty(collective, p, chunks):
 def test_chunks_that_do_not_divide_among_the_ranks_prove_nothing(collective):
     with pytest.raises(UnusableError, match=r"rank 0: .*chunks are not those"):
         plan_of(empty(collective, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("plan", "missing"),
+    [
+        (empty("allreduce", 50, 1), "rank 1's unit 0, rank 2's unit 0, rank 3's unit 0 and 46 more"),
+        (empty("allreduce", 1, 1) | {"inplace": False}, "rank 0's unit 0"),
+    ],
+)
+def test_a_plan_that_does_nothing_is_refused_with_the_first_contributions_that_are_missing(plan, missing):
+    with pytest.raises(UnusableError, match=f"rank 0, unit 0 of dst: it ends without {missing}$"):
+        plan_of(plan)
+
+
+def test_a_fold_of_what_is_folded_already_names_the_operation_and_what_it_counts_twice():
+    plan = exported("all_reduce", "ring", 2, 2)
+    ops = plan["gpus"][1]["threadblocks"][0]["ops"]
+    number = next(k for k, one in enumerate(ops) if one["name"] == "re")
+    ops[number + 1 : number + 1] = [{"name": "nop"}, ops[number]]
+    words = rf"rank 1, unit (\d) of dst: .*thread block 0, operation {number + 3} \(re\) counts twice rank 0's unit \1$"
+    with pytest.raises(UnusableError, match=words):
+        plan_of(plan)
 
 
 def test_sets_of_contributions_that_fill_the_memory_are_refused_before_they_are_made():

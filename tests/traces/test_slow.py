@@ -285,4 +285,4 @@ def test_nearly_all_communication_of_the_public_traces_of_dlrm_is_waiting_for_ra
     ]
     assert [rank for _, rank in sorted(started)] == [7, 7, 7, 7, 7, 5, 5, 4]
     assert (parts.late[0].rank, parts.late[0].share) == (7, 5 / 8)
-    assert np.isclose(parts.opening.late_s, 4.669e-3)
+    assert parts.opening == (7, "all_to_all", pytest.approx(4.669e-3, rel=1e-3))
