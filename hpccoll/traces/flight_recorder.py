@@ -105,8 +105,7 @@ def read(path: Path) -> RecordedJob:
         re.findall(RANK, path.name)[-1:] or re.findall(RANK, path.parent.name)[-1:]
         or re.findall(r"\d{1,9}", path.name)[::-1] or re.findall(r"^\d{1,9}$", path.parent.name)
     )  # fmt: skip
-    numbers = map(int, digits)
-    rank = next((number for number in numbers if all(number in ranks for ranks in members)), None)
+    rank = next((number for number in map(int, digits) if all(number in ranks for ranks in members)), None)
     if rank is None:
         raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)

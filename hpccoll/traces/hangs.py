@@ -33,11 +33,6 @@ class BlockedRanks:
     operation: RecordedOperation  # the first one that the ranks waited for have not enqueued, or not completed
     behind: bool = False  # whether they have enqueued it
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What they wait for."""
-        return *self.operation.call, self.behind
-
 
 @dataclass(frozen=True, slots=True)
 class Hang:
@@ -58,10 +53,8 @@ class Hang:
 
     def may_be_late(self, job: RecordedJob) -> bool:
         """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
-        is_order = all(wait.behind for wait in self.waits)  # of what ranks have launched: such a circle stays
-        return job.polls == 1 and (
-            self.reason in ("not joined", "behind") or (self.reason == "circle" and not is_order)
-        )
+        is_order = self.reason == "circle" and all(wait.behind for wait in self.waits)  # of what ranks have launched
+        return job.polls == 1 and self.reason in ("not joined", "behind", "circle") and not is_order
 
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
@@ -106,11 +99,11 @@ def _lasting(before: Iterable[BlockedRanks], now: Iterable[BlockedRanks]) -> Ite
     """Yield what ranks wait for now, and waited for at the time before."""
     waited, lacked = defaultdict[object, set[int]](set), defaultdict[object, set[int]](set)
     for wait in before:
-        waited[wait.key].update(wait.ranks)
-        lacked[wait.key].update(wait.awaited)
+        waited[wait.operation.call, wait.behind].update(wait.ranks)
+        lacked[wait.operation.call, wait.behind].update(wait.awaited)
     for wait in now:
-        ranks = tuple(rank for rank in wait.ranks if rank in waited[wait.key])
-        awaited = tuple(rank for rank in wait.awaited if rank in lacked[wait.key])
+        ranks = tuple(rank for rank in wait.ranks if rank in waited[wait.operation.call, wait.behind])
+        awaited = tuple(rank for rank in wait.awaited if rank in lacked[wait.operation.call, wait.behind])
         if ranks and awaited:
             yield replace(wait, ranks=ranks, awaited=awaited)
 
@@ -138,16 +131,15 @@ def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedR
 
 def _late_ranks(of_rank: Mapping[int, Progress]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, bool]]:
     """Yield ranks that wait, those that lack an operation, its number, and whether they have enqueued it."""
-    done = {rank: each.completed for rank, each in of_rank.items() if each.completed is not None}
     waiting = defaultdict[int, list[int]](list)  # by the operation that they wait for
     for rank, each in sorted(of_rank.items()):
-        if rank not in done or each.enqueued > done[rank]:
-            waiting[done[rank] + 1 if rank in done else each.enqueued].append(rank)
+        if each.completed is None or each.enqueued > each.completed:
+            waiting[each.enqueued if each.completed is None else each.completed + 1].append(rank)
     for needed, ranks in waiting.items():
         lacking = defaultdict[tuple[int, bool], list[int]](list)
         for rank, each in sorted(of_rank.items()):
-            if done.get(rank, needed) < min(needed - 1, each.enqueued):
-                lacking[done[rank] + 1, True].append(rank)
+            if each.completed is not None and each.completed < min(needed - 1, each.enqueued):
+                lacking[each.completed + 1, True].append(rank)
             elif each.enqueued < needed:
                 lacking[each.enqueued + 1, False].append(rank)
         for (number, behind), late in lacking.items():

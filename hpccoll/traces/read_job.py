@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from shutil import rmtree
@@ -182,9 +182,7 @@ class _Run:
     taken_ns: int = 0
     hashes: set[str] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
-    times: set[tuple[int, int]] = field(
-        default_factory=set
-    )  # when a rank enqueued operations: no other process did then
+    times: set[tuple[int, int]] = field(default_factory=set)  # of a rank and its operation: no other process has it
     threads: set[tuple[int, str]] = field(default_factory=set)  # of ranks: other processes may have the same
 
     def add(self, job: RecordedJob) -> None:
@@ -238,8 +236,7 @@ def _join(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
 
 def _order(job: RecordedJob) -> tuple[int, int]:
     """Order the files of a rank, and reports of all, by what was launched and by when they were written."""
-    launched = sum(each.enqueued for each in job.progress)
-    return (0 if len(job.ranks) == 1 else job.taken_ns), launched
+    return (0 if len(job.ranks) == 1 else job.taken_ns), sum(each.enqueued for each in job.progress)
 
 
 def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
@@ -256,8 +253,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
     polls = [*map(len, files.values())] or [1]
     members = dict[Group, set[int]]()
     for job in parts:
-        known: tuple[Progress | RecordedOperation, ...] = (*job.operations, *job.progress)
-        for each in known:
+        for each in chain[Progress | RecordedOperation](job.operations, job.progress):
             if not each.group.ranks:
                 members.setdefault(each.group, set()).add(each.rank)
     groups = {group: replace(group, ranks=tuple(sorted(ranks))) for group, ranks in members.items()}
