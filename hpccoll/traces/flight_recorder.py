@@ -179,16 +179,15 @@ def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
     batches = defaultdict[tuple[int, int, int], list[_Entry]](list)
     for entry in entries:
         batches[entry.pg_id, entry.collective_seq_id, entry.p2p_seq_id].append(entry)
-    for batch in batches.values():
-        if len(batch) > 1:
-            last = batch[-1]
+    for first, *others in batches.values():
+        for last in others[-1:]:
             is_open = _is_batch(last) and not last.retired and last.state != "completed"
-            for entry in batch:
+            for entry in (first, *others):
                 entry.retired = not is_open
             if _is_batch(last) and last.duration_ms:
-                batch[0].time_discovered_started_ns = last.time_discovered_started_ns
-                batch[0].time_discovered_completed_ns = last.time_discovered_completed_ns
-                batch[0].duration_ms, batch[0].input_sizes, batch[0].output_sizes = last.duration_ms, (), ()
+                first.time_discovered_started_ns = last.time_discovered_started_ns
+                first.time_discovered_completed_ns = last.time_discovered_completed_ns
+                first.duration_ms, first.input_sizes, first.output_sizes = last.duration_ms, (), ()
     yield from (entry for entry in entries if not _is_batch(entry))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from hpccoll.traces.records import ANY, Group, Progress, RecordedJob, RecordedOperation, by_call
+from hpccoll.traces.records import ANY, MESSAGES, Group, Progress, RecordedJob, RecordedOperation, by_call
 
 Reason: TypeAlias = Literal["not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"]
 """Why the job hangs: ranks did not enqueue an operation; they did, but do not complete what others completed; their
@@ -20,7 +20,6 @@ processes report an error or do not answer; ranks wait for one another, or call 
 nothing is recorded of them; or all ranks launched all operations, so that the GPU or the network is stuck."""
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter")
 """The collectives in which each rank names the same bytes."""
-MESSAGES = {"send": "receive", "receive": "send"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ State: TypeAlias = Literal["enqueued", "completed"]
 
 ANY = ""
 """The collective of a counter that counts operations of all types."""
+MESSAGES = {"send": "receive", "receive": "send"}
+"""What the peer calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpccoll.store.waiting import NO_RANK, SYNCHRONISING, LateRank, Waiting, late_ranks, waiting_of
-from hpccoll.traces.records import Computing, Group, RecordedJob, RecordedOperation, union_of
-
-MESSAGES = ("send", "receive")
+from hpccoll.traces.records import MESSAGES, Computing, Group, RecordedJob, RecordedOperation, union_of
 
 RESOLUTION_S = 2e-6
 """Recorders count microseconds."""

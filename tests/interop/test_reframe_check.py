@@ -73,7 +73,7 @@ def reference_of(result, path, factor):
     """Write a reference whose times are those of a result times a factor, with bounds of ten per cent."""
     cases = cases_of_rows(read_results([result]).rows).values()
     scaled = [
-        ReferenceCase.of(case, [seconds] * 3, seconds / 1.1, seconds * 1.1)
+        ReferenceCase.of([case], [seconds] * 3, seconds / 1.1, seconds * 1.1)
         for case in cases
         for seconds in [case.seconds * factor]
     ]
