@@ -157,6 +157,7 @@ def show(
     """
     from hpccoll.cases.algorithm_registry import PLAN
     from hpccoll.interop.mscclpp_reader import PLANS, with_plans
+    from hpccoll.schedule import Layout
 
     if Path(algorithm).suffix and not algorithm.startswith(PLAN):
         from hpccoll.common.files import read_text
@@ -167,7 +168,10 @@ def show(
         algorithm = PLAN + algorithm
     (algorithm,) = with_plans([algorithm])
     if workers is None and algorithm in PLANS:
-        workers = PLANS[algorithm].call.p
+        layout = PLANS[algorithm].slices[0].layout
+        workers, on_first = layout.workers, layout.node.count(0)
+        if racks == "1" and layout == Layout.of(workers, on_first):
+            ranks_per_node = ranks_per_node or on_first
     if workers is None:
         raise UnusableError("-p", "the number of workers is missing")
     if (format_ is None) != (nbytes is None):

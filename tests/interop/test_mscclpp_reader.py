@@ -349,6 +349,10 @@ def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     assert invoke("show", f"file:{path}").out == shown.out
     assert invoke("show", f"file:{path}", "-p", 5).is_bad_input("4 workers", "plan")
     assert invoke("show", path, "-p", 4, "--racks", "2", "--ranks-per-node", 1).code == 0
+    path.write_text(json.dumps(exported("all_reduce", "ring", 4, 2)))
+    assert [invoke("show", path, *more).out.splitlines()[0].partition(" on ")[2] for more in ((), ("-p", 4))] == [
+        "4 workers on 2 nodes of 2", "4 workers on 1 node"
+    ]  # fmt: skip
     path.write_text("[1]")
     assert invoke("show", path).is_bad_input("no plan of MSCCL++")
 
