@@ -7,7 +7,7 @@ reduce-scatter or all-to-all.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Place: TypeAlias = tuple[str, int, str]
@@ -25,7 +25,7 @@ class Group:
     """Ranks that communicate with one another. Equal on all of its ranks: a process has names of its own, too."""
 
     name: str  # PyTorch's name, or NCCL's hash of the communicator
-    ranks: tuple[int, ...]  # of the job, in the order of the group; of NCCL's files those of the communicator
+    ranks: tuple[int, ...] = field(hash=False)  # of the job, in its order; of NCCL's files those of the communicator
     description: str = ""  # such as "default_pg" or "dp"
     of_job: bool = True  # whether ranks are those of the job: NCCL's files know none of them
     size: int = 0  # how many they are, if ranks does not list them all
