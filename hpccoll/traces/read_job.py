@@ -272,6 +272,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
                 for job in parts
                 for each in getattr(job, key)
                 if chosen.get(each.rank, job) is job
+                and (place == 1 or key == "progress" or len(files[each.rank]) > 1)  # one file does not tell what lasts
             ]
             for key in ("operations", "progress")
         }

@@ -244,6 +244,17 @@ def test_dumps_of_a_running_job_are_known_by_their_threads_also_where_they_have_
     assert (job.ranks[3].rank, find_hangs(job)) == (3, [])
 
 
+def test_what_a_rank_without_a_second_dump_had_open_at_the_first_time_is_not_stuck(tmp_path):
+    """The others have completed it since then."""
+    for time, late in {"first": 3, "later": 6}.items():
+        dumps = {rank: dump(rank, [Call(WORLD)] * late, {*range(late - 1)}, active=False) for rank in range(4)}
+        if time == "later":
+            del dumps[2]
+        write_dumps(tmp_path / time, dumps)
+    (job,) = read_job([tmp_path]).jobs
+    assert ([each.rank for each in job.ranks], find_hangs(job)) == ([0, 1, 2, 3], [])
+
+
 @pytest.mark.parametrize("stops", [False, True])
 def test_messages_of_a_pipeline_that_moves_between_two_dumps_name_no_rank(tmp_path, stops):
     """A stage waits for the next message at both times; only if it is the same one, its partner did not send it."""
