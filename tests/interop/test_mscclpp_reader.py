@@ -463,6 +463,10 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (lambda plan: plan["gpus"][1]["channels"][0]["connected_to"].append(-1), ["rank 1: connected_to has -1"]),
         (lambda plan: plan["gpus"][1]["remote_buffers"][0].update(rank=-1), ["rank 1, thread block 0", "rank has -1"]),
         (lambda plan: plan["gpus"][1]["threadblocks"][0]["channels"][0].update(channel_ids=[-1, -2]), ["-1"]),
+        (
+            lambda plan: plan["gpus"][1]["remote_buffers"][0].update(access_channel_types=["port"]),
+            ["rank 1, thread block 0", "remote buffer 0 is not for memory channels"],
+        ),
         (with_operations({"name": "nop"}, 64), ["rank 1, thread block 0", "82 ops", "64"]),
         (with_operations({"name": "barrier", "barrier_id": 16, "num_threadblocks": 1}), ["barrier_id has 16"]),
         (with_operations({"name": "sem_acquire", "semaphore_ids": [0]}), ["semaphore_ids has 0", "none of 0"]),
