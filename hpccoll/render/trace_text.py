@@ -116,14 +116,14 @@ def _hosts(job: RecordedJob, hang: Hang) -> list[str | None]:
 def _hang_lines(hang: Hang, job: RecordedJob) -> Iterator[str]:
     operation, named = hang.operation, [*dict.fromkeys(host for host in _hosts(job, hang) if host)]
     place = f" on {', '.join(first_few(named, 8, 'host'))}" if named else ""
+    members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
     words = SENTENCES[hang.reason].format(
         ranks=f"{ranks_text(hang.ranks)}{place}", each="each of " if len(hang.ranks) > 1 else "",
-        status=hang.status, operation=operation and operation_text(operation),
+        status=hang.status, operation=operation and operation_text(operation) + members,
         called=", ".join(first_few(_calls(hang, place), MAX_CALLS, "call")),
-        group=hang.group and group_text(hang.group),
+        group=hang.group and group_text(hang.group) + members,
     )  # fmt: skip
-    members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
-    yield f"  {words}{members}"
+    yield f"  {words}"
     if operation and operation.enqueued_ns:
         since = datetime.fromtimestamp(operation.enqueued_ns // 10**9, UTC)
         place = f", called at {operation.where}" if operation.where else ""
