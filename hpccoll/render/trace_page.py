@@ -14,12 +14,20 @@ from hpccoll.render.colours import GREY, PALETTE
 from hpccoll.render.output_directory import PAGE_NAME, inputs_text, other_inputs
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.slow_text import group_text, slow_answers, slow_notes, slow_tables
-from hpccoll.render.trace_text import JobFindings, hang_lines, heading
+from hpccoll.render.trace_text import JobFindings, hang_lines, heading, operation_text
 from hpccoll.store.durable_files import replacing_file
+from hpccoll.traces.hangs import Hang
 from hpccoll.traces.slow import SlowParts
 
-MAX_BARS = 4000
-"""The most bars of a chart: of later operations the tables tell."""
+MAX_BARS, FEW = 4000, 3
+"""The most bars of a chart: of later operations the tables tell. Fewer ranks that wait are no picture."""
+
+BLAMED, WAITING = "who is waited for waits for no rank", "who is waited for waits, too"
+WAIT_COLOURS = {BLAMED: PALETTE[1], WAITING: GREY}
+WAIT_CAPTION = (
+    "A mark is a rank, at the left, that waits for another one, below; its colour says whether that one waits, too. "
+    "Ranks that wait for no rank hold up the others."
+)
 
 COLOURS = {"waiting": PALETTE[1], "transfer": PALETTE[0], "transfer or waiting": GREY}
 
@@ -43,7 +51,7 @@ def write_trace_page(jobs: Sequence[JobFindings], files: Sequence[Path], out: Pa
     shown = [
         {"id": f"job-{number}", "heading": heading(each.job),
          "lines": [*hang_lines(each), *(slow_answers(each.slow, each.against) if each.slow else ())],
-         "chart": each.slow and timeline(each.slow),
+         "waits": waiting_chart(each.hangs), "chart": each.slow and timeline(each.slow),
          "tables": slow_tables(each.slow, each.against) if each.slow else {},
          "notes": [
              *(slow_notes(each.slow) if each.slow else ()), *(f"not recorded: {gap}" for gap in each.job.cannot_say),
@@ -52,12 +60,37 @@ def write_trace_page(jobs: Sequence[JobFindings], files: Sequence[Path], out: Pa
     ]  # fmt: skip
     context = {
         "title": "A recorded job", "inputs": inputs_text(files, out), "jobs": shown, "caption": CAPTION,
-        "vega": vega_script() if any(each["chart"] for each in shown) else "",
+        "wait_caption": WAIT_CAPTION,
+        "vega": vega_script() if any(each["chart"] or each["waits"] for each in shown) else "",
     }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     with replacing_file((out / PAGE_NAME).resolve()) as unfinished:
         unfinished.write_text(render("trace.html", context), encoding="utf-8")
     return out / PAGE_NAME
+
+
+def waiting_chart(hangs: Sequence[Hang]) -> Mapping[str, object] | None:
+    """Return the chart of who waits for whom; None if fewer than three ranks wait."""
+    waits = [wait for hang in hangs for wait in hang.waits]
+    pairs = {(rank, other): wait for wait in reversed(waits) for rank in wait.ranks for other in wait.awaited}
+    waiting, awaited = ([*dict.fromkeys(sorted(each))] for each in ((w for w, _ in pairs), (a for _, a in pairs)))
+    if len(waiting) < FEW:
+        return None
+    data: list[ChartRecord] = [
+        {"rank": rank, "awaited": other, "what": operation_text(wait.operation),
+         "part": WAITING if other in waiting else BLAMED}
+        for (rank, other), wait in sorted(pairs.items(), key=lambda pair: pair[0])[:MAX_BARS]
+    ]  # fmt: skip
+    colours, step = chart_base.present(WAIT_COLOURS, data, "part"), max(8, min(24, WIDTH // len(awaited)))
+    across = alt.Axis(labelAngle=0, labelOverlap=True)
+    marks = alt.Chart().mark_square(size=step**2 / 2, opacity=1).encode(
+        x=alt.X("awaited:O", title="rank that is waited for", sort=awaited, axis=across),
+        y=alt.Y("rank:O", title="rank that waits", sort=waiting),
+        color=chart_base.colour("part", colours, "square"), tooltip=chart_base.tooltip("rank", "awaited", "what"),
+    )  # fmt: skip
+    width, height = (step * len(each) for each in (awaited, waiting))
+    chart = marks.properties(width=width, height=height, data=chart_base.inline_data(data))
+    return chart_base.apply_theme(chart, "Who waits for whom", [], colours)
 
 
 def timeline(parts: SlowParts) -> Mapping[str, object] | None:
