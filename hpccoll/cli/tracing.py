@@ -30,8 +30,7 @@ def trace(
 
     It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler and its execution
     traces, files of NCCL's Inspector, and logs of NCCL. Dumps, reports or logs of two times tell late ranks from absent
-    ones: give the files of both. Nothing in a file is executed. Ends with 3 if a rank did not join an operation, or
-    ranks wait for one another.
+    ones: give the files of both. Nothing in a file is executed. Ends with 3 if ranks wait for others or failed.
     """
     from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
     from hpccoll.store.load_results import read_results
