@@ -102,10 +102,13 @@ def test_processes_that_fail_in_the_same_way_are_one_line(tmp_path):
     assert found == ["  each of ranks 2-3 on 10.0.0.1 does not answer"]
 
 
-def test_a_healthy_report_in_words_has_a_verdict(tmp_path):
+def test_a_healthy_report_in_words_has_a_verdict_and_one_beside_it_that_cannot_be_read_ends_with_3(tmp_path):
     (tmp_path / "ras.txt").write_text(TABLE.replace("MISMATCH", "OK"))
     result = invoke("trace", str(tmp_path))
     assert (result.code, "no rank waits" in result.out) == (0, True)
+    (tmp_path / "notes.txt").write_text("it hangs")
+    result = invoke("trace", str(tmp_path))
+    assert (result.code, "no rank waits" in result.out, "notes.txt" in result.err) == (3, True, True)
 
 
 def test_damaged_files_are_a_line_each_and_the_command_fails_only_without_any_other(hanging, tmp_path):
