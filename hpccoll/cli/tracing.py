@@ -30,8 +30,8 @@ def trace(
 
     It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler and its execution
     traces, files of NCCL's Inspector, and logs of NCCL. Dumps, reports or logs of two times tell late ranks from absent
-    ones: give the files of both. Nothing in a file is executed. Ends with 3 if a rank did not join an operation, or
-    ranks wait for one another.
+    ones: give the files of both. Nothing in a file is executed. Ends with 3 if ranks wait for others or failed, or if a
+    file cannot be read.
     """
     from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
     from hpccoll.store.load_results import read_results
@@ -62,4 +62,5 @@ def trace(
     common.show_found(trace_record(jobs), trace_lines(jobs), as_json=as_json)
     if out:
         typer.echo(f"page: {page}", err=as_json)
-    return common.INCOMPLETE if any(hang.is_absence for each in jobs for hang in each.hangs) else 0
+    is_wrong = read.damaged or any(hang.is_absence for each in jobs for hang in each.hangs)
+    return common.INCOMPLETE if is_wrong else 0

@@ -47,20 +47,24 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
     if known:
         transfer, waited = (_range(each[n] or 0.0 for each in known) for n in (0, 1))
         yield f"of that {transfer} is transfer, and {waited} waiting for ranks that come later"
+    if parts.opening:
+        rank, name, late_s = parts.opening
+        late_by = f"rank {rank} came {format_seconds(late_s)} late to the first operation, {name}"
+        yield f"{late_by}: that may be the start of the recorder, and makes the waiting longer"
     mixed = [each.operations_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
     longest_s = max(each.communication_s for each in parts.ranks)
     if max(mixed) > MIXED_SHARE * longest_s:
         yield (
-            f"up to {format_seconds(max(mixed))} is either: of broadcasts, messages, and operations that not all ranks"
-            " recorded, transfer and waiting are not known apart"
+            f"of up to {format_seconds(max(mixed))} it is not known what is transfer and what waiting: of broadcasts,"
+            " of messages, and of operations that not all ranks recorded"
         )
     for late in parts.late:
-        if late.share < LATE_SHARE or late.operations * late.median_s < LATE_PART * longest_s:
+        if late.share < LATE_SHARE or late.total_s < LATE_PART * longest_s:
             continue
         host = parts.hosts.get(late.rank)
         yield (
-            f"rank {late.rank}{f' on {host}' if host else ''} came last in {late.operations} operations, "
-            f"{format_per_cent(late.share)} of its own, by {format_seconds(late.median_s)}"
+            f"rank {late.rank}{f' on {host}' if host else ''} came last in {late.operations} of its {late.taken} "
+            f"operations, {format_seconds(late.total_s)} in all after the median of the others"
         )
     slower = [(each.factor, each) for each in against or () if each.factor and each.factor >= SLOWER]
     for factor, each in sorted(slower, key=lambda pair: -pair[0])[:MAX_SLOWER]:
@@ -125,12 +129,13 @@ def slow_tables(
 ) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Return the tables by their headings: collectives, late ranks, ranks, and what the machine gave."""
     late = [
-        [str(of.rank), parts.hosts.get(of.rank) or "unknown", format_per_cent(of.share), format_seconds(of.median_s)]
+        [str(of.rank), parts.hosts.get(of.rank) or "unknown", f"{of.operations} of {of.taken}",
+         *map(format_seconds, (of.median_s, of.total_s))]
         for of in parts.late
-    ]
+    ]  # fmt: skip
     tables = {
         "collectives": table_of(COLLECTIVE_COLUMNS, parts.times),
-        "late ranks": (["rank", "host", "last in", "by"], late),
+        "late ranks": (["rank", "host", "last in", "after the others by", "in all"], late),
         "ranks": table_of(RANK_COLUMNS, parts.ranks), "beside this machine": table_of(AGAINST_COLUMNS, against or ()),
     }  # fmt: skip
     return {heading: table for heading, table in tables.items() if table[1]}
@@ -147,14 +152,10 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
     if len(of_host) > 1 and any(of_host.values()):
         shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
-    if parts.opening:
-        rank, name, late_s = parts.opening
-        late = f"rank {rank} came {format_seconds(late_s)} late to the first operation, {name}"
-        yield f"{late}: that may be the start of the recorder"
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
     for group, count in parts.unmatched.items():
-        yield f"left out, as ranks recorded others: {format_count(count, 'operation')} of group {group_text(group)}"
+        yield f"{format_count(count, 'operation')} of group {group_text(group)} left out: ranks recorded different ones"
 
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:
@@ -163,7 +164,8 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
         **{name: _median(getattr(each, name) for each in parts.ranks)
            for name in ("step_s", "waiting_s", "share", "exposed", "transfer_s")},
         "late": [
-            {"rank": each.rank, "host": parts.hosts.get(each.rank), "share": each.share, "median_s": each.median_s}
+            {"rank": each.rank, "host": parts.hosts.get(each.rank), "share": each.share, "median_s": each.median_s,
+             "total_s": each.total_s, "operations": each.operations}
             for each in parts.late
         ],
         "collectives": [

@@ -69,13 +69,19 @@ class LateRank:
     """How often a rank came last, and by how much."""
 
     rank: int
-    share: float  # of the operations in which it took part
+    operations: int  # in which it came last
+    taken: int  # in which it took part
     median_s: float  # over the operations in which it came last, by how much after the median of the others
-    operations: int
+    total_s: float  # of all of them
+
+    @property
+    def share(self) -> float:
+        """The share of its operations in which it came last."""
+        return self.operations / self.taken
 
 
 def late_ranks(waitings: Sequence[tuple[Waiting, Sequence[int]]]) -> list[LateRank]:
-    """Return the ranks that came last in some operation, the most frequent first.
+    """Return the ranks that came last in some operation, those first that cost the others most.
 
     Each element is a ``Waiting`` with the rank at each position: groups of a job hold different ranks.
     """
@@ -86,6 +92,6 @@ def late_ranks(waitings: Sequence[tuple[Waiting, Sequence[int]]]) -> list[LateRa
             if len(times := waiting.late_s[waiting.last == position]):
                 late.setdefault(rank, []).extend(times.tolist())
     found = [
-        LateRank(rank, len(times) / taken[rank], float(np.median(times)), len(times)) for rank, times in late.items()
+        LateRank(rank, len(times), taken[rank], float(np.median(times)), sum(times)) for rank, times in late.items()
     ]
-    return sorted(found, key=lambda each: (-each.operations, -each.median_s, each.rank))
+    return sorted(found, key=lambda each: (-each.total_s, each.rank))

@@ -47,8 +47,8 @@ class Hang:
 
     @property
     def is_absence(self) -> bool:
-        """Whether ranks are to blame, and not the GPU or the network."""
-        return self.reason not in ("launched", "unrecorded")
+        """Whether ranks are awaited, recorded or not, and not the GPU or the network alone."""
+        return self.reason != "launched"
 
     def may_be_late(self, job: RecordedJob) -> bool:
         """Whether the ranks may only be late: if the job was still running, and its files are of one time."""

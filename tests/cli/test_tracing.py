@@ -50,10 +50,12 @@ def test_a_circle_ends_with_3_and_blames_no_single_rank(tmp_path):
     )  # fmt: skip
 
 
-def test_what_does_not_hang_or_hangs_in_the_network_ends_with_0(tmp_path):
+def test_what_does_not_hang_or_hangs_in_the_network_ends_with_0_but_not_if_a_rank_has_no_file(tmp_path):
     program = [Call(WORLD)] * 2
     stuck = write_dumps(tmp_path / "stuck", {rank: dump(rank, program, {0}) for rank in range(4)})
     assert invoke("trace", str(stuck)).code == 0
+    (stuck / "nccl_trace_rank_3").unlink()  # it may have died, and others wait for it
+    assert invoke("trace", str(stuck)).code == 3
     report = tmp_path / "ras.json"
     report.write_text(json.dumps(ras({0: 5, 1: 5})))
     assert invoke("trace", str(report)).code == 0
@@ -100,10 +102,13 @@ def test_processes_that_fail_in_the_same_way_are_one_line(tmp_path):
     assert found == ["  each of ranks 2-3 on 10.0.0.1 does not answer"]
 
 
-def test_a_healthy_report_in_words_has_a_verdict(tmp_path):
+def test_a_healthy_report_in_words_has_a_verdict_and_one_beside_it_that_cannot_be_read_ends_with_3(tmp_path):
     (tmp_path / "ras.txt").write_text(TABLE.replace("MISMATCH", "OK"))
     result = invoke("trace", str(tmp_path))
     assert (result.code, "no rank waits" in result.out) == (0, True)
+    (tmp_path / "notes.txt").write_text("it hangs")
+    result = invoke("trace", str(tmp_path))
+    assert (result.code, "no rank waits" in result.out, "notes.txt" in result.err) == (3, True, True)
 
 
 def test_damaged_files_are_a_line_each_and_the_command_fails_only_without_any_other(hanging, tmp_path):

@@ -30,7 +30,8 @@ def dumps_of(absent):
 
 
 def named(found):
-    return [rank for job in found.jobs for hang in find_hangs(job) if hang.is_absence for rank in hang.ranks]
+    hangs = (hang for job in found.jobs for hang in find_hangs(job))
+    return [rank for hang in hangs if hang.reason != "unrecorded" for rank in hang.ranks]
 
 
 def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_two(tmp_path):

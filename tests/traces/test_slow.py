@@ -117,7 +117,7 @@ def test_what_a_broadcast_takes_is_neither_called_transfer_nor_waiting():
     reduced, sent = recorded([[100.0, 100.0]]), recorded([[0.0, 0.0]], transfer_ms=50.0, name="broadcast")
     job = RecordedJob("x", reduced.ranks, [*reduced.operations, *(replace(o, sequence=9) for o in sent.operations)])
     assert "2 ms is transfer, and 0 ns waiting" in answers(job)
-    assert "up to 50 ms is either" in answers(job)
+    assert "of up to 50 ms it is not known" in answers(job)
 
 
 def test_hosts_that_share_collectives_in_a_chain_only_are_aligned_along_it():
