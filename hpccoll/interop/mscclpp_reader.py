@@ -25,7 +25,7 @@ from hpccoll.schedule import CollectiveCall, Layout, Requirement, Schedule
 PLAN_BYTES = 1 << 25
 """The maximum size of a file."""
 PROTOCOLS = "Simple", "LL"
-"""Those of MSCCL++. With LL the executor makes scratch twice as large, for packets, and plain operations do the same."""
+"""Those of MSCCL++. With LL the executor only makes scratch twice as large, for the packets."""
 
 
 class ProvenPlan(NamedTuple):
