@@ -83,13 +83,13 @@ def waiting_chart(hangs: Sequence[Hang]) -> Mapping[str, object] | None:
     ]  # fmt: skip
     colours, step = chart_base.present(WAIT_COLOURS, data, "part"), max(8, min(24, WIDTH // len(awaited)))
     across = alt.Axis(labelAngle=0, labelOverlap=True)
-    marks = alt.Chart().mark_square(size=step**2 / 2, opacity=1).encode(
+    squares = alt.Chart().mark_square(size=step**2 / 2, opacity=1).encode(
         x=alt.X("awaited:O", title="rank that is waited for", sort=awaited, axis=across),
         y=alt.Y("rank:O", title="rank that waits", sort=waiting),
         color=chart_base.colour("part", colours, "square"), tooltip=chart_base.tooltip("rank", "awaited", "what"),
     )  # fmt: skip
     width, height = (step * len(each) for each in (awaited, waiting))
-    chart = marks.properties(width=width, height=height, data=chart_base.inline_data(data))
+    chart = squares.properties(width=width, height=height, data=chart_base.inline_data(data))
     return chart_base.apply_theme(chart, "Who waits for whom", [], colours)
 
 
