@@ -238,7 +238,7 @@ class PlanRun:
             block[f"{kind} channels"] = _joined(block["channels"], "channel_type", kind, "channel_ids")
             block[f"{kind} buffers"] = _joined(references, "access_channel_type", kind, "remote_buffer_ids")
         _check_limits(at, block)
-        for number, one in enumerate(block["ops"], 1):
+        for number, one in enumerate(block["ops"]):
             name, where = one["name"], f"{at}, operation {number} ({one['name']})"
             with reading(where, "operation"):
                 if name in ("nop", "barrier"):

@@ -213,7 +213,7 @@ def test_an_operation_that_the_executor_runs_otherwise_than_its_text_says_is_ref
     """Its kernel copies the first of several pairs, reads all of a put from one buffer, ..."""
     plan = meeting("signal", "wait")
     plan["gpus"][0]["threadblocks"][0]["ops"][number] |= change
-    with pytest.raises(UnusableError, match=rf"thread block 0, operation {number + 1} .*: the executor does not run"):
+    with pytest.raises(UnusableError, match=rf"thread block 0, operation {number} .*: the executor does not run"):
         plan_of(plan)
 
 
@@ -274,7 +274,7 @@ def test_a_fold_of_what_is_folded_already_names_the_operation_and_what_it_counts
     ops = plan["gpus"][1]["threadblocks"][0]["ops"]
     number = next(k for k, one in enumerate(ops) if one["name"] == "re")
     ops[number + 1 : number + 1] = [{"name": "nop"}, ops[number]]
-    words = rf"rank 1, unit (\d) of dst: .*thread block 0, operation {number + 3} \(re\) counts twice rank 0's unit \1$"
+    words = rf"rank 1, unit (\d) of dst: .*thread block 0, operation {number + 2} \(re\) counts twice rank 0's unit \1$"
     with pytest.raises(UnusableError, match=words):
         plan_of(plan)
 
