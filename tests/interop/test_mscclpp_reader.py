@@ -129,6 +129,17 @@ def test_a_plan_of_which_one_put_has_no_wait_is_wrong_in_some_order_and_names_bo
         plan_of(plan)
 
 
+@pytest.mark.parametrize("lost", ["signal", "wait"])
+def test_signals_and_waits_that_do_not_match_name_the_side_that_has_too_few(lost):
+    plan = exported("all_reduce", "ring", 4, 4)
+    ops = plan["gpus"][2]["threadblocks"][0]["ops"]
+    ops.remove(next(one for one in ops if one["name"] == lost))
+    with pytest.raises(
+        UnusableError, match=rf"^rank 2, .*\({lost}\): too few {lost}s: .* \d+ signals and \d+ waits in a"
+    ):
+        plan_of(plan)
+
+
 def test_a_relaxed_signal_orders_reads_and_no_writes():
     """The data is put before it, and may be seen after it: a start may be relaxed, an end may not."""
     plan = exported("all_gather", "ring", 2, 2)
@@ -467,7 +478,10 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (lambda plan: plan.update(gpus=[]), ["gpus", "0 is not valid"]),
         (lambda plan: [each.update(output_chunks=0) for each in plan["gpus"]], ["rank 0", "all_reduce", "2, 0"]),
         (lambda plan: plan["gpus"][1]["threadblocks"][0].update(id=1), ["rank 1, thread block 0: its id is 1"]),
-        (lambda plan: plan["gpus"][1]["channels"][0]["connected_to"].append(-1), ["rank 1: connected_to: -1 is not valid: a whole number from 0 to 1"]),
+        (
+            lambda plan: plan["gpus"][1]["channels"][0]["connected_to"].append(-1),
+            ["rank 1: connected_to: -1 is not valid: a whole number from 0 to 1"],
+        ),
         (lambda plan: plan["gpus"][1]["remote_buffers"][0].update(rank=-1), ["rank 1, thread block 0", "rank: -1"]),
         (lambda plan: plan["gpus"][1]["threadblocks"][0]["channels"][0].update(channel_ids=[-1, -2]), ["-1"]),
         (
@@ -478,7 +492,7 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (with_operations({"name": "barrier", "barrier_id": 16, "num_threadblocks": 1}), ["barrier_id: 16"]),
         (with_operations({"name": "sem_acquire", "semaphore_ids": [0]}), ["semaphore_ids has 0", "there is none"]),
         (with_operations({"name": "copy", "src_buff": [{}], "dst_buff": 7}), ["(copy)", "no operation of MSCCL++"]),
-        (wait_for_two, ["semaphore 0 of rank 1 has 0 signals and 2 waits in two runs"]),
+        (wait_for_two, ["too few signals: semaphore 0 of rank 1 has 0 signals and 1 wait in a run"]),
         (borrow_a_signal, ["rank 0, semaphore 0: init_value", "from 0 to"]),
         (
             lambda plan: next(one for one in plan["gpus"][1]["threadblocks"][0]["ops"] if one["name"] == "re").update(
@@ -498,7 +512,10 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (lambda plan: plan.update(gpus=7), ["no plan of MSCCL++"]),
         (lambda plan: plan["gpus"][1].pop("scratch_chunks"), ["rank 1: scratch_chunks is missing"]),
         (lambda plan: plan["gpus"].pop(), ["rank 0: connected_to: 1", "from 0 to 0"]),
-        (lambda plan: plan["gpus"][1]["remote_buffers"][0].update(type="q"), ["type of remote buffer 0", "'q'", "i, o"]),
+        (
+            lambda plan: plan["gpus"][1]["remote_buffers"][0].update(type="q"),
+            ["type of remote buffer 0", "'q'", "i, o"],
+        ),
         (
             with_operations({"name": "copy", "src_buff": [LOCAL | {"index": 9}], "dst_buff": [LOCAL]}),
             ["(copy), buffer i of rank 1: index 9 and size 1 are not of its 2 chunks"],
