@@ -1,6 +1,7 @@
 """A recorded job as text and as JSON: why it hangs and who waits for whom, what is slow, and what its files lack."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -37,21 +38,25 @@ SENTENCES: Mapping[Reason, str] = {
 }
 
 
-def trace_lines(jobs: Iterable[JobFindings]) -> Iterator[str]:
+def trace_lines(jobs: Sequence[JobFindings]) -> Iterator[str]:
     """Yield what is known of each job: its size, why it hangs, what is slow, and what its files do not say."""
-    for number, each in enumerate(jobs):
+    for number, (each, heading) in enumerate(zip(jobs, headings(jobs), strict=True)):
         yield from [""] if number else []
-        yield heading(each.job)
+        yield heading
         yield from hang_lines(each)
         yield from slow_lines(each.slow, each.against) if each.slow else ()
         if each.job.cannot_say:
             yield f"  not recorded: {'; '.join(first_few(each.job.cannot_say, 5, 'fact'))}"
 
 
-def heading(job: RecordedJob) -> str:
-    """Return the format of a job and its size."""
-    several = f", recorded {job.polls} times" if job.polls > 1 else ""
-    return f"{job.source}: {', '.join(_size(job)) or 'no rank is named'}{several}"
+def headings(jobs: Sequence[JobFindings]) -> Iterator[str]:
+    """Yield the format of each job, its files if there are several jobs, below the directory of all, and its size."""
+    common = os.path.commonprefix([each.job.path for each in jobs])  # noqa: RUF071 - the paths may be relative
+    below = len("".join(common.rpartition("/")[:2]))
+    for job in (each.job for each in jobs):
+        place = f" of {job.path[below:]}" if len(jobs) > 1 else ""
+        several = f", recorded {job.polls} times" if job.polls > 1 else ""
+        yield f"{job.source}{place}: {', '.join(_size(job)) or 'no rank is named'}{several}"
 
 
 def hang_lines(findings: JobFindings) -> Iterator[str]:
@@ -64,7 +69,6 @@ def hang_lines(findings: JobFindings) -> Iterator[str]:
 
 def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
     """Return all jobs as JSON has them; a figure that no file has is null."""
-    hangs = [hang for each in jobs for hang in each.hangs]
     slow = [slow_record(each.slow, each.against) | {"source": each.job.source} for each in jobs if each.slow]
     first = slow[0] if slow else {}
     return {
@@ -76,10 +80,11 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
             for group in each.job.groups
         ],
         **{key: first.get(key) for key in ("step_s", "share", "exposed", "waiting_s", "transfer_s", "late")},
-        "not_joined": sorted({rank for hang in hangs if hang.reason in NOT_JOINED for rank in hang.ranks}),
+        "not_joined": _not_joined(*jobs),
         "hangs": [
             {
                 "source": each.job.source,
+                "path": each.job.path,
                 "hosts": _hosts(each.job, hang),
                 "polls": each.job.polls,
                 "may_be_late": hang.may_be_late(each.job),
@@ -90,13 +95,18 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
         ],
         "slow": slow,
         "sources": [
-            {"source": each.job.source, "ranks": len(each.job.ranks), "cannot_say": each.job.cannot_say}
+            {
+                "source": each.job.source, "path": each.job.path, "files": each.job.files,
+                "ranks": len(each.job.ranks), "not_joined": _not_joined(each), "cannot_say": each.job.cannot_say,
+            }
             for each in jobs
         ],
-    }
+    }  # fmt: skip
 
 
-NOT_JOINED: tuple[Reason, ...] = ("not joined", "failed")
+def _not_joined(*jobs: JobFindings) -> list[int]:
+    hangs = (hang for each in jobs for hang in each.hangs if hang.reason in ("not joined", "failed"))
+    return sorted({rank for hang in hangs for rank in hang.ranks})
 
 
 def _size(job: RecordedJob) -> Iterator[str]:

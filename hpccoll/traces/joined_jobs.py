@@ -58,7 +58,7 @@ def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJo
         numbered = known and all(group.of_job for group in job.groups)
         number = rf"(.*)(?<!\d)0*{job.ranks[0].rank}(?!\d)" if numbered and job.progress else r"()\d+"
         pattern = path.parent / re.sub(number, r"\1#", path.name) if numbered else path
-        sets.setdefault((job.source, str(pattern)), _Run([])).add(job)
+        sets.setdefault((job.source, str(pattern)), _Run([])).add(replace(job, files=(str(path),)))
     joined = list[_Run]()
     for part in sorted(sets.values(), key=lambda each: (not each.taken_ns, each.taken_ns)):
         fitting = [each for each in joined if each.is_of_one_job(part)]
@@ -81,6 +81,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
 
     Two polls of one time are one, and a group without ranks has those that know it.
     """
+    paths = sorted({path for job in parts for path in job.files})
     single = {-number if job.operations or not job.taken_ns else job.taken_ns: job for number, job in enumerate(parts)}
     parts, lacking = _without_outdated(sorted(_numbered([*single.values()]), key=_order))
     files = defaultdict[int, list[RecordedJob]](list)  # of each rank, one after the other
@@ -121,6 +122,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
         cannot_say=tuple(dict.fromkeys((*lacking, *(sentence for job in parts for sentence in job.cannot_say)))),
         polls=min(polls),
         before=RecordedJob(parts[0].source, **as_of(2)) if max(polls) > 1 else None,
+        files=paths,
         **as_of(1),
     )
 
