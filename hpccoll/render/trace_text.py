@@ -55,7 +55,8 @@ def headings(jobs: Sequence[JobFindings]) -> Iterator[str]:
     below = len("".join(common.rpartition("/")[:2]))
     for job in (each.job for each in jobs):
         place = f" of {job.path[below:]}" if len(jobs) > 1 else ""
-        several = f", recorded {job.polls} times" if job.polls > 1 else ""
+        equal = "" if job.moved else ", equal: nothing moved in between, unless these are copies"
+        several = f", recorded {job.polls} times{equal}" if job.polls > 1 else ""
         yield f"{job.source}{place}: {', '.join(_size(job)) or 'no rank is named'}{several}"
 
 

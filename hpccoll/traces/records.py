@@ -112,6 +112,15 @@ class RecordedJob:
         return begin + "*" * (len(self.files) > 1)
 
     @property
+    def moved(self) -> bool:
+        """Whether counts and open operations differ from those of the time before."""
+        now, then = (
+            {*job.progress, *((each.rank, each.call) for each in job.operations if each.state != "completed")}
+            for job in (self, self.before or self)
+        )
+        return now != then
+
+    @property
     def groups(self) -> tuple[Group, ...]:
         """The groups of its operations and counts, each once."""
         counted = (each.group for each in self.progress)

@@ -41,6 +41,16 @@ def test_json_has_the_keys_of_the_contract_and_null_for_what_no_file_has(hanging
     assert (hang["hosts"], hang["polls"], hang["may_be_late"]) == ([None], 1, True)
 
 
+@pytest.mark.parametrize("later", [2, 3])
+def test_of_two_equal_recordings_it_is_said_that_they_may_be_copies(tmp_path, later):
+    for time, calls in {"first": 2, "later": later}.items():
+        done = {*range(calls - 1)}
+        dumps = {rank: dump(rank, [Call(WORLD)] * (calls - (rank == 2)), done, active=False) for rank in range(4)}
+        write_dumps(tmp_path / time, dumps)
+    first, *_ = invoke("trace", tmp_path).out.splitlines()
+    assert ("recorded 2 times" in first, "unless these are copies" in first) == (True, later == 2)
+
+
 def test_each_of_several_jobs_is_told_with_its_files_on_the_page_too_and_with_its_own_absent_ranks(hanging, tmp_path):
     for name, late in {"a.json": 0, "b.json": 1}.items():
         digits, counts = f"0xab{late}", {rank: 5 - (rank == late) for rank in range(2)}
