@@ -1,9 +1,10 @@
 """A recorded job as text and as JSON: why it hangs and who waits for whom, what is slow, and what its files lack."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import first_few
@@ -24,6 +25,8 @@ class JobFindings(NamedTuple):
     against: Sequence[AgainstCurve] | None = None  # None without measurements
 
 
+Sizes: TypeAlias = Mapping[object, Collection[int]]
+"""The bytes that ranks named for each call of a collective: in an uneven all-to-all they differ."""
 MAX_LINES, MAX_CALLS = 12, 4
 """The maximum numbers of lines of one chain of waiting, and of calls that differ; JSON has all."""
 
@@ -62,8 +65,12 @@ def headings(jobs: Sequence[JobFindings]) -> Iterator[str]:
 
 def hang_lines(findings: JobFindings) -> Iterator[str]:
     """Yield why a job hangs; nothing if its files do not tell."""
+    sizes = defaultdict[object, set[int]](set)
+    for each in findings.job.operations if findings.hangs else ():
+        if each.bytes and each.peer is None:
+            sizes[each.call].add(each.bytes)
     for hang in findings.hangs:
-        yield from _hang_lines(hang, findings.job)
+        yield from _hang_lines(hang, findings.job, sizes)
     if not findings.hangs and (findings.job.progress or not findings.job.ranks):
         yield "  no rank waits for another one, as far as these files say"
 
@@ -124,13 +131,13 @@ def _hosts(job: RecordedJob, hang: Hang) -> list[str | None]:
     return [hosts.get(rank) for rank in hang.ranks]
 
 
-def _hang_lines(hang: Hang, job: RecordedJob) -> Iterator[str]:
+def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes) -> Iterator[str]:
     operation, named = hang.operation, [*dict.fromkeys(host for host in _hosts(job, hang) if host)]
     place = f" on {', '.join(first_few(named, 8, 'host'))}" if named else ""
     members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
     words = SENTENCES[hang.reason].format(
         ranks=f"{ranks_text(hang.ranks)}{place}", each="each of " if len(hang.ranks) > 1 else "",
-        status=hang.status, operation=operation and operation_text(operation) + members,
+        status=hang.status, operation=operation and _operation_text(operation, sizes) + members,
         called=", ".join(first_few(_calls(hang, place), MAX_CALLS, "call")),
         group=hang.group and group_text(hang.group) + members,
     )  # fmt: skip
@@ -141,7 +148,8 @@ def _hang_lines(hang: Hang, job: RecordedJob) -> Iterator[str]:
         yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
     if hang.may_be_late(job):
         yield "    if the job was still running, that may only be late: record it once more, and read all of its files"
-    yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
+    waits = (_wait_text(wait, sizes) for wait in hang.waits)
+    yield from (f"    {line}" for line in first_few(waits, MAX_LINES, "wait"))
 
 
 def _calls(hang: Hang, place: str) -> Iterator[str]:
@@ -150,9 +158,9 @@ def _calls(hang: Hang, place: str) -> Iterator[str]:
         yield f"{ranks_text(ranks)}{where} called {_call_text(each)}{f' ({each.dtype})' if each.dtype else ''}"
 
 
-def _wait_text(wait: BlockedRanks) -> str:
+def _wait_text(wait: BlockedRanks, sizes: Sizes) -> str:
     verb = "waits" if len(wait.ranks) == 1 else "wait"
-    return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {operation_text(wait.operation)}"
+    return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {_operation_text(wait.operation, sizes)}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -162,12 +170,13 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {format_cpu_list(ranks)}"
 
 
-def operation_text(operation: RecordedOperation) -> str:
-    """Return an operation as a part of a sentence: ``all_reduce 12 of 4 MiB in group dp (1)``."""
-    return f"{_call_text(operation)} in group {group_text(operation.group)}"
+def _operation_text(operation: RecordedOperation, sizes: Sizes) -> str:
+    """Return an operation as a part of a sentence: ``all_to_all 12 of up to 4 MiB in group dp (1)``."""
+    return f"{_call_text(operation, sizes.get(operation.call, ()))} in group {group_text(operation.group)}"
 
 
-def _call_text(operation: RecordedOperation) -> str:
-    size = f" of {format_size(operation.bytes)}" if operation.bytes else ""
+def _call_text(operation: RecordedOperation, sizes: Collection[int] = ()) -> str:
+    largest = max(sizes, default=operation.bytes)
+    size = f" of {'up to ' if len(sizes) > 1 else ''}{format_size(largest)}" if largest else ""
     name = f"{operation.collective or 'operation'} {'' if operation.sequence is None else operation.sequence}".strip()
     return f"{name}{size}"

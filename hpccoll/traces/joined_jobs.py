@@ -53,7 +53,7 @@ def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJo
     those that share one are of one job.
     """
     sets = dict[tuple[str, str], _Run]()
-    for path, job in recorded:
+    for path, job in sorted(recorded, key=_place):
         known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
         numbered = known and all(group.of_job for group in job.groups)
         number = rf"(.*)(?<!\d)0*{job.ranks[0].rank}(?!\d)" if numbered and job.progress else r"()\d+"
@@ -69,6 +69,12 @@ def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJo
             whole.add(job)
         joined = [each for each in joined if each not in fitting] + [whole]
     return [_merged(each.jobs) for each in sorted(joined, key=lambda each: min(map(_order, each.jobs)))]
+
+
+def _place(recorded: tuple[Path, RecordedJob]) -> tuple[str, int, Path]:
+    """Order files where nothing else does, so that it does not matter in which order they are given."""
+    path, job = recorded
+    return job.source, min((each.rank for each in job.ranks), default=-1), path
 
 
 def _order(job: RecordedJob) -> tuple[int, int]:

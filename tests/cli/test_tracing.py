@@ -41,6 +41,18 @@ def test_json_has_the_keys_of_the_contract_and_null_for_what_no_file_has(hanging
     assert (hang["hosts"], hang["polls"], hang["may_be_late"]) == ([None], 1, True)
 
 
+def test_the_order_of_files_changes_no_line_and_the_earliest_call_and_the_largest_size_stand_for_all(tmp_path):
+    calls = {rank: [Call(WORLD, "all_to_allv", 4096 - 1024 * rank)] * (rank != 3) + [Call(FIRST)] for rank in (0, 1)}
+    calls |= {2: [Call(WORLD, "all_to_allv", 5120)], 3: []}
+    dumps = {rank: dump(rank, each, (), groups=[WORLD]) for rank, each in calls.items()}
+    dumps[1]["entries"][0]["time_created_ns"] -= 10**9
+    files = sorted(write_dumps(tmp_path, dumps).iterdir())
+    texts = {invoke("trace", *each).out for each in (files, files[::-1], files[2:] + files[:2])}
+    (text,) = texts
+    assert "of up to 10 KiB in group default_pg" in text
+    assert "rank 1 enqueued it at 2026-09-21 14:13:19" in text
+
+
 @pytest.mark.parametrize("later", [2, 3])
 def test_of_two_equal_recordings_it_is_said_that_they_may_be_copies(tmp_path, later):
     for time, calls in {"first": 2, "later": later}.items():
