@@ -24,6 +24,8 @@ from hpccoll.schedule import CollectiveCall, Layout, Requirement, Schedule
 
 PLAN_BYTES = 1 << 25
 """The maximum size of a file."""
+PROTOCOLS = "Simple", "LL"
+"""Those of MSCCL++. With LL the executor only makes scratch twice as large, for the packets."""
 
 
 class ProvenPlan(NamedTuple):
@@ -70,6 +72,8 @@ def plan_of(content: Json) -> ProvenPlan:
     names = {theirs: ours for ours, theirs in PLAN_NAMES.items()}
     if content["collective"] not in names:
         raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
+    if content["protocol"] not in PROTOCOLS:
+        raise BadInputError("protocol", content["protocol"], PROTOCOLS)
     RANKS.check("gpus", len(content["gpus"]))
     given = {"min_message_size": 0, "max_message_size": 2**64 - 1, "buffer_alignment": ALIGNMENT}
     least, most, alignment = (content.get(key, default) for key, default in given.items())

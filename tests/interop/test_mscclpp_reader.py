@@ -248,7 +248,7 @@ def test_scratch_of_64_mib_bounds_the_sizes_of_a_plan_that_reuses_it():
 def empty(collective, p, chunks):
     gpu = {"input_chunks": chunks, "output_chunks": chunks, "scratch_chunks": 0, "threadblocks": [], "channels": []}
     gpus = [{"id": me} | gpu for me in range(p)]
-    return {"name": "empty", "collective": collective, "inplace": True, "gpus": gpus}
+    return {"name": "empty", "collective": collective, "protocol": "LL", "inplace": True, "gpus": gpus}
 
 
 @pytest.mark.parametrize("collective", ["reducescatter", "alltoall", "allgather"])
@@ -312,6 +312,11 @@ def with_operations(one, times=1):
 def wait_for_two(plan):
     plan["gpus"][1]["semaphores"] = [{"init_value": 2}]
     with_operations({"name": "sem_acquire", "semaphore_ids": [0]})(plan)
+
+
+def test_the_protocol_of_packets_changes_nothing_of_other_operations():
+    plan = exported("all_reduce", "ring", 2, 2)
+    assert plan_of(plan | {"protocol": "LL"}).sentence == plan_of(plan).sentence
 
 
 def test_thread_blocks_meet_at_barriers_and_share_an_operation():
@@ -449,6 +454,7 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
     ("change", "words"),
     [
         (lambda plan: plan.update(collective="sendrecv"), ["collective", "'sendrecv'", "allgather"]),
+        (lambda plan: plan.update(protocol="Bogus"), ["protocol", "'Bogus'", "Simple, LL"]),
         (lambda plan: plan.pop("gpus"), ["no plan of MSCCL++", "gpus"]),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "ppkt"}), ["(ppkt)", "not read"]),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "pipeline"}), ["(pipeline)"]),
