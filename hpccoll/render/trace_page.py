@@ -14,7 +14,7 @@ from hpccoll.render.colours import GREY, PALETTE
 from hpccoll.render.output_directory import PAGE_NAME, inputs_text, other_inputs
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.slow_text import group_text, slow_answers, slow_notes, slow_tables
-from hpccoll.render.trace_text import JobFindings, hang_lines, heading, operation_text
+from hpccoll.render.trace_text import JobFindings, hang_lines, headings, operation_text
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.traces.hangs import Hang
 from hpccoll.traces.slow import SlowParts
@@ -49,18 +49,18 @@ def write_trace_page(jobs: Sequence[JobFindings], files: Sequence[Path], out: Pa
     if lost := other_inputs(files, out):
         raise UnusableError("--out", f"{out} contains the report of {lost}; do: choose another directory")
     shown = [
-        {"id": f"job-{number}", "heading": heading(each.job),
+        {"id": f"job-{number}", "heading": heading,
          "lines": [*hang_lines(each), *(slow_answers(each.slow, each.against) if each.slow else ())],
          "waits": waiting_chart(each.hangs), "chart": each.slow and timeline(each.slow),
          "tables": slow_tables(each.slow, each.against) if each.slow else {},
          "notes": [
              *(slow_notes(each.slow) if each.slow else ()), *(f"not recorded: {gap}" for gap in each.job.cannot_say),
          ]}
-        for number, each in enumerate(jobs, 1)
+        for number, (each, heading) in enumerate(zip(jobs, headings(jobs), strict=True), 1)
     ]  # fmt: skip
     context = {
-        "title": "A recorded job", "inputs": inputs_text(files, out), "jobs": shown, "caption": CAPTION,
-        "wait_caption": WAIT_CAPTION,
+        "title": "A recorded job" if len(jobs) == 1 else "Recorded jobs",
+        "inputs": inputs_text(files, out), "jobs": shown, "caption": CAPTION, "wait_caption": WAIT_CAPTION,
         "vega": vega_script() if any(each["chart"] or each["waits"] for each in shown) else "",
     }  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,10 @@
 """A recorded job as text and as JSON: why it hangs and who waits for whom, what is slow, and what its files lack."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import first_few
@@ -23,6 +25,8 @@ class JobFindings(NamedTuple):
     against: Sequence[AgainstCurve] | None = None  # None without measurements
 
 
+Sizes: TypeAlias = Mapping[object, Collection[int]]
+"""The bytes that ranks named for each call of a collective: in an uneven all-to-all they differ."""
 MAX_LINES, MAX_CALLS = 12, 4
 """The maximum numbers of lines of one chain of waiting, and of calls that differ; JSON has all."""
 
@@ -37,34 +41,42 @@ SENTENCES: Mapping[Reason, str] = {
 }
 
 
-def trace_lines(jobs: Iterable[JobFindings]) -> Iterator[str]:
+def trace_lines(jobs: Sequence[JobFindings]) -> Iterator[str]:
     """Yield what is known of each job: its size, why it hangs, what is slow, and what its files do not say."""
-    for number, each in enumerate(jobs):
+    for number, (each, heading) in enumerate(zip(jobs, headings(jobs), strict=True)):
         yield from [""] if number else []
-        yield heading(each.job)
+        yield heading
         yield from hang_lines(each)
         yield from slow_lines(each.slow, each.against) if each.slow else ()
         if each.job.cannot_say:
             yield f"  not recorded: {'; '.join(first_few(each.job.cannot_say, 5, 'fact'))}"
 
 
-def heading(job: RecordedJob) -> str:
-    """Return the format of a job and its size."""
-    several = f", recorded {job.polls} times" if job.polls > 1 else ""
-    return f"{job.source}: {', '.join(_size(job)) or 'no rank is named'}{several}"
+def headings(jobs: Sequence[JobFindings]) -> Iterator[str]:
+    """Yield the format of each job, its files if there are several jobs, below the directory of all, and its size."""
+    common = os.path.commonprefix([each.job.path for each in jobs])  # noqa: RUF071 - the paths may be relative
+    below = len("".join(common.rpartition("/")[:2]))
+    for job in (each.job for each in jobs):
+        place = f" of {job.path[below:]}" if len(jobs) > 1 else ""
+        equal = "" if job.moved else ", equal: nothing moved in between, unless these are copies"
+        several = f", recorded {job.polls} times{equal}" if job.polls > 1 else ""
+        yield f"{job.source}{place}: {', '.join(_size(job)) or 'no rank is named'}{several}"
 
 
 def hang_lines(findings: JobFindings) -> Iterator[str]:
     """Yield why a job hangs; nothing if its files do not tell."""
+    sizes = defaultdict[object, set[int]](set)
+    for each in findings.job.operations if findings.hangs else ():
+        if each.bytes and each.peer is None:
+            sizes[each.call].add(each.bytes)
     for hang in findings.hangs:
-        yield from _hang_lines(hang, findings.job)
+        yield from _hang_lines(hang, findings.job, sizes)
     if not findings.hangs and (findings.job.progress or not findings.job.ranks):
         yield "  no rank waits for another one, as far as these files say"
 
 
 def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
     """Return all jobs as JSON has them; a figure that no file has is null."""
-    hangs = [hang for each in jobs for hang in each.hangs]
     slow = [slow_record(each.slow, each.against) | {"source": each.job.source} for each in jobs if each.slow]
     first = slow[0] if slow else {}
     return {
@@ -76,10 +88,11 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
             for group in each.job.groups
         ],
         **{key: first.get(key) for key in ("step_s", "share", "exposed", "waiting_s", "transfer_s", "late")},
-        "not_joined": sorted({rank for hang in hangs if hang.reason in NOT_JOINED for rank in hang.ranks}),
+        "not_joined": _not_joined(*jobs),
         "hangs": [
             {
                 "source": each.job.source,
+                "path": each.job.path,
                 "hosts": _hosts(each.job, hang),
                 "polls": each.job.polls,
                 "may_be_late": hang.may_be_late(each.job),
@@ -90,13 +103,18 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
         ],
         "slow": slow,
         "sources": [
-            {"source": each.job.source, "ranks": len(each.job.ranks), "cannot_say": each.job.cannot_say}
+            {
+                "source": each.job.source, "path": each.job.path, "files": each.job.files,
+                "ranks": len(each.job.ranks), "not_joined": _not_joined(each), "cannot_say": each.job.cannot_say,
+            }
             for each in jobs
         ],
-    }
+    }  # fmt: skip
 
 
-NOT_JOINED: tuple[Reason, ...] = ("not joined", "failed")
+def _not_joined(*jobs: JobFindings) -> list[int]:
+    hangs = (hang for each in jobs for hang in each.hangs if hang.reason in ("not joined", "failed"))
+    return sorted({rank for hang in hangs for rank in hang.ranks})
 
 
 def _size(job: RecordedJob) -> Iterator[str]:
@@ -113,13 +131,13 @@ def _hosts(job: RecordedJob, hang: Hang) -> list[str | None]:
     return [hosts.get(rank) for rank in hang.ranks]
 
 
-def _hang_lines(hang: Hang, job: RecordedJob) -> Iterator[str]:
+def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes) -> Iterator[str]:
     operation, named = hang.operation, [*dict.fromkeys(host for host in _hosts(job, hang) if host)]
     place = f" on {', '.join(first_few(named, 8, 'host'))}" if named else ""
     members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
     words = SENTENCES[hang.reason].format(
         ranks=f"{ranks_text(hang.ranks)}{place}", each="each of " if len(hang.ranks) > 1 else "",
-        status=hang.status, operation=operation and operation_text(operation) + members,
+        status=hang.status, operation=operation and _operation_text(operation, sizes) + members,
         called=", ".join(first_few(_calls(hang, place), MAX_CALLS, "call")),
         group=hang.group and group_text(hang.group) + members,
     )  # fmt: skip
@@ -130,7 +148,8 @@ def _hang_lines(hang: Hang, job: RecordedJob) -> Iterator[str]:
         yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
     if hang.may_be_late(job):
         yield "    if the job was still running, that may only be late: record it once more, and read all of its files"
-    yield from (f"    {line}" for line in first_few(map(_wait_text, hang.waits), MAX_LINES, "wait"))
+    waits = (_wait_text(wait, sizes) for wait in hang.waits)
+    yield from (f"    {line}" for line in first_few(waits, MAX_LINES, "wait"))
 
 
 def _calls(hang: Hang, place: str) -> Iterator[str]:
@@ -139,9 +158,9 @@ def _calls(hang: Hang, place: str) -> Iterator[str]:
         yield f"{ranks_text(ranks)}{where} called {_call_text(each)}{f' ({each.dtype})' if each.dtype else ''}"
 
 
-def _wait_text(wait: BlockedRanks) -> str:
+def _wait_text(wait: BlockedRanks, sizes: Sizes) -> str:
     verb = "waits" if len(wait.ranks) == 1 else "wait"
-    return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {operation_text(wait.operation)}"
+    return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {_operation_text(wait.operation, sizes)}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -151,12 +170,13 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {format_cpu_list(ranks)}"
 
 
-def operation_text(operation: RecordedOperation) -> str:
-    """Return an operation as a part of a sentence: ``all_reduce 12 of 4 MiB in group dp (1)``."""
-    return f"{_call_text(operation)} in group {group_text(operation.group)}"
+def _operation_text(operation: RecordedOperation, sizes: Sizes) -> str:
+    """Return an operation as a part of a sentence: ``all_to_all 12 of up to 4 MiB in group dp (1)``."""
+    return f"{_call_text(operation, sizes.get(operation.call, ()))} in group {group_text(operation.group)}"
 
 
-def _call_text(operation: RecordedOperation) -> str:
-    size = f" of {format_size(operation.bytes)}" if operation.bytes else ""
+def _call_text(operation: RecordedOperation, sizes: Collection[int] = ()) -> str:
+    largest = max(sizes, default=operation.bytes)
+    size = f" of {'up to ' if len(sizes) > 1 else ''}{format_size(largest)}" if largest else ""
     name = f"{operation.collective or 'operation'} {'' if operation.sequence is None else operation.sequence}".strip()
     return f"{name}{size}"

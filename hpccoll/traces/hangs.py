@@ -79,9 +79,14 @@ def find_hangs(job: RecordedJob) -> list[Hang]:
         return [*found, *_blame(waits, (known - busy or known) | blamed - recorded, counted), *_circles(waits, blamed)]
     if opened and not found:
         circles = [*_circles([*_waits_in_order(opened)], set())]
-        first = min((operations[0] for operations in opened.values()), key=lambda one: one.enqueued_ns or 0)
+        first = min((operations[0] for operations in opened.values()), key=_when)
         found += circles or [Hang("launched", (), first.group, first)]
     return found
+
+
+def _when(operation: RecordedOperation) -> tuple[int, int]:
+    """Order operations by when they were enqueued: the earliest one stands for those of all ranks."""
+    return operation.enqueued_ns or 0, operation.rank
 
 
 def _opened(job: RecordedJob) -> dict[int, list[RecordedOperation]]:
@@ -89,7 +94,7 @@ def _opened(job: RecordedJob) -> dict[int, list[RecordedOperation]]:
     ended = {(each.rank, each.group) for each in job.progress if each.completed is not None}
     found = (each for each in job.operations if each.state != "completed" and (each.rank, each.group) in ended)
     opened = defaultdict[int, list[RecordedOperation]](list)
-    for each in sorted(found, key=lambda one: one.enqueued_ns or 0):
+    for each in sorted(found, key=_when):
         opened[each.rank].append(each)
     return opened
 
@@ -118,7 +123,7 @@ def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedR
     counts = defaultdict[tuple[Group, str], dict[int, Progress]](dict)
     for each in job.progress:
         counts[each.group, each.collective][each.rank] = each
-    recorded = {key: next(iter(calls.values())) for key, calls in by_call(job.operations).items()}
+    recorded = {key: min(calls.values(), key=_when) for key, calls in by_call(job.operations).items()}
     for (group, collective), called in counts.items():
         if group not in messages:
             none = {rank: each for rank, each in counts.get((group, ANY), {}).items() if not each.enqueued}
@@ -159,7 +164,7 @@ def _waits_of_messages(job: RecordedJob, messages: set[Group]) -> Iterator[Block
     last = {(each.rank, each.group): each.enqueued for each in job.progress}
     for (group, sequence), operations in by_call(every).items():
         waiting = tuple(sorted(operations))
-        first = min(operations.values(), key=lambda one: one.enqueued_ns or 0)
+        first = min(operations.values(), key=_when)
         others = recorded.intersection(group.ranks) - operations.keys()
         done = others & completed.get((group, sequence), {}).keys()
         done |= {
@@ -184,8 +189,8 @@ def _waits_for_unrecorded(
         awaiting = [each for each in firsts if each.peer is None or each.peer in unrecorded]
         if unrecorded and awaiting:
             awaited = unrecorded if any(each.peer is None for each in awaiting) else {each.peer for each in awaiting}
-            ranks = tuple(sorted(each.rank for each in awaiting))
-            yield BlockedRanks(group, ranks, tuple(sorted(rank for rank in awaited if rank is not None)), awaiting[0])
+            ranks, first = tuple(sorted(each.rank for each in awaiting)), min(awaiting, key=_when)
+            yield BlockedRanks(group, ranks, tuple(sorted(rank for rank in awaited if rank is not None)), first)
 
 
 def _mismatches(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[Hang]:

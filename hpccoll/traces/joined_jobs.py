@@ -53,12 +53,12 @@ def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJo
     those that share one are of one job.
     """
     sets = dict[tuple[str, str], _Run]()
-    for path, job in recorded:
+    for path, job in sorted(recorded, key=_place):
         known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
         numbered = known and all(group.of_job for group in job.groups)
         number = rf"(.*)(?<!\d)0*{job.ranks[0].rank}(?!\d)" if numbered and job.progress else r"()\d+"
         pattern = path.parent / re.sub(number, r"\1#", path.name) if numbered else path
-        sets.setdefault((job.source, str(pattern)), _Run([])).add(job)
+        sets.setdefault((job.source, str(pattern)), _Run([])).add(replace(job, files=(str(path),)))
     joined = list[_Run]()
     for part in sorted(sets.values(), key=lambda each: (not each.taken_ns, each.taken_ns)):
         fitting = [each for each in joined if each.is_of_one_job(part)]
@@ -71,6 +71,12 @@ def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJo
     return [_merged(each.jobs) for each in sorted(joined, key=lambda each: min(map(_order, each.jobs)))]
 
 
+def _place(recorded: tuple[Path, RecordedJob]) -> tuple[str, int, Path]:
+    """Order files where nothing else does, so that it does not matter in which order they are given."""
+    path, job = recorded
+    return job.source, min((each.rank for each in job.ranks), default=-1), path
+
+
 def _order(job: RecordedJob) -> tuple[int, int]:
     """Order the files of a rank, and reports of all, by what was launched and by when they were written."""
     return (0 if len(job.ranks) == 1 else job.taken_ns), sum(each.enqueued for each in job.progress)
@@ -81,6 +87,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
 
     Two polls of one time are one, and a group without ranks has those that know it.
     """
+    paths = sorted({path for job in parts for path in job.files})
     single = {-number if job.operations or not job.taken_ns else job.taken_ns: job for number, job in enumerate(parts)}
     parts, lacking = _without_outdated(sorted(_numbered([*single.values()]), key=_order))
     files = defaultdict[int, list[RecordedJob]](list)  # of each rank, one after the other
@@ -121,6 +128,7 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
         cannot_say=tuple(dict.fromkeys((*lacking, *(sentence for job in parts for sentence in job.cannot_say)))),
         polls=min(polls),
         before=RecordedJob(parts[0].source, **as_of(2)) if max(polls) > 1 else None,
+        files=paths,
         **as_of(1),
     )
 

@@ -5,6 +5,7 @@ clock of its host; a size is S, as nccl-tests and ``hpccoll run`` count it: all 
 reduce-scatter or all-to-all.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,6 +103,22 @@ class RecordedJob:
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
     polls: int = 1  # how often each rank was recorded, at least
     before: "RecordedJob | None" = None  # if ranks were recorded several times, the job as it was the time before
+    files: Sequence[str] = ()  # the paths of its files, of members below those of their archives
+
+    @property
+    def path(self) -> str:
+        """The path of its file; of several ones what their paths begin with, and a ``*``."""
+        begin = os.path.commonprefix([*self.files])  # noqa: RUF071 - of characters: it may end within a name
+        return begin + "*" * (len(self.files) > 1)
+
+    @property
+    def moved(self) -> bool:
+        """Whether counts and open operations differ from those of the time before."""
+        now, then = (
+            {*job.progress, *((each.rank, each.call) for each in job.operations if each.state != "completed")}
+            for job in (self, self.before or self)
+        )
+        return now != then
 
     @property
     def groups(self) -> tuple[Group, ...]:

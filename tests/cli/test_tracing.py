@@ -41,6 +41,47 @@ def test_json_has_the_keys_of_the_contract_and_null_for_what_no_file_has(hanging
     assert (hang["hosts"], hang["polls"], hang["may_be_late"]) == ([None], 1, True)
 
 
+def test_the_order_of_files_changes_no_line_and_the_earliest_call_and_the_largest_size_stand_for_all(tmp_path):
+    calls = {rank: [Call(WORLD, "all_to_allv", 4096 - 1024 * rank)] * (rank != 3) + [Call(FIRST)] for rank in (0, 1)}
+    calls |= {2: [Call(WORLD, "all_to_allv", 5120)], 3: []}
+    dumps = {rank: dump(rank, each, (), groups=[WORLD]) for rank, each in calls.items()}
+    dumps[1]["entries"][0]["time_created_ns"] -= 10**9
+    files = sorted(write_dumps(tmp_path, dumps).iterdir())
+    texts = {invoke("trace", *each).out for each in (files, files[::-1], files[2:] + files[:2])}
+    (text,) = texts
+    assert "of up to 10 KiB in group default_pg" in text
+    assert "rank 1 enqueued it at 2026-09-21 14:13:19" in text
+
+
+@pytest.mark.parametrize("later", [2, 3])
+def test_of_two_equal_recordings_it_is_said_that_they_may_be_copies(tmp_path, later):
+    for time, calls in {"first": 2, "later": later}.items():
+        done = {*range(calls - 1)}
+        dumps = {rank: dump(rank, [Call(WORLD)] * (calls - (rank == 2)), done, active=False) for rank in range(4)}
+        write_dumps(tmp_path / time, dumps)
+    first, *_ = invoke("trace", tmp_path).out.splitlines()
+    assert ("recorded 2 times" in first, "unless these are copies" in first) == (True, later == 2)
+
+
+def test_each_of_several_jobs_is_told_with_its_files_on_the_page_too_and_with_its_own_absent_ranks(hanging, tmp_path):
+    for name, late in {"a.json": 0, "b.json": 1}.items():
+        digits, counts = f"0xab{late}", {rank: 5 - (rank == late) for rank in range(2)}
+        (hanging / name).write_text(json.dumps(ras(counts, digits=digits)))
+    result = invoke("trace", hanging, "--out", tmp_path / "page")
+    told = [line.split(":")[0] for line in result.out.splitlines() if not line.startswith((" ", "page"))]
+    assert [*filter(None, told)] == [
+        "PyTorch Flight Recorder of nccl_trace_rank_*", "NCCL RAS of a.json", "NCCL RAS of b.json"
+    ]  # fmt: skip
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert ("Recorded jobs</" in page, page.count("RAS of b.json")) == (True, 2)
+    found = json.loads(invoke("trace", hanging, "--json").out)
+    assert found["not_joined"] == [0, 1, 2]
+    assert [(each["not_joined"], len(each["files"])) for each in found["sources"]] == [([2], 4), ([0], 1), ([1], 1)]
+    paths = [each["path"] for each in found["sources"]]
+    assert paths == [each["path"] for each in found["hangs"]]
+    assert paths == [f"{hanging}/{name}" for name in ("nccl_trace_rank_*", "a.json", "b.json")]
+
+
 def test_a_circle_ends_with_3_and_blames_no_single_rank(tmp_path):
     order = {0: [FIRST, SECOND], 1: [SECOND, FIRST]}
     dumps = {rank: dump(rank, [Call(group) for group in groups], ()) for rank, groups in order.items()}
