@@ -137,7 +137,7 @@ def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes) -> Iterator[str]:
     members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
     words = SENTENCES[hang.reason].format(
         ranks=f"{ranks_text(hang.ranks)}{place}", each="each of " if len(hang.ranks) > 1 else "",
-        status=hang.status, operation=operation and _operation_text(operation, sizes) + members,
+        status=hang.status, operation=operation and operation_text(operation, sizes) + members,
         called=", ".join(first_few(_calls(hang, place), MAX_CALLS, "call")),
         group=hang.group and group_text(hang.group) + members,
     )  # fmt: skip
@@ -160,7 +160,7 @@ def _calls(hang: Hang, place: str) -> Iterator[str]:
 
 def _wait_text(wait: BlockedRanks, sizes: Sizes) -> str:
     verb = "waits" if len(wait.ranks) == 1 else "wait"
-    return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {_operation_text(wait.operation, sizes)}"
+    return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {operation_text(wait.operation, sizes)}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -170,7 +170,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {format_cpu_list(ranks)}"
 
 
-def _operation_text(operation: RecordedOperation, sizes: Sizes) -> str:
+def operation_text(operation: RecordedOperation, sizes: Sizes) -> str:
     """Return an operation as a part of a sentence: ``all_to_all 12 of up to 4 MiB in group dp (1)``."""
     return f"{_call_text(operation, sizes.get(operation.call, ()))} in group {group_text(operation.group)}"
 
