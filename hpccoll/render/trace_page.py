@@ -77,7 +77,7 @@ def waiting_chart(hangs: Sequence[Hang]) -> Mapping[str, object] | None:
     if len(waiting) < FEW:
         return None
     data: list[ChartRecord] = [
-        {"rank": rank, "awaited": other, "what": operation_text(wait.operation),
+        {"rank": rank, "awaited": other, "what": operation_text(wait.operation, {}),
          "part": WAITING if other in waiting else BLAMED}
         for (rank, other), wait in sorted(pairs.items(), key=lambda pair: pair[0])[:MAX_BARS]
     ]  # fmt: skip
