@@ -10,6 +10,7 @@ does nothing.
 A plan is run twice, as programs call it; before and after each run the program writes the input and reads the output.
 """
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 from math import lcm
-from typing import Any
+from typing import Any, cast
 
 from hpccoll.common.errors import BadInputError, UnusableError, format_value
 from hpccoll.common.limits import IntegerRange
@@ -78,15 +79,18 @@ def reading(where: str, what: str) -> Iterator[None]:
         yield
     except BadInputError:
         raise
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise UnusableError(where, f"it is no {what} of MSCCL++ ({type(error).__name__}: {error})") from None
+    except KeyError as error:
+        raise UnusableError(where, f"{error.args[0]} is missing") from None
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
+        raise UnusableError(where, f"it is no {what} of MSCCL++") from None
 
 
 def _item(where: str, key: str, listed: Sequence[Any], number: object) -> Any:
     """Return an item by its number, which in Python may be negative."""
-    if type(number) is not int or not 0 <= number < len(listed):
-        raise UnusableError(where, f"{key} has {format_value(number)}, which is none of {len(listed)}, from 0 on")
-    return listed[number]
+    if not listed:
+        raise UnusableError(where, f"{key} has {format_value(number)}, and there is none")
+    IntegerRange(0, len(listed) - 1).check(f"{where}: {key}", number)
+    return listed[cast("int", number)]
 
 
 def _joined(entries: Iterable[Json], of: str, kind: str, numbers: str) -> list[Any]:
@@ -105,7 +109,7 @@ def _check_operation(one: Json, where: str) -> None:
     if one["name"] not in SHAPES:
         raise UnusableError(where, f"it is not read; what is: {', '.join(sorted(SHAPES))}")
     if one.get("reduce_op", "sum") != "sum":
-        raise UnusableError(where, f"it folds by {one['reduce_op']!r}; what is read is sum")
+        raise UnusableError(where, f"it folds by {format_value(one['reduce_op'])}; what is read is sum")
     _check_limits(where, one)
     name, kind, sides = one["name"], one.get("channel_type", ""), [one.get("src_buff", ()), one.get("dst_buff", ())]
     ends = ["".join("r" if "buffer_id" in each else str(each.get("type")) for each in side) for side in sides]
@@ -115,7 +119,7 @@ def _check_operation(one: Json, where: str) -> None:
     if kind == "port" and sides[0]:
         runs = runs and len(one["channel_ids"]) == len(sides[0])
     if not runs or len({each["size"] for side in sides for each in side}) > 1:
-        raise UnusableError(where, f"the executor does not run it so: {format_value(one)}")
+        raise UnusableError(where, f"the executor does not run it so: {json.dumps(one)}")
 
 
 class PlanRun:
@@ -123,27 +127,24 @@ class PlanRun:
 
     def __init__(self, content: Json, call: CollectiveCall) -> None:
         self.call, self.gpus, self.in_place = call, content["gpus"], content["inplace"]
-        operations = [one for gpu in self.gpus for block in gpu["threadblocks"] for one in block["ops"]]
-        self.relaxed = any(one["name"] == "rlxwait" for one in operations)
-        self.pieces = lcm(*(one["tbg_info"]["tbg_size"] for one in operations if "tbg_info" in one))
-        chunks = [gpu[each] for gpu in self.gpus for each in CHUNKS.values()]
+        self.initial: dict[Counted, int] = {}
+        self.channels: dict[tuple[str, int], range] = {}
+        self.relaxed, self.pieces, chunks = False, 1, list[int]()
+        ends: defaultdict[Counted, list[int]] = defaultdict(list)
+        for me, gpu in enumerate(self.gpus):
+            with reading(f"rank {me}", "GPU"):
+                if gpu["id"] != me:
+                    raise UnusableError(f"rank {me}", f"its id is not {me}, but {format_value(gpu['id'])}")
+                chunks += [gpu[each] for each in CHUNKS.values()]
+                operations = [one for block in gpu["threadblocks"] for one in block["ops"]]
+                self.relaxed |= any(one.get("name") == "rlxwait" for one in operations)
+                groups = [one["tbg_info"]["tbg_size"] for one in operations if "tbg_info" in one]
+                self.pieces = lcm(self.pieces, *groups)
+                self._counters(me, gpu, ends)
         if {*map(type, chunks)} != {int} or min(chunks) < 0 or not 0 < self.pieces * max(chunks) <= MAX_CHUNKS:
             raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
         self.units, self.lanes = self._divided()
         self.events: list[PlanEvent] = []
-        self.initial: dict[Counted, int] = {}
-        ends: defaultdict[Counted, list[int]] = defaultdict(list)
-        self.channels: dict[tuple[str, int], range] = {}
-        for me, gpu in enumerate(self.gpus):
-            self.channels["semaphore", me] = range(len(gpu.get("semaphores", ())))
-            for k in self.channels["semaphore", me]:
-                self.initial["semaphore", me, k] = value = gpu["semaphores"][k]["init_value"]
-                COUNT.check(f"rank {me}, semaphore {k}: init_value", value)
-            for kind in KINDS:
-                peers = _joined(gpu["channels"], "channel_type", kind, "connected_to")
-                self.channels[kind, me] = range(len(peers))
-                for number, peer in enumerate(peers):
-                    ends[kind, me, _item(f"rank {me}", "connected_to", range(call.p), peer)].append(number)
         self.other = {
             (kind, me, number): (kind, peer, there)
             for (kind, me, peer), mine in ends.items()
@@ -157,6 +158,18 @@ class PlanRun:
         for me in range(call.p):
             self._program(me, ends_of_run[me])
 
+    def _counters(self, me: int, gpu: Json, ends: defaultdict[Counted, list[int]]) -> None:
+        """Number the semaphores and channels of a rank, and list its ends of those to each other one."""
+        self.channels["semaphore", me] = range(len(gpu.get("semaphores", ())))
+        for k in self.channels["semaphore", me]:
+            self.initial["semaphore", me, k] = value = gpu["semaphores"][k]["init_value"]
+            COUNT.check(f"rank {me}, semaphore {k}: init_value", value)
+        for kind in KINDS:
+            peers = _joined(gpu["channels"], "channel_type", kind, "connected_to")
+            self.channels[kind, me] = range(len(peers))
+            for number, peer in enumerate(peers):
+                ends[kind, me, _item(f"rank {me}", "connected_to", range(self.call.p), peer)].append(number)
+
     def _divided(self) -> tuple[int, int]:
         """Return the units and lanes of the chunks, which must be those of all ranks, as MSCCL++ cuts by each one's."""
         call = self.call
@@ -165,8 +178,6 @@ class PlanRun:
         block = self.gpus[0]["input_chunks"] // parts[0]
         for me, gpu in enumerate(self.gpus):
             own = [gpu[CHUNKS[kind]] for kind in "io"]
-            if gpu["id"] != me:
-                raise UnusableError(f"rank {me}", f"its id is not {me}, but {format_value(gpu['id'])}")
             if not block or own != [part * block for part in parts]:
                 why = f"its input and output chunks are not those of rank 0, or of {name}"
                 raise UnusableError(f"rank {me}", f"{why}: {own[0]}, {own[1]}")
@@ -227,7 +238,7 @@ class PlanRun:
             block[f"{kind} channels"] = _joined(block["channels"], "channel_type", kind, "channel_ids")
             block[f"{kind} buffers"] = _joined(references, "access_channel_type", kind, "remote_buffer_ids")
         _check_limits(at, block)
-        for number, one in enumerate(block["ops"], 1):
+        for number, one in enumerate(block["ops"]):
             name, where = one["name"], f"{at}, operation {number} ({one['name']})"
             with reading(where, "operation"):
                 if name in ("nop", "barrier"):
@@ -301,16 +312,18 @@ class PlanRun:
             number = _item(where, "buffer_id", block[f"{one['channel_type']} buffers"], chunk["buffer_id"])
             remote = _item(where, "remote_buffer_ids", self.gpus[me]["remote_buffers"], number)
             owner, kind = remote["rank"], remote["type"]
+            if kind not in CHUNKS:
+                raise BadInputError(f"{where}: type of remote buffer {number}", kind, CHUNKS)
             if one["channel_type"] not in remote["access_channel_types"]:
                 raise UnusableError(where, f"its remote buffer {number} is not for {one['channel_type']} channels")
         count, first, size = _item(where, "rank", self.gpus, owner)[CHUNKS[kind]], chunk["index"], chunk["size"]
         if not (type(first) is type(size) is int and 0 <= first < first + size <= count):
-            why = f"{format_value(chunk)} is no part of the {count} chunks of buffer {kind} of rank {owner}"
-            raise UnusableError(where, why)
+            why = f"index {json.dumps(first)} and size {json.dumps(size)} are not of its {count} chunks"
+            raise UnusableError(f"{where}, buffer {kind} of rank {owner}", why)
         first, length = first * self.pieces, size * self.pieces
         group = one.get("tbg_info", {"tb_id": 0, "tbg_size": 1})
         if group["tb_id"] not in range(group["tbg_size"]):
-            raise UnusableError(where, f"its place in a group is {format_value(group)}")
+            raise UnusableError(where, f"its place in a group is {json.dumps(group)}")
         length //= group["tbg_size"]
         first += group["tb_id"] * length
         scattered = self.call.collective.name == {"i": "all_gather", "o": "reduce_scatter"}.get(kind)

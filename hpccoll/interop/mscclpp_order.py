@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.units import format_count
 from hpccoll.interop.mscclpp_events import Cell, Counted, PlanEvent, PlanRun, fault_of
 
 MAX_PAIRS = 1 << 20
@@ -22,6 +23,7 @@ def proven_moves(run: PlanRun) -> list[PlanEvent]:
     Raises:
         UnusableError: if orders give different results, or none ends; names the rank and the unit or thread block.
     """
+    _check_counts(run.events)
     order = _one_order(run)
     _check_races(run.events, order, *_follows(run, order))
     return [each for n in order if (each := run.events[n]).program >= 0 or (n < run.last and each.writes)]
@@ -64,7 +66,7 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the events that each one follows in every order, and those whose writes it then sees, each as bits.
 
     Raises:
-        UnusableError: if a channel or semaphore has more signals than waits, or its waits have no order.
+        UnusableError: if the waits of a channel or semaphore have no order.
     """
     events, counters = run.events, _counters(run.events, order)
     while True:
@@ -88,19 +90,32 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 def _counters(events: Sequence[PlanEvent], order: Sequence[int]) -> dict[Counted, tuple[list[int], list[int]]]:
-    """Return the signals and the waits of each channel or semaphore, which must be as many."""
+    """Return the signals and the waits of each channel or semaphore."""
     counters = defaultdict[Counted, tuple[list[int], list[int]]](lambda: ([], []))
     for number in order:
         if counter := events[number].counter:
             counters[counter][events[number].step < 0].append(number)
     if sum(len(signals) * len(waits) for signals, waits in counters.values()) > MAX_PAIRS:
         raise UnusableError("plan", "its channels have more signals than can be proven")
-    for (kind, me, number), (signals, waits) in counters.items():
-        if len(signals) != len(waits):  # the one left over ends a wait of the next run too early
-            whose = f"{kind}{' channel' * (kind != 'semaphore')} {number} of rank {me}"
-            why = f"{whose} has {len(signals)} signals and {len(waits)} waits in two runs"
-            raise UnusableError(events[(signals or waits)[0]].where, why)
     return counters
+
+
+def _check_counts(events: Sequence[PlanEvent]) -> None:
+    """Check that each channel or semaphore has as many signals as waits: one left over ends one of the next run early.
+
+    Raises:
+        UnusableError: names the side that has too few, if it has any.
+    """
+    counts = Counter((each.counter, each.step) for each in events if each.counter)
+    for counter in dict.fromkeys(each.counter for each in events if each.counter):
+        signals, waits = (counts[counter, step] // 2 for step in (1, -1))  # of two runs
+        if signals != waits:
+            few = 1 if 0 < signals < waits or not waits else -1
+            where = next(each.where for each in events if (each.counter, each.step) == (counter, few))
+            kind, me, number = counter
+            whose = f"{kind}{' channel' * (kind != 'semaphore')} {number} of rank {me}"
+            has = f"{format_count(signals, 'signal')} and {format_count(waits, 'wait')} in a run"
+            raise UnusableError(where, f"too few {'signals' if signals < waits else 'waits'}: {whose} has {has}")
 
 
 def _closure(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:

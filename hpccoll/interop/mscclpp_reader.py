@@ -13,7 +13,7 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.files import read_json, with_digest, without_digest
+from hpccoll.common.files import parse_json, read_text, with_digest, without_digest
 from hpccoll.common.limits import NAME, RANKS
 from hpccoll.common.units import format_size
 from hpccoll.interop.mscclpp_events import Json, PlanRun, reading
@@ -53,7 +53,7 @@ class ProvenPlan(NamedTuple):
         return f"A plan of MSCCL++ for {sizes}, right in {order}."
 
 
-def proven(where: str, content: Json) -> ProvenPlan:
+def proven(where: str, text: str) -> ProvenPlan:
     """Return the plan in a JSON text, proven.
 
     Raises:
@@ -61,7 +61,11 @@ def proven(where: str, content: Json) -> ProvenPlan:
             execution, or is right and no schedule of ours; names rank, thread block and unit.
     """
     try:
-        with reading("JSON", "plan"):
+        content = parse_json(text)
+    except ValueError as error:
+        raise UnusableError(where, f"it is not JSON: {error}") from None
+    try:
+        with reading("plan", "plan"):
             return plan_of(content)
     except BadInputError as error:
         raise error.with_key(f"{where}: {error.key}") from None
@@ -97,7 +101,7 @@ def plan_of(content: Json) -> ProvenPlan:
 @cache
 def _proven_file(digested: str) -> ProvenPlan:
     path = without_digest(digested)
-    return proven(PLAN + path, read_json(Path(path), "algorithm", PLAN_BYTES))._replace(path=path)
+    return proven(PLAN + path, read_text(Path(path), "algorithm", PLAN_BYTES))._replace(path=path)
 
 
 PLANS: dict[str, ProvenPlan] = {}

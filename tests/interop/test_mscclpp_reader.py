@@ -129,6 +129,17 @@ def test_a_plan_of_which_one_put_has_no_wait_is_wrong_in_some_order_and_names_bo
         plan_of(plan)
 
 
+@pytest.mark.parametrize("lost", ["signal", "wait"])
+def test_signals_and_waits_that_do_not_match_name_the_side_that_has_too_few(lost):
+    plan = exported("all_reduce", "ring", 4, 4)
+    ops = plan["gpus"][2]["threadblocks"][0]["ops"]
+    ops.remove(next(one for one in ops if one["name"] == lost))
+    with pytest.raises(
+        UnusableError, match=rf"^rank 2, .*\({lost}\): too few {lost}s: .* \d+ signals and \d+ waits in a"
+    ):
+        plan_of(plan)
+
+
 def test_a_relaxed_signal_orders_reads_and_no_writes():
     """The data is put before it, and may be seen after it: a start may be relaxed, an end may not."""
     plan = exported("all_gather", "ring", 2, 2)
@@ -213,7 +224,7 @@ def test_an_operation_that_the_executor_runs_otherwise_than_its_text_says_is_ref
     """Its kernel copies the first of several pairs, reads all of a put from one buffer, ..."""
     plan = meeting("signal", "wait")
     plan["gpus"][0]["threadblocks"][0]["ops"][number] |= change
-    with pytest.raises(UnusableError, match=rf"thread block 0, operation {number + 1} .*: the executor does not run"):
+    with pytest.raises(UnusableError, match=rf"thread block 0, operation {number} .*: the executor does not run"):
         plan_of(plan)
 
 
@@ -274,7 +285,7 @@ def test_a_fold_of_what_is_folded_already_names_the_operation_and_what_it_counts
     ops = plan["gpus"][1]["threadblocks"][0]["ops"]
     number = next(k for k, one in enumerate(ops) if one["name"] == "re")
     ops[number + 1 : number + 1] = [{"name": "nop"}, ops[number]]
-    words = rf"rank 1, unit (\d) of dst: .*thread block 0, operation {number + 3} \(re\) counts twice rank 0's unit \1$"
+    words = rf"rank 1, unit (\d) of dst: .*thread block 0, operation {number + 2} \(re\) counts twice rank 0's unit \1$"
     with pytest.raises(UnusableError, match=words):
         plan_of(plan)
 
@@ -358,8 +369,9 @@ def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     assert [invoke("show", path, *more).out.splitlines()[0].partition(" on ")[2] for more in ((), ("-p", 4))] == [
         "4 workers on 2 nodes of 2", "4 workers on 1 node"
     ]  # fmt: skip
-    path.write_text("[1]")
-    assert invoke("show", path).is_bad_input("no plan of MSCCL++")
+    for text, words in (("[1]", "it is no plan of MSCCL++"), ("[1", "it is not JSON")):
+        path.write_text(text)
+        assert invoke("show", path).is_bad_input(f"file:{path}: ", words)
 
 
 def test_a_plan_has_one_name_however_its_path_is_written_and_that_name_finds_it_in_its_directory(tmp_path, monkeypatch):
@@ -455,7 +467,7 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
     [
         (lambda plan: plan.update(collective="sendrecv"), ["collective", "'sendrecv'", "allgather"]),
         (lambda plan: plan.update(protocol="Bogus"), ["protocol", "'Bogus'", "Simple, LL"]),
-        (lambda plan: plan.pop("gpus"), ["no plan of MSCCL++", "gpus"]),
+        (lambda plan: plan.pop("gpus"), ["plan: gpus is missing"]),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "ppkt"}), ["(ppkt)", "not read"]),
         (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "pipeline"}), ["(pipeline)"]),
         (lambda plan: plan["gpus"][0].update(input_chunks=1 << 40), ["chunk", "more than"]),
@@ -466,18 +478,21 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (lambda plan: plan.update(gpus=[]), ["gpus", "0 is not valid"]),
         (lambda plan: [each.update(output_chunks=0) for each in plan["gpus"]], ["rank 0", "all_reduce", "2, 0"]),
         (lambda plan: plan["gpus"][1]["threadblocks"][0].update(id=1), ["rank 1, thread block 0: its id is 1"]),
-        (lambda plan: plan["gpus"][1]["channels"][0]["connected_to"].append(-1), ["rank 1: connected_to has -1"]),
-        (lambda plan: plan["gpus"][1]["remote_buffers"][0].update(rank=-1), ["rank 1, thread block 0", "rank has -1"]),
+        (
+            lambda plan: plan["gpus"][1]["channels"][0]["connected_to"].append(-1),
+            ["rank 1: connected_to: -1 is not valid: a whole number from 0 to 1"],
+        ),
+        (lambda plan: plan["gpus"][1]["remote_buffers"][0].update(rank=-1), ["rank 1, thread block 0", "rank: -1"]),
         (lambda plan: plan["gpus"][1]["threadblocks"][0]["channels"][0].update(channel_ids=[-1, -2]), ["-1"]),
         (
             lambda plan: plan["gpus"][1]["remote_buffers"][0].update(access_channel_types=["port"]),
             ["rank 1, thread block 0", "remote buffer 0 is not for memory channels"],
         ),
         (with_operations({"name": "nop"}, 64), ["rank 1, thread block 0", "82 ops", "64"]),
-        (with_operations({"name": "barrier", "barrier_id": 16, "num_threadblocks": 1}), ["barrier_id has 16"]),
-        (with_operations({"name": "sem_acquire", "semaphore_ids": [0]}), ["semaphore_ids has 0", "none of 0"]),
+        (with_operations({"name": "barrier", "barrier_id": 16, "num_threadblocks": 1}), ["barrier_id: 16"]),
+        (with_operations({"name": "sem_acquire", "semaphore_ids": [0]}), ["semaphore_ids has 0", "there is none"]),
         (with_operations({"name": "copy", "src_buff": [{}], "dst_buff": 7}), ["(copy)", "no operation of MSCCL++"]),
-        (wait_for_two, ["semaphore 0 of rank 1 has 0 signals and 2 waits in two runs"]),
+        (wait_for_two, ["too few signals: semaphore 0 of rank 1 has 0 signals and 1 wait in a run"]),
         (borrow_a_signal, ["rank 0, semaphore 0: init_value", "from 0 to"]),
         (
             lambda plan: next(one for one in plan["gpus"][1]["threadblocks"][0]["ops"] if one["name"] == "re").update(
@@ -493,8 +508,18 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
             lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(tbg_info={"tb_id": 2, "tbg_size": 2}),
             ["rank 1", "place in a group"],
         ),
-        (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["channel_ids has 7"]),
+        (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["channel_ids: 7"]),
         (lambda plan: plan.update(gpus=7), ["no plan of MSCCL++"]),
+        (lambda plan: plan["gpus"][1].pop("scratch_chunks"), ["rank 1: scratch_chunks is missing"]),
+        (lambda plan: plan["gpus"].pop(), ["rank 0: connected_to: 1", "from 0 to 0"]),
+        (
+            lambda plan: plan["gpus"][1]["remote_buffers"][0].update(type="q"),
+            ["type of remote buffer 0", "'q'", "i, o"],
+        ),
+        (
+            with_operations({"name": "copy", "src_buff": [LOCAL | {"index": 9}], "dst_buff": [LOCAL]}),
+            ["(copy), buffer i of rank 1: index 9 and size 1 are not of its 2 chunks"],
+        ),
         *[
             (lambda plan, size=size: plan.update(min_message_size=size), [f"min_message_size: {text} is no whole"])
             for size, text in ((-5, "-5"), (True, "true"), (1e3, "1000.0"), ("64K", '"64K"'), (None, "null"))
