@@ -60,7 +60,7 @@ class RequestedOperation(NamedTuple):
     schedules: tuple[Schedule, ...]  # the schedules of the slices, out of place if the collective has no in-place form
     cut: Cut  # the positions of the units
     window: int  # the number of channels in flight
-    words: str  # the schedule and the size in words, one line
+    words: str  # the schedule in words, one line
 
 
 def requested_operation(
@@ -93,7 +93,7 @@ def requested_operation(
     window = int(parameters.get("window", min(channels, WINDOW)))
     count = family.elements(nbytes, size, layout.workers)
     used = {**parameters, "channels": channels, "window": window}
-    words = f"{family.name} by {algorithm}, {layout.workers} workers, {call.bytes(count, size)} bytes"
+    words = f"{family.name} by {algorithm}, {layout.workers} workers"
     return RequestedOperation(
         slices if family.in_place else tuple(_out_of_place(call, schedule) for schedule in slices),
         Cut(call, count, slices[0].units, len(slices) * channels, size),

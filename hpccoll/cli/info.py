@@ -221,8 +221,9 @@ def _write(operation: "RequestedOperation", format_: str, fold_cost: float, out:
     if format_ == "goal":
         if not 0 <= fold_cost <= MAX_FOLD_COST:
             raise BadInputError("--fold-cost", fold_cost, f"a number from 0 to {MAX_FOLD_COST:g}")
+        comment = f"{words}, {cut.call.bytes(cut.count, cut.itemsize)} bytes"
         texts = goal_texts(
-            schedules, cut, window=window, fold_cost=fold_cost, comment=words,
+            schedules, cut, window=window, fold_cost=fold_cost, comment=comment,
             max_bytes=MAX_PRINTED_BYTES if out is None else MAX_FILE_BYTES,
         )  # fmt: skip
     else:

@@ -358,6 +358,7 @@ def test_thread_blocks_meet_at_barriers_and_share_an_operation():
 def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     path = tmp_path / "ring.json"
     assert invoke("show", "ring", "-p", 4, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
+    assert json.loads(path.read_text())["name"] == "all_reduce by ring, 4 workers, channels=1, window=1"
     shown = invoke("show", path, "--out", tmp_path / "ring.svg")
     assert "proven: the postcondition of all_reduce" in shown.out
     assert (tmp_path / "ring.svg").read_text().startswith("<svg")

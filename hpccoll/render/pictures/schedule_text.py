@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state, spans
 from hpccoll.render.pictures.schedule_view import ScheduleView
@@ -37,7 +38,7 @@ def describe(view: ScheduleView, unit: int | None = None) -> str:
 
 
 def _heading(view: ScheduleView) -> Iterator[str]:
-    yield f"{view.title} on {layout_text(view.layout)}"
+    yield f"{view.title} on {layout_text(view.layout, view.root)}"
     if view.sentence:
         yield view.sentence
     yield f"cost, on the critical path: {cost_text(view)}"
@@ -77,14 +78,17 @@ def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Itera
         yield from buffer_lines(buffer_state(view.call, trace, unit), trace)
 
 
-def layout_text(layout: Layout) -> str:
-    """Return where the ranks are, as text: ``8 workers on 4 nodes of 2, 2 racks, 1 aggregator``."""
+def layout_text(layout: Layout, root: int | None = None) -> str:
+    """Return where the ranks, and a root, are: ``8 workers on 4 nodes of 2, 2 racks of 6 and 2, 1 aggregator``."""
     nodes = format_count(layout.nodes, "node")
     if layout.nodes > 1:
         nodes += f" of {layout.ranks_per_node or 'unequal size'}"
     parts = [f"{format_count(layout.workers, 'worker')} on {nodes}"]
     if layout.racks > 1:
-        parts.append(f"{layout.racks} racks")
+        _, sizes = np.unique(layout.rack[: layout.workers], return_counts=True)
+        parts.append(f"{layout.racks} racks" + f" of {join_words(sizes)}" * (len({*sizes}) > 1))
+        if root is not None:
+            parts.append(f"the root in rack {layout.rack[root]}")
     if layout.aggregators:
         parts.append(format_count(layout.aggregators, "aggregator"))
     return ", ".join(parts)

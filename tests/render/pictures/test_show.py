@@ -118,6 +118,16 @@ def test_the_text_and_the_picture_say_what_crosses_between_racks(name, racks, mo
     assert "between racks:" not in invoke("show", name, "-p", 6, "--ranks-per-node", 1).out
 
 
+def test_the_heading_says_how_uneven_racks_are_and_which_has_the_root():
+    for more, words in (
+        ((), "racks of 2 and 4, the root in rack 0"),
+        (("-r", 5), "racks of 2 and 4, the root in rack 1"),
+    ):
+        shown = invoke("show", "binomial", "-c", "broadcast", "-p", 6, "--racks", "2,4", *more).out
+        assert shown.splitlines()[0].endswith(f", 2 {words}")
+    assert invoke("show", "ring", "-p", 6, "--racks", 2).out.splitlines()[0].endswith(", 2 racks")
+
+
 def test_arguments_reach_the_call_the_algorithm_and_its_declared_cost():
     assert view_of("binomial", "broadcast", 4, root=3).root == 3
     assert view_of("ping_pong", "send_recv", 4, parameters=["peer=2"]).call.peer == 2
