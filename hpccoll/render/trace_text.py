@@ -65,12 +65,14 @@ def headings(jobs: Sequence[JobFindings]) -> Iterator[str]:
 
 def hang_lines(findings: JobFindings) -> Iterator[str]:
     """Yield why a job hangs; nothing if its files do not tell."""
-    sizes = defaultdict[object, set[int]](set)
+    sizes, shown = defaultdict[object, set[int]](set), set[str]()
     for each in findings.job.operations if findings.hangs else ():
         if each.bytes and each.peer is None:
             sizes[each.call].add(each.bytes)
     for hang in findings.hangs:
-        yield from _hang_lines(hang, findings.job, sizes)
+        yield from _hang_lines(hang, findings.job, sizes, shown)
+    if any(hang.may_be_late(findings.job) for hang in findings.hangs):
+        yield "  if the job was still running, that may only be late: record it once more, and read all of its files"
     if not findings.hangs and (findings.job.progress or not findings.job.ranks):
         yield "  no rank waits for another one, as far as these files say"
 
@@ -131,7 +133,7 @@ def _hosts(job: RecordedJob, hang: Hang) -> list[str | None]:
     return [hosts.get(rank) for rank in hang.ranks]
 
 
-def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes) -> Iterator[str]:
+def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes, shown: set[str]) -> Iterator[str]:
     operation, named = hang.operation, [*dict.fromkeys(host for host in _hosts(job, hang) if host)]
     place = f" on {', '.join(first_few(named, 8, 'host'))}" if named else ""
     members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
@@ -146,10 +148,10 @@ def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes) -> Iterator[str]:
         since = datetime.fromtimestamp(operation.enqueued_ns // 10**9, UTC)
         place = f", called at {operation.where}" if operation.where else ""
         yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
-    if hang.may_be_late(job):
-        yield "    if the job was still running, that may only be late: record it once more, and read all of its files"
-    waits = (_wait_text(wait, sizes) for wait in hang.waits)
-    yield from (f"    {line}" for line in first_few(waits, MAX_LINES, "wait"))
+    verb = "in" if hang.reason == "circle" else "to complete"
+    waits = [_wait_text(wait, sizes, verb if wait.behind else "in") for wait in hang.waits]
+    yield from (f"    {line}" for line in first_few([line for line in waits if line not in shown], MAX_LINES, "wait"))
+    shown.update(waits)
 
 
 def _calls(hang: Hang, place: str) -> Iterator[str]:
@@ -158,9 +160,10 @@ def _calls(hang: Hang, place: str) -> Iterator[str]:
         yield f"{ranks_text(ranks)}{where} called {_call_text(each)}{f' ({each.dtype})' if each.dtype else ''}"
 
 
-def _wait_text(wait: BlockedRanks, sizes: Sizes) -> str:
+def _wait_text(wait: BlockedRanks, sizes: Sizes, what: str) -> str:
     verb = "waits" if len(wait.ranks) == 1 else "wait"
-    return f"{ranks_text(wait.ranks)} {verb} for {ranks_text(wait.awaited)} in {_operation_text(wait.operation, sizes)}"
+    awaited = f"{ranks_text(wait.awaited)} {what} {_operation_text(wait.operation, sizes)}"
+    return f"{ranks_text(wait.ranks)} {verb} for {awaited}"
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

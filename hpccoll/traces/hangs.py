@@ -253,15 +253,17 @@ def _order(wait: BlockedRanks) -> tuple[bool, bool, int]:
 
 
 def _chain(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> Iterator[BlockedRanks]:
-    """Yield those who wait for ranks, then those who wait for these, and so on; of each rank the first wait."""
+    """Yield those who wait for ranks, then those who wait for these, and so on, each in order; of a rank one wait."""
     awaiting = _by_rank((rank, wait) for wait in waits for rank in wait.awaited)
-    reached = dict.fromkeys(ranks)
-    queue = [*reached]
-    for rank in queue:  # it grows
-        for wait in awaiting[rank]:
-            if new := [each for each in wait.ranks if each not in reached]:
-                reached.update(dict.fromkeys(new))
-                queue += new
+    nearest = {*ranks}
+    reached = {*nearest}
+    while nearest:
+        following = (wait for rank in sorted(nearest) for wait in awaiting[rank])
+        nearest = set()
+        for wait in sorted(following, key=lambda one: (one.ranks[0], -len(one.ranks))):
+            if new := {*wait.ranks} - reached:
+                reached |= new
+                nearest |= new
                 yield wait
 
 

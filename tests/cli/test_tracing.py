@@ -27,8 +27,8 @@ def test_the_rank_that_did_not_join_is_named_with_the_operation_its_group_time_a
         "  rank 2 did not join all_reduce 2 of 2 KiB in group default_pg (0), ranks 0-3",
         "    rank 0 enqueued it at 2026-09-21 14:13:20 UTC, called at train.py:42 step",
     ]
-    assert "record it once more" in lines[2]
-    assert lines[3].split(" in ")[0] == "    ranks 0-1,3 wait for rank 2"
+    assert lines[2].split(" in ")[0] == "    ranks 0-1,3 wait for rank 2"
+    assert "record it once more" in lines[3]
 
 
 def test_json_has_the_keys_of_the_contract_and_null_for_what_no_file_has(hanging):
@@ -42,7 +42,8 @@ def test_json_has_the_keys_of_the_contract_and_null_for_what_no_file_has(hanging
 
 
 def test_the_order_of_files_changes_no_line_and_the_earliest_call_and_the_largest_size_stand_for_all(tmp_path):
-    calls = {rank: [Call(WORLD, "all_to_allv", 4096 - 1024 * rank)] * (rank != 3) + [Call(FIRST)] for rank in (0, 1)}
+    calls = {rank: [Call(WORLD, "all_to_allv", 4096 - 1024 * rank)] for rank in (0, 1)}
+    calls = {rank: [*each, Call(FIRST, ("all_reduce", "broadcast")[rank])] for rank, each in calls.items()}
     calls |= {2: [Call(WORLD, "all_to_allv", 5120)], 3: []}
     dumps = {rank: dump(rank, each, (), groups=[WORLD]) for rank, each in calls.items()}
     dumps[1]["entries"][0]["time_created_ns"] -= 10**9
@@ -64,7 +65,8 @@ def test_of_two_equal_recordings_it_is_said_that_they_may_be_copies(tmp_path, la
 
 
 def test_each_of_several_jobs_is_told_with_its_files_on_the_page_too_and_with_its_own_absent_ranks(hanging, tmp_path):
-    for name, late in {"a.json": 0, "b.json": 1}.items():
+    reports = ["a.json", "b.json"]
+    for late, name in enumerate(reports):
         digits, counts = f"0xab{late}", {rank: 5 - (rank == late) for rank in range(2)}
         (hanging / name).write_text(json.dumps(ras(counts, digits=digits)))
     result = invoke("trace", hanging, "--out", tmp_path / "page")
@@ -72,6 +74,7 @@ def test_each_of_several_jobs_is_told_with_its_files_on_the_page_too_and_with_it
     assert [*filter(None, told)] == [
         "PyTorch Flight Recorder of nccl_trace_rank_*", "NCCL RAS of a.json", "NCCL RAS of b.json"
     ]  # fmt: skip
+    assert len({invoke("trace", *(hanging / name for name in names)).out for names in (reports, reports[::-1])}) == 1
     page = (tmp_path / "page" / "index.html").read_text()
     assert ("Recorded jobs</" in page, page.count("RAS of b.json")) == (True, 2)
     found = json.loads(invoke("trace", hanging, "--json").out)
@@ -135,6 +138,18 @@ def test_who_called_what_is_said_and_who_joined_but_is_behind_is_not_among_those
     behind = {rank: dump(rank, [Call(WORLD)] * 3, {0} if rank == 1 else {0, 1}) for rank in range(4)}
     found = json.loads(invoke("trace", str(write_dumps(tmp_path / "behind", behind)), "--json").out)
     assert (found["not_joined"], [hang["ranks"] for hang in found["hangs"]]) == ([], [[1]])
+
+
+def test_of_gpus_that_are_behind_who_waits_and_that_all_may_be_late_is_told_once(tmp_path):
+    """The GPUs of ranks 1 and 3 are behind in tp; the others wait for both in default_pg."""
+    pairs = {rank: Ring(str(1 + rank // 2), (rank // 2 * 2, rank // 2 * 2 + 1), "tp") for rank in range(4)}
+    calls = {rank: [Call(pairs[rank]), Call(WORLD)] * 2 for rank in range(4)}
+    dumps = {rank: dump(rank, each, () if rank % 2 else {0, 1}) for rank, each in calls.items()}
+    text = invoke("trace", write_dumps(tmp_path, dumps)).out
+    assert [line.split(" of ")[0] for line in text.splitlines() if " wait" in line] == [
+        "    ranks 0,2 wait for ranks 1,3 to complete all_reduce 1"
+    ]
+    assert (text.count("is stuck"), text.count("record it once more")) == (2, 1)
 
 
 def test_processes_that_fail_in_the_same_way_are_one_line(tmp_path):
