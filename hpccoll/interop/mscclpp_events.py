@@ -140,7 +140,15 @@ class PlanRun:
                 self.relaxed |= any(one.get("name") == "rlxwait" for one in operations)
                 groups = [one["tbg_info"]["tbg_size"] for one in operations if "tbg_info" in one]
                 self.pieces = lcm(self.pieces, *groups)
-                self._counters(me, gpu, ends)
+                self.channels["semaphore", me] = range(len(gpu.get("semaphores", ())))
+                for k in self.channels["semaphore", me]:
+                    self.initial["semaphore", me, k] = value = gpu["semaphores"][k]["init_value"]
+                    COUNT.check(f"rank {me}, semaphore {k}: init_value", value)
+                for kind in KINDS:
+                    peers = _joined(gpu["channels"], "channel_type", kind, "connected_to")
+                    self.channels[kind, me] = range(len(peers))
+                    for number, peer in enumerate(peers):
+                        ends[kind, me, _item(f"rank {me}", "connected_to", range(call.p), peer)].append(number)
         if {*map(type, chunks)} != {int} or min(chunks) < 0 or not 0 < self.pieces * max(chunks) <= MAX_CHUNKS:
             raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
         self.units, self.lanes = self._divided()
@@ -157,18 +165,6 @@ class PlanRun:
             ends_of_run = [[self._rank(me, self._program(me, ends_of_run[me]))] for me in range(call.p)]
         for me in range(call.p):
             self._program(me, ends_of_run[me])
-
-    def _counters(self, me: int, gpu: Json, ends: defaultdict[Counted, list[int]]) -> None:
-        """Number the semaphores and channels of a rank, and list its ends of those to each other one."""
-        self.channels["semaphore", me] = range(len(gpu.get("semaphores", ())))
-        for k in self.channels["semaphore", me]:
-            self.initial["semaphore", me, k] = value = gpu["semaphores"][k]["init_value"]
-            COUNT.check(f"rank {me}, semaphore {k}: init_value", value)
-        for kind in KINDS:
-            peers = _joined(gpu["channels"], "channel_type", kind, "connected_to")
-            self.channels[kind, me] = range(len(peers))
-            for number, peer in enumerate(peers):
-                ends[kind, me, _item(f"rank {me}", "connected_to", range(self.call.p), peer)].append(number)
 
     def _divided(self) -> tuple[int, int]:
         """Return the units and lanes of the chunks, which must be those of all ranks, as MSCCL++ cuts by each one's."""

@@ -106,16 +106,14 @@ def _check_counts(events: Sequence[PlanEvent]) -> None:
     Raises:
         UnusableError: names the side that has too few, if it has any.
     """
-    counts = Counter((each.counter, each.step) for each in events if each.counter)
-    for counter in dict.fromkeys(each.counter for each in events if each.counter):
-        signals, waits = (counts[counter, step] // 2 for step in (1, -1))  # of two runs
-        if signals != waits:
-            few = 1 if 0 < signals < waits or not waits else -1
-            where = next(each.where for each in events if (each.counter, each.step) == (counter, few))
-            kind, me, number = counter
+    counts = Counter((each.counter, each.step) for each in events)
+    for each in events:
+        signals, waits = (counts[each.counter, step] // 2 for step in (1, -1))  # of two runs
+        if each.counter and signals != waits and (each.step > 0) == (0 < signals < waits or not waits):
+            kind, me, number = each.counter
             whose = f"{kind}{' channel' * (kind != 'semaphore')} {number} of rank {me}"
             has = f"{format_count(signals, 'signal')} and {format_count(waits, 'wait')} in a run"
-            raise UnusableError(where, f"too few {'signals' if signals < waits else 'waits'}: {whose} has {has}")
+            raise UnusableError(each.where, f"too few {'signals' if signals < waits else 'waits'}: {whose} has {has}")
 
 
 def _closure(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
