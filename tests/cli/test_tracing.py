@@ -64,14 +64,14 @@ def test_of_two_equal_recordings_it_is_said_that_they_may_be_copies(tmp_path, la
     assert ("recorded 2 times" in first, "unless these are copies" in first) == (True, later == 2)
 
 
-def test_each_of_several_jobs_is_told_with_its_files_on_the_page_too_and_with_its_own_absent_ranks(hanging, tmp_path):
+def test_each_of_several_jobs_names_its_files_on_the_page_too_and_its_own_absent_ranks(hanging, tmp_path):
     reports = ["a.json", "b.json"]
     for late, name in enumerate(reports):
         digits, counts = f"0xab{late}", {rank: 5 - (rank == late) for rank in range(2)}
         (hanging / name).write_text(json.dumps(ras(counts, digits=digits)))
     result = invoke("trace", hanging, "--out", tmp_path / "page")
-    told = [line.split(":")[0] for line in result.out.splitlines() if not line.startswith((" ", "page"))]
-    assert [*filter(None, told)] == [
+    headings = [line.split(":")[0] for line in result.out.splitlines() if not line.startswith((" ", "page"))]
+    assert [*filter(None, headings)] == [
         "PyTorch Flight Recorder of nccl_trace_rank_*", "NCCL RAS of a.json", "NCCL RAS of b.json"
     ]  # fmt: skip
     assert len({invoke("trace", *(hanging / name for name in names)).out for names in (reports, reports[::-1])}) == 1
@@ -140,7 +140,7 @@ def test_who_called_what_is_said_and_who_joined_but_is_behind_is_not_among_those
     assert (found["not_joined"], [hang["ranks"] for hang in found["hangs"]]) == ([], [[1]])
 
 
-def test_of_gpus_that_are_behind_who_waits_and_that_all_may_be_late_is_told_once(tmp_path):
+def test_who_waits_for_gpus_that_are_behind_and_that_these_may_be_late_is_said_once(tmp_path):
     """The GPUs of ranks 1 and 3 are behind in tp; the others wait for both in default_pg."""
     pairs = {rank: Ring(str(1 + rank // 2), (rank // 2 * 2, rank // 2 * 2 + 1), "tp") for rank in range(4)}
     calls = {rank: [Call(pairs[rank]), Call(WORLD)] * 2 for rank in range(4)}

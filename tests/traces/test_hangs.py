@@ -137,7 +137,7 @@ def test_a_collective_is_found_open_also_where_only_counts_betray_the_messages_o
 
 
 def test_of_a_group_whose_counts_have_no_name_nothing_is_said_but_that_nothing_is_recorded(tmp_path):
-    """Rank 2 has no entry of two groups whose names are no numbers; so its counts cannot be told apart."""
+    """Rank 2 has no entry of two groups whose names are no numbers, so nothing says which count is of which group."""
     groups = [WORLD, Ring("7", WORLD.ranks), Ring("8", WORLD.ranks)]
     dumps = {
         rank: dump(rank, [Call(WORLD), *[Call(groups[1])] * (rank != 2)], {0}, active=False, groups=groups)
