@@ -11,10 +11,10 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from house_figures import PACKAGE, density_of_room, files, rooms
 
 from hpccoll.store.call_key import CallKey
 
-PACKAGE = Path(__file__).parents[1] / "hpccoll"
 MAY_IMPORT = {
     "common": "numpy msgspec pydantic pydantic_core yaml",
     "executor": "schedule common numpy mpi4py hatchling",
@@ -59,15 +59,6 @@ HEAVY = (
     "typer", "rich", "pydantic", "altair", "jinja2", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
     "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes", "hatchling", "pandas", "xarray",
 )  # fmt: skip
-
-
-def rooms() -> list[str]:
-    return sorted(path.name for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
-
-
-def files(room: str) -> list[Path]:
-    path = PACKAGE / room
-    return [path] if path.is_file() else sorted(path.rglob("*.py"))
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -232,6 +223,43 @@ def test_what_identifies_a_call_is_a_call_key_and_no_tuple_of_fields_of_a_row():
             if isinstance(node, ast.Tuple) and id(node) not in ordered and row_fields(node) > 1
         ]
     assert tuples == []
+
+
+DENSEST = {
+    # room: nodes a statement; conditionals and comprehensions of 1,000 statements; dense functions
+    "__init__.py": (7.17, 0, 0, 0),
+    "__main__.py": (10.77, 0, 0, 0),
+    "algorithms": (20.04, 40, 158, 2),
+    "analysis": (20.11, 100, 252, 36),
+    "cases": (17.92, 134, 170, 3),
+    "cli": (12.08, 82, 76, 2),
+    "common": (14.54, 119, 81, 1),
+    "evidence": (17.94, 111, 193, 2),
+    "executor": (15.34, 68, 128, 1),
+    "host": (16.26, 77, 152, 2),
+    "interop": (17.86, 91, 155, 8),
+    "measure": (15.36, 79, 97, 6),
+    "model": (18.60, 101, 169, 12),
+    "render": (20.05, 160, 242, 40),
+    "schedule": (16.93, 86, 136, 0),
+    "store": (18.33, 95, 164, 7),
+    "sweep": (14.01, 84, 91, 6),
+    "traces": (20.20, 97, 269, 7),
+    "training": (17.48, 80, 122, 2),
+    "transports": (15.29, 84, 111, 3),
+}
+"""How dense each room may be (house_figures.py). If a room becomes less dense, its figures here follow."""
+
+
+@pytest.mark.parametrize("room", DENSEST)
+def test_no_room_becomes_denser(room):
+    density = density_of_room(room)
+    above = [figure for figure, most in zip(density.figures, DENSEST[room], strict=True) if figure > most]
+    assert not above, f"{density.figures} of at most {DENSEST[room]}; dense: {density.dense_functions}"
+
+
+def test_the_density_of_every_room_is_limited():
+    assert set(rooms()) == DENSEST.keys()
 
 
 PRIVATE_WORDS = {
