@@ -6,7 +6,6 @@ of the check are run as they are, and everything else is as on a GPU.
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 from cpu_kernels import HostGpu
@@ -29,7 +28,6 @@ class Gpu(HostGpu, QueuedMemory):
     def __init__(self, directory):
         HostGpu.__init__(self, directory)
         QueuedMemory.__init__(self)
-        self.stream = SimpleNamespace(synchronize=self.synchronize)
 
     def download(self, array):
         self.synchronize()

@@ -73,6 +73,9 @@ class HostGpu:
     def synchronize(self):
         """All is done."""
 
+    def await_work(self):
+        self.synchronize()
+
     def kernel(self, _source, name, itemsize):
         run = self.compiled(name, itemsize)
 

@@ -134,8 +134,8 @@ class FakeDevice:
     def idle(self):
         return not self.streams[MESSAGES]
 
-    def error(self):
-        return self.said
+    def complaint(self):
+        return self.said and f"NCCL reports: {self.said}"
 
     def capture(self, queue):
         self.captured = []

@@ -3,6 +3,13 @@
 import os
 
 
+class FakeGpu:
+    """A GPU that threads may select."""
+
+    def select(self):
+        """It is the only one."""
+
+
 class FakeCommunicator:
     def __init__(self, size, unique, rank):
         self.size, self.unique, self.rank, self.said = size, unique, rank, []

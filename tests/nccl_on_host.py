@@ -36,12 +36,12 @@ class HostArray(cupy.ndarray):
 
     def set(self, values, stream=None):
         if stream:
-            stream.synchronize()
+            stream.await_all()
         host_view(self)[...] = values
 
     def get(self, stream=None, **_):
         if stream:
-            stream.synchronize()
+            stream.await_all()
         return host_view(self).copy()
 
     def copy(self):
@@ -71,6 +71,10 @@ class Stream:
         return self.library.hostStreamLeft(self.handle) == 0
 
     def synchronize(self):
+        self.await_all()
+
+    def await_all(self):
+        """Wait as CuPy's copies do, in the order of the stream."""
         self.library.hostStreamWait(self.handle)
 
     def launch(self, function, *arguments):
@@ -133,8 +137,8 @@ class HostGpu(gpu.Gpu):
 
     def __init__(self, directory, number=0):
         self._cupy, self.number, self.id = cupy, number, f"0000:{number:02x}:00.0"
-        self.select()
         self.library = load(directory)
+        self.select()
         self.stream, self._kernels, self._directory = Stream(self.library), HostKernels(directory), directory
 
         def function(element, op, _device):
@@ -193,6 +197,7 @@ class HostGpu(gpu.Gpu):
 
     def select(self):
         CURRENT.device = self.number
+        self.library.hostSelect(self.number)
 
     def idle(self):
         if getattr(CURRENT, "device", 0) != self.number:
@@ -263,5 +268,5 @@ def install(directory):
 def _named(directory, number):
     """Return a GPU, which NCCL knows as that of this rank."""
     made = HostGpu(directory, number)
-    made.library.hostDevice(made.id.encode())
+    made.library.hostDevice(made.id.encode(), number)
     return made

@@ -56,6 +56,9 @@ class QueuedMemory:
                 do()
         self.queue.clear()
 
+    def await_work(self):
+        self.synchronize()
+
     @property
     def sync_calls(self):
         return [(self.synchronize, ())]

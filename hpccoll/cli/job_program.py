@@ -17,6 +17,7 @@ from hpccoll.common.limits import RANKS
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_size
 from hpccoll.evidence import log_settings
+from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class JobProgram:
             finally:
                 print_results(self.runner, self._table)
                 warn_if_busy(self.runner)
+                OWN_LOG.end()
 
     def end(self, _code: int) -> None:
         """Print what is left to measure, and end a launch that has lost a rank."""
@@ -174,7 +176,7 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "
     from hpccoll.evidence.probe_result import ProbeResult
 
     if any(case.transport == "nccl" for case in job.cases):
-        log_settings.quiet_nccl()
+        OWN_LOG.begin()
     found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
     if found and found.failure and ranks.comm.rank == 0:
         state = "the evidence is incomplete" if found.record else "no evidence"

@@ -6,7 +6,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from hpccoll.common.errors import BadInputError, GpuFailedError, check_arguments, check_resources, refusal_of
+from hpccoll.common.errors import (
+    BadInputError,
+    GpuFailedError,
+    StalledError,
+    check_arguments,
+    check_resources,
+    refusal_of,
+)
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
@@ -15,6 +22,10 @@ if TYPE_CHECKING:
 
 ROOT_FIRST_S = 10.0
 """Seconds that other ranks give rank 0 to print an error: a launcher may kill all ranks when the first one exits."""
+
+
+GRACE_S = 2.0
+"""Seconds between the report of a stall and the end of the launch, so that every rank with one can report."""
 
 
 class RankProgram(Protocol):
@@ -89,13 +100,17 @@ def _run_ranks(program: RankProgram) -> int:
     except BaseException as error:
         if _report_failure(program.runner, error, alone=comm.size == 1):
             raise
+        if isinstance(error, StalledError):
+            time.sleep(GRACE_S)
         abort_job(comm)
     program.end(code)
     return code
 
 
 def _report_failure(runner: "JobRunner | None", error: BaseException, *, alone: bool = False) -> bool:
-    """Report the exception that ends this rank: in one line if its GPU or the system failed, else with a traceback.
+    """Report the exception that ends this rank: in one line if it stalled, its GPU or the system failed.
+
+    Any other has its traceback.
 
     Return whether it shall be raised: what the system refuses to a rank that is ``alone``, for which no other waits.
     """
@@ -104,7 +119,7 @@ def _report_failure(runner: "JobRunner | None", error: BaseException, *, alone: 
         if runner:
             runner.note_failure(f"{refusal} ({runner.progress.task})")
         return True
-    in_one_line = bool(refusal) or isinstance(error, GpuFailedError)
+    in_one_line = bool(refusal) or isinstance(error, GpuFailedError | StalledError)
     reason = f"{'' if in_one_line else f'{type(error).__name__}: '}{refusal or error}"
     if runner:
         runner.report_failure(f"{reason} ({runner.progress.task})")

@@ -1,4 +1,4 @@
-"""Errors that end a command with one line: bad input (with key, value and valid choices) and failed GPUs."""
+"""Errors that end a command with one line: bad input (with key, value and valid choices), failed GPUs, stalls."""
 
 import errno
 import mmap
@@ -42,6 +42,10 @@ def format_choices(word: object, known: Iterable[object], hint: str = "") -> str
 
 class GpuFailedError(RuntimeError):
     """A CUDA error after which a process cannot use its GPU; the message names the GPU, its host and the error."""
+
+
+class StalledError(RuntimeError):
+    """Queued work does not complete; the message has the time, or the library's error."""
 
 
 class BadInputError(ValueError):

@@ -78,8 +78,3 @@ def copy_nccl_settings(directory: Path) -> None:
             settings = [line for line in text.splitlines() if line.startswith("NCCL_")]
             copy = directory / f"{platform.node()}.{label}.conf"
             copy.write_text("".join(f"{line}\n" for line in settings))
-
-
-def quiet_nccl() -> None:
-    """Restrict NCCL's log to warnings, unless the user has set its level: logging would take time at rank 0."""
-    os.environ.setdefault("NCCL_DEBUG", "WARN")

@@ -2,7 +2,7 @@
 
 import gc
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from operator import itemgetter
 from typing import Any
@@ -11,25 +11,29 @@ import numpy as np
 
 from hpccoll.cases.case import Case, Job
 from hpccoll.cases.probe_cases import requested_algorithm
+from hpccoll.common.errors import StalledError
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, Prepared, SkippedCase
+from hpccoll.measure.connecting import NcclConnecting
+from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.digits_training import Learned
 from hpccoll.measure.executed_evidence import full_reason, judge
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.recognition import Recognition, recognise
-from hpccoll.measure.recovery import DeadlineSync, RankGroup, StalledError
+from hpccoll.measure.recovery import RankGroup
 from hpccoll.measure.step_engine import FOREVER_NS, ROWS, Gemm
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.shared_windows import SharedMemory
+from hpccoll.transports.stream_wait import poll_until
 
 MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""
@@ -51,14 +55,18 @@ class AttemptRunner:
         self._bind_group()
         self.ranks_lost = False
         """Whether the group has lost a rank, which ends the attempt."""
+        self._unconnected: str | None = None  # why cases over NCCL fail without a try
         self._counted_cases: set[str] = set()  # the cases whose bytes were counted: one round is enough
 
     def _bind_group(self) -> None:
         self.ranks = self.group.ranks
         self.comm = self.ranks.comm
-        self.factory = CaseFactory(self.ranks, self.job, self.attempt, self.group.gpus, self.executor_options)
         self._barrier: ExecutorBarrier | None = None
         self.sync = self.group.sync(self.job)
+        connecting = NcclConnecting(self.ranks, self.progress, self.job.effort.timeout, self.sync)
+        self.factory = CaseFactory(
+            self.ranks, self.job, self.attempt, self.group.gpus, connecting, self.executor_options
+        )
 
     def run_round(self, case: Case, number: int) -> Outcome:
         """Measure round ``number`` of ``case``.
@@ -68,13 +76,21 @@ class AttemptRunner:
             GpuFailedError: on a rank whose GPU has failed; the launch ends with it, because MPI and NCCL cannot free
                 what a failed GPU holds, and the GPUs of other ranks may have failed, too.
         """
+        if case.transport == "nccl" and self._unconnected:
+            return self._unmeasured(case, "failed", self._unconnected)
         self.progress.enter("lowering")
-        prepared = self.factory.make(case)
+        try:
+            prepared = self.factory.make(case)
+        except StalledError as error:
+            if self.sync is None:
+                raise
+            return self._handle_stall(case, None, error, self.sync)
         if isinstance(prepared, SkippedCase):
             reason = full_reason(prepared.reason, self.probe_result, self.job, case)
             return self._unmeasured(case, prepared.status, reason)
         self.progress.where = prepared.progress
-        sync = self.sync if self.sync and prepared.set_wait(self.sync.wait) else None
+        on_stream = prepared.set_wait(self.sync.wait if self.sync else self._wait)
+        sync = self.sync if on_stream else None
         with gpu_errors(prepared.gpu):
             try:
                 outcome = self._measure(case, number, prepared, sync or self.ranks)
@@ -85,6 +101,10 @@ class AttemptRunner:
                 outcome = self._handle_stall(case, prepared, error, sync)
         self.progress.where = no_plan  # a reference to the case would keep its GPU memory
         return outcome
+
+    def _wait(self, done: Callable[[], bool], error: Callable[[], str | None]) -> None:
+        """Wait for an operation of ranks that cannot go on without one another: the watchdog names the place first."""
+        poll_until(done, error, self.job.effort.timeout)
 
     def _unmeasured(self, case: Case, status: Status, reason: str) -> Outcome:
         return Outcome(case=case, status=status, reason=reason, requested=requested_algorithm(self.job, case))
@@ -124,13 +144,19 @@ class AttemptRunner:
         if sync:
             sync.control_comm.Free()
 
-    def _handle_stall(self, case: Case, prepared: Prepared, error: StalledError, sync: DeadlineSync) -> Outcome:
-        """Go on with the ranks that still respond, and return the outcome of the case: failed."""
+    def _handle_stall(self, case: Case, prepared: Prepared | None, error: StalledError, sync: DeadlineSync) -> Outcome:
+        """Go on with the ranks that still respond, and return the outcome of the case: failed.
+
+        If all ranks respond and NCCL has never connected them, it will not do so in the next case.
+        """
         gc.enable()  # the timing loop has disabled it
         self.progress.enter("regrouping after a stall")
+        never_connected = not self.factory.connecting.has_connected
         description = self.group.recover(prepared, sync, error, self.attempt.number, case)
         self.ranks_lost = self.group.ranks.comm.size < self.comm.size
         if not self.ranks_lost:
+            if never_connected:
+                self._unconnected = f"NCCL did not connect the ranks in {case.id}"
             self._close_barrier()
             self._bind_group()
         return self._unmeasured(case, "failed", description)

@@ -43,6 +43,7 @@ from hpccoll.transports.nccl.communicators import (
     nccl_error_text,
     raise_nccl_failure,
 )
+from hpccoll.transports.stream_wait import CONNECTING, Connecting
 
 Prepared: TypeAlias = PreparedCase | PreparedStep
 """A case with its plans and buffers on the ranks of a communicator."""
@@ -59,13 +60,16 @@ class SkippedCase:
 class CaseFactory:
     """Prepares the cases of a job; created, used and closed on all ranks together.
 
-    ``attempt`` has the machine and the places of the ranks; ``executor_options`` are as in RunSettings.
+    ``attempt`` has the machine and the places of the ranks; ``connecting`` is how first operations over NCCL are waited
+    for; ``executor_options`` are as in RunSettings.
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, executor_options: ExecutorOptions | None = None
-    ) -> None:
-        self.settings = RunSettings(job.communicator, executor_options, job.effort)
+        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, connecting: Connecting,
+        executor_options: ExecutorOptions | None = None,
+    ) -> None:  # fmt: skip
+        self.connecting = connecting
+        self.settings = RunSettings(job.communicator, executor_options, job.effort, connecting)
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
@@ -89,11 +93,15 @@ class CaseFactory:
                 gpu = self.gpus.gpu_of_rank if resolved.device == "cuda" else None
                 with gpu_errors(gpu):
                     if is_step:
-                        return PreparedStep(comm, layout, case, self._prepare_inside, self._models, gpu)
+                        return PreparedStep(
+                            comm, layout, case, self._prepare_inside, self._models, gpu, self.connecting
+                        )
                     assumed = self.gpus.assumed(resolved)
                     return PreparedCase(comm, layout, resolved, gpu, self.settings, choice, assumed)
 
-            return make_unless_refused(prepare, comm) if resolved.transport == "nccl" else prepare()
+            if resolved.transport != "nccl":
+                return prepare()
+            return make_unless_refused(prepare, comm, self.connecting)
         except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
             return SkippedCase(str(error))
         except NcclFailedError as error:
@@ -190,13 +198,17 @@ class CaseFactory:
         self._mapped.close()
 
 
-def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Prepared | SkippedCase:
+def make_unless_refused(
+    make: Callable[[], Prepared], comm: MPI.Intracomm, connecting: Connecting = CONNECTING
+) -> Prepared | SkippedCase:
     """Return the result of ``make``, or the reason if NCCL refuses its first call; all ranks call this together.
 
     NCCL decides by values that all ranks share, so that it refuses a call on all of them. The state of a communicator
-    after a refused call is undocumented: that on ``comm`` is aborted, and the next case gets a new one.
+    after a refused call is undocumented: that on ``comm`` is aborted, and the next case gets a new one. ``connecting``
+    waits for all ranks with a limit.
 
     Raises:
+        StalledError: if a first operation does not complete in time on this rank or another.
         NcclFailedError: on all ranks, if NCCL creates no communicator or reports an error that is no refusal; another
             launch may succeed.
         RuntimeError: if another library reports an error.
@@ -210,8 +222,10 @@ def make_unless_refused(make: Callable[[], Prepared], comm: MPI.Intracomm) -> Pr
         if isinstance(error, RuntimeError) and type(error).__name__ != "NcclError":  # CuPy's class, not imported here
             raise
         error_text = nccl_error_text(error)
+    connecting.await_all()
     errors: list[str | None] = comm.allgather(error_text)
     if made is not None and not any(errors):
+        connecting.has_connected = True
         return made
     if made is not None:
         made.close()  # before the communicator, because NCCL waits for graphs that use it

@@ -101,9 +101,8 @@ class Leader:
         for _ in by_rate:
             seconds = self._measure_slot(pair_up(endpoints, pairs))
             usual_s = float(quantile(np.where(np.isinf(seconds), np.nan, seconds), QUARTILE))
-            if self.errors and math.isnan(usual_s):
-                what = f"transfers over {self._member.kind.program}"
-                raise UnusableError(what, f"no pair has a time; {error_text(self.errors[0])}")
+            if math.isnan(usual_s):
+                self._refuse_to_go_on()
             self._rate = self.stream.bytes / usual_s
             before, self.stream = self.stream, stream_at(self._rate, by_rate)
             if self.stream == before or np.isinf(seconds).any():
@@ -111,6 +110,19 @@ class Leader:
         if slot_s is not None:
             self.stream, self._longest_s = self.stream._replace(seconds=slot_s), slot_s
         self._changes.clear()
+
+    def _refuse_to_go_on(self) -> None:
+        """Raise the reason why no pair has a time, if it is the program's and not that of single nodes.
+
+        Raises:
+            UnusableError: if a transfer has an error, or no pair has connected.
+        """
+        kind = self._member.kind
+        what = f"transfers over {kind.program}"
+        if self.errors:
+            raise UnusableError(what, f"no pair has a time; {error_text(self.errors[0])}")
+        if kind.connects_first:
+            raise UnusableError(what, "no pair has connected; do: read the messages of the ranks, or --device cpu")
 
     def __call__(self, slots: Slots) -> Floats:
         """Measure slots, up to the first with a pair that does not answer.
@@ -247,11 +259,19 @@ class Leader:
             for rank in awaited & found.keys():
                 awaited -= _answered(rank, orders[rank], found[rank])
             member.pause()
+        if 0 in awaited:
+            member.print_complaint()
+        self._keep_pending(asked, answers, awaited)
+        return found
+
+    def _keep_pending(self, asked: Sequence[int], answers: Sequence[MPI.Request], awaited: set[int]) -> None:
+        """Keep the answers that have not come, by whether their ranks are awaited."""
         self._unneeded = [answer for answer in self._unneeded if not answer.test()[0]]
         for rank, answer in zip(asked, answers, strict=True):
-            if answer != MPI.REQUEST_NULL:
-                (self._late[rank] if rank in awaited else self._unneeded).append(answer)
-        return found
+            if answer == MPI.REQUEST_NULL:
+                continue
+            kept = self._late[rank] if rank in awaited else self._unneeded
+            kept.append(answer)
 
     def _ready(self, waiting: dict[int, Order]) -> dict[int, Order]:
         """Take out the orders whose ranks, and partners, have answered earlier ones in time or late, and return them.

@@ -113,6 +113,7 @@ class Member:
         self.kind, self._losses = kind, losses
         self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
+        self._host = ranks.node_id[0]
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
         self._transfer: BegunTransfer | None = None
         self._connects = False  # whether the transfer waits for an order when it has connected
@@ -145,6 +146,12 @@ class Member:
             self._waits.begin()
         self._connects = self.kind.connects_first and isinstance(order, Transfer)
         self.rests = self._transfer is None
+
+    def print_complaint(self) -> None:
+        """Print what is known of the current transfer if it does not connect, for its deadline has passed."""
+        complaint = self._transfer.complaint() if self._transfer else None
+        if complaint:
+            print_of_rank(self.rank, f"{complaint} (on {self._host})")
 
     def advance(self) -> Timing | None:
         """Continue the transfer, and those that were left; return the timing of the former if it ends or connects."""
@@ -201,6 +208,7 @@ class Member:
                 self.send((timing, self.stop()), 0, tag)
             elif time.monotonic() > leaves:  # the partner does not answer, but this rank does
                 leaves = math.inf
+                self.print_complaint()
                 self.take(None)
                 self.send((FAILED, self.stop()), 0, tag)
             elif time.monotonic() > until:

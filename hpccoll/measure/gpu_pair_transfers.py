@@ -19,6 +19,7 @@ from hpccoll.analysis.diagnosis.nodes_alone import GpusOfHosts
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_size
+from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.measure.gpu_assignment import BASE_TRANSPORT, RankGpus
 from hpccoll.measure.pair_transfers import (
     FAILED,
@@ -81,6 +82,7 @@ def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> tuple[Transfe
     found = GpusOfHosts(visible=visible, unused_because=lacking) if any(visible.values()) or gpus.silent else None
     if lacking is not None:
         return OVER_MPI, found
+    OWN_LOG.begin()
     begin = partial(GpuPairTransfer, gpus.gpu_of_rank)
     return TransferKind("NCCL", "GPU", begin, BY_RATE_ON_GPUS, FIRST_LIMIT_S, LEAST_LIMIT_S, connects_first=True), found
 
@@ -96,7 +98,7 @@ class GpuPairTransfer:
     """
 
     def __init__(self, gpu: "Gpu", comm: MPI.Intracomm, transfer: Transfer) -> None:
-        self.timing, self._transfer = UNTIMED, transfer
+        self.timing, self._transfer, self._connected = UNTIMED, transfer, False
         self._steps = self._reported(gpu, comm)
         self._abort: Thread | None = None  # of the communicator
 
@@ -110,6 +112,12 @@ class GpuPairTransfer:
     def leave(self) -> None:
         """Abort the communicator."""
         self._steps.close()
+
+    def complaint(self) -> str | None:
+        """Return NCCL's last warnings, and where its log is, if the pair has not connected."""
+        if self._connected:
+            return None
+        return f"connecting NCCL with rank {self._transfer.partner} has not ended; {OWN_LOG.report()}"
 
     def _reported(self, gpu: "Gpu", comm: MPI.Intracomm) -> Steps[None]:
         """Transfer, and take an error of CUDA or NCCL for the answer: the others are diagnosed on."""
@@ -147,14 +155,15 @@ class GpuPairTransfer:
         try:
             yield from _until(gpu, communicator, lambda: True)
             yield from self._queue(gpu, communicator, buffers, 1)  # these connect
+            self._connected = True
             yield True
             arrivals = yield from self._queue(gpu, communicator, buffers, self._transfer.messages)
         except BaseException:
             with suppress(RuntimeError):  # of a thread that cannot start: the first error is the one to be seen
-                self._abort = _started(_abort, communicator, buffers)
+                self._abort = _started(_abort, gpu, communicator, buffers)
             raise
         self.timing = timing_of([gpu.elapsed_ns(arrivals[0], each) / 1e9 for each in arrivals])
-        destroys = _started(communicator.destroy)
+        destroys = _started(_destroy, gpu, communicator)
         while destroys.is_alive():
             yield False
 
@@ -186,9 +195,15 @@ def _started(end: Callable[..., None], *arguments: object) -> Thread:
     return thread
 
 
-def _abort(communicator: PairCommunicator, _buffers: object) -> None:
+def _abort(gpu: "Gpu", communicator: PairCommunicator, _buffers: object) -> None:
     """Abort a communicator, and keep the buffers of its messages until then."""
+    gpu.select()  # a thread begins with the first GPU
     communicator.abort()
+
+
+def _destroy(gpu: "Gpu", communicator: PairCommunicator) -> None:
+    gpu.select()  # as above
+    communicator.destroy()
 
 
 def _until(gpu: "Gpu", communicator: PairCommunicator, condition: Callable[[], bool]) -> Steps[None]:

@@ -12,11 +12,12 @@ from hpccoll.executor.choice import agree_on_executor
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.copy_rates import copy_rates
+from hpccoll.measure.deadline_sync import ExcludedError
 from hpccoll.measure.gpu_assignment import RankGpus, transports_of_gpus
 from hpccoll.measure.job_results import JobResults
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, print_of_rank
-from hpccoll.measure.recovery import ExcludedError, RankGroup
+from hpccoll.measure.recovery import RankGroup
 from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, rounds_left
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog

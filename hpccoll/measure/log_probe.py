@@ -6,18 +6,21 @@ before it measures, if NCCL can be silenced afterwards. Its communicators end wi
 begins as without one.
 """
 
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.evidence.log_settings import PROBE_REMEDY, copy_nccl_settings, nccl_logging
+from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase
+from hpccoll.measure.connecting import NcclConnecting
 from hpccoll.measure.gpu_assignment import RankGpus, transports_of_gpus
 from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.ranks import Ranks, first_reason, print_of_rank
@@ -25,6 +28,7 @@ from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.transports.gpu import gpu_errors, loaded_nccl_version
 from hpccoll.transports.nccl.loaded_library import debug_reset
+from hpccoll.transports.stream_wait import poll_until
 
 REPETITIONS = 2
 """The number of runs of each operation: libraries connect in the first one, and log the algorithm in each."""
@@ -43,7 +47,8 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
     progress = RankProgress()
     with watchdog(progress, job.effort.timeout, partial(print_of_rank, ranks.comm.rank)):
         record = gpus.provenance(transports_of_gpus(job.cases))
-        factory = CaseFactory(ranks, job, gather_attempt(ranks, 0, record, job.aggregators), gpus)
+        connecting = NcclConnecting(ranks, progress, job.effort.timeout)
+        factory = CaseFactory(ranks, job, gather_attempt(ranks, 0, record, job.aggregators), gpus, connecting)
         shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
         for case in probe_cases(job, shape):
             if ranks.max_over_ranks(pending_signal()):
@@ -53,6 +58,7 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
             prepared = factory.make(case)
             if isinstance(prepared, SkippedCase):
                 continue
+            prepared.set_wait(partial(poll_until, timeout_s=job.effort.timeout))
             with gpu_errors(prepared.gpu):
                 for _ in range(REPETITIONS):
                     progress.iteration += 1
@@ -93,14 +99,20 @@ def probe_in_launch(ranks: Ranks, job: Job, pending_signal: Callable[[], int], g
 
 @contextmanager
 def _log_directory() -> Iterator[tuple[Path, str | None]]:
-    """Yield a directory of this rank that is removed afterwards, and why there is none, else None."""
+    """Yield a directory of this rank, and why there is none, else None.
+
+    It is removed afterwards, unless a message has named the log in it.
+    """
     try:
-        made = TemporaryDirectory(prefix="hpccoll-nccl-", ignore_cleanup_errors=True)  # NCCL keeps its log open
+        directory = Path(mkdtemp(prefix="hpccoll-nccl-"))
     except OSError as error:
         yield Path(), f"its logs have no place: {error.strerror} (TMPDIR)"
         return
-    with made as name:
-        yield Path(name), None
+    try:
+        yield directory, None
+    finally:
+        if not OWN_LOG.is_named:
+            shutil.rmtree(directory, ignore_errors=True)  # NCCL keeps its log open
 
 
 def _own_logs(directory: Path, most: int) -> Mapping[str, bytes] | str:

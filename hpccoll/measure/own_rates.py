@@ -98,7 +98,7 @@ def _on_gpu(gpu: "Gpu") -> Work:
     def repeated(call: Callable[[], object]) -> None:
         for _ in range(ON_GPU_TIMES):
             call()
-        gpu.synchronize()
+        gpu.synchronize()  # of what this GPU does alone
 
     work = {MEMORY: partial(repeated, partial(copy, *arguments)), REDUCTION: partial(repeated, fold)}
     if missing_cublas() is None:

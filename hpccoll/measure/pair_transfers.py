@@ -103,6 +103,9 @@ class BegunTransfer(Protocol):
     def leave(self) -> None:
         """Have a transfer that the partner has not answered end as soon as it may; it still advances."""
 
+    def complaint(self) -> str | None:
+        """Return what is known of a transfer that does not connect; None of one that has, or need not."""
+
     @property
     def timing(self) -> Timing:
         """What was measured of the stream from the partner; the seconds are infinite if the transfer failed."""
@@ -149,6 +152,9 @@ class PairTransfer:
     def leave(self) -> None:
         """Send no more than is needed to end: MPI cannot cancel what has been sent."""
         self._sent.shorten()
+
+    def complaint(self) -> None:
+        """Return None: MPI has connected the ranks."""
 
     @property
     def timing(self) -> Timing:

@@ -15,7 +15,7 @@ from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings, n
 from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.planned_schedule import PlannedSchedule, planned_schedule
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT, TRANSPORTS
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, StalledError
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
@@ -24,7 +24,7 @@ from hpccoll.measure.guards import guards_of
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
-from hpccoll.measure.stream_timing import StreamTiming, Wait
+from hpccoll.measure.stream_timing import StreamTiming
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import REDUCTIONS, Layout, dtype_of, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.collective import NATIVE
@@ -34,16 +34,21 @@ from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.library_calls import result_span
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.stream_plan import StreamPlan
+from hpccoll.transports.stream_wait import CONNECTING, Connecting, Wait
 from hpccoll.transports.transport_interface import Transport, TransportPlan
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How the cases of a job are run; without ``executor_options`` Python runs plans in host memory."""
+    """How the cases of a job are run; without ``executor_options`` Python runs plans in host memory.
+
+    ``connecting`` is how the first operations over NCCL are waited for.
+    """
 
     communicator: CommunicatorSettings = field(default_factory=dict)
     executor_options: ExecutorOptions | None = None
     effort: Effort = field(default_factory=Effort)
+    connecting: Connecting = CONNECTING
 
 
 DEFAULT_SETTINGS = RunSettings()
@@ -82,7 +87,7 @@ class PreparedCase:
         self.checked = not (of.collective.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
-        self.transport = make_transport(case, comm, gpu, settings.communicator, settings.executor_options)
+        self.transport = make_transport(case, comm, gpu, settings)
         self.src, self.dst, self.plan = self._plan()
         self._compiled = self.plan.executor if isinstance(self.plan.executor, CompiledExecutor) else None
         self.executor = COMPILED if self._compiled else PYTHON
@@ -93,6 +98,9 @@ class PreparedCase:
         try:
             self.check = self._check()
             self._timing = on_stream = self._stream_timing(settings.effort)
+        except StalledError:
+            self.destroy_graphs()  # and no more: kernels use the buffers until NCCL is aborted
+            raise
         except BaseException:
             if isinstance(self.plan, StreamPlan):  # over MPI, only all ranks together can free what they hold
                 self.close()  # the graphs and registered buffers, before their communicator is aborted
@@ -193,6 +201,11 @@ class PreparedCase:
             self._timing.wait_by(wait)
         return self._timing is not None
 
+    def destroy_graphs(self) -> None:
+        """Destroy the CUDA graphs of the plan, if any, before NCCL is aborted."""
+        if isinstance(self.plan, StreamPlan):
+            self.plan.destroy_graphs()
+
     def close(self) -> None:
         """Free the plan, the buffers and what the transport holds; all ranks call this together."""
         self.plan.close()
@@ -271,14 +284,12 @@ class PreparedCase:
         return self.algorithm.name, evidence
 
 
-def make_transport(
-    case: Case, comm: MPI.Intracomm, gpu: Gpu | None, communicator: CommunicatorSettings,
-    options: ExecutorOptions | None = None,
-) -> Transport:  # fmt: skip
+def make_transport(case: Case, comm: MPI.Intracomm, gpu: Gpu | None, settings: RunSettings) -> Transport:
     """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
 
-    Its transport, algorithm and device select the class; ``communicator`` has the settings of NCCL's communicators.
+    Its transport, algorithm and device select the class.
     """
+    communicator, options = settings.communicator, settings.executor_options
     row = TRANSPORTS[case.transport]
     implementation = load_class((row.native if case.algorithm == NATIVE else row.schedules)[case.device])
     if gpu is None:
@@ -289,7 +300,7 @@ def make_transport(
     fields, buffers = nccl_config(communicator), communicator.get(BUFFERS)
     return implementation(
         comm, gpu, graph=bool(case.params.get(GRAPH)), library=ConfiguredNccl(fields) if fields else None,
-        buffers=NcclBuffers(comm, gpu, str(buffers)) if buffers else None,
+        buffers=NcclBuffers(comm, gpu, str(buffers)) if buffers else None, connecting=settings.connecting,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import COMPILED, Case, Parameter
 from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
 from hpccoll.measure.computing_thread import ComputingThread
 from hpccoll.measure.digits_training import DigitsTraining
@@ -20,7 +20,6 @@ from hpccoll.measure.gradient_buckets import GradientBucketBuffer
 from hpccoll.measure.step_computations import Nanoseconds, matrix_products
 from hpccoll.measure.step_engine import CodecOperation, Drivable, StepEngine
 from hpccoll.measure.stream_step_engine import StreamStepEngine
-from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
@@ -39,6 +38,8 @@ from hpccoll.transports.nccl.communicators import (
     nccl_error_text,
     raise_nccl_failure,
 )
+from hpccoll.transports.stream_wait import CONNECTING, Connecting
+from hpccoll.transports.stream_wait import Wait as StreamWait
 
 if TYPE_CHECKING:
     from hpccoll.measure.prepared_case import PreparedCase
@@ -117,7 +118,8 @@ class StepGroups:
 class PreparedStep:
     """A training step lowered for the ranks of ``comm``, with the attributes of ``PreparedCase``; close it afterwards.
 
-    ``prepare`` prepares the case of a collective inside; ``models`` are the user's own models by name.
+    ``prepare`` prepares the case of a collective inside; ``models`` are the user's own models by name. ``connecting``
+    waits for all ranks with a limit.
 
     Raises:
         BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run on them.
@@ -129,8 +131,10 @@ class PreparedStep:
     def __init__(
         self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare: Prepare,
         models: Mapping[str, ModelShape] | None = None, gpu: Gpu | None = None,
+        connecting: Connecting = CONNECTING,
     ) -> None:  # fmt: skip
         self.comm, self.layout, self.case, self.rank, self.gpu = comm, layout, case, comm.rank, gpu
+        self._connecting = connecting
         self.workload = Workload.of(case.params)
         self.family = collective(case.collective)
         self.floor = case.algorithm in self.family.algorithms and self.family.algorithm(case.algorithm).floor
@@ -151,6 +155,10 @@ class PreparedStep:
             self.buckets = [*self._buckets(parallelism.compression)]
             self.training = DigitsTraining(self) if self.workload.learns else None
             self.engine = self._engine()
+        except StalledError:
+            for prepared in self._prepared.values():
+                prepared.destroy_graphs()  # and no more: kernels use the buffers until NCCL is aborted
+            raise
         except BaseException:
             self._release(abort_world)  # the state of a communicator of NCCL after a refused call is undocumented
             raise
@@ -227,12 +235,16 @@ class PreparedStep:
         failure: BadInputError | str | None = None
         try:
             yield
+        except StalledError:  # the others wait with a limit
+            raise
         except BadInputError as error:
             failure = error
         except NCCL_EXCEPTIONS as error:
             if self.gpu is None:
                 raise
             failure = nccl_error_text(error)
+        if self.gpu is not None:
+            self._connecting.await_all()
         failures = self.comm.allgather(failure)
         for each in failures:
             if isinstance(each, BadInputError):

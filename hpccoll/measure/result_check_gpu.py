@@ -132,7 +132,7 @@ class GpuCheck:
         self._guards.reset()
         for grid, block, _, segments in self._fills:
             self._fill(grid, block, (np.uint64(segments), np.uint64(self.generation)))
-        self._gpu.synchronize()
+        self._gpu.await_work()
 
     def wrong(self) -> int:
         for grid, block, _, segments in self._checks:

@@ -24,10 +24,10 @@ from hpccoll.measure.step_computations import (
     matrix_products,
     phase_seconds,
 )
-from hpccoll.measure.stream_timing import Wait as StreamWait
 from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.workload import Workload
+from hpccoll.transports.stream_wait import Wait as StreamWait
 
 FOREVER_NS = 1 << 62
 

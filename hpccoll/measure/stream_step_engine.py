@@ -20,13 +20,13 @@ from hpccoll.measure.step_computations import (
     matrix_products,
     phase_seconds,
 )
-from hpccoll.measure.stream_timing import Wait
 from hpccoll.training.step_keys import GEMM
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.pause import pause
 from hpccoll.transports.nccl.stream_plan import StreamPlan
+from hpccoll.transports.stream_wait import Wait, wait_with_limit
 
 ROWS = range(128, 4096 + 1, 128)
 """The rows of the matrices of ``gemm`` on a GPU.
@@ -49,7 +49,7 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         self._events = [gpu.event() for _ in range(self.events)]
         self._first, self._last = gpu.event(), gpu.event()
         self._computations = _computations(gpu, program, workload) if program else iter(())
-        self._wait: Callable[[], object] = gpu.synchronize  # its last work waits for that of the other streams
+        self.wait_by(wait_with_limit)
         self._unread: int | None = None  # the time at which the last run began, until its events are read
         self.current = "the step on the GPU"
 
@@ -96,8 +96,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         return self._gpu.elapsed_ns(self._first, self._last)
 
     def wait_by(self, wait: Wait) -> bool:
-        """Make runs wait with ``wait``, which has a time limit, instead of without limit; return True."""
-        self._wait = lambda: wait(self._gpu.idle, self._error)
+        """Make runs wait with ``wait`` for the last work of ``gpu``, which waits for the other streams; return True."""
+        self._wait = partial(wait, self._gpu.idle, self._error)
         return True
 
     def _error(self) -> str | None:
@@ -119,5 +119,5 @@ def _computations(gpu: Gpu, program: StepProgram, workload: Workload) -> Iterato
     multiply = gpu.products(max(sizes, default=0))
     for rows in sizes:  # the first product loads the library, and the first of a size its kernel
         multiply(rows, 1)
-    gpu.synchronize()
+    gpu.await_work()
     return cycle([[partial(multiply, *product) for product in of_computation] for of_computation in products])

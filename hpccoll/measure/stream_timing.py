@@ -4,20 +4,16 @@ Two events enclose what is timed, so that the clock of the GPU measures it, too.
 of both events, some hundreds of nanoseconds each.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.nccl.stream_plan import StreamPlan
+from hpccoll.transports.stream_wait import Wait, wait_with_limit
 
 if TYPE_CHECKING:
     from hpccoll.measure.result_check import Check
     from hpccoll.measure.result_check_gpu import GpuCheck
-
-Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
-"""A function that waits until its first argument returns True, and raises an error if its second argument returns the
-reason why it never will."""
 
 
 class StreamTiming:
@@ -39,7 +35,7 @@ class StreamTiming:
         self.operations_with_check = self.operations + self._checks_one_more
         """The number of operations of an iteration, those of its check included."""
         self._stream, self._start, self._end = gpu.stream, gpu.event(), gpu.event()
-        self._wait: Callable[[], object] = gpu.stream.synchronize
+        self.wait_by(wait_with_limit)
         self.reset = check.reset
 
     def run(self) -> None:
@@ -59,5 +55,5 @@ class StreamTiming:
         return self._gpu.elapsed_ns(self._start, self._end)
 
     def wait_by(self, wait: Wait) -> None:
-        """Make runs wait with ``wait``, which has a time limit, instead of without limit."""
+        """Make runs wait with ``wait``."""
         self._wait = partial(wait, self._plan.idle, self._plan.error)

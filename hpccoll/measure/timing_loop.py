@@ -79,6 +79,8 @@ class RankProgress:
         """What the rank is doing, in words, and the id of the case that it belongs to; empty if it belongs to none."""
         self.where: Callable[[], str] = no_plan
         """A function that returns the progress of the current operation."""
+        self.phase_details: Callable[[], str] = no_plan
+        """A function that returns what is known of the current phase, until the next one is entered."""
         self._phase = "starting"
         self.numbers = (c_int64 * 3)(NO_LOOP_PHASE, iteration, 0)
         """The number of the phase in LOOP_PHASES, the iteration, and the heartbeats."""
@@ -114,7 +116,7 @@ class RankProgress:
 
     def enter(self, phase: str) -> None:
         """Enter a new phase."""
-        self.phase = phase
+        self.phase, self.phase_details = phase, no_plan
         self.numbers[2] += 1
 
 

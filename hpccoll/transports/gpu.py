@@ -22,6 +22,7 @@ from hpccoll.host.process_facts import node_name
 from hpccoll.schedule import BFLOAT16
 from hpccoll.schedule.operation import Array
 from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS
+from hpccoll.transports.stream_wait import LIMIT_S, no_error, poll_until
 from hpccoll.transports.transport_interface import address
 
 if TYPE_CHECKING:
@@ -206,13 +207,13 @@ class Gpu:
         """Return a copy of ``values`` on the GPU; all queued work has completed when this returns."""
         copy, source = self._cupy.empty(values.shape, values.dtype), np.ascontiguousarray(values)
         copy.set(source, stream=self.stream)
-        self.stream.synchronize()  # CuPy does not keep ``source``, which a coherent system such as Grace copies later
+        self.await_work()  # CuPy does not keep ``source``, which a coherent system such as Grace copies later
         return copy
 
     def download(self, array: GpuArray) -> NDArray[Any]:
         """Return a copy on the host, made after all queued work."""
+        self.await_work()  # CuPy's copy waits without a limit
         copy: NDArray[Any] = self._cupy.asnumpy(array, stream=self.stream)
-        self.stream.synchronize()
         return copy
 
     def address(self, array: GpuArray) -> int:
@@ -266,8 +267,20 @@ class Gpu:
         self.device.use()
 
     def synchronize(self) -> None:
-        """Wait for all queued work."""
-        self.stream.synchronize()
+        """Wait for all queued work, which is that of this GPU alone: copies, folds and products.
+
+        There is no limit: an operation of NCCL, which may never end, is awaited by ``await_work`` or a ``Wait``.
+        """
+        self.stream.synchronize()  # may be timed: to poll takes a microsecond longer
+
+    def await_work(self, limit_s: float = LIMIT_S) -> None:
+        """Wait for all queued work, also that of NCCL.
+
+        Raises:
+            StalledError: if it takes longer than ``limit_s``.
+            GpuFailedError: if the GPU fails.
+        """
+        poll_until(self.idle, no_error, limit_s, f"the work on GPU {self.id} of {node_name()}")
 
     def idle(self) -> bool:
         """Return whether all queued work has completed.
@@ -284,7 +297,7 @@ class Gpu:
     @property
     def sync_calls(self) -> "Sequence[DeferredCall]":
         """The calls to make before MPI accesses memory, because MPI does not synchronise with streams."""
-        return [(self.synchronize, ())]
+        return [(self.synchronize, ())]  # of folds and copies, before the messages of a plan over MPI
 
     def event(self, *, timing: bool = True) -> Event:
         """Return an event, to be recorded on a stream; one without ``timing`` costs less."""
@@ -318,7 +331,7 @@ class Gpu:
     def release(self) -> None:
         """Free the unused memory in CuPy's pool."""
         gc.collect()  # some arrays are in reference cycles
-        self.stream.synchronize()
+        self.await_work()
         self._cupy.get_default_memory_pool().free_all_blocks()
 
 

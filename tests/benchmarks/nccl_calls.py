@@ -109,7 +109,7 @@ def every_call(here: Here, comm: OneRank) -> Iterator[Verdict]:
 def self_sends(here: Here, comm: OneRank, nbytes: int) -> StreamPlan:
     """Return the plan of a grouped message of this rank to itself."""
     gpu, count = here.gpu, nbytes // 4
-    communicator = nccl_world(comm).communicator
+    communicator = nccl_world(comm, gpu).communicator
     source, target = gpu.upload(np.arange(count, dtype=np.int32)), gpu.upload(np.zeros(count, np.int32))
     calls = [
         (call, (gpu.address(array), nbytes, NCCL_UINT8, 0, gpu.stream.ptr))
@@ -150,7 +150,7 @@ def beside_bare_calls(here: Here, comm: OneRank, nbytes: int) -> Verdict:
 
     plan = self_sends(here, comm, nbytes).prepared(graph=False)
     source, target = plan.result, here.gpu.upload(np.zeros(nbytes // 4, np.int32))
-    communicator, stream = nccl_world(comm).communicator, here.gpu.stream
+    communicator, stream = nccl_world(comm, here.gpu).communicator, here.gpu.stream
     arguments = [(here.gpu.address(array), nbytes, NCCL_UINT8, 0, stream.ptr) for array in (source, target)]
 
     def bare() -> None:
@@ -175,7 +175,7 @@ def life(here: Here) -> Iterator[Verdict]:
     """Communicators that are made, destroyed and aborted, also while a graph of theirs runs."""
     gpu = here.gpu
     for number, end in enumerate((communicators.close_all_worlds, communicators.abort_all_worlds), 100):
-        nccl_world(OneRank(number))
+        nccl_world(OneRank(number), gpu)
         end()
     comm = OneRank(200)
     plan = self_sends(here, comm, SELF_SENT[1]).prepared(graph=True)

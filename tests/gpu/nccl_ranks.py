@@ -21,9 +21,9 @@ from rank_gpu import gpu_of_rank, host_directory
 from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, defined_part, result
 
 from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, StalledError
+from hpccoll.measure.deadline_sync import DeadlineSync, ExcludedError
 from hpccoll.measure.ranks import Ranks
-from hpccoll.measure.recovery import DeadlineSync, ExcludedError, StalledError
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
@@ -65,7 +65,7 @@ def agrees(asked: Operation, way=NcclTransport, *, graph: bool = False, right=No
     for _ in range(2):
         src.set(given, stream=GPU.stream)
         dst.set(before, stream=GPU.stream)
-        GPU.synchronize()
+        GPU.await_work()
         COMM.Barrier()
         plan.run()
         got = GPU.download(plan.result)
@@ -202,7 +202,7 @@ def drill() -> None:
     """The last rank stalls in front of an all-reduce; the others notice it, and go on without it."""
     last, sync = RANKS - 1, DeadlineSync(Ranks(COMM), timeout=12 if HOST else 24)
     agrees(case_of("all_reduce-ring", RANKS).operation(1000, "float32"))
-    one = communicators.nccl_world(COMM)
+    one = communicators.nccl_world(COMM, GPU)
     array = GPU.upload(np.ones(1 << 20, np.float32))
     address = GPU.address(array)
 
@@ -210,7 +210,7 @@ def drill() -> None:
         communicator.allReduce(address, address, array.size, 7, 0, GPU.stream.ptr)
 
     all_reduce(one.communicator)  # the first one connects the ranks, for which each waits on the host
-    GPU.synchronize()
+    GPU.await_work()
     COMM.Barrier()
     if last == ME:
         time.sleep(2 * (sync.limit_s + sync.answer_s))
@@ -223,7 +223,7 @@ def drill() -> None:
     else:
         raise AssertionError("an all-reduce without one of its ranks came to an end")
     communicators.abort_all_worlds()
-    GPU.synchronize()  # the aborted stream has come to its end
+    GPU.await_work()  # the aborted stream has come to its end
     try:
         _, comm = sync.regroup(stall)
     except ExcludedError:
@@ -231,7 +231,7 @@ def drill() -> None:
         print(f"rank {ME} woke up", flush=True)
     else:
         assert comm.size == last
-        made = communicators.nccl_world(comm)
+        made = communicators.nccl_world(comm, GPU)
         values = np.full(array.size, comm.rank + 1, np.float32)
         array.set(values, stream=GPU.stream)
         all_reduce(made.communicator)

@@ -84,7 +84,7 @@ def unfinished(make, error):
 
 def aborted_behind_another():
     """Abort two communicators, of which the newer one waits on its stream for a stuck operation of the older one."""
-    older, newer = communicators.nccl_world(COMM), communicators.nccl_world(COMM.Dup())
+    older, newer = communicators.nccl_world(COMM, GPU), communicators.nccl_world(COMM.Dup(), GPU)
     buffer, second, event = GPU.empty(4, np.dtype("float32")), GPU.with_own_stream(), GPU.event(timing=False)
     address = GPU.address(buffer)
     if COMM.rank == 0:  # the others do not take part

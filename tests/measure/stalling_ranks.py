@@ -3,10 +3,12 @@
 Args:
     PLACE: ``gpu``, or the directory of the test library of NCCL: then the host is the GPU.
     WHO: the rank.
-    WHERE: in an operation (``run``), a training step (``step``), or the check of a result (``wrong``), in its call
-        number WHEN, from 1 on; or ``library``: the test library has the fault HOW.
+    WHERE: in an operation (``run``), a training step (``step``), the check of a result (``wrong``), or in front of the
+        first operation of a plan (``first``), in its call number WHEN, from 1 on; or ``library``: the test library has
+        the fault HOW; or ``stream``: a synchronisation of a stream never returns.
     HOW: for so many seconds; for ever (``stops``); until another rank has stopped (``called``); until the watchdog has
         reported the rank and left its end to the others (``spared``); or its GPU fails (``breaks``).
+    ARGUMENTS: those of ``run``, or ``train`` and its own.
 """
 
 import os
@@ -19,15 +21,22 @@ from pathlib import Path
 
 from hpccoll.cli.job_program import main
 from hpccoll.measure import watchdog
-from hpccoll.measure.recovery import STOP, DeadlineSync, RankGroup
+from hpccoll.measure.deadline_sync import STOP, DeadlineSync
+from hpccoll.measure.recovery import RankGroup
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import StreamTiming
+from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 PLACE, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]
 RETURNED = 79
 """The tag of the message with which a lost rank returns."""
-KINDS = {"run": (StreamTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong")}
+KINDS = {
+    "run": (StreamTiming, "run"),
+    "step": (StreamStepEngine, "run"),
+    "wrong": (GpuCheck, "wrong"),
+    "first": (StreamPlan, "prepared"),
+}
 end_launch = RankGroup.end_launch
 
 
@@ -60,12 +69,12 @@ def stall():
     kind, method = KINDS[WHERE]
     do, make_sync, syncs, calls = getattr(kind, method), DeadlineSync.__init__, [], count(1)
 
-    def stalling(self, *about):
+    def stalling(self, *about, **options):
         from mpi4py import MPI
 
         if next(calls) == int(WHEN) and MPI.COMM_WORLD.rank == int(WHO):
-            STALLS.get(HOW, lambda *_: time.sleep(float(HOW)))(self, syncs[-1])
-        return do(self, *about)
+            STALLS.get(HOW, lambda *_: time.sleep(float(HOW)))(self, syncs[-1] if syncs else None)
+        return do(self, *about, **options)
 
     def make_known(self, *about):
         make_sync(self, *about)
@@ -78,8 +87,17 @@ def stall():
     watchdog.GRACE = 0.5
 
 
+def never_return(_stream):
+    while True:
+        time.sleep(1)
+
+
 if WHERE == "library":
     os.environ["NCCL_TEST_FAULT"] = f"{WHO}:{WHEN}:{HOW}"
+elif WHERE == "stream":
+    import nccl_on_host
+
+    nccl_on_host.Stream.synchronize = never_return
 else:
     stall()
 if PLACE == "gpu":
@@ -96,4 +114,6 @@ else:
     from nccl_on_host import install
 
     install(Path(PLACE))
+if ARGUMENTS[0] == "train":
+    sys.exit(main(ARGUMENTS[1:], "train"))
 sys.exit(main(ARGUMENTS))

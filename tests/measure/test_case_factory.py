@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import raw_examples
-from fake_nccl import Library
+from fake_nccl import FakeGpu, Library
 from mpi4py import MPI
 
 from hpccoll.cases.skip_reason import skip_reason
@@ -75,19 +75,20 @@ def plan_maker(error=None, closed=None):
 
 def test_a_refused_call_gives_the_reason_and_the_next_case_gets_a_new_communicator():
     comm = MPI.COMM_SELF
-    first = communicators.nccl_world(comm, Library)
+    first = communicators.nccl_world(comm, FakeGpu(), Library)
     assert not isinstance(make_unless_refused(plan_maker(), comm), SkippedCase)
-    assert communicators.nccl_world(comm, Library) is first
+    assert communicators.nccl_world(comm, FakeGpu(), Library) is first
     assert make_unless_refused(plan_maker(NcclError(REFUSAL)), comm) == SkippedCase(f"NCCL refuses it: {REFUSAL}")
     assert first.communicator.said == ["aborted"]
-    assert communicators.nccl_world(comm, Library) is not first
+    assert communicators.nccl_world(comm, FakeGpu(), Library) is not first
     communicators.abort_world(comm)
 
 
 def test_a_rank_whose_call_succeeded_while_others_were_refused_closes_its_plan_before_the_communicator():
     done, comm = [], SimpleNamespace(allgather=lambda own: [own, REFUSAL], handle=-1)
     communicators._WORLDS[comm.handle] = world = object.__new__(communicators.NcclWorld)
-    world._workers, world.communicator = {}, SimpleNamespace(abort=lambda: done.append("aborted"))
+    world._workers, world.gpu = {}, FakeGpu()
+    world.communicator = SimpleNamespace(abort=lambda: done.append("aborted"))
     assert make_unless_refused(plan_maker(closed=done), comm) == SkippedCase(f"NCCL refuses it: {REFUSAL}")
     assert done == ["closed", "aborted"]
 

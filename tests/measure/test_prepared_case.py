@@ -130,7 +130,7 @@ def test_schedules_and_native_collectives_get_communicator_settings_and_buffers(
     gpu = SimpleNamespace(release=lambda: None, empty=None)
     for algorithm, kind in (("native", "NcclVendorTransport"), ("ring", "NcclTransport")):
         asked = replace(case(transport="nccl", device="cuda"), algorithm=algorithm)
-        made = module.make_transport(asked, SimpleNamespace(), gpu, communicator)
+        made = module.make_transport(asked, SimpleNamespace(), gpu, module.RunSettings(communicator))
         assert type(made).__name__ == kind
         assert (made.library and made.library._settings) == settings
         assert made.buffers.registration == buffers

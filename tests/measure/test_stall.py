@@ -187,15 +187,3 @@ def test_graphs_are_destroyed_before_their_communicator_is_aborted(mpiexec, nccl
     ran = mpiexec(2, Path(__file__).with_name("aborted_ranks.py"), nccl_library)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count("done") == 2
-
-
-@pytest.mark.usefixtures("mpiexec")
-def test_a_wait_ends_on_completion_error_or_timeout():
-    from hpccoll.measure.recovery import StalledError, poll_until  # where there is an MPI
-
-    looks = iter([False, False, True])
-    poll_until(lambda: next(looks), lambda: "an error that comes too late", 60)
-    with pytest.raises(StalledError, match="an error of NCCL"):
-        poll_until(lambda: False, lambda: "an error of NCCL", 60)
-    with pytest.raises(StalledError, match=r"0\.01 s"):
-        poll_until(lambda: False, lambda: None, 0.01)

@@ -86,8 +86,16 @@ def test_an_upload_is_complete_before_its_source_is_freed():
             queue.append(lambda: np.copyto(self, made[0]()))
             assert stream is gpu.stream
 
-    stream = SimpleNamespace(synchronize=lambda: [copy() for copy in queue])
-    gpu = gpu_with(SimpleNamespace(empty=lambda shape, dtype: np.zeros(shape, dtype).view(Target)), stream)
+    def query(_stream):
+        for copy in queue:
+            copy()
+        return DONE
+
+    cupy = SimpleNamespace(
+        empty=lambda shape, dtype: np.zeros(shape, dtype).view(Target),
+        cuda=SimpleNamespace(runtime=SimpleNamespace(streamQuery=query)),
+    )
+    gpu = gpu_with(cupy, SimpleNamespace(ptr=1))
     values = np.arange(12).reshape(3, 4).T  # of which a contiguous copy is made
     assert gpu.upload(values).tolist() == values.tolist()
     assert made[0]() is None

@@ -194,7 +194,7 @@ def transfer_in_child(number: int) -> str | None:
     sent, received, reduced = (cupy.empty(values.size, values.dtype) for _ in range(3))
     for array, content in ((sent, values + world.rank), (received, np.zeros_like(values)), (reduced, -values)):
         array.set(content)
-    cupy.cuda.get_current_stream().synchronize()
+    cupy.cuda.get_current_stream().synchronize()  # of copies to this GPU
     peer = world.size - 1 - world.rank
     world.Sendrecv(sent, peer, recvbuf=received, source=peer)
     world.Allreduce(sent, reduced)

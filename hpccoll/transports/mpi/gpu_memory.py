@@ -28,7 +28,7 @@ class _GpuTransport(GuardedBuffers):
 
 def _warmed_up(plan: TransportPlan, gpu: "Gpu") -> TransportPlan:
     """Run ``plan`` once, which compiles kernels, registers memory with MPI and overwrites dst; return the plan."""
-    gpu.synchronize()  # as runs expect: memory of the pool may still be in use by an earlier plan
+    gpu.await_work()  # as runs expect: memory of the pool may still be in use by an earlier plan, maybe of NCCL
     plan.run()
     return plan
 
@@ -59,12 +59,12 @@ class _StreamOrderedPlan:
 
     def __init__(self, plan: TransportPlan, gpu: "Gpu", *, scales: bool) -> None:
         self.result, self.progress, self.close = plan.result, plan.progress, plan.close
-        self._run, self._synchronize, self._scales = plan.run, gpu.synchronize, scales
+        self._run, self._await_division, self._scales = plan.run, gpu.synchronize, scales  # of this GPU alone
 
     def run(self) -> None:
         self._run()
         if self._scales:  # the division of an average is queued on the stream
-            self._synchronize()
+            self._await_division()
 
 
 class StagedMpiTransport(_GpuTransport):
@@ -102,21 +102,21 @@ class StagedPlan:
             [transport.gpu.copy(target, source)] if moves and len(source) else []
             for target, source in ((on_host, on_device), (self.result, plan.result))
         )
-        self._plan, self._synchronize, self._stage = plan, transport.gpu.synchronize, ""
+        self._plan, self._await_copies, self._stage = plan, transport.gpu.synchronize, ""  # of this GPU alone
 
     def run(self) -> None:
         self._stage = "copying to the host"
         for copy, arguments in self._to_host:
             copy(*arguments)
         if self._to_host:
-            self._synchronize()
+            self._await_copies()
         self._stage = ""
         self._plan.run()
         self._stage = "copying from the host"
         for copy, arguments in self._to_device:
             copy(*arguments)
         if self._to_device:
-            self._synchronize()
+            self._await_copies()
         self._stage = ""
 
     def progress(self) -> str:

@@ -202,7 +202,7 @@ class NcclBuffers:
         except NcclError as error:
             raise MemoryError(f"NCCL cannot allocate {count * dtype.itemsize} bytes: {error}") from None
         owner = _MemoryOwner()
-        weakref.finalize(owner, nccl.mem_free, memory).atexit = False  # CUDA may have shut down by then
+        weakref.finalize(owner, _free, self.gpu, memory).atexit = False  # CUDA may have shut down by then
         array: Array = self.gpu.array_at(memory, count, dtype, owner)
         return array
 
@@ -258,6 +258,12 @@ class NcclBuffers:
             communicator, handle, deregister, _array = self._registered.pop()
             if communicator.comm:
                 _call_nccl(deregister, nccl.Comm(communicator.comm), handle)
+
+
+def _free(gpu: "Gpu", memory: int) -> None:
+    """Free memory of NCCL, in whichever thread the last reference to it ends."""
+    gpu.select()
+    _nccl().mem_free(memory)
 
 
 class _MemoryOwner:

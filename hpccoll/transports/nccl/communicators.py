@@ -10,8 +10,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hpccoll.transports.stream_wait import CONNECTING, Connecting
+
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+    from hpccoll.transports.gpu import Gpu
 
 
 class NcclLibrary(Protocol):
@@ -82,16 +86,21 @@ class NcclWorld:
     """The NCCL communicators of one MPI communicator; its ranks create and close it together.
 
     Args:
-        comm: the MPI communicator; the GPU of each rank is current.
+        comm: the MPI communicator.
+        gpu: the GPU of this rank, which is current.
         library: the binding of NCCL.
+        connecting: is informed that NCCL connects, and of its error on this rank.
 
     Raises:
         NcclFailedError: on all ranks, if NCCL fails on any of them. If NCCL leaves the other ranks waiting, the
             watchdog ends the job.
     """
 
-    def __init__(self, comm: "MPI.Intracomm", library: NcclLibrary) -> None:
-        self.comm = comm
+    def __init__(
+        self, comm: "MPI.Intracomm", gpu: "Gpu", library: NcclLibrary, connecting: Connecting = CONNECTING
+    ) -> None:
+        self.comm, self.gpu, self._connecting = comm, gpu, connecting
+        connecting.begin()
         unique = comm.bcast(self._on_all_ranks(lambda: library.get_unique_id() if comm.rank == 0 else None))
         self.communicator = self._on_all_ranks(lambda: library.NcclCommunicator(comm.size, unique, comm.rank))
         self._workers: dict[int, Any] = {}
@@ -104,6 +113,7 @@ class NcclWorld:
             made = make()
         except NCCL_EXCEPTIONS as error:
             failure = nccl_error_text(error)
+            self._connecting.note(failure)
         failures = self.comm.allgather(failure)
         if any(failures) and hasattr(made, "abort"):
             made.abort()
@@ -119,6 +129,15 @@ class NcclWorld:
             self._workers[count] = self._on_all_ranks(lambda: self.communicator.commSplit(color, self.comm.rank))
         return self._workers[count]
 
+    def abort(self, communicator: Any) -> None:
+        """Abort a communicator of this world, in a thread of its own.
+
+        A thread begins with the first GPU, on which NCCL would create a context: ncclCommAbort ends with
+        ``cudaSetDevice`` of the device that was current before (src/group.cc of 2.28.9).
+        """
+        self.gpu.select()
+        communicator.abort()
+
     @property
     def communicators(self) -> list[Any]:
         """All communicators of this rank, those of workers before the one that they were split from."""
@@ -129,7 +148,9 @@ _WORLDS: dict[int, NcclWorld | NcclFailedError] = {}
 """By the handle of an MPI communicator, its world, or the failure: later cases then fail without waiting for NCCL."""
 
 
-def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> NcclWorld:
+def nccl_world(
+    comm: "MPI.Intracomm", gpu: "Gpu", library: NcclLibrary | None = None, connecting: Connecting = CONNECTING
+) -> NcclWorld:
     """Return the NCCL communicators of ``comm``; its ranks make the first call together, which creates them.
 
     Raises:
@@ -137,7 +158,7 @@ def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> Ncc
     """
     if comm.handle not in _WORLDS:
         try:
-            _WORLDS[comm.handle] = NcclWorld(comm, library or cupys_nccl())
+            _WORLDS[comm.handle] = NcclWorld(comm, gpu, library or cupys_nccl(), connecting)
         except NcclFailedError as error:
             _WORLDS[comm.handle] = error
     world = _WORLDS[comm.handle]
@@ -148,22 +169,23 @@ def nccl_world(comm: "MPI.Intracomm", library: NcclLibrary | None = None) -> Ncc
 
 def abort_world(comm: "MPI.Intracomm") -> None:
     """Abort the NCCL communicators of ``comm`` on all its ranks, if any; the next use creates new ones."""
-    _abort_together(_pop_communicators(comm.handle))
+    _abort_together(_pop_worlds(comm.handle))
 
 
 def abort_all_worlds() -> None:
     """Abort all NCCL communicators on this rank only, after their CUDA graphs are destroyed."""
-    _abort_together(_pop_communicators(*_WORLDS))
+    _abort_together(_pop_worlds(*_WORLDS))
 
 
-def _abort_together(communicators: Sequence[Any]) -> None:
-    """Abort communicators, all at once.
+def _abort_together(worlds: Sequence[NcclWorld]) -> None:
+    """Abort the communicators of worlds, all at once.
 
     ncclCommAbort ends the kernels of its own communicator, and then waits for their streams (commDestroySync in init.cc
     of NCCL 2.28.9). There they may wait for those of another communicator, which only its own abort ends.
     """
-    with ThreadPoolExecutor(max(1, len(communicators))) as threads:
-        aborts = [threads.submit(communicator.abort) for communicator in communicators]
+    pairs = [(world, communicator) for world in worlds for communicator in world.communicators]
+    with ThreadPoolExecutor(max(1, len(pairs))) as threads:
+        aborts = [threads.submit(world.abort, communicator) for world, communicator in pairs]
     for abort in aborts:
         abort.result()  # raises its error
 
@@ -172,18 +194,27 @@ def close_world(comm: "MPI.Intracomm") -> None:
     """Destroy the NCCL communicators of ``comm``, if any, before it is freed; its ranks call this together."""
     if isinstance(_WORLDS.get(comm.handle), NcclFailedError):
         del _WORLDS[comm.handle]  # MPI reuses handles
-    for communicator in _pop_communicators(comm.handle):
-        communicator.destroy()
+    _destroy(_pop_worlds(comm.handle))
 
 
 def close_all_worlds() -> None:
     """Destroy all NCCL communicators, the newest first, after their CUDA graphs; all ranks call this together."""
-    for communicator in _pop_communicators(*reversed(_WORLDS)):
-        communicator.destroy()
+    _destroy(_pop_worlds(*reversed(_WORLDS)))
     _WORLDS.clear()  # of failures: MPI reuses handles
 
 
-def _pop_communicators(*handles: int) -> list[Any]:
-    """Forget the worlds of MPI communicators, except failures, and return their NCCL communicators."""
-    worlds = [_WORLDS.pop(handle) for handle in handles if isinstance(_WORLDS.get(handle), NcclWorld)]
-    return [each for world in worlds if isinstance(world, NcclWorld) for each in world.communicators]
+def _destroy(worlds: Sequence[NcclWorld]) -> None:
+    for world in worlds:
+        for communicator in world.communicators:
+            communicator.destroy()
+
+
+def _pop_worlds(*handles: int) -> list[NcclWorld]:
+    """Forget the worlds of MPI communicators, except failures, and return them."""
+    worlds = []
+    for handle in handles:
+        world = _WORLDS.get(handle)
+        if isinstance(world, NcclWorld):
+            del _WORLDS[handle]
+            worlds.append(world)
+    return worlds

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, nccl_error_text
 from hpccoll.transports.nccl.fold import Fold, fold_launches
+from hpccoll.transports.stream_wait import CONNECTING, Connecting
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
@@ -21,12 +22,24 @@ NCCL_UINT8 = 1
 
 
 class CupyDevice:
-    """The current GPU and a communicator of NCCL."""
+    """The current GPU and a communicator of NCCL, with how its first operations are waited for."""
 
-    def __init__(self, gpu: "Gpu", communicator: Any) -> None:
-        self.gpu, self.communicator = gpu, communicator
-        self.wait: Callable[[], None] = gpu.stream.synchronize
-        """Waits for all work that is queued on the first stream."""
+    def __init__(self, gpu: "Gpu", communicator: Any, connecting: Connecting = CONNECTING) -> None:
+        self.gpu, self.communicator, self.connecting = gpu, communicator, connecting
+
+    def wait(self) -> None:
+        """Wait for a first operation, which is all work that is queued on the first stream.
+
+        Raises:
+            StalledError: if it does not complete in time, or NCCL reports an error.
+            GpuFailedError: if the GPU fails.
+        """
+        self.connecting.wait(self.gpu.idle, self.complaint)
+
+    def complaint(self) -> str | None:
+        """Return NCCL's asynchronous error as a sentence; None without an error."""
+        error = self.error()
+        return None if error is None else f"NCCL reports: {error}"
 
     def error(self) -> str | None:
         """Return NCCL's asynchronous error, on this rank or another; None without an error."""

@@ -20,5 +20,5 @@ def pause(gpu: "Gpu") -> Callable[[int], None]:
         launch((1,), (1,), (np.uint64(duration_ns),))
 
     queue(0)
-    gpu.synchronize()  # the first launch loads the kernel
+    gpu.await_work()  # the first launch loads the kernel
     return queue

@@ -1,9 +1,10 @@
 """Plans that queue their work on a stream of a GPU and end on it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from hpccoll.common.errors import GpuFailedError
+from hpccoll.common.errors import GpuFailedError, StalledError
 from hpccoll.schedule.operation import Array
 
 if TYPE_CHECKING:
@@ -42,18 +43,30 @@ class StreamPlan:
         """Run once, which connects ranks and loads kernels, capture the calls if ``graph``, and return the plan.
 
         All ranks call this together. It overwrites the buffers. If NCCL rejects a call, the plan is closed.
+
+        Raises:
+            StalledError: if the run does not complete in time, or NCCL reports an error.
+        """
+        with self._closed_on_error():
+            self.run()
+            if graph and self._calls:
+                self.enqueue = self._captured(self.enqueue)
+        return self
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        """Close this plan if a block fails; after a stall destroy its graphs only.
+
+        Kernels of NCCL use the buffers until the communicator is aborted, and that waits until graphs are destroyed.
         """
         try:
-            self._prepare(graph=graph)
+            yield
+        except StalledError:
+            self.destroy_graphs()
+            raise
         except BaseException:
             self.close()
             raise
-        return self
-
-    def _prepare(self, *, graph: bool) -> None:
-        self.run()
-        if graph and self._calls:
-            self.enqueue = self._captured(self.enqueue)
 
     def _captured(self, queue: "StreamCall") -> "StreamCall":
         """Return the call that launches the work of ``queue`` as a graph; all ranks call this together."""
@@ -71,11 +84,8 @@ class StreamPlan:
         """
         if not self._graphs:
             return _call_in_order([self.enqueue] * count)
-        try:
+        with self._closed_on_error():
             return self._captured(_call_in_order([*self._calls] * count))
-        except BaseException:
-            self.close()
-            raise
 
     def run(self) -> None:
         self.enqueue()
@@ -87,8 +97,7 @@ class StreamPlan:
 
     def error(self) -> str | None:
         """Return NCCL's asynchronous error, None without an error."""
-        error = self._device.error()
-        return error and f"NCCL reports: {error}"
+        return self._device.complaint()
 
     def progress(self) -> str:
         """Return the description of the operation and NCCL's error; the host cannot see how far the stream is.

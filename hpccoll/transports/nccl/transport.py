@@ -8,13 +8,15 @@ when the plan is made.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hpccoll.common.errors import StalledError
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
-from hpccoll.transports.nccl.communicators import nccl_world
+from hpccoll.transports.nccl.communicators import NcclWorld, nccl_world
 from hpccoll.transports.nccl.cupy_device import CupyDevice, NamedBuffers, StreamCall
 from hpccoll.transports.nccl.lowering import NcclLowering, Stage
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.nccl.two_stream_plan import NO_WAITS, fold_waits
+from hpccoll.transports.stream_wait import CONNECTING, Connecting
 from hpccoll.transports.transport_interface import check_agreement
 
 if TYPE_CHECKING:
@@ -62,30 +64,45 @@ class NcclTransportBase(GuardedBuffers):
         graph: whether plans are replayed as CUDA graphs.
         library: the binding of NCCL that creates communicators; None for CuPy's.
         buffers: the allocator of NCCL memory, which may register buffers; None for CuPy's memory.
+        connecting: how the first operation of each plan is waited for.
     """
 
     def __init__(
         self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "NcclLibrary | None" = None,
-        buffers: "NcclBuffers | None" = None,
+        buffers: "NcclBuffers | None" = None, connecting: Connecting = CONNECTING,
     ) -> None:  # fmt: skip
         # NCCL's memory is aligned to more than a page and registered from its first byte: there is no front margin.
         super().__init__(buffers.empty if buffers else gpu.empty, front=not buffers)
         self.comm, self.gpu, self.graph, self.library, self.buffers = comm, gpu, graph, library, buffers
+        self.connecting = connecting
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         """Return the plan of ``operation`` after its first run; all ranks call this together.
 
-        If NCCL rejects a call, the transport is closed.
+        If NCCL rejects a call, the transport is closed. After a stall it is not: kernels of NCCL use the buffers until
+        the communicator is aborted, which also deregisters them.
 
         Raises:
             PlanMismatchError: if the ranks disagree on the messages between them.
             BadInputError: if NCCL's call does not support in place, or NCCL cannot create windows on these GPUs.
+            StalledError: if the first run does not complete in time, or NCCL reports an error.
         """
         try:
-            return self._lower(operation, src, dst).prepared(graph=self.graph)
+            plan = self._lower(operation, src, dst)
+            self.connecting.begin()
+            return plan.prepared(graph=self.graph)
+        except StalledError:
+            raise
         except BaseException:
             self.close()
             raise
+
+    def _world(self) -> NcclWorld:
+        """Return the NCCL communicators of the ranks, which the first call creates."""
+        return nccl_world(self.comm, self.gpu, self.library, self.connecting)
+
+    def _device(self, world: NcclWorld) -> CupyDevice:
+        return CupyDevice(self.gpu, world.communicator, self.connecting)
 
     def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         raise NotImplementedError
@@ -104,9 +121,9 @@ class NcclTransport(NcclTransportBase):
         lowering = NcclLowering(self.comm.rank, operation)
         received = self.comm.alltoall(lowering.proposals())
         check_agreement(self.comm.allgather(lowering.mismatched_peers(received)))
-        communicator = nccl_world(self.comm, self.library).communicator
+        world = self._world()
         scratch = {name: self.allocate(count, operation.dtype) for name, count in lowering.lengths.items()}
         buffers = {"src": src, "dst": dst, **scratch}
         if self.buffers:  # arrivals that are folded are received into scratch
-            self.buffers.register(communicator, self.comm.size, buffers.values())
-        return stream_plan_of(CupyDevice(self.gpu, communicator), lowering, lowering.stages(received), buffers)
+            self.buffers.register(world.communicator, self.comm.size, buffers.values())
+        return stream_plan_of(self._device(world), lowering, lowering.stages(received), buffers)

@@ -13,8 +13,7 @@ import numpy as np
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.nccl.communicators import nccl_world
-from hpccoll.transports.nccl.cupy_device import CupyDevice, StreamCall, group_calls
+from hpccoll.transports.nccl.cupy_device import StreamCall, group_calls
 from hpccoll.transports.nccl.fold import Fold
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.nccl.transport import NcclTransportBase
@@ -172,8 +171,8 @@ class NcclVendorTransport(NcclTransportBase):
     def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         check_placement(operation)
         me, workers, name = self.comm.rank, operation.layout.workers, operation.collective.name
-        world = nccl_world(self.comm, self.library)
-        device = CupyDevice(self.gpu, world.communicator)
+        world = self._world()
+        device = self._device(world)
         communicator = world.workers(workers)
         if self.buffers:
             self.buffers.register(communicator, workers, (src, dst))

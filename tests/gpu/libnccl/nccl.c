@@ -17,12 +17,15 @@
  * `error` also raises asynchronous errors. `init` makes the creation of its communicator NUMBER fail, and `call` its
  * call NUMBER that queues work. STATUS is that of the error, 2 (ncclSystemError) by default.
  *
+ * Every call must come from a thread whose current device is that of the rank, where it is known (hostDevice): a thread
+ * begins with device 0, on which CUDA would create a context. A thread selects a device by hostSelect.
+ *
  * NCCL_TEST_VERSION is the version (23000), and
  * NCCL_WIN_ENABLE=0 the setting of NCCL with which no symmetric window is created. HPCCOLL_TEST_MEMORY is a directory
  * that the ranks share (/dev/shm); hosts of a testbed each have a /dev/shm of their own. Ranks that name the same device
  * (hostDevice) are refused as by NCCL of that version, with NCCL_HOSTID and NCCL_MULTI_RANK_GPU_ENABLE.
  *
- * With NCCL_DEBUG=INFO it logs its version, communicators and calls in the lines of NCCL 2.30.7 (src/init.cc:1422,
+ * With NCCL_DEBUG=WARN or INFO it warns of each fault that is injected. With NCCL_DEBUG=INFO it logs its version, communicators and calls in the lines of NCCL 2.30.7 (src/init.cc:1422,
  * src/enqueue.cc:822 and 3152). NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE are read by the first message, and by
  * the first one after ncclResetDebugInit, as in src/debug.cc of 2.27.7 to 2.30.7. Compiled with WITHOUT_RESET, it lacks
  * that function, as NCCL did before 2.24. */
@@ -147,6 +150,8 @@ static Graph *capture; /* the one that has begun and not ended */
 static uint64_t captures;
 static Stream *idle_branches;
 static char device[32]; /* empty: unknown, and never refused */
+static int device_number;
+static _Thread_local int current_device;
 static struct { int rank, number, status; char kind[8]; } fault = {.status = SYSTEM_ERROR};
 
 static void fatal(const char *format, ...) {
@@ -173,6 +178,12 @@ static void rest(int turn) {
     else nanosleep(&(struct timespec){0, 20000}, NULL);
 }
 
+static void enter(const char *function) { /* what every call of NCCL does first */
+    if (*device && current_device != device_number)
+        fatal("%s in a thread whose current device is %d, on a rank with device %d", function, current_device,
+              device_number);
+}
+
 static int valid(const Comm *comm) { return comm && comm->magic == MAGIC && !comm->aborted; }
 
 static int overlap(const char *a, size_t bytes, const char *b, size_t others) {
@@ -181,7 +192,7 @@ static int overlap(const char *a, size_t bytes, const char *b, size_t others) {
 
 /* ---- logs ------------------------------------------------------------------------------------------------------ */
 
-enum { INIT = 1, COLL = 2, TUNING = 4, ANY = 7 };
+enum { INIT = 1, COLL = 2, TUNING = 4, ANY = 7, WARN = 8 };
 static struct { FILE *file; int state, enabled, shown; char host[64]; } logs; /* state: 0 at first, -1 after a reset */
 
 static int host_name(char *name, size_t size) { /* without the domain, as NCCL has it */
@@ -195,10 +206,12 @@ static void open_logs(void) {
     const char *level = getenv("NCCL_DEBUG"), *names = getenv("NCCL_DEBUG_SUBSYS"), *path = getenv("NCCL_DEBUG_FILE");
     char name[PATH_MAX] = "", *end = name;
     logs.state = 1, logs.file = stdout, logs.enabled = 0, host_name(logs.host, sizeof logs.host);
-    if (!level || strcasecmp(level, "INFO")) return;
-    logs.enabled = !names || strstr(names, "INIT") ? INIT : 0;
-    if (names && strstr(names, "COLL")) logs.enabled |= COLL;
-    if (names && strstr(names, "TUNING")) logs.enabled |= TUNING;
+    int informs = level && !strcasecmp(level, "INFO");
+    if (!informs && (!level || strcasecmp(level, "WARN"))) return;
+    logs.enabled = WARN;
+    if (informs && (!names || strstr(names, "INIT"))) logs.enabled |= INIT;
+    if (informs && names && strstr(names, "COLL")) logs.enabled |= COLL;
+    if (informs && names && strstr(names, "TUNING")) logs.enabled |= TUNING;
     for (; path && *path && end < name + sizeof name - sizeof logs.host - 16; path++) {
         if (!strncmp(path, "%h", 2)) end += sprintf(end, "%s", logs.host), path++;
         else if (!strncmp(path, "%p", 2)) end += sprintf(end, "%d", getpid()), path++;
@@ -217,6 +230,12 @@ static void info(int subsystem, const char *format, ...) {
     vfprintf(logs.file, format, more);
     fputc('\n', logs.file);
     va_end(more);
+}
+
+static void warn(const char *text) {
+    if (logs.state < 1) open_logs();
+    if (logs.enabled & WARN)
+        fprintf(logs.file, "\n%s:%d:%d [0] transport/test.cc:1 NCCL WARN %s\n", logs.host, getpid(), gettid(), text);
 }
 
 static void log_call(const char *name, const void *from, const void *to, size_t count, int type, int op, int root,
@@ -295,6 +314,7 @@ static void transfer_all(Work *w) {
     Comm *comm = w->comm;
     int raises = !strcmp(fault.kind, "error");
     int faulty = ++works == fault.number && comm->error == 0 && (raises || !strcmp(fault.kind, "stall"));
+    if (faulty) warn(raises ? "a fault is injected: an asynchronous error" : "a fault is injected: no connection");
     if (faulty && raises) comm->error = comm->shared->failed = fault.status;
     size_t share = w->out ? w->count * SIZES[w->type] : 0;
     char *scratch = w->out ? malloc(share * comm->ranks + 1) : NULL;
@@ -517,13 +537,17 @@ static void log_communicator(Comm *comm) {
     if (!logs.shown)
         info(ANY, "NCCL version %d.%d.%d: the test library of hpccoll, in host memory", version / 10000,
              version / 100 % 100, version % 100);
-    logs.shown |= logs.enabled != 0;
+    logs.shown |= (logs.enabled & ANY) != 0;
     info(INIT, "Using network Socket");
     info(INIT, "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0", (void *)comm, comm->rank,
          comm->ranks, nodes, local_ranks, local_rank);
 }
 
-void hostDevice(const char *name) { snprintf(device, sizeof device, "%s", name); }
+void hostDevice(const char *name, int number) {
+    snprintf(device, sizeof device, "%s", name);
+    device_number = number;
+}
+void hostSelect(int number) { current_device = number; }
 
 static int refuses_device(Comm *comm) { /* before 2.30 only at the ranks that share one */
     char (*devices)[96] = comm->shared->devices;
@@ -608,6 +632,7 @@ static int note_config(const Config *c) {
 }
 
 int ncclGetUniqueId(Id *id) {
+    enter(__func__);
     static _Atomic int number;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -617,6 +642,7 @@ int ncclGetUniqueId(Id *id) {
 }
 
 int ncclCommInitRankConfig(Comm **comm, int ranks, Id id, int rank, Config *config) {
+    enter(__func__);
     note("\nncclCommInitRankConfig");
     *comm = NULL;
     int result = note_config(config);
@@ -637,6 +663,7 @@ int ncclCommInitRankConfig(Comm **comm, int ranks, Id id, int rank, Config *conf
 int ncclCommInitAll(void) { return INVALID_USAGE; /* of several GPUs a process; the bindings link it */ }
 
 int ncclCommSplit(Comm *comm, int color, int key, Comm **made, Config *config) {
+    enter(__func__);
     note("\nncclCommSplit");
     *made = NULL;
     if (!valid(comm) || note_config(config)) return INVALID_ARGUMENT;
@@ -666,10 +693,18 @@ static int release(Comm *comm, int aborts) {
     return SUCCESS;
 }
 
-int ncclCommDestroy(Comm *comm) { return note("\nncclCommDestroy"), release(comm, 0); }
-int ncclCommAbort(Comm *comm) { return note("\nncclCommAbort"), release(comm, 1); }
+int ncclCommDestroy(Comm *comm) {
+    enter(__func__);
+    return note("\nncclCommDestroy"), release(comm, 0);
+}
+
+int ncclCommAbort(Comm *comm) {
+    enter(__func__);
+    return note("\nncclCommAbort"), release(comm, 1);
+}
 
 int ncclCommGetAsyncError(Comm *comm, int *error) {
+    enter(__func__);
     if (!valid(comm)) return INVALID_ARGUMENT;
     *error = comm->busy ? IN_PROGRESS : comm->error ? comm->error : comm->shared->failed ? REMOTE_ERROR : SUCCESS;
     return SUCCESS;
@@ -691,11 +726,13 @@ const char *ncclGetLastError(const Comm *comm) { return comm ? "" : ""; }
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 int ncclMemAlloc(void **at, size_t size) {
+    enter(__func__);
     note("\nncclMemAlloc %zu", size);
     return posix_memalign(at, PAGE, size) ? CUDA_ERROR : SUCCESS;
 }
 
 int ncclMemFree(void *at) {
+    enter(__func__);
     note("\nncclMemFree");
     for (int i = 0; i < COMMS; i++)
         for (Registration *r = comms[i] ? comms[i]->registrations : NULL; r; r = r->next)
@@ -717,12 +754,17 @@ static int drop(Comm *comm, Registration *handle) {
 }
 
 int ncclCommRegister(Comm *comm, void *at, size_t size, Registration **handle) {
+    enter(__func__);
     return note("\nncclCommRegister %zu", size), add(comm, at, handle);
 }
 
-int ncclCommDeregister(Comm *comm, Registration *handle) { return note("\nncclCommDeregister"), drop(comm, handle); }
+int ncclCommDeregister(Comm *comm, Registration *handle) {
+    enter(__func__);
+    return note("\nncclCommDeregister"), drop(comm, handle);
+}
 
 int ncclCommWindowRegister(Comm *comm, void *at, size_t size, Registration **window, int flags) {
+    enter(__func__);
     note("\nncclCommWindowRegister %zu %d", size, flags);
     if (!valid(comm) || (uintptr_t)at % PAGE) return INVALID_ARGUMENT;
     comm->shared->said[comm->rank].size = size;
@@ -735,6 +777,7 @@ int ncclCommWindowRegister(Comm *comm, void *at, size_t size, Registration **win
 }
 
 int ncclCommWindowDeregister(Comm *comm, Registration *window) {
+    enter(__func__);
     return note("\nncclCommWindowDeregister"), drop(comm, window);
 }
 
@@ -757,6 +800,7 @@ static void *launch_later(void *argument) { /* the first message of a rank waits
 int ncclGroupStart(void) { return group.depth++, SUCCESS; }
 
 int ncclGroupEnd(void) {
+    enter(__func__);
     if (!group.depth) return INVALID_USAGE;
     if (--group.depth || !group.work) return SUCCESS;
     const Transfer *first = group.work->transfer, *end = first + group.work->transfers;
@@ -806,6 +850,7 @@ static const Collective ALL_REDUCE = {"ncclAllReduce", 1, 1, 0, 0, 1, 1}, REDUCE
 
 static int collective(const Collective *c, const void *from, void *to, size_t count, int type, int op, int root,
                       Comm *comm, Stream *stream) {
+    enter(c->name);
     note("\n%s", c->name);
     if (!valid(comm) || type < 0 || type >= TYPES || op < 0 || op >= OPS || root < 0 || root >= comm->ranks)
         return INVALID_ARGUMENT;

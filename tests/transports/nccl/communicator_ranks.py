@@ -1,7 +1,7 @@
 """NCCL's communicators of real MPI ranks, with a fake of NCCL: run under mpiexec by test_communicators.py."""
 
 import pytest
-from fake_nccl import FakeCommunicator, Library
+from fake_nccl import FakeCommunicator, FakeGpu, Library
 from mpi4py import MPI
 
 from hpccoll.transports.nccl import communicators
@@ -36,7 +36,7 @@ def fails():
         library, said = Failing(where, who), []
         for _ in range(2):
             with pytest.raises(communicators.NcclFailedError) as error:
-                communicators.nccl_world(COMM, library).workers(COMM.size - 1)
+                communicators.nccl_world(COMM, FakeGpu(), library).workers(COMM.size - 1)
             said.append(str(error.value))
         words = f"NCCL makes no communicator at rank {who}: NCCL_ERROR_SYSTEM_ERROR: unhandled system error"
         assert said == [words, words]

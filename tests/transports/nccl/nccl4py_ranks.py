@@ -134,7 +134,7 @@ def a_window_that_nccl_does_not_create_is_bad_input_on_all_ranks():
 
 
 def a_registration_error_of_one_rank_is_raised_on_all():
-    communicator, buffers = communicators.nccl_world(COMM).communicator, NcclBuffers(COMM, GPU, "registered")
+    communicator, buffers = communicators.nccl_world(COMM, GPU).communicator, NcclBuffers(COMM, GPU, "registered")
     array = buffers.empty(1024, np.dtype("float32"))
     if COMM.rank == 1:
         communicator.destroy()
@@ -145,7 +145,7 @@ def a_registration_error_of_one_rank_is_raised_on_all():
 
 
 def buffers_of_unequal_sizes_are_not_registered():
-    communicator, buffers = communicators.nccl_world(COMM).communicator, NcclBuffers(COMM, GPU, "symmetric")
+    communicator, buffers = communicators.nccl_world(COMM, GPU).communicator, NcclBuffers(COMM, GPU, "symmetric")
     GPU.calls()
     buffers.register(communicator, 2, [buffers.empty(1024 * COMM.rank, np.dtype("float32"))])
     assert not [call for call in GPU.calls() if "Register" in call]
