@@ -49,7 +49,7 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         self._events = [gpu.event() for _ in range(self.events)]
         self._first, self._last = gpu.event(), gpu.event()
         self._computations = _computations(gpu, program, workload) if program else iter(())
-        self.wait_by(wait_with_limit)
+        self._wait: Wait = wait_with_limit
         self._unread: int | None = None  # the time at which the last run began, until its events are read
         self.current = "the step on the GPU"
 
@@ -59,7 +59,7 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         self._gpu.record(self._first)
         self.walk()
         self._gpu.record(self._last)
-        self._wait()
+        self._wait(self._gpu.idle, self._error)  # its last work waits for that of the other streams
         self._unread = began
 
     def compute(self, _instruction: Compute, event: int) -> None:
@@ -96,8 +96,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         return self._gpu.elapsed_ns(self._first, self._last)
 
     def wait_by(self, wait: Wait) -> bool:
-        """Make runs wait with ``wait`` for the last work of ``gpu``, which waits for the other streams; return True."""
-        self._wait = partial(wait, self._gpu.idle, self._error)
+        """Make runs wait with ``wait``; return True."""
+        self._wait = wait
         return True
 
     def _error(self) -> str | None:

@@ -62,7 +62,7 @@ def settings_reach_nccl_with_its_values():
 
 
 def parts_are_destroyed_first_and_each_once():
-    world = communicators.NcclWorld(COMM, ConfiguredNccl({"max_ctas": 4}))
+    world = communicators.NcclWorld(COMM, GPU, ConfiguredNccl({"max_ctas": 4}))
     part = world.workers(1)
     assert (part is None) == (COMM.rank == 1)
     assert world.workers(1) is part
@@ -181,7 +181,7 @@ def buffers_are_deregistered_if_nccl_rejects_the_call():
 
 
 def errors_of_nccl_have_its_text_and_cupys_class():
-    communicator = communicators.NcclWorld(COMM, ConfiguredNccl({"max_ctas": 4})).communicator
+    communicator = communicators.NcclWorld(COMM, GPU, ConfiguredNccl({"max_ctas": 4})).communicator
     communicator.check_async_error()
     with pytest.raises(NcclError, match=r"InvalidArgument \(4\)") as caught:
         communicator.allReduce(0, 0, 4, 99, 0, GPU.stream.ptr)
