@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from hpccoll.common.errors import StalledError
 from hpccoll.evidence.own_nccl_log import OWN_LOG
-from hpccoll.measure.deadline_sync import DeadlineSync, PeerStallError
+from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.ranks import Ranks, print_of_rank
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.transports.stream_wait import Connecting, no_error, poll_until
