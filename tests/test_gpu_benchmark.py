@@ -24,7 +24,9 @@ import gpu as benchmark  # noqa: E402
 import mps  # noqa: E402
 import order  # noqa: E402
 import sanitizer  # noqa: E402
+import steps  # noqa: E402
 import suite  # noqa: E402
+import timing  # noqa: E402
 from here import Here  # noqa: E402
 from verdicts import MISSED, NOT_RUN, WRONG  # noqa: E402
 
@@ -315,9 +317,45 @@ def host(nccl_library, tmp_path):
 def test_costs_are_measured_in_order(host, monkeypatch):
     monkeypatch.setattr(costs, "empty_kernel", lambda gpu: partial(pause(gpu), 0))
     found = [*costs.costs(host)]
-    assert len({verdict.what for verdict in found}) == len(found) == 13
+    assert len({verdict.what for verdict in found}) == len(found) == 15
     assert all(isinstance(verdict.got, int | float) and verdict.got > 0 for verdict in found)
     assert found[-1].asked == "below 1"
+
+
+def test_calls_are_timed_back_to_back_when_the_host_has_queued_all_of_them(host, monkeypatch):
+    gpu, queued, events = host.gpu, [], []
+    make_event = gpu.event
+    monkeypatch.setattr(gpu, "event", lambda: events.append(make_event()) or events[-1])
+    monkeypatch.setattr(timing, "HELD_NS", 1)  # too short: the host takes longer
+
+    def call():
+        time.sleep(0.001)
+        queued.append(time.perf_counter_ns())
+
+    assert timing.device_seconds(gpu, call, 5) >= 0
+    start, _end = events
+    assert start.at_ns > queued[-1]
+    timing.launch_seconds(gpu, call, 5)
+    assert events[2].at_ns < queued[-1]
+
+
+def test_a_step_of_products_is_held_against_the_same_products_alone(host, monkeypatch):
+    queued = []
+    monkeypatch.setattr(
+        type(host.gpu), "products", lambda _gpu, most: lambda rows, number: queued.append((rows, number, most))
+    )
+    step = steps.prepared(host, {**steps.MULTIPLIED, "scale": 1 << 12})
+    in_step = queued.copy()
+    queued.clear()
+    step.run()
+    of_a_run, queued[:] = queued.copy(), []
+    steps.products_alone(host, step)
+    step.close()
+    assert of_a_run
+    repeated, rest = divmod(len(queued), len(of_a_run))
+    assert (rest, repeated > steps.RUNS) == (0, True)
+    assert queued == of_a_run * repeated
+    assert {rows for rows, _, _ in in_step} == {rows for rows, _, _ in of_a_run}  # warmed before
 
 
 @pytest.mark.parametrize("major", LIBRARIES)

@@ -15,6 +15,7 @@ from hpccoll.measure.copy_rates import copy_rates
 from hpccoll.measure.deadline_sync import ExcludedError
 from hpccoll.measure.gpu_assignment import RankGpus, transports_of_gpus
 from hpccoll.measure.job_results import JobResults
+from hpccoll.measure.nccl_launch_order import keep_launch_order
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, print_of_rank
 from hpccoll.measure.recovery import RankGroup
@@ -73,6 +74,7 @@ class JobRunner:
             BadInputError: on all ranks, if the job cannot be run as requested; no result is lost.
         """
         group, launch, shape = self.group, self.launch, self.group.shape
+        keep_launch_order(self.job.cases)
         if shape not in self.job.shapes:
             planned = " or ".join(shape.text for shape in self.job.shapes)
             raise UnusableError("launch", f"{shape.text}, and job {self.job.name} is for {planned}")

@@ -17,6 +17,7 @@ from hpccoll.measure import step_engine, stream_step_engine
 from hpccoll.measure.computing_thread import ComputingThread
 from hpccoll.measure.digits_training import DigitsTraining
 from hpccoll.measure.gradient_buckets import GradientBucketBuffer
+from hpccoll.measure.nccl_launch_order import launches_in_turns
 from hpccoll.measure.step_computations import Nanoseconds, matrix_products
 from hpccoll.measure.step_engine import CodecOperation, Drivable, StepEngine
 from hpccoll.measure.stream_step_engine import StreamStepEngine
@@ -24,6 +25,7 @@ from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.training.compression import DENSE, Compression
+from hpccoll.training.launch_order import launch_orders
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.parallelism import Mesh
 from hpccoll.training.step_keys import GEMM, WORKLOAD
@@ -210,13 +212,21 @@ class PreparedStep:
         if self.gpu is not None:
             plans = [cast("StreamPlan", each.plan) for each in self.inside]
             gpus = [cast("Gpu", each.gpu) for each in self.inside]
-            return StreamStepEngine(self.program, self.workload, plans, gpus, self.gpu)
+            return StreamStepEngine(
+                self.program, self.workload, plans, gpus, self.gpu, self._launch_order, in_turns=launches_in_turns()
+            )
         streams = [operation.stream for operation, _ in self._own]
         with self._agreed():
             operations = [self._drivable(*each) for each in self._own]
         replica = self.training.replica if self.training else None
         thread = ComputingThread(replica.computations, replica.begin_step, replica.end_step) if replica else None
         return StepEngine(self.program, self.workload, operations, streams, thread)
+
+    @property
+    def _launch_order(self) -> Sequence[int]:
+        """The numbers of the operations in the order of their launches; an aggregator has those of the only stage."""
+        stage = self.program.stage if self.program else 0
+        return launch_orders(self.programs)[stage]
 
     def _drivable(self, operation: StepOperation, prepared: "PreparedCase | None") -> Drivable:
         if prepared is None:

@@ -3,6 +3,8 @@
 The host queues the whole step and waits for its end, as a framework does. An operation begins on its stream when the
 work before its start has ended on the stream of computations; what follows a wait begins there when that operation has
 ended. Both are events, of which the host sees nothing. Times are those of events, after the first one of the step.
+
+Operations are launched in one order on all ranks, which may differ from that of the program: see ``launch_order``.
 """
 
 import time
@@ -38,14 +40,21 @@ host queues it. The smallest has 4 million: its kernel is as short as kernels ge
 
 
 class StreamStepEngine(ProgramRunner[StreamPlan]):
-    """Runs a program like ``StepEngine``: each operation on the stream of its GPU, computations on that of ``gpu``."""
+    """Runs a program like ``StepEngine``: each operation on the stream of its GPU, computations on that of ``gpu``.
+
+    ``order`` has the numbers of the operations in the order of their launches. With ``in_turns`` an operation begins
+    when the one that was launched before it has ended, whatever their streams are.
+    """
 
     def __init__(
         self, program: StepProgram | None, workload: Workload, operations: Sequence[StreamPlan], gpus: Sequence[Gpu],
-        gpu: Gpu,
+        gpu: Gpu, order: Sequence[int], *, in_turns: bool,
     ) -> None:  # fmt: skip
         super().__init__(program, operations)
         self._gpus, self._gpu = gpus, gpu
+        self._order, self._in_turns = order, in_turns
+        self._launched = 0  # how many operations of the order the current run has launched
+        self._started: dict[int, int | None] = {}  # those that it has started, and what each of them is after
         self._events = [gpu.event() for _ in range(self.events)]
         self._first, self._last = gpu.event(), gpu.event()
         self._computations = _computations(gpu, program, workload) if program else iter(())
@@ -56,6 +65,7 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
     def run(self) -> None:
         """Run the program once; ``read_events`` follows, outside of the time that is measured."""
         began = time.perf_counter_ns()
+        self._launched, self._started = 0, {}
         self._gpu.record(self._first)
         self.walk()
         self._gpu.record(self._last)
@@ -72,15 +82,25 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         self._gpu.wait_event(self._events[3 * number + END])
 
     def start(self, number: int, after: int | None) -> None:
-        events = self._events[3 * number : 3 * number + 3]
+        """Note that an operation is ready, and launch it after all that come before it in the order."""
+        self._gpu.record(self._events[3 * number + READY])
+        self._started[number] = after
+        while self._launched < len(self._order) and self._order[self._launched] in self._started:
+            self._launch(self._order[self._launched])
+            self._launched += 1
+
+    def _launch(self, number: int) -> None:
+        after = self._started[number]
         own = self._gpus[number]
-        self._gpu.record(events[READY])
-        own.wait_event(events[READY])
+        own.wait_event(self._events[3 * number + READY])
         if after is not None:
             own.wait_event(self._events[3 * after + END])
-        own.record(events[BEGIN])
+        if self._in_turns and self._launched:
+            before = self._order[self._launched - 1]
+            own.wait_event(self._events[3 * before + END])
+        own.record(self._events[3 * number + BEGIN])
         self.operations[number].enqueue()
-        own.record(events[END])
+        own.record(self._events[3 * number + END])
 
     def read_events(self) -> None:
         """Append the times of the last run to ``runs``, before the next run records the events again.

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
 
+RANDOM_SEED = 1
+"""Of the matrices that stand for a computation: those of all ranks are equal."""
+
 MAX_ERROR = 120
 """The characters of a loader's error that are shown: it may list directories."""
 
@@ -238,13 +241,18 @@ class Gpu:
         The elements are float16, whatever the type of gradients is, and are summed in float32: tensor cores are as fast
         as with bfloat16, which a V100 lacks. CuPy calls cublasGemmEx with CUBLAS_COMPUTE_32F (tensordot_core_v11 in
         cupy/_core/_routines_linalg.pyx of CuPy 14.2; there float32 uses TF32 only if CUPY_TF32 is set).
+
+        The values are random: with equal ones few bits change from term to term, the GPU draws less power, and its
+        clock stays higher than in a training.
         """
-        full = self._cupy.full
-        a, b, c = (full(most_rows * most_rows, value, np.float16) for value in (0.5, 0.25, 0.0))
+        random = np.random.default_rng(RANDOM_SEED)
+        count = most_rows * most_rows
+        a, b = (self.upload(random.uniform(-1, 1, count).astype(np.float16)) for _ in range(2))
+        c = self.empty(count, np.dtype(np.float16))
         stream = self.stream
 
         def multiply(rows: int, number: int) -> None:
-            x, y, product = (each[: rows * rows].reshape(rows, rows) for each in (a, b, c))
+            x, y, product = (matrix[: rows * rows].reshape(rows, rows) for matrix in (a, b, c))
             with stream:
                 for _ in range(number):
                     x.dot(y, product)  # cupy.matmul takes the host longer

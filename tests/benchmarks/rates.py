@@ -1,7 +1,7 @@
 """The bandwidth of the kernels, as a share of that of a copy on the same GPU.
 
 A copy moves 2 bytes for each byte copied, a fold of n inputs n + 1, a fill and a count 1. The table of values that a
-fill and a count read stays in the cache.
+fill and a count read stays in the cache. Where a launch takes longer than the bytes, the figures are times.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from checks import filled
 from here import Here
-from timing import device_seconds, graph_seconds, in_turn
+from timing import device_seconds, graph_seconds, in_rounds, in_turn
 from verdicts import Verdict, bound, recorded, right
 
 from hpccoll.common.units import format_size
@@ -29,7 +29,7 @@ INPUTS = 1, 2, 4
 ASKED = {"fold of 2 float32": 0.9, "fold of 2 bfloat16": 0.9, "fill": 0.8, "count": 0.8}
 """The least share of a copy's bandwidth at the largest size, where a launch is little."""
 SMALL = 2 << 20
-"""Bytes below which a graph has more launches, so that its own is little."""
+"""Bytes below which launches decide, of which a graph then has more, so that its own is little."""
 SHARE = 0.1
 """The largest part of the free memory for one buffer: a fold of four inputs has five, beside those of a copy."""
 
@@ -73,12 +73,18 @@ def bandwidth(here: Here) -> Iterator[Verdict]:
             continue
         times = 200 if nbytes < SMALL else 20
         copied = graph_seconds(gpu, copy_call(gpu, nbytes), times)
-        copied()
-        yield recorded(f"copy of {format_size(nbytes)}, GB/s moved", 2e-9 * nbytes / copied())
+        if nbytes < SMALL:
+            yield recorded(f"copy of {format_size(nbytes)}, back to back in a graph, us", 1e6 * in_rounds(copied))
+        else:
+            yield recorded(f"copy of {format_size(nbytes)}, GB/s moved", 2e-9 * nbytes / in_rounds(copied))
         for what, moved, call in calls(gpu, nbytes):
             call()  # warm: a graph loads no kernel
             gpu.synchronize()
-            share = moved / 2 / in_turn(graph_seconds(gpu, call, times), copied, rounds=5)
+            run = graph_seconds(gpu, call, times)
+            if nbytes < SMALL:
+                yield recorded(f"{what} of {format_size(nbytes)}, back to back in a graph, us", 1e6 * in_rounds(run))
+                continue
+            share = moved / 2 / in_turn(run, copied, rounds=5)
             name = f"{what} of {format_size(nbytes)} / copy"
             least = ASKED[what] if nbytes == LARGE and what in ASKED else None
             yield bound(name, share, f"at least {least:.2f}", share >= least) if least else recorded(name, share)

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
 
 ROUNDS = 9
+HELD_NS = 1_000_000
+"""How long a stream is held at first while calls are queued behind, longer if the host takes longer for them."""
 
 
 def host_seconds(call: Callable[[], object], times: int) -> float:
@@ -22,7 +24,31 @@ def host_seconds(call: Callable[[], object], times: int) -> float:
 
 
 def device_seconds(gpu: "Gpu", call: Callable[[], object], times: int) -> float:
-    """Return the time of a queued call, by the device's clock, of so many one after the other."""
+    """Return the time of a queued call, of so many back to back on the device, by its clock.
+
+    A pause holds the stream until the host has queued all of them: otherwise short kernels are as slow as it launches
+    them. CUDA takes about 1000 launches before it has the host wait, so that ``times`` must be smaller.
+    """
+    from hpccoll.transports.nccl.pause import pause
+
+    hold, start, end = pause(gpu), gpu.event(), gpu.event()
+    held_ns = HELD_NS
+    while True:
+        began = time.perf_counter_ns()
+        hold(held_ns)
+        gpu.record(start)
+        for _ in range(times):
+            call()
+        gpu.record(end)
+        queued_ns = time.perf_counter_ns() - began
+        gpu.synchronize()
+        if queued_ns < held_ns:
+            return gpu.elapsed_ns(start, end) * 1e-9 / times
+        held_ns = 2 * queued_ns
+
+
+def launch_seconds(gpu: "Gpu", call: Callable[[], object], times: int) -> float:
+    """Return the time of a call, of so many that the host launches one after the other: its launch rate, mostly."""
     start, end = gpu.event(), gpu.event()
     gpu.record(start)
     for _ in range(times):
@@ -30,6 +56,12 @@ def device_seconds(gpu: "Gpu", call: Callable[[], object], times: int) -> float:
     gpu.record(end)
     gpu.synchronize()
     return gpu.elapsed_ns(start, end) * 1e-9 / times
+
+
+def in_rounds(measure: Callable[[], float], rounds: int = ROUNDS) -> float:
+    """Return the median of a time over rounds, after one that warms up."""
+    measure()
+    return median(measure() for _ in range(rounds))
 
 
 def graph_seconds(gpu: "Gpu", call: Callable[[], object], times: int) -> Callable[[], float]:

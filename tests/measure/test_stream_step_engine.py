@@ -1,6 +1,7 @@
 """Training steps on GPUs that are the host: collectives on streams of their own, next to computations, by events."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -115,6 +116,8 @@ def test_a_job_stores_timelines_of_steps_and_skips_those_without_cublas_or_over_
             ("native", {"compute": "none"}, "nccl"), ("native", {"compute": "gemm"}, "nccl"), ("ring", {}, "staged"),
         )
     ]  # fmt: skip
+    pipeline = Workload.of({"model": "gpt2", "scale": 1 << 20, "compute_us": 500, "parallel": "pp=2"})
+    cases.append(replace(cases[2], bytes=pipeline.gradient_bytes("float32"), params=pipeline.params))
     effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
     (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
     ranks, out = Path(__file__).with_name("nccl_on_host_ranks.py"), tmp_path / "F.h5"
@@ -127,6 +130,8 @@ def test_a_job_stores_timelines_of_steps_and_skips_those_without_cublas_or_over_
     assert ring.device_s > ring.backward_s > 0
     assert len(results.step_times[ring.key].ranks) == 2
     reasons = " ".join(gap.reason for gap in results.skipped)
+    (run,) = results.runs
+    assert run.provenance["variables"]["NCCL_LAUNCH_ORDER_IMPLICIT"] == "1"
     without_cublas = "cuBLAS, which multiplies matrices, not found; do: pip install 'hpccoll[cuda12]'" in reasons
     assert without_cublas == (("native", "gemm") not in ok)
     assert "over nccl, not staged" in reasons

@@ -134,7 +134,7 @@ def test_a_cupy_that_is_too_old_is_the_reason_before_it_is_imported(monkeypatch,
     assert (reason == "asked CuPy") == (not too_old)
 
 
-def test_products_of_matrices_have_the_rows_and_the_number_that_are_asked_for_on_the_stream_of_the_gpu():
+def test_products_of_random_matrices_have_the_asked_rows_and_number_on_the_stream_of_the_gpu(monkeypatch):
     queued, made, stream = [], [], MagicMock(current=False)
     stream.__enter__.side_effect, stream.__exit__.side_effect = (
         lambda *_, current=current: setattr(stream, "current", current) for current in (True, False)
@@ -145,15 +145,18 @@ def test_products_of_matrices_have_the_rows_and_the_number_that_are_asked_for_on
             queued.append((self.shape, out.dtype.name, stream.current))
             return np.asarray(self).dot(np.asarray(b), out=np.asarray(out))
 
-    def full(*arguments):
-        made.append(np.full(*arguments).view(Recorded))
-        return made[-1]
-
-    multiply = gpu_with(SimpleNamespace(full=full), stream).products(8)
+    device = gpu_with(SimpleNamespace(), stream)
+    monkeypatch.setattr(device, "upload", lambda values: made.append(values.view(Recorded)) or made[-1])
+    monkeypatch.setattr(device, "empty", lambda count, dtype: made.append(np.empty(count, dtype)) or made[-1])
+    multiply = device.products(8)
     multiply(4, 3)
     multiply(8, 1)
     assert queued == [((4, 4), "float16", True)] * 3 + [((8, 8), "float16", True)]
-    assert (np.asarray(made[2]) == 8 * 0.5 * 0.25).all()
+    one, other, product = (np.asarray(each).reshape(8, 8) for each in made)
+    assert product == pytest.approx(one.astype(float) @ other.astype(float), abs=0.02)
+    for values in (one, other):  # random: most bits of a matrix change from element to element
+        assert len(np.unique(values)) > values.size // 2
+        assert np.abs(values).max() <= 1
 
 
 def test_without_cublas_there_is_a_reason_that_says_what_to_install(require):

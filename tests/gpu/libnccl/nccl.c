@@ -25,7 +25,12 @@
  * that the ranks share (/dev/shm); hosts of a testbed each have a /dev/shm of their own. Ranks that name the same device
  * (hostDevice) are refused as by NCCL of that version, with NCCL_HOSTID and NCCL_MULTI_RANK_GPU_ENABLE.
  *
- * With NCCL_DEBUG=WARN or INFO it warns of each fault that is injected. With NCCL_DEBUG=INFO it logs its version, communicators and calls in the lines of NCCL 2.30.7 (src/init.cc:1422,
+ * With NCCL_TEST_ORDER=strict a device has room for one kernel of NCCL: a group or a collective begins when those that the
+ * process launched before it have ended, whatever their communicators and streams are. Ranks then deadlock that launch
+ * their operations in orders of which no one order of all exists.
+ *
+ * With NCCL_DEBUG=WARN or INFO it warns of each fault that is injected. With NCCL_DEBUG=INFO it also logs its version,
+ * communicators and calls in the lines of NCCL 2.30.7 (src/init.cc:1422,
  * src/enqueue.cc:822 and 3152). NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE are read by the first message, and by
  * the first one after ncclResetDebugInit, as in src/debug.cc of 2.27.7 to 2.30.7. Compiled with WITHOUT_RESET, it lacks
  * that function, as NCCL did before 2.24. */
@@ -109,6 +114,8 @@ typedef struct { /* it has passed the records of numbers up to `passed`, the las
     int covers;
 } Event;
 
+enum { LAUNCHES = 1 << 16 }; /* the most that are queued at a time */
+
 typedef struct Work { /* a kernel, transfers that are followed by a fold of what is in scratch, or a captured event */
     struct Work *next;
     struct Stream *captured_on;
@@ -116,6 +123,7 @@ typedef struct Work { /* a kernel, transfers that are followed by a fold of what
     void (*kernel)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
     uint64_t arguments[6];
     Comm *comm;
+    uint64_t launch; /* its number in the order of launches */
     char *out;
     size_t count;
     int type, op, transfers;
@@ -336,6 +344,24 @@ static void transfer_all(Work *w) {
     free(scratch);
 }
 
+static struct { /* works of NCCL in the order of their launches */
+    pthread_mutex_t mutex;
+    uint64_t launched;
+    _Atomic uint64_t ended; /* the first ones that have all ended */
+    char over[LAUNCHES];
+} order = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void in_order(Work *w) { /* run a work of NCCL when it may begin */
+    const char *kind = getenv("NCCL_TEST_ORDER");
+    int strict = kind && !strcmp(kind, "strict");
+    for (int turn = 0; strict && order.ended < w->launch && !w->comm->aborted; turn++) rest(turn);
+    transfer_all(w);
+    pthread_mutex_lock(&order.mutex);
+    order.over[w->launch % LAUNCHES] = 1;
+    while (order.over[order.ended % LAUNCHES]) order.over[order.ended++ % LAUNCHES] = 0;
+    pthread_mutex_unlock(&order.mutex);
+}
+
 /* ---- streams: what CUDA has on a GPU ----------------------------------------------------------------------------- */
 
 static void *run_stream(void *argument) {
@@ -347,7 +373,7 @@ static void *run_stream(void *argument) {
         pthread_mutex_unlock(&s->mutex);
         uint64_t *a = w->arguments;
         if (w->kernel) w->kernel(a[0], a[1], a[2], a[3], a[4], a[5]);
-        else transfer_all(w);
+        else in_order(w);
         if (w->comm) w->comm->pending--;
         pthread_mutex_lock(&s->mutex);
         if (!(s->first = w->next)) s->end = &s->first;
@@ -368,7 +394,12 @@ static void queue(Stream *s, Work *w) {
         if (w->comm) w->comm->graphs++;
         return;
     }
-    if (w->comm) w->comm->pending++;
+    if (w->comm) {
+        w->comm->pending++;
+        pthread_mutex_lock(&order.mutex);
+        w->launch = order.launched++;
+        pthread_mutex_unlock(&order.mutex);
+    }
     pthread_mutex_lock(&s->mutex);
     *s->end = w;
     s->end = &w->next;

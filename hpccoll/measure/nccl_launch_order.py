@@ -1,0 +1,49 @@
+"""Whether kernels of several communicators of NCCL begin on a GPU in the order in which the host launches them.
+
+NCCL 2.26 and newer see to it if NCCL_LAUNCH_ORDER_IMPLICIT is 1. With CUDA 12.3 or newer a kernel then begins when the
+one that was launched before it has begun, so that they run side by side. Older versions need operations that follow one
+another on the device: each begins when the one before it has ended (NCCL's user guide, "Using multiple NCCL
+communicators concurrently"; getImplicitOrder in src/enqueue.cc of 2.28.9).
+"""
+
+import os
+from collections.abc import Iterable
+
+from hpccoll.cases.case import Case
+from hpccoll.host.gpu_stack import nccl_settings
+from hpccoll.schedule import WORKLOADS
+from hpccoll.training.parallelism import Mesh
+from hpccoll.training.workload import Workload
+from hpccoll.transports.gpu import loaded_nccl_version
+
+VARIABLE = "NCCL_LAUNCH_ORDER_IMPLICIT"
+
+FIRST_NCCL_WITH_ORDER = (2, 26)
+"""The first version of NCCL that has the variable."""
+
+
+def keep_launch_order(cases: Iterable[Case]) -> None:
+    """Set NCCL_LAUNCH_ORDER_IMPLICIT for a job with steps of several communicators, unless the user has set it.
+
+    To be called before NCCL's first operation, because NCCL reads the variable once. Other jobs are left alone: the
+    order takes events for every launch.
+    """
+    if not any(has_several_communicators(case) for case in cases):
+        return
+    names = {name for _, name, _ in nccl_settings()}
+    if VARIABLE not in names:
+        os.environ[VARIABLE] = "1"
+
+
+def has_several_communicators(case: Case) -> bool:
+    """Whether a case is a training step over NCCL whose mesh has an axis beside the data-parallel one."""
+    if case.transport != "nccl" or case.collective not in WORKLOADS:
+        return False
+    axes = Mesh.axes(Workload.of(case.params).parallel)
+    return any(size > 1 for axis, size in axes.items() if axis != "dp")
+
+
+def launches_in_turns() -> bool:
+    """Whether the loaded NCCL keeps no order of launches, so that an operation must wait for the one before it."""
+    version = loaded_nccl_version()
+    return version is not None and version < FIRST_NCCL_WITH_ORDER
