@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from cpu_kernels import HostGpu
 from mpi4py import MPI
 from queued_memory import QueuedMemory
 from rank_checks import named
@@ -22,12 +21,8 @@ from hpccoll.transports.nccl import communicators
 from hpccoll.transports.nccl.communicator_config import NEWER_CALLS
 
 
-class Gpu(HostGpu, QueuedMemory):
+class Gpu(QueuedMemory):
     """A Gpu that is the host."""
-
-    def __init__(self, directory):
-        HostGpu.__init__(self, directory)
-        QueuedMemory.__init__(self)
 
     def download(self, array):
         self.synchronize()
@@ -35,8 +30,6 @@ class Gpu(HostGpu, QueuedMemory):
 
     def release(self):
         assert not self.queue
-
-    synchronize = QueuedMemory.synchronize
 
 
 def cases():

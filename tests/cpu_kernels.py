@@ -11,6 +11,7 @@ from hpccoll.schedule import REDUCTIONS
 from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, kernel_macros
 from hpccoll.transports.nccl.fold import SOURCE as FOLD
 from hpccoll.transports.nccl.pause import SOURCE as PAUSE
+from hpccoll.transports.transport_interface import address
 
 
 def compiled(directory, name, text, *flags):
@@ -160,6 +161,21 @@ def compile_folds(directory):
 def fold_launcher(library, element, op):
     """Return the C function that launches the kernel: (tiles, folds, inputs, ranges)."""
     return getattr(ctypes.CDLL(str(library)), f"launch_{element}_{KERNEL_OPS[op]}")
+
+
+def queued_folds(directory):
+    """Return what takes the place of ``fold._function``: the kernel of the host, which a stream launches."""
+
+    def function(element, op, _device):
+        launch = fold_launcher(directory / "fold.so", element, op)
+
+        def run(grid, _block, arguments, stream):
+            rows, inputs, count = arguments
+            stream.launch(launch, grid[0], address(rows), address(inputs), count)
+
+        return run
+
+    return function
 
 
 PAUSE_SHIM = """

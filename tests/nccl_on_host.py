@@ -14,7 +14,7 @@ from types import ModuleType
 import cupy
 import numpy as np
 from cpu_kernels import HostGpu as HostKernels
-from cpu_kernels import fold_launcher, pause_function
+from cpu_kernels import pause_function, queued_folds
 from nccl_test_library import load
 
 from hpccoll.common.errors import GpuFailedError
@@ -140,17 +140,7 @@ class HostGpu(gpu.Gpu):
         self.library = load(directory)
         self.select()
         self.stream, self._kernels, self._directory = Stream(self.library), HostKernels(directory), directory
-
-        def function(element, op, _device):
-            launch = fold_launcher(directory / "fold.so", element, op)
-
-            def run(grid, _block, arguments, stream):
-                rows, inputs, count = arguments
-                stream.launch(launch, grid[0], address(rows), address(inputs), count)
-
-            return run
-
-        fold._function = function
+        fold._function = queued_folds(directory)
 
     def calls(self):
         """Return the calls of NCCL since the last time, without ``nccl`` in front."""

@@ -1,15 +1,20 @@
 """Memory as of a GPU: folds and copies in it are queued, and executed when a caller waits for it.
 
-Who lets MPI read it too early, or ends before the queue does, has a wrong result.
+Who lets MPI read it too early, or ends before the queue does, has a wrong result. Kernels are compiled for the host;
+NumPy's functions flush subnormal numbers in it, as CuPy's do.
 """
 
-import numpy as np
+import ctypes
 
+import numpy as np
+from cpu_kernels import HostGpu, queued_folds
+
+from hpccoll.transports.nccl import fold
 from hpccoll.transports.transport_interface import aligned_empty
 
 
 class QueuedArray(np.ndarray):
-    """An array whose folds and copies go to a queue."""
+    """An array whose folds and copies by NumPy go to a queue."""
 
     queue = None
 
@@ -18,24 +23,35 @@ class QueuedArray(np.ndarray):
 
     def __array_ufunc__(self, ufunc, method, *inputs, out, **more):
         assert method == "__call__", method
-        plain = [np.asarray(one) for one in inputs]
-        self._put(lambda: ufunc(*plain, out=np.asarray(out[0]), **more))
+        plain, target = [np.asarray(one) for one in inputs], np.asarray(out[0])
+
+        def do():
+            ufunc(*plain, out=target, **more)
+            if target.dtype == np.float32:
+                target[np.abs(target) < np.finfo(np.float32).tiny] = 0
+
+        self.queue.append(do)
         return out[0]
 
     def __array_function__(self, function, types, arguments, more):
         assert function is np.copyto, function
         target, source = (np.asarray(one) for one in arguments)
-        self._put(lambda: np.copyto(target, source, **more))
-
-    def _put(self, do):
-        self.queue.append(do)
+        self.queue.append(lambda: np.copyto(target, source, **more))
 
 
-class QueuedMemory:
-    """Takes the place of a Gpu for transports over MPI."""
+class QueuedMemory(HostGpu):
+    """Takes the place of a Gpu for transports over MPI.
 
-    def __init__(self):
-        self.queue, self.waits = [], 0
+    Args:
+        directory: where the kernels are compiled, and that of folds is.
+    """
+
+    number = 0
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.queue, self.waits, self.stream = [], 0, self
+        fold._function = queued_folds(directory)
 
     def empty(self, count, dtype):
         array = aligned_empty(count, dtype).view(QueuedArray)
@@ -48,6 +64,11 @@ class QueuedMemory:
     def copy(self, target, source):
         to, of = np.asarray(target), np.asarray(source)
         return self.queue.append, (lambda: np.copyto(to, of),)
+
+    def launch(self, function, *arguments):
+        """Queue a call of a C function of whole numbers, as the stream of a GPU does."""
+        words = [ctypes.c_uint64(int(argument)) for argument in arguments]
+        self.queue.append(lambda: function(*words))
 
     def synchronize(self):
         self.waits += 1

@@ -77,6 +77,23 @@ def commands(text):
             yield words[words.index("hpccoll") + 1 :]
 
 
+NEXT_TO_GPUS = {
+    "srun": ["--distribution=block:block", "--gpu-bind=none", "--gpus-per-node=", "--cpus-per-task="],
+    "mpiexec": ["--map-by slot:PE="],
+}
+"""What puts ranks next to their GPUs, by the launcher: nccl.sbatch has the reasons."""
+
+
+@pytest.mark.parametrize("guide", ["README.md", "slurm/GPU.md"])
+def test_every_run_on_gpus_in_a_guide_binds_ranks_next_to_them_also_by_srun(guide):
+    lines = [line for block in blocks("sh", guide) for line in block.text.replace("\\\n", " ").splitlines()]
+    runs = [line for line in lines if " --device cuda" in line and "hpccoll run" in line]
+    launchers = [line.split()[0] for line in runs]
+    assert "srun" in launchers
+    for launcher, line in zip(launchers, runs, strict=True):
+        assert not [option for option in NEXT_TO_GPUS[launcher] if option not in line], line
+
+
 @pytest.mark.parametrize("exception", NOT_RUN, ids=lambda exception: " ".join(exception)[:60])
 def test_what_does_not_run_is_valid_shell_with_valid_options(exception, monkeypatch, tmp_path):
     (text,) = (block.text for block in blocks("sh") if block.is_in([exception]))

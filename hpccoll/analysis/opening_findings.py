@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from hpccoll.analysis.guideline_findings import guideline_findings
 from hpccoll.analysis.library_evidence import probe_of_run
+from hpccoll.analysis.stall_recovery import RECOVERS, level_without_recovery
 from hpccoll.cases.library_request import NCCL_FUNCTIONS
 from hpccoll.cases.variants import known_variant
 from hpccoll.common.text import Finding, critical, first_few, info, warning
@@ -39,6 +40,7 @@ def opening_findings(results: Results) -> list[Finding]:
         *_with_jobs(each for each in stalls if each[1].severity == "info"),
         *_several_executors(results),
         *_with_jobs(_gpu_bindings(results.runs)),
+        *_with_jobs(_without_recovery(results)),
         *_busy_machine(results),
         *_slow_gpus(results),
         *guideline_findings(results),
@@ -109,8 +111,9 @@ def _gpu_bindings(runs: Iterable[Run]) -> Iterator[tuple[Run, Finding]]:
                 "node of their GPU, so that small messages take longer."
             )
             remedy = (
-                "Bind ranks next to their GPUs (srun --distribution, --cpu-bind), or list the GPUs in the order of the "
-                "ranks (CUDA_VISIBLE_DEVICES)."
+                "Bind ranks next to their GPUs (srun --distribution=block:block --cpus-per-task=N; mpiexec of Open MPI "
+                "--map-by slot:PE=N, where N is the cores of a node over its ranks), or list the GPUs in the order of "
+                "the ranks (CUDA_VISIBLE_DEVICES)."
             )
             yield run, warning("far_gpus", text, remedy=remedy, number=len(ranks), first=run.rank_name(ranks[0]))
         if ranks := cast("list[int]", run.provenance.get("ranks_seeing_one_gpu")):
@@ -121,6 +124,21 @@ def _gpu_bindings(runs: Iterable[Run]) -> Iterator[tuple[Run, Finding]]:
             )
             remedy = "Do: srun --gpus-per-node=N --gpu-bind=none."
             yield run, warning("hidden_gpus", text, remedy=remedy, number=len(ranks))
+
+
+def _without_recovery(results: Results) -> Iterator[tuple[Run, Finding]]:
+    """Yield the runs over NCCL that a stalled rank would have ended, because MPI lacks a thread level."""
+    transports = defaultdict[str, set[str]](set)
+    for row in results.rows:
+        transports[row.run_id].add(row.transport)
+    for run in results.runs:
+        level = level_without_recovery(run.provenance, len(run.rank_nodes), transports[run.run_id])
+        if level:
+            text = (
+                f"MPI gave thread level {level}, so that a rank that stalls in NCCL ends the launch; with "
+                f"{RECOVERS} the others go on."
+            )
+            yield run, info("no_stall_recovery", text, level=level)
 
 
 def _busy_machine(results: Results) -> Iterator[Finding]:

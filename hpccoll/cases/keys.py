@@ -54,7 +54,9 @@ SWEEP: Mapping[str, Key] = {
     "in_place": Key("whether contribution and result share a buffer", (False, True)),
     "ranks": Key("numbers of ranks on one node, a job for each", bound=limits.RANKS_PER_NODE),
     "nodes": Key("numbers of nodes, instead of 'ranks'", bound=limits.RANKS),
-    "ranks_per_node": Key("with 'nodes': numbers of ranks on each node", (1,), limits.RANKS_PER_NODE),
+    "ranks_per_node": Key(
+        "with 'nodes': ranks on each node: numbers, or gpus, a rank for each GPU", (1,), limits.RANKS_PER_NODE
+    ),
     "scaling": Key(
         "with 'nodes': nested (all sizes on the first nodes of one allocation) or separate allocations", "nested"
     ),

@@ -82,7 +82,7 @@ UNSET_VALUES = (None, 0, -1)
 """Values for which an option of sbatch is left out."""
 
 SBATCH_OPTIONS = {
-    "nodes": "--nodes", "tasks": "--ntasks", "runtime": "--time", "slurm_partition": "--partition",
+    "nodes": "--nodes", "tasks": "--ntasks", "gres": "--gres", "runtime": "--time", "slurm_partition": "--partition",
     "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
     "cpus_per_task": "--cpus-per-task",
 }  # fmt: skip

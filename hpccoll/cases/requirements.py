@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from hpccoll.host import gpu_stack
+from hpccoll.host.cuda_driver import supports_multicast
 from hpccoll.host.gpu_stack import ROOT
 
 MPI_VERSION_PROGRAM = "from mpi4py import MPI; print(MPI.Get_library_version())"
@@ -35,6 +36,13 @@ def _older_nccl(root: Path) -> str | None:
     libraries = gpu_stack.nccl_libraries(root)
     known = gpu_stack.nccl_version(libraries[0]) if libraries else None
     return None if known is None or known >= (2, 27) else f"NCCL {'.'.join(map(str, known))} is older than 2.27"
+
+
+def _no_multicast(_root: Path) -> str | None:
+    """Return a reason if the driver denies it; a machine without a driver says nothing about those with GPUs."""
+    if supports_multicast() is False:
+        return "no NVSwitch that multicasts, says the driver"
+    return None
 
 
 def _needs(found: Callable[[Path], object], reason: str) -> Callable[[Path], str | None]:
@@ -78,7 +86,7 @@ REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
         lambda root: any(port.active and port.driver != "efa" for port in gpu_stack.rdma_ports(root)),
         "no InfiniBand or RoCE port in use",
     ),
-    "nvswitch": _needs(gpu_stack.nvswitch_count, "no NVSwitch"),
+    "nvswitch": _no_multicast,
     "sharp-plugin": _needs(
         lambda root: any(kind == "SHARP" for _, kind in gpu_stack.nccl_plugins(root)),
         "no SHARP plugin of NCCL where the loader looks",

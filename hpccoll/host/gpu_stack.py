@@ -61,6 +61,11 @@ def nvswitch_count(root: Path = ROOT) -> int:
     return len([p for p in (root / "dev").glob("nvidia-nvswitch*") if p.name[len("nvidia-nvswitch") :].isdecimal()])
 
 
+def imex_channels(root: Path = ROOT) -> int:
+    """Return the number of IMEX channels here, without which NVLink reaches no memory of other hosts."""
+    return len([*(root / "dev/nvidia-caps-imex-channels").glob("channel*")])
+
+
 def is_process_running(program: str, root: Path = ROOT) -> bool:
     """Return whether a process of that name runs; Linux keeps the first 15 characters of the name."""
     return any(read_fact(path) == program[:15] for path in (root / "proc").glob("[0-9]*/comm"))

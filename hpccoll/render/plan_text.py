@@ -46,7 +46,7 @@ def _notes(plan: Plan) -> Iterator[str]:
     if plan.launcher.slurm and any(_has_no_gpus(plan, job) for job in plan.jobs):
         yield (
             "no GPUs are requested from Slurm; if your cluster does not allocate GPUs with the nodes, set "
-            "gpus_per_node in the site file"
+            "gpus_per_node or gres in the site file"
         )
     # A job requests as many nodes as its largest launch needs, so that all launches have the same nodes.
     several = [job for job in plan.jobs if job.nodes > 1]
@@ -60,8 +60,10 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _has_no_gpus(plan: Plan, job: Job) -> bool:
-    options = str(plan.resources[job.name].get("slurm_extra"))
-    return "--gpus-per-node" not in options and any(case.device == "cuda" for case in job.cases)
+    resources = plan.resources[job.name]
+    options = str(resources.get("slurm_extra"))
+    requested = "gres" in resources or "--gpus-per-node" in options
+    return not requested and any(case.device == "cuda" for case in job.cases)
 
 
 def _launches(plan: Plan) -> Iterator[str]:

@@ -13,10 +13,12 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
 from hpccoll.analysis.recommendations import RecommendedRange
 from hpccoll.analysis.setting import Choice, Setting
+from hpccoll.analysis.stall_recovery import level_without_recovery
 from hpccoll.analysis.strength import Strength
 from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.common.terminal import show_status
@@ -318,6 +320,8 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
         yield "hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none"
     mpi = provenance["mpi"]
     yield f"{mpi['version']} ({mpi['path']}), thread level {mpi['threads']}"
+    if level := level_without_recovery(provenance, attempt.ranks, map(attrgetter("transport"), job.cases)):
+        yield f"with thread level {level} a rank that stalls in NCCL ends the run; multiple goes on without it"
     yield from found_lines(attempt)
     if any(case.device == "cpu" for case in job.cases):
         yield f"{provenance['executor']} executor; a waiting rank {provenance['waiting']}"

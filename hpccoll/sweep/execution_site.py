@@ -159,7 +159,8 @@ class ExecutionSite:
             return None
         if {**self.site.environment, **environment}.get(variable) == "1":
             return None
-        gpus = f"{format_count(self.site.gpus, 'GPU')} (gpus_per_node of the site file)"
+        key = "gres" if self.site.gres else "gpus_per_node"
+        gpus = f"{format_count(self.site.gpus, 'GPU')} ({key} of the site file)"
         remedy = f"at most {self.site.gpus} ranks_per_node, or {variable}=1 to share GPUs"
         return f"{shape.text}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
 

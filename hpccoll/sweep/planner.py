@@ -57,6 +57,7 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
     """
     sweep = load_sweep(config)
     execution_site = _execution_site(config, sweep, profile, site)
+    sweep = sweep.on_nodes_with(execution_site.site.gpus)
     with naming_site_file(site):
         notes = tuple(execution_site.variable_notes(sweep))
     try:
@@ -112,7 +113,7 @@ def _check_count(sweep: Sweep) -> None:
     counts = {shape: variants * count_cases(request, shape.ranks) for shape in shapes}
     totals = {
         "cases": (sum(counts.values()), MAX_CASES),
-        "jobs": (variants * (len(sweep.ranks_per_node) if sweep.nested else len(shapes)), MAX_JOBS),
+        "jobs": (variants * (len(sweep.ranks_of_nodes) if sweep.nested else len(shapes)), MAX_JOBS),
         "cases times ranks": (sum(n * shape.processes for shape, n in counts.items()), MAX_RANK_CASES),
     }
     for what, (number, most) in totals.items():
@@ -284,7 +285,7 @@ def _allocations(sweep: Sweep) -> Iterator[list[Shape]]:
     if not sweep.nested:
         yield from ([shape] for shape in shapes)
         return
-    for ranks_per_node in sweep.ranks_per_node:
+    for ranks_per_node in sweep.ranks_of_nodes:
         yield [shape for shape in shapes if shape.ranks_per_node == ranks_per_node]
 
 

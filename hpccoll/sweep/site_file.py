@@ -45,7 +45,7 @@ RESERVED_OPTIONS = {
     "--time": "minutes", "--mem": "memory_mb", "--mem-per-cpu": "memory_mb", "--mem-per-gpu": "memory_mb",
     "--cpus-per-task": "cpus_per_task", "--cpus-per-gpu": "cpus_per_task", "--signal": "signal_s",
     "--exclusive": "exclusive", "--export": "environment",
-    "--gres": "gpus_per_node", "--gpus": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
+    "--gres": "gres", "--gpus": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
     "--ntasks-per-gpu": "gpus_per_node",
     "--nodes": _SWEEP_FILE_KEYS, "--ntasks": _SWEEP_FILE_KEYS, "--ntasks-per-node": _SWEEP_FILE_KEYS,
     "--job-name": _JOB_SEARCH, "--comment": _JOB_SEARCH, "--parsable": _JOB_SEARCH,
@@ -74,7 +74,16 @@ def _check_gpus(text: str) -> str:
     return text
 
 
+def _check_gres(text: str) -> str:
+    match = re.fullmatch(r"gpu:(?:[a-zA-Z0-9_.]+:)?([1-9][0-9]{0,3})", text)  # what Snakemake's plugin passes on
+    if not match or int(match[1]) > GPUS.maximum:
+        expected = f"GPUs on each node, such as gpu:8 or gpu:h100:8, at most {GPUS.maximum}"
+        raise BadInputError("gres", text, expected)
+    return text
+
+
 Gpus = Annotated[VariableValue, AfterValidator(_check_gpus)]
+Gres = Annotated[Word, AfterValidator(_check_gres)]
 Feature = Annotated[Text, Field(pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$")]
 
 
@@ -110,6 +119,9 @@ class Site(YamlSection):
     gpus_per_node: Gpus | None = Field(
         None,
         description="GPUs on each node, such as 8 or h100:8; every rank sees all, and runs on the socket of its GPU",
+    )
+    gres: Gres | None = Field(
+        None, description="GPUs on each node where Slurm takes --gres only, such as gpu:8; in place of gpus_per_node"
     )
     nvlink_nodes: Annotated[int, Bounded(NVLINK_NODES)] = Field(
         1, description="nodes of one NVLink domain, such as 18; NCCL counts them as one [1]"
@@ -184,10 +196,17 @@ class Site(YamlSection):
             raise BadInputError("launcher", self.launcher, "srun: pyxis is a plugin of it")
         return self
 
+    @model_validator(mode="after")
+    def _one_request_of_gpus(self) -> "Site":
+        if self.gres and self.gpus_per_node:
+            raise BadInputError("gres", self.gres, f"either gres or gpus_per_node, which is {self.gpus_per_node}")
+        return self
+
     @property
     def gpus(self) -> int | None:
         """The number of GPUs of a node; None if the site file does not give it."""
-        return int(self.gpus_per_node.rpartition(":")[2]) if self.gpus_per_node else None
+        request = self.gres or self.gpus_per_node
+        return int(request.rpartition(":")[2]) if request else None
 
     @property
     def _cpus(self) -> str | None:
@@ -199,7 +218,7 @@ class Site(YamlSection):
         """
         if CPU_OPTION.search(self.launcher):
             return None
-        if self.cpus_per_task or not self.gpus_per_node or self.aggregators:
+        if self.cpus_per_task or not self.gpus or self.aggregators:
             return str(self.cpus_per_task) if self.cpus_per_task else None
         return f"$(({CPUS_ON_NODE} / {{ranks_per_node}}))"
 
@@ -209,7 +228,7 @@ class Site(YamlSection):
         if "{ranks}" not in self.launcher:
             arguments += [GEOMETRY]
             arguments += [f"--cpus-per-task={self._cpus}"] if self._cpus else []
-            arguments += ["--gpu-bind=none"] if self.gpus_per_node else []
+            arguments += ["--gpu-bind=none"] if self.gpus else []
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":
             arguments += [f"--container-image={_quote_braces(self.container.image)}", '--container-workdir="$PWD"']
@@ -218,7 +237,7 @@ class Site(YamlSection):
             arguments += [f"--container-env={names}"] if names else []  # the image's own would win
         elif self.container:
             binds = "".join(f" --bind {shlex.quote(mount)}" for mount in self.container.mounts)
-            gpus = " --nv" if self.gpus_per_node else ""
+            gpus = " --nv" if self.gpus else ""
             program = f"apptainer exec{gpus}{binds} {shlex.quote(self.container.image)} hpccoll"
         setup = [f"module load {shlex.join(self.modules)}"] if self.modules else []
         setup += [f"export {assignment(name, value)}" for name, value in self.environment.items()]
@@ -226,14 +245,15 @@ class Site(YamlSection):
             command=" ".join(arguments), program=program, setup=tuple(setup), slurm=True,
             start_timeout_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
             aggregator=self.aggregators.aggregator if self.aggregators else None, network=self.network,
-            socket_distribution=FILL_SOCKETS if self.gpus_per_node else "",
+            socket_distribution=FILL_SOCKETS if self.gpus else "",
         )  # fmt: skip
 
     def resource_request(self, shape: Shape, minutes: int) -> dict[str, int | str]:
         """Return the resources of a job of ``shape``, by the names of Snakemake's Slurm plugin.
 
-        The plugin needs ``mpi`` to run the rule once, outside srun, and refuses it for a single task. Its own GPU
-        resources would request one task per GPU.
+        The plugin needs ``mpi`` to run the rule once, outside srun, and refuses it for a single task. It takes no GPUs
+        but by ``gres`` or ``gpu``, with which it requests as many tasks for each GPU as the job has, unless it is told
+        0 (get_submit_command of 2.8); ``--gpus-per-node`` among the further options is all that Slurm needs.
         """
         section = self.aggregators if shape.dedicated_aggregators else None
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
@@ -252,6 +272,8 @@ class Site(YamlSection):
             "slurm_account": None if is_list else self.account,
             "qos": self.qos,
             "constraint": section.constraint(shape) if section else self.constraint,
+            "gres": self.gres,
+            "tasks_per_gpu": 0 if self.gres else None,
             "slurm_extra": shlex.join([*extra, *(self.sbatch or ())]),
         }
         return {name: value for name, value in resources.items() if value is not None}

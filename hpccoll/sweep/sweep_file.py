@@ -59,6 +59,16 @@ def _load_table(value: object) -> object:
     return load_table(Path(str(value)), "table") if value is not None else None
 
 
+A_RANK_FOR_EACH_GPU, USUAL_GPUS = "gpus", 8
+"""The value of ranks_per_node that means the GPUs of a node, and their number if the site file does not say it."""
+
+
+RanksOfNode = Annotated[
+    Annotated[int, _bounded(SWEEP["ranks_per_node"]), Tag("[number]")] | Annotated[Literal["gpus"], Tag("[gpus]")],
+    Discriminator(lambda value: "[gpus]" if value == A_RANK_FOR_EACH_GPU else "[number]"),
+]
+
+
 class SizeRange(YamlSection):
     """A geometric range of sizes."""
 
@@ -99,7 +109,7 @@ class Sweep(YamlSection):
     in_place: OneOrMore[bool] = field(SWEEP["in_place"])
     ranks: OneOrMore[Annotated[int, _bounded(SWEEP["ranks"])]] | None = field(SWEEP["ranks"])
     nodes: OneOrMore[Annotated[int, _bounded(SWEEP["nodes"])]] | None = field(SWEEP["nodes"])
-    ranks_per_node: OneOrMore[Annotated[int, _bounded(SWEEP["ranks_per_node"])]] = field(SWEEP["ranks_per_node"])
+    ranks_per_node: OneOrMore[RanksOfNode] = field(SWEEP["ranks_per_node"])
     scaling: Literal["nested", "separate"] = field(SWEEP["scaling"])
     mapping: OneOrMore[Literal["block", "cyclic"]] | None = field(SWEEP["mapping"])
     roots: OneOrMore[Rank] = field(SWEEP["roots"])
@@ -155,9 +165,25 @@ class Sweep(YamlSection):
             )
         if self.diagnose and (self.nodes is None or max(self.nodes) == 1):
             raise BadInputError("diagnose", None, "left out: pairs of nodes are diagnosed, and 'nodes' has no two")
-        if self.nodes and max(self.nodes) * max(self.ranks_per_node) > RANKS.maximum:
+        if self.nodes and max(self.nodes) * max(self.ranks_of_nodes) > RANKS.maximum:
             raise BadInputError("ranks_per_node", self.ranks_per_node, f"at most {RANKS.maximum} ranks in total")
         return self
+
+    @property
+    def ranks_of_nodes(self) -> list[int]:
+        """The numbers of ranks on each node, where a rank for each GPU means the usual number of GPUs."""
+        return self._ranks_with(USUAL_GPUS)
+
+    def _ranks_with(self, gpus: int) -> list[int]:
+        """Return the numbers of ranks on each node of so many GPUs."""
+        numbers = (ranks if isinstance(ranks, int) else gpus for ranks in self.ranks_per_node)
+        return [*dict.fromkeys(numbers)]
+
+    def on_nodes_with(self, gpus: int | None) -> "Sweep":
+        """Return the sweep for nodes with so many GPUs, which count where it has a rank for each; None if unknown."""
+        if gpus is None:
+            return self
+        return self.model_copy(update={"ranks_per_node": self._ranks_with(gpus)})
 
     def request(self) -> CaseRequest:
         """Return the lists whose combinations are the cases."""
@@ -190,10 +216,13 @@ class Sweep(YamlSection):
         return self.bytes.sizes() if isinstance(self.bytes, SizeRange) else self.bytes or []
 
     def notes(self) -> Iterator[str]:
-        """Yield a note if the largest size of a range is not measured."""
+        """Yield a note if the largest size of a range is not measured, and one on GPUs that the site does not count."""
         if isinstance(self.bytes, SizeRange) and self.sizes()[-1] != self.bytes.last:
             last, to = format_size(self.sizes()[-1]), format_size(self.bytes.last)
             yield f"the largest size is {last}: the factor {self.bytes.factor} does not reach {to}"
+
+        if A_RANK_FOR_EACH_GPU in self.ranks_per_node:
+            yield f"ranks_per_node: {USUAL_GPUS}, because the site file does not say how many GPUs a node has"
 
     def shapes(self) -> list[Shape]:
         """Return the shapes of the launches, the smallest first."""
@@ -202,7 +231,7 @@ class Sweep(YamlSection):
         return sorted(
             Shape(nodes, nodes * ranks_per_node, self.aggregators, self.dedicated_aggregators)
             for nodes in self.nodes
-            for ranks_per_node in self.ranks_per_node
+            for ranks_per_node in self.ranks_of_nodes
         )
 
     @property

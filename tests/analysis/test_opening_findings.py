@@ -77,6 +77,10 @@ def test_each_rule_of_what_a_page_begins_with_shows_in_its_results(measured, mak
         runs = [make_run(run_id=f"run-{n}", job=f"job-{n}", provenance=each) for n, each in enumerate(facts)]
         return of_rows(*(rows or (make_row(run_id=run.run_id) for run in runs)), runs=runs)
 
+    def over_nccl(level, ranks=2, transport="nccl"):
+        run = make_run(run_id="run-0", job="job-0", provenance={"mpi": {"threads": level}}, rank_nodes=(0,) * ranks)
+        return of_rows(make_row(run_id="run-0", transport=transport), runs=[run])
+
     def loads(*of_each, rows=()):
         return of_runs([{"host_load": each} for each in of_each], *rows)
 
@@ -111,6 +115,10 @@ def test_each_rule_of_what_a_page_begins_with_shows_in_its_results(measured, mak
         "nor where one measured nothing": of_rows(compiled, skipped),
         "jobs with ranks far from their GPU": of_runs({"ranks_far_from_gpu": r} for r in ([4, 5], None, [4, 5])),
         "ranks that see one GPU": of_runs([{"ranks_seeing_one_gpu": [4, 5]}]),
+        "a stall ends a launch without the thread level": over_nccl("serialized"),
+        "with it the others go on": over_nccl("multiple"),
+        "one rank has no others": over_nccl("serialized", ranks=1),
+        "over MPI nothing recovers": over_nccl("funneled", transport="mpi"),
         "the most that something else used": loads(
             [load(), load("n1", other_cores=0.5)], [load(stolen=0.1)], [load()]),
         "idle, or of an earlier version": loads([load(other_cores=0.05)], []),

@@ -37,6 +37,12 @@ def test_a_complete_machine_misses_nothing_but_cupy(tmp_path, installed):
     assert requirements.missing_requirements(OF_A_MACHINE, tmp_path) == []
 
 
+@pytest.mark.parametrize(("multicast", "missing"), [(True, False), (False, True), (None, False)])
+def test_nvls_is_missing_only_where_the_driver_denies_multicast(tmp_path, monkeypatch, multicast, missing):
+    monkeypatch.setattr(requirements, "supports_multicast", lambda: multicast)
+    assert bool(requirements.missing_requirements(["nvswitch"], tmp_path)) == missing
+
+
 @pytest.mark.parametrize(("version", "too_old"), [("13.6.0", True), ("14.2.0", False), (None, False)])
 def test_a_cupy_that_is_too_old_is_a_reason(tmp_path, monkeypatch, installed, version, too_old):
     equip(tmp_path, GPUS)

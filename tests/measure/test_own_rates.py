@@ -2,11 +2,9 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cpu_kernels import HostGpu
 from queued_memory import QueuedMemory
 
 from hpccoll.analysis.diagnosis.nodes_alone import DOES, HOSTS_SHARE_A_MACHINE, MEMORY, PRODUCT
@@ -29,14 +27,13 @@ def test_a_node_is_as_fast_as_the_slowest_of_its_ranks_in_what_all_of_them_measu
     assert {name: seconds.tolist() for name, seconds in found.items()} == {MEMORY: [[2, 4], [5, 4]]}
 
 
-class Gpu(HostGpu, QueuedMemory):
+class Gpu(QueuedMemory):
     """A Gpu that is the host, and counts its products."""
 
-    number, free_bytes, stream, synchronize = 0, 1 << 20, SimpleNamespace(), QueuedMemory.synchronize
+    free_bytes = 1 << 20
 
     def __init__(self, directory):
-        HostGpu.__init__(self, directory)
-        QueuedMemory.__init__(self)
+        super().__init__(directory)
         self.products_of_rows = []
 
     def products(self, _most_rows):

@@ -102,6 +102,10 @@ def test_the_lines_of_runs(printed):
     job = raw_examples.job(*cases, effort=Effort(rounds=3))
     said.append(printed(*(lasting(case, 123456, 987654, 400000) for case in cases), job=job))
     assert max(len(line) for line in said[-1].splitlines() if not line.endswith("/6]")) <= 100
+    over_nccl = raw_examples.case(8, transport="nccl")
+    said.append(
+        printed(without(over_nccl, mpi=MPI["mpi"] | {"threads": "serialized"}), job=raw_examples.job(over_nccl))
+    )
     assert_golden("run", "\n".join(said))
 
 

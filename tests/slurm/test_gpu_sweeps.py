@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from guide_blocks import blocks
 from slurm_testbed import on_host
 from sweep_sandbox import SweepSandbox
 
@@ -35,6 +36,38 @@ def sandbox(testbed, nccl_library, mpiexec, tmp_path):  # noqa: ARG001 - there i
     assert {*SHORT} - {"rounds"} <= {*sweep}, "a shortened key is one that the file has"
     (box.home / "s.yaml").write_text(json.dumps(sweep | SHORT))
     return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
+
+
+FEWER = {"-n 8": "-n 2", "--gpus-per-node=8": "--gpus-per-node=2", "--cpus-per-task=12": "--cpus-per-task=1"}
+"""What makes the line of a guide fit a node of the testbed."""
+
+
+@pytest.mark.parametrize("guide", ["README.md", "slurm/GPU.md"])
+def test_the_srun_line_of_a_guide_runs_on_fewer_gpus(guide, testbed, nccl_library, mpiexec, tmp_path):  # noqa: ARG001
+    lines = [line for block in blocks("sh", guide) for line in block.text.replace("\\\n", " ").splitlines()]
+    (line,) = (line.partition("#")[0] for line in lines if line.startswith("srun") and "--device cuda" in line)
+    for many, few in FEWER.items():
+        assert many in line
+        line = line.replace(many, few)
+    line = line.replace("srun", "srun --mpi=pmi2", 1)  # that of the testbed's MPI
+    ran = testbed.run("bash", "-ec", f"{line} -b 64 -e 64 -n 2", cwd=tmp_path, **on_host(nccl_library, tmp_path))
+    assert ran.code == 0, f"{ran.out}\n{ran.err}"
+    assert "2 ranks on 1 node" in ran.out
+    assert "over nccl" in ran.out
+
+
+@pytest.mark.parametrize("config", ["gpu-node", "gpu-nccl", "gpu-mpi"])
+@pytest.mark.parametrize("request_of_gpus", ["gpus_per_node: 8", "gres: gpu:8"])
+def test_slurm_grants_what_the_sweeps_of_the_guide_request(config, request_of_gpus, testbed, tmp_path):
+    site = f"partition: work\nlauncher: srun --mpi=pmi2\nexclusive: false\n{request_of_gpus}\n"
+    (tmp_path / "my-site.yaml").write_text(site)
+    sweep = yaml.safe_load((ROOT / "workflows" / "config" / f"{config}.yaml").read_text())
+    sweep |= {"ranks_per_node": [1]}  # a node of the testbed has fewer CPUs than GPUs
+    (tmp_path / "s.yaml").write_text(json.dumps(sweep))
+    ran = testbed.run("hpccoll", "plan", "s.yaml", "--profile", "slurm-nodbd", "--site", "my-site.yaml", cwd=tmp_path)
+    assert ran.code == 0, ran.err
+    option = "--gres=gpu:8" if "gres" in request_of_gpus else "--gpus-per-node=8"
+    assert option in ran.out
 
 
 def test_the_first_sweep_on_a_node_of_gpus_says_what_ran(sandbox):

@@ -289,6 +289,25 @@ def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
     assert "HPCCOLL_IMAGE: is the image to run in" in result.stderr
 
 
+HIDDEN = {"apptainer": "--nv", "pyxis": "--container-env=NVIDIA_VISIBLE_DEVICES,"}
+"""What a container needs to see the driver of its host."""
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("gpus", ["8", ""])
+def test_ranks_in_containers_reach_the_gpus_that_the_job_has_and_are_next_to_them(name, gpus, stand_in, tmp_path):
+    place = stand_in("srun", "printf '%s\\n' \"$@\"")
+    job = {"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_ON_NODE": "96"}
+    job |= {"SLURM_GPUS_ON_NODE": gpus} if gpus else {}
+    variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_IMAGE": "image", **job}
+    command = ["bash", ROOT / "slurm" / f"{name}.sbatch", "--device", "cuda"]
+    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+    words = result.stdout.splitlines()
+    bound = {"--distribution=block:block", "--gpu-bind=none", "--cpus-per-task=12"} & {*words}
+    assert len(bound) == (3 if gpus else 0)
+    assert any(word.startswith(HIDDEN[name]) for word in words) == bool(gpus)
+
+
 NCCL = ["-t", "nccl", "--param", "graph=0,1", "--timing", "single,aggregated", "-b", "64", "-e", "1G"]
 GPUS = {
     "nccl": (

@@ -12,7 +12,7 @@ from hpccoll.common.text import finding_line
 from hpccoll.host import gpu_stack
 from hpccoll.sweep import doctor
 from hpccoll.sweep.doctor import gpu, mpi, nccl, rdma
-from hpccoll.sweep.doctor.machine import LIBRARY, MachineFacts
+from hpccoll.sweep.doctor.machine import LIBRARY, NVLINK, MachineFacts
 
 MPICH = ("MPICH", "MPICH Version:      5.0.2\n")
 OPEN_MPI = ("Open MPI", "Open MPI v5.0.3, package: Open MPI, ident: 5.0.3\n")
@@ -28,7 +28,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
     monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
     monkeypatch.setattr(mpi, "mpiexec_command", lambda: ["mpiexec"])
 
-    def here(*parts, wheels=(), library=MPICH, aware=False, computes=(0, "8\n")):
+    def here(*parts, wheels=(), library=MPICH, aware=False, computes=(0, "8\n"), multicast=None, domains=()):
         root = equip(tmp_path, LINUX, *parts)
 
         def python(_, code, *__):
@@ -37,6 +37,7 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
             code_and_text = {
                 LIBRARY: (0, json.dumps(library)), mpi.HELLO: (0, "ranks 2\nranks 2\n"),
                 gpu.AWARE: (0, json.dumps([aware, "the query says so"])), gpu.COMPUTES: computes,
+                NVLINK: (0, json.dumps({"multicast": multicast, "domains": domains})),
             }[code]  # fmt: skip
             return subprocess.CompletedProcess([], code_and_text[0], code_and_text[1], code_and_text[1])
 
@@ -83,7 +84,6 @@ def second_gpu(port):
         ((), "RDMA", "rdma_missing"), ((RAILS, {"dev/infiniband/uverbs0": ""}), "RDMA devices", None),
         ((GPUS, OPEN), "GPU", "gpu"), ((GPUS,), "GPU", "gpu_no_driver"),
         ((GPUS, {"proc/driver/nvidia/version": DRIVER.format("470.57.02")}), "GPU", "gpu_old_driver"),
-        ((GPUS, OPEN), "NVLink", "nvswitch_missing"), ((GPUS, SWITCHES, MANAGED), "NVLink", "nvswitch"),
         ((GPUS, second_gpu("15")), "GPUs and adapters", "gpu_nic_balanced"),
         ((GPUS, second_gpu("3a")), "GPUs and adapters", "gpu_nic_unbalanced"),
         ((GPUS, RAILS, OPEN), "GPUDirect RDMA", "gpudirect_dma_buf"),
@@ -97,6 +97,44 @@ def second_gpu(port):
 def test_a_machine_of_such_parts_has_a_finding_of_this_kind(here, parts, title, kind):
     found = here(*parts).get(title)
     assert (found and found.kind) == kind
+
+
+@pytest.mark.parametrize(
+    ("parts", "multicast", "kind"),
+    [
+        ((), True, None), ((GPUS, OPEN), True, "nvswitch"), ((GPUS, OPEN), False, "nvswitch_missing"),
+        ((GPUS, OPEN), None, "nvswitch_unknown"), ((GPUS, SWITCHES), True, "nvswitch"),
+        ((GPUS, SWITCHES), None, "fabric_manager_missing"), ((GPUS, SWITCHES, MANAGED), False, "nvswitch_missing"),
+    ],
+)  # fmt: skip
+def test_nvswitches_are_known_by_the_drivers_multicast_and_not_by_files_that_a_container_hides(
+    here, parts, multicast, kind
+):
+    found = here(*parts, multicast=multicast).get("NVLink")
+    assert (found and found.kind) == kind
+
+
+def test_the_program_that_asks_the_driver_answers_on_any_machine():
+    found = MachineFacts().nvlink
+    assert found["multicast"] in (True, False, None)
+    assert isinstance(found["domains"], list)
+
+
+CHANNEL, IMEX = {"dev/nvidia-caps-imex-channels/channel0": ""}, {"proc/88/comm": "nvidia-imex\n"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "domains", "kind"),
+    [
+        ((), ["d.1"], None), ((GPUS,), [], None), ((GPUS,), ["d.1"], "imex_channel_missing"),
+        ((GPUS, CHANNEL), ["d.1"], "imex_service_missing"), ((GPUS, CHANNEL, IMEX), ["d.1"], "nvlink_domain"),
+        ((GPUS, CHANNEL), [], "nvlink_domain_missing"),
+    ],
+)  # fmt: skip
+def test_an_nvlink_domain_needs_imex_channels_and_their_service(here, parts, domains, kind):
+    found = here(*parts, domains=domains).get("NVLink domain")
+    assert (found and found.kind) == kind
+    assert found is None or not domains or "d.1" in found.text
 
 
 def test_the_nccl_of_the_site_is_reported_and_a_wheel_that_hides_it(here, tmp_path, monkeypatch):

@@ -4,13 +4,17 @@ import re
 
 import pytest
 from cli_runner import invoke
+from guide_blocks import ROOT
 from planning_inputs import CLUSTER, NODES, PARTITION, TEXT, begin, last_of_each_key
+from shipped_sweeps import sweep_files
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Plan
 from hpccoll.common.errors import BadInputError
 from hpccoll.sweep.launch import launch
+from hpccoll.sweep.paths import site_files
 from hpccoll.sweep.planner import make_plan, write_plan
+from hpccoll.sweep.site_file import load_site
 
 BESIDE = "launcher: srun\naggregators: {partition: all}\n"
 
@@ -46,6 +50,35 @@ def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path):
         "--site", "'hgx'", "profile local"
     )
     assert not out[1].exists()
+
+
+GPU_SITES = [path.stem for path in site_files() if load_site(path.stem, "slurm").gpus]
+
+
+@pytest.mark.parametrize("site", GPU_SITES)
+def test_the_first_sweep_on_gpus_can_be_planned_for_each_shipped_site_that_has_some(site):
+    (config,) = (path for path in sweep_files(ROOT / "workflows") if path.name == "gpu-node.yaml")
+    plan = make_plan(config, None, site)
+    (shape,) = {shape for job in plan.jobs for shape in job.shapes}
+    text = plan.launcher.line(shape, ["n1"])
+    assert shape == Shape(1, 8)
+    assert "--gpu-bind=none" in text
+    assert ("apptainer exec --nv" in text) == ("apptainer" in site)
+    assert ("--container-image=" in text) == ("pyxis" in site)
+
+
+def test_sites_with_gpus_in_containers_are_shipped():
+    assert {"apptainer-gpu", "pyxis-gpu"} <= {*GPU_SITES}
+
+
+@pytest.mark.parametrize("config", ["gpu-node", "gpu-nccl", "gpu-mpi", "sharp"])
+@pytest.mark.parametrize(("site", "gpus"), [("gpus_per_node: 4", 4), ("gres: gpu:gb200:4", 4), ("partition: work", 8)])
+def test_shipped_sweep_files_have_a_rank_for_each_gpu_of_the_site(config, site, gpus, tmp_path):
+    (tmp_path / "site.yaml").write_text(site)
+    path = next(path for path in sweep_files(ROOT / "workflows") if path.stem == config)
+    plan = make_plan(path, None, str(tmp_path / "site.yaml"))
+    assert {job.largest.ranks_per_node for job in plan.jobs} == {gpus}
+    assert any("how many GPUs" in note for note in plan.notes) == (site == "partition: work")
 
 
 CYCLIC = (

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
+from snakemake_executor_plugin_slurm.utils import set_gres_string
 from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options, validate_slurm_extra
 
 from hpccoll.cases.case import Shape
@@ -68,6 +69,9 @@ BAD = {
     "environment: {A B: 1}": "environment|'A B'|letters (A to Z)",
     "environment: {NCCL_PROTO: L}": "environment.NCCL_PROTO|'L'|LL, LL128",
     "gpus_per_node: 0": "gpus_per_node|'0'|GPUs on each node, such as 8 or h100:8",
+    "gres: nvme:1": "gres|'nvme:1'|such as gpu:8 or gpu:h100:8",
+    "gres: gpu:8\ngpus_per_node: 4": "gres|'gpu:8'|either gres or gpus_per_node, which is 4",
+    "sbatch: ['--gres=gpu:8']": "sbatch: '--gres=gpu:8'|use gres",
     "- partition": "it is no YAML of keys and values: partition, account",
     **{f"sbatch: ['{option}']": f"sbatch: '{option}'|use {key}" for option, key in {
         "--part=work": "partition", "--mem=0": "memory_mb", "--signal=USR1@9": "signal_s", "--nodes=4": "nodes",
@@ -163,8 +167,9 @@ def submitted(request):
 
     job = SimpleNamespace(resources=Resources(request), threads=1)
     validate_slurm_extra(job)
+    gpus = set_gres_string(job)
     of_the_run = dict.fromkeys(["run_uuid", "slurm_logfile", "comment_str"], "x")
-    return shlex.split(get_submit_command(job, {**of_the_run, "account": "", "partition": "", "workdir": ""}))
+    return shlex.split(get_submit_command(job, {**of_the_run, "account": "", "partition": "", "workdir": ""}) + gpus)
 
 
 def test_snakemake_submits_what_a_site_asks_for(site):
@@ -174,6 +179,17 @@ def test_snakemake_submits_what_a_site_asks_for(site):
         "--ntasks-per-node=4", "--signal=USR1@90", "--exclusive", "--gpus-per-node=8", "--switches=1@10:00",
         "--nodelist=n[1-2]",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("gres", ["gpu:8", "gpu:h100:8"])
+def test_a_site_whose_slurm_takes_gres_only_asks_for_gpus_by_it_and_binds_ranks_as_with_gpus_per_node(site, gres):
+    by_gres, by_number = site(f"gres: {gres}"), site("gpus_per_node: 8")
+    assert (line(by_gres), by_gres.gpus) == (line(by_number), 8)
+    request = by_gres.resource_request(Shape(2, 8), 9)
+    for words in (submitted(request), sbatch_options(request)):
+        assert f"--gres={gres}" in words
+        assert "--ntasks=8" in words
+        assert not [word for word in words if word.startswith(("--gpus", "--ntasks-per-gpu"))]
 
 
 LONG = {"-t": "--time", "-C": "--constraint", "--mem": "--mem"}

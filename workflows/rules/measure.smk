@@ -34,6 +34,8 @@ rule measure:
         slurm_account=asked("slurm_account", ""),
         qos=asked("qos", None),
         constraint=asked("constraint", None),
+        gres=asked("gres", ""),
+        tasks_per_gpu=asked("tasks_per_gpu", 0),
         slurm_extra=asked("slurm_extra", ""),
     shell:
         "hpccoll launch --out={output:q} -- {input.plan:q} {wildcards.job:q} >> {log:q} 2>&1"

@@ -15,9 +15,10 @@ CHECKS: Mapping[str, Callable[[MachineFacts], Finding | None]] = {
     "compiled executor": cluster.executor, "Snakemake": cluster.snakemake, "Slurm": cluster.controller,
     "accounting": cluster.accounting, "MinJobAge": cluster.min_job_age, "partitions": cluster.partitions,
     "PMI": mpi.pmi, "RDMA": rdma.adapters, "RDMA devices": rdma.verbs, "locked memory": rdma.limits,
-    "GPU": gpu.devices, "CuPy": gpu.cupy, "NVLink": gpu.nvlink, "GPUs and adapters": gpu.affinity,
-    "GPUDirect RDMA": rdma.direct, "NCCL": nccl.nccl_library, "nccl4py": nccl.nccl4py, "NCCL plugins": nccl.plugins,
-    "NCCL settings": nccl.settings, "MPI and GPUs": gpu.aware_mpi, "UCX": gpu.ucx_transports, "load": cluster.load,
+    "GPU": gpu.devices, "CuPy": gpu.cupy, "NVLink": gpu.nvlink, "NVLink domain": gpu.nvlink_domain,
+    "GPUs and adapters": gpu.affinity, "GPUDirect RDMA": rdma.direct, "NCCL": nccl.nccl_library,
+    "nccl4py": nccl.nccl4py, "NCCL plugins": nccl.plugins, "NCCL settings": nccl.settings,
+    "MPI and GPUs": gpu.aware_mpi, "UCX": gpu.ucx_transports, "load": cluster.load,
     "profile": cluster.profile,
 }  # fmt: skip
 """The checks by what they are about; each returns a finding, or None if there is nothing to say."""

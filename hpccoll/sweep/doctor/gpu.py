@@ -5,6 +5,7 @@ import os
 import re
 
 from hpccoll.common.text import Finding, absent, critical, info, warning
+from hpccoll.common.units import format_count
 from hpccoll.evidence import nic_gpu_affinity
 from hpccoll.host import gpu_stack
 from hpccoll.sweep.doctor.machine import MachineFacts, error_line
@@ -87,18 +88,49 @@ def _computing_cupy(machine: MachineFacts, packages: str, fitting: str) -> Findi
 
 
 def nvlink(machine: MachineFacts) -> Finding | None:
-    """Check that the fabric manager runs: without it CUDA does not start on GPUs behind NVSwitches."""
-    switches = gpu_stack.nvswitch_count(machine.root)
+    """Check whether GPUs multicast through NVSwitches, as NVLS needs, and that the fabric manager runs.
+
+    CUDA does not start on GPUs behind NVSwitches without that manager. A container hides it, and GB200 has its switches
+    on other trays: what the driver says of multicast comes first.
+    """
     if not machine.gpus:
         return None
-    if not switches:
-        text = "no NVSwitch is visible: NVLS variants fall back, and their rows show it"
-        return absent("nvswitch_missing", text, remedy="if the node has NVSwitches, the container may hide them")
-    if gpu_stack.is_process_running("nv-fabricmanager", machine.root):
-        return info("nvswitch", f"{switches} NVSwitches, and the fabric manager runs: NVLS works from H100 on")
-    text = f"{switches} NVSwitches, and no fabric manager is visible"
-    remedy = "otherwise the administrator starts nvidia-fabricmanager of the driver's version"
-    return warning("fabric_manager_missing", text, remedy=f"the container may hide it; {remedy}")
+    switches, multicast = gpu_stack.nvswitch_count(machine.root), machine.nvlink["multicast"]
+    if multicast:
+        return info("nvswitch", "the driver reports multicast through NVSwitches: NVLS works")
+    if switches and not gpu_stack.is_process_running("nv-fabricmanager", machine.root):
+        text = f"{switches} NVSwitches, and no fabric manager is visible"
+        remedy = "otherwise the administrator starts nvidia-fabricmanager of the driver's version"
+        return warning("fabric_manager_missing", text, remedy=f"the container may hide it; {remedy}")
+    if multicast is None:
+        text = "the driver does not say whether GPUs multicast through NVSwitches, as NVLS needs"
+        return absent("nvswitch_unknown", text, remedy="CUDA 12.1 or newer does (driver 530)")
+    text = "the driver reports no multicast through NVSwitches: NVLS variants fall back, and their rows show it"
+    return absent("nvswitch_missing", text, remedy="NVLS needs H100 or newer behind NVSwitches")
+
+
+IMEX_SERVICE = "nvidia-imex"
+
+
+def nvlink_domain(machine: MachineFacts) -> Finding | None:
+    """Check that hosts of one NVLink domain can share memory: there are IMEX channels, and their service runs."""
+    domains = machine.nvlink["domains"] if machine.gpus else ()
+    channels = gpu_stack.imex_channels(machine.root)
+    if not domains and not channels:
+        return None
+    if not domains:
+        text = f"{format_count(channels, 'IMEX channel')}, but NVML names no NVLink domain that these GPUs have joined"
+        return warning("nvlink_domain_missing", text, remedy="pip install nvidia-ml-py; nvidia-smi -q, section Fabric")
+    text = f"NVLink reaches other hosts, in domain {' and '.join(domains)}"
+    if not channels:
+        remedy = "the administrator enables them (NVreg_CreateImexChannel0=1, or Slurm's switch/nvidia_imex)"
+        text += ", but there is no IMEX channel: NCCL uses the network between hosts"
+        return warning("imex_channel_missing", text, remedy=remedy)
+    if not gpu_stack.is_process_running(IMEX_SERVICE, machine.root):
+        text += f"; {IMEX_SERVICE} is not visible"
+        remedy = f"the container may hide it; otherwise systemctl status {IMEX_SERVICE}"
+        return warning("imex_service_missing", text, remedy=remedy)
+    return info("nvlink_domain", f"{text}, by {format_count(channels, 'IMEX channel')}; {IMEX_SERVICE} runs")
 
 
 def affinity(machine: MachineFacts) -> Finding | None:

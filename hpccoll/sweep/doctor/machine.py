@@ -5,8 +5,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
@@ -16,6 +18,15 @@ from hpccoll.host.process_facts import installed_version
 from hpccoll.sweep.slurm import query
 
 LIBRARY = "import json; from mpi4py import MPI; print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version()]))"
+
+NVLINK = """
+import json
+from hpccoll.host.cuda_driver import supports_multicast
+from hpccoll.host.gpu_facts import gpu_facts
+from hpccoll.host.gpu_stack import gpu_addresses
+domains = {gpu_facts(bus)["nvlink_domain"] for bus in gpu_addresses()}
+print(json.dumps({"multicast": supports_multicast(), "domains": sorted(domains - {None})}))
+"""
 
 SPEAKS = {
     "CRAY MPICH": ("cray_shasta", "pmi2"),
@@ -75,6 +86,18 @@ class MachineFacts:
     @cached_property
     def gpus(self) -> int:
         return gpu_count(self.root)
+
+    @cached_property
+    def nvlink(self) -> Mapping[str, Any]:
+        """What the driver says of NVLink: ``multicast``, None if unknown, and ``domains``, each with its clique.
+
+        A child asks, because the driver may hang.
+        """
+        try:
+            answer: Mapping[str, Any] = json.loads(self.python(NVLINK).stdout)
+        except (subprocess.TimeoutExpired, ValueError):
+            return {"multicast": None, "domains": ()}
+        return answer
 
     @property
     def settings(self) -> dict[str, str]:

@@ -106,7 +106,7 @@ def check_account(account: str | None, where: Partition) -> None:
 REFUSALS = {
     "invalid feature specification": "constraint",
     "memory specification can not be satisfied": "memory_mb",
-    "invalid generic resource": "gpus_per_node",
+    "invalid generic resource": "gres",
     "invalid qos": "qos",
     "requested time limit is invalid": "minutes",
     "invalid account": "account",
@@ -129,6 +129,8 @@ def check_request(resources: Mapping[str, int | str], site: Mapping[str, object]
     except BadInputError as error:
         reason = re.sub(r"(allocation failure|sbatch: error|error): ", "", error.expected)
         key = next((key for words, key in REFUSALS.items() if words in reason.lower()), None)
+        if key == "gres" and site.get(key) is None:
+            key = "gpus_per_node"
         if key and (value := site.get(key)) not in UNSET_VALUES:
             raise BadInputError(key, value, reason) from None
         raise BadInputError("job", " ".join(arguments), reason) from None

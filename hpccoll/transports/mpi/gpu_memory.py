@@ -1,11 +1,13 @@
 """Transports of GPU memory over MPI: passed to a CUDA-aware library, or staged through pinned host memory."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers, allocate_guarded
+from hpccoll.transports.mpi.gpu_folds import division
 from hpccoll.transports.mpi.transport import MpiPlan
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
 from hpccoll.transports.transport_interface import TransportPlan, address
@@ -44,7 +46,8 @@ class GpuVendorTransport(_GpuTransport):
     """The library's own collectives on GPU memory."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
-        plan = MpiVendorPlan(self.comm, operation, src, dst)
+        divide = partial(division, self.gpu, operation)
+        plan = MpiVendorPlan(self.comm, operation, src, dst, divide=divide)
         return _warmed_up(_StreamOrderedPlan(plan, self.gpu, scales=operation.reduction.averages), self.gpu)
 
 

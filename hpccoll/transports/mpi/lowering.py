@@ -27,6 +27,7 @@ from hpccoll.executor.lowered_step import (
 )
 from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.operation import Array, Operation
+from hpccoll.transports.mpi.gpu_folds import launch_folds
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
 from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces, overlap
 from hpccoll.transports.transport_interface import address, aligned_empty
@@ -49,7 +50,7 @@ class MpiLowering(Lowering):
 
     Args:
         shared: the shared memory of the node, which contains src and dst; None to send all parts.
-        memory: the memory of src and dst if it is not the host's; CuPy then executes NumPy's folds and copies.
+        memory: the GPU that has src and dst; None if the host has them.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class MpiLowering(Lowering):
                 lowered += self._step(lane, step, scratch)
             lowered += self._scaling(lane)
         if self.memory:
+            launch_folds(self.memory, self.operation, lowered)
             return _synchronized(lowered, [LocalCall(*call) for call in self.memory.sync_calls])
         return self._fenced(merge_steps(lowered)) if self.node_peers else lowered
 

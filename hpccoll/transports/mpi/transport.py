@@ -78,7 +78,7 @@ class MpiPlan:
 
     Args:
         shared: the shared memory that contains src and dst, None to send all parts.
-        memory: the memory of src and dst if it is not the host's; the Python executor then runs the plan.
+        memory: the GPU that has src and dst, None if the host has them; the Python executor then runs the plan.
         options: how the compiled executor runs the plan; None for the Python executor.
 
     Raises:

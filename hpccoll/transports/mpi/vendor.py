@@ -28,11 +28,17 @@ class MpiVendorTransport(GuardedBuffers):
 
 
 class MpiVendorPlan:
-    """One call of the library among the workers; an average is the library's sum, divided by this plan."""
+    """One call of the library among the workers; an average is the library's sum, divided by this plan.
+
+    Args:
+        options: how the compiled executor makes the call; None for mpi4py.
+        divide: returns the call that divides the result by the number of workers; None to divide in host memory.
+    """
 
     def __init__(
-        self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array, options: ExecutorOptions | None = None
-    ) -> None:
+        self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array,
+        options: ExecutorOptions | None = None, divide: Callable[[Array], Callable[[], object]] | None = None,
+    ) -> None:  # fmt: skip
         workers = operation.layout.workers
         self._operation, self.result = operation, dst[:0]
         self._calls: list[LibraryCall] = []
@@ -45,7 +51,10 @@ class MpiVendorPlan:
             self._calls, self.result = self._arguments.calls(), self._arguments.result
         averages = comm.rank < workers and operation.reduction.averages
         scales = [LocalScale(operation.reduction, self.result, workers)] if averages else []
-        self._scale = partial(operation.reduction.scale, self.result, workers) if averages else None
+        self._scale: Callable[[], object] | None = None
+        if averages:
+            in_host_memory = partial(operation.reduction.scale, self.result, workers)
+            self._scale = divide(self.result) if divide else in_host_memory
         if options:
             sequences = [[LoweredStep(after=[*scales])]] if scales else []
             self.executor = CompiledExecutor(comm, options, sequences, 1, calls=self._agreed_calls(comm))
@@ -79,13 +88,15 @@ class MpiVendorPlan:
         return NonblockingCall(self._calls[0].nonblocking() if self._calls else None, self._scale)
 
     def _run_of_mpi4py(self) -> Callable[[], None]:
-        steps = [call.in_python() for call in self._calls] + ([self._scale] if self._scale else [])
-        if len(steps) == 1:  # without a function around it, whose call would be timed
-            return steps[0]
+        calls, scale = [call.in_python() for call in self._calls], self._scale
+        if len(calls) == 1 and not scale:  # without a function around it, whose call would be timed
+            return calls[0]
 
         def run() -> None:
-            for step in steps:
-                step()
+            for call in calls:
+                call()
+            if scale:
+                scale()
 
         return run
 
@@ -101,7 +112,7 @@ class MpiVendorPlan:
 class NonblockingCall:
     """A call of the library, if this rank has one, that returns at once, progresses when tested, and then finishes."""
 
-    def __init__(self, call: Callable[[], MPI.Request] | None, finish: Callable[[], None] | None) -> None:
+    def __init__(self, call: Callable[[], MPI.Request] | None, finish: Callable[[], object] | None) -> None:
         self._call, self._finish, self._request = call, finish, MPI.REQUEST_NULL
 
     def start(self) -> None:

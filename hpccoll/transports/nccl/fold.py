@@ -134,11 +134,20 @@ def _function(element: str, op: str, device: int) -> Callable[..., object]:  # n
 def fold_launches(
     gpu: "Gpu", element: str, op: str, buffers: Mapping[str, Array], waves: Sequence[Sequence[Fold]]
 ) -> list[Callable[[], object]]:
-    """Return one call for each wave, which queues it on the stream of ``gpu``; one copy uploads all tables."""
+    """Return one call for each wave of folds in ``buffers``, which queues it on the stream of ``gpu``."""
     if not waves:
         return []
     addresses = {name: gpu.address(buffer) for name, buffer in buffers.items()}
     itemsize = next(iter(buffers.values())).dtype.itemsize
+    return launches_at(gpu, element, op, itemsize, addresses, waves)
+
+
+def launches_at(
+    gpu: "Gpu", element: str, op: str, itemsize: int, addresses: Mapping[str, int], waves: Sequence[Sequence[Fold]]
+) -> list[Callable[[], object]]:
+    """Return one call for each wave of folds in buffers at ``addresses``; one copy uploads all tables."""
+    if not waves:
+        return []
     tables = [launch_tables(wave, addresses, itemsize) for wave in waves]
     parts = [part for table in tables for part in (table.rows.ravel(), table.inputs)]
     uploaded, ends = gpu.upload(np.concatenate(parts)), np.cumsum([part.size for part in parts]).tolist()

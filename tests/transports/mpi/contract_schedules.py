@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ MpiTransport, TieredTransport = (
 )
 IN_TURN = [(1, 1), (3, 1), (3, 3), (4, 2)]
 """Channels and window."""
+KERNELS = None if OPTIONS else Path(sys.argv[-1])
+"""The directory in which the test has compiled the fold kernel for the host."""
 WHOLE = RANKS < 3
 """Whether this launch does all cases of a check; another does a share, because its ranks outnumber the cores."""
 RING, DOUBLING = "all_reduce-ring", "all_reduce-recursive_doubling"
@@ -39,6 +42,10 @@ def share(cases: Iterable[Any], parts: int) -> list[Any]:
     """Return the cases of this launch: one of so many parts of them, unless it does all; launches differ in theirs."""
     every = [*cases]
     return every if WHOLE else every[RANKS % parts :: parts]
+
+
+def queued_memory() -> QueuedMemory:
+    return QueuedMemory(KERNELS)
 
 
 def operation(subject: str | Schedule, count: int, *, dtype="float32", **asked) -> Operation:
@@ -104,9 +111,30 @@ def every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued() -> None:
     for at, name in share(enumerate(subjects()), 3):
         for in_place, way in product(case_of(name, RANKS).placements, (GpuMpiTransport, StagedMpiTransport)):
             asked = in_turn(case_of(name, RANKS), at + in_place, in_place=in_place)
-            agrees_with_lockstep(asked, lambda comm, way=way: way(comm, QueuedMemory()))
+            agrees_with_lockstep(asked, lambda comm, way=way: way(comm, queued_memory()))
     for op, way in product(REDUCTIONS, (GpuMpiTransport, StagedMpiTransport)):
-        agrees_with_lockstep(operation(RING, 1000, op=op), lambda comm, way=way: way(comm, QueuedMemory()))
+        agrees_with_lockstep(operation(RING, 1000, op=op), lambda comm, way=way: way(comm, queued_memory()))
+
+
+def subnormal_numbers_survive_every_fold_in_the_memory_of_a_gpu() -> None:
+    if OPTIONS:
+        return
+    inputs = np.arange(1, 101, dtype=np.int32).view(np.float32) * np.float32(2)  # all below 2**-126
+    for name, way in product(REDUCTIONS, (GpuMpiTransport, GpuVendorTransport)):
+        asked = operation(RING, 100, op=name)
+        if way is GpuVendorTransport:
+            asked = replace(asked, slices=())
+        transport = way(COMM, queued_memory())
+        nothing, target = transport.empty(0, asked.dtype), transport.empty(100, asked.dtype)
+        plan = transport.plan(asked, nothing, target)
+        target[:] = inputs * np.float32(ME + 1)
+        plan.run()
+        folded = np.float32(1) * inputs
+        for rank in range(1, RANKS):
+            folded = REDUCTIONS[name].fold(folded, inputs * np.float32(rank + 1))
+        REDUCTIONS[name].scale(folded, RANKS)
+        assert target.tobytes() == folded.tobytes(), f"{name}, {way.__name__}: {np.asarray(target[:5])}"
+        plan.close()
 
 
 def a_run_waits_only_for_work_that_it_has_queued() -> None:
@@ -120,7 +148,7 @@ def a_run_waits_only_for_work_that_it_has_queued() -> None:
         (operation("all_gather-ring", 1000), GpuMpiTransport, 0),
         (operation(RING, 1000), GpuMpiTransport, RANKS - 1),  # once for each fold
     ):
-        memory = QueuedMemory()
+        memory = queued_memory()
         transport = way(COMM, memory)
         src, target = (transport.empty(asked.elements(name, ME), asked.dtype) for name in ("src", "dst"))
         plan = transport.plan(asked, src, target)
@@ -177,6 +205,7 @@ CHECKS: list[Callable[[], None]] = [
     every_schedule_agrees_with_lockstep_bit_for_bit,
     every_schedule_agrees_where_parts_are_taken_in_place_of_being_sent,
     every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued,
+    subnormal_numbers_survive_every_fold_in_the_memory_of_a_gpu,
     a_run_waits_only_for_work_that_it_has_queued,
     parts_are_taken_inside_nodes_and_sent_between_them,
     every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too,

@@ -5,9 +5,8 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from contract_schedules import COMM, ME, OPTIONS, RANKS, share, shared
+from contract_schedules import COMM, ME, OPTIONS, RANKS, queued_memory, share, shared
 from mpi4py import MPI
-from queued_memory import QueuedMemory
 from schedule_examples import buffers, calls_of, result
 
 from hpccoll.cases.catalogue import NATIVE, distinct_placements
@@ -64,7 +63,7 @@ def the_librarys_own_calls_wait_for_what_they_queue_in_other_memory() -> None:
         placements = distinct_placements(collective.name, NATIVE, (True, False))
         for call, op, in_place in product(calls_of(collective, RANKS), ("sum", "avg"), placements):
             asked = vendor(call, 101, "float32", op, in_place=in_place)
-            meets_the_postcondition(asked, lambda comm, way=way: way(comm, QueuedMemory()))
+            meets_the_postcondition(asked, lambda comm, way=way: way(comm, queued_memory()))
 
 
 def the_librarys_own_calls_take_every_dtype_and_op() -> None:
