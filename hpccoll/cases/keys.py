@@ -23,6 +23,8 @@ EFFORT: Mapping[str, Key] = {
     ),
     "timeout": Key("seconds without progress after which a rank counts as stuck", 120.0, limits.SECONDS),
     "operations": Key("operations of an iteration if the timing is aggregated", DEFAULT_OPERATIONS, limits.OPERATIONS),
+    "loop_warmup": Key("-w of nccl-tests, -x of OSU in their timings; if left out, theirs", bound=limits.WARMUP),
+    "loop_iterations": Key("-n of nccl-tests, -i of OSU in their timings; if left out, theirs", bound=limits.ITERATIONS),
 }
 """The keys of ``effort`` in a sweep file and a job file."""
 
@@ -75,7 +77,7 @@ SWEEP: Mapping[str, Key] = {
         "openmpi-*, set their own"
     ),
     "timing": Key(
-        "timings of cases over nccl: single, aggregated (operations back to back, as nccl-tests)",
+        "timings: single; over nccl also aggregated (operations back to back), nccl-tests (its loop); over mpi osu",
         ("single",),
     ),
     "load": Key("what ranks compute meanwhile: idle (nothing), gemm (products of matrices, on device cpu)", ("idle",)),

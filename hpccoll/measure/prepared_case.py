@@ -9,7 +9,7 @@ from typing import cast
 
 from mpi4py import MPI
 
-from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort
+from hpccoll.cases.case import AGGREGATED, COMPILED, OSU, PYTHON, Case, Effort
 from hpccoll.cases.catalogue import GRAPH, call_of
 from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.cases.memory_estimate import GENERATIONS
@@ -21,6 +21,7 @@ from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
 from hpccoll.measure.executed_evidence import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.guards import guards_of
+from hpccoll.measure.osu_timing import OsuLoop, osu_effort
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
@@ -67,8 +68,8 @@ class PreparedCase:
         self, comm: MPI.Intracomm, layout: Layout, case: Case, gpu: Gpu | None = None,
         settings: RunSettings = DEFAULT_SETTINGS, choice: str | None = None, assumed: str | None = None,
     ) -> None:  # fmt: skip
-        self.case, self.layout, self.rank, self.gpu = case, layout, comm.rank, gpu
-        self.choice, self.assumed = choice, assumed
+        self.case, self.layout, self.rank, self.gpu, self._comm = case, layout, comm.rank, gpu, comm
+        self.choice, self.assumed, self._effort = choice, assumed, settings.effort
         planned = planned_schedule(case, layout)
         self.algorithm = planned.algorithm if planned else None  # None: the library's own
         self.floor = self.algorithm is not None and self.algorithm.floor
@@ -125,17 +126,27 @@ class PreparedCase:
             raise
 
     @property
+    def effort_of_round(self) -> Effort:
+        """How long a round takes."""
+        if self.case.timing == OSU:
+            return osu_effort(self._effort, self.bytes)
+        return self._effort.of_a_round
+
+    @property
     def calls(self) -> "list[PreparedCase]":
         """The calls that this consists of: itself."""
         return [self]
 
     def loop(
         self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
-    ) -> ExecutorLoop | PythonLoop:
+    ) -> ExecutorLoop | OsuLoop | PythonLoop:
         """Return the loop that times the operation; all ranks call this together.
 
         ``barrier`` returns the barrier of the compiled loop; ``progress`` is kept up to date.
         """
+        if self.case.timing == OSU:
+            effort = self.effort_of_round
+            return OsuLoop(self, self._comm, progress, effort.warmup + effort.min_iterations, self._compiled)
         if self._compiled and isinstance(self.check, Check):
             return ExecutorLoop(self._compiled, self.check, GENERATIONS, barrier(), progress.numbers)
         return PythonLoop(self, sync, progress)
