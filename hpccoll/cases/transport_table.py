@@ -34,7 +34,7 @@ class TransportSpec:
     # the element types of schedules, for each device
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ALL_DTYPES, "cuda": DTYPES})
     native_dtypes: tuple[str, ...] = DTYPES  # the element types of the library's own collectives
-    timings: tuple[str, ...] = (SINGLE,)  # the timings of TIMINGS that its operations can have
+    timings: tuple[str, ...] = (SINGLE,)  # the timings of TIMINGS that its operations can have, SINGLE first
     # the environment variable that must be 1 for several ranks to share a GPU; None if they always may
     gpu_sharing_variable: str | None = None
 
@@ -133,8 +133,12 @@ def check_timings(key: str, timings: Sequence[str], transports: Sequence[str]) -
 
 
 def _valid_timings() -> str:
-    by_transport = [f"over {name} {', '.join(spec.timings)}" for name, spec in TRANSPORTS.items()]
-    return "; ".join(by_transport)
+    words = [SINGLE]
+    for name, spec in TRANSPORTS.items():
+        others = spec.timings[1:]
+        if others:
+            words.append(f"over {name} also {', '.join(others)}")
+    return "; ".join(words)
 
 
 VALID_TIMINGS = _valid_timings()

@@ -68,7 +68,8 @@ class OsuLoop:
             self._operation.reset()
             self._written = True
         gc.disable()
-        times = self._in_c.run(count) if self._in_c else self._in_python(count)
+        with np.errstate(over="ignore", invalid="ignore"):  # in place each result is the next contribution
+            times = self._in_c.run(count) if self._in_c else self._in_python(count)
         gc.enable()
         self._left -= count
         if self._left > 0:

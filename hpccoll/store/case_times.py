@@ -71,8 +71,8 @@ class CaseTimes:
         """Summarise the workers' times of a round, and keep the samples of a subset of all ranks.
 
         Times are [iteration, rank], and those of a training step, ``event_ns``, [iteration, rank, event]. The workers
-        are the first ranks [all]; of starts at most ``limit`` are kept. ``of_training`` has the fields OF_TRAINING; ``has_mean``
-        is whether the time is a mean over ranks.
+        are the first ranks [all]; of starts at most ``limit`` are kept. ``of_training`` has the fields OF_TRAINING;
+        ``has_mean`` is whether the time is a mean over ranks.
         """
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
         durations = worker_ends - worker_starts

@@ -14,7 +14,7 @@ from msgspec import DecodeError, Meta, json
 from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import BACK_TO_BACK, Case, Job
+from hpccoll.cases.case import BACK_TO_BACK, LOOPS_OF_PROGRAMS, Case, Job
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.store.case_times import OF_TRAINING, CaseTimes, stage_programs
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
@@ -93,6 +93,8 @@ class OutcomeCheck:
             _raise_first([(f"{outcome.bytes} bytes were moved of {case.bytes}", not _is_valid_size(outcome, workers))])
             _raise_first(_shape_violations(times, attempt.ranks))
             _raise_first(_times_violations(times, self.job, workers))
+            needs_mean = attempt.ours and case.timing in LOOPS_OF_PROGRAMS
+            _raise_first([(f"timing {case.timing} has no mean", needs_mean and not times.mean_ns.size)])
             _raise_first(_timeline_violations(times, outcome.program, workers))
 
 

@@ -60,7 +60,8 @@ class Row(CaseResult, OfKind):
     aggregators: int
     iterations: int  # over all rounds
     timing: str  # single, aggregated (many operations back to back), or the loop of another program
-    rule: str | None  # one of RULES, or MEAN of a loop of another program; None of an imported row: its source says what its numbers are
+    # one of RULES, or MEAN of a loop of another program; None of an imported row: its source says what it is
+    rule: str | None
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
     ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals;

@@ -301,7 +301,11 @@ COLUMNS = (
         "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"
     ),
     Column(
-        "mean_ns", ("case", "iteration"), "int64", "ns", -1,
+        "mean_ns",
+        ("case", "iteration"),
+        "int64",
+        "ns",
+        -1,
         "the mean duration over ranks: rule mean, of the timings nccl-tests and osu",
     ),
     Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),

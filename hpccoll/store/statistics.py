@@ -160,9 +160,10 @@ def rule_of(case: Case, times: CaseTimes | None, requested: str) -> str:
 
 
 def _seconds_by_rule(times: CaseTimes, rule: str) -> NDArray[np.float64]:
-    """Return the time of each iteration."""
+    """Return the time of each iteration; all ranks of a prediction end at once, and it has no mean."""
     by_rule = {"max": times.max_ns, "span": times.span_ns, MEAN: times.mean_ns}
-    seconds: NDArray[np.float64] = by_rule[rule] / 1e9
+    nanoseconds = by_rule[rule] if len(by_rule[rule]) else times.max_ns
+    seconds: NDArray[np.float64] = nanoseconds / 1e9
     return seconds
 
 

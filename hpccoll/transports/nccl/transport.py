@@ -87,6 +87,17 @@ class NcclTransportBase(GuardedBuffers):
             self.close()
             raise
 
+    def further_plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
+        """Return another plan of an operation of ``plan``, on other parts of its buffers, which is not run yet.
+
+        All ranks call this together. The plan is no graph, and registers nothing.
+        """
+        buffers, self.buffers = self.buffers, None
+        try:
+            return self._lower(operation, src, dst)
+        finally:
+            self.buffers = buffers
+
     def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         raise NotImplementedError
 
