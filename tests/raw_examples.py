@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import strategies as st
 
-from hpccoll.cases.case import TIMINGS, Case, Effort, Job
+from hpccoll.cases.case import BACK_TO_BACK, LOOPS_OF_PROGRAMS, TIMINGS, Case, Effort, Job
 from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.store.case_times import CaseTimes
@@ -35,12 +35,14 @@ def attempt(number=1, ranks=2, **more):
 
 def times(
     iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None, number=1, events=False,
+    has_mean=False,
 ):  # fmt: skip
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
     device = end - start - 50 if events else None
     return CaseTimes.from_samples(
         start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number, device_ns=device,
+        has_mean=has_mean,
     )  # fmt: skip
 
 
@@ -120,6 +122,7 @@ def outcomes(draw, of, ranks, workers):
         n = draw(st.integers(1, 6))
         limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
         how = {"one_clock": one_clock, "first": first, "workers": workers, "number": number, "events": events}
+        how["has_mean"] = of.timing in LOOPS_OF_PROGRAMS
         parts.append(times(n, ranks, limit, **how))
     taken = reduce(CaseTimes.merge, parts)
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
@@ -142,7 +145,7 @@ def outcomes(draw, of, ranks, workers):
         rack_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
         counters=draw(st.none() | counters), requested=draw(optional_texts),
         executed=draw(texts.filter(bool)), evidence=draw(optional_texts),
-        operations=draw(st.integers(1, 99)) if of.timing == "aggregated" else draw(st.sampled_from([None, 1])),
+        operations=draw(st.integers(1, 99)) if of.timing in BACK_TO_BACK else draw(st.sampled_from([None, 1])),
         floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s), **per_rank,
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, measu
 from hpccoll.analysis.setting import Choice, Setting, recorded_mpi_version
 from hpccoll.analysis.size_ranges import choose_ranges
 from hpccoll.analysis.strength import NOTICEABLE
-from hpccoll.cases.case import IDLE, LOAD, SINGLE
+from hpccoll.cases.case import AGGREGATED, IDLE, LOAD, SINGLE
 from hpccoll.cases.catalogue import choice_parameters
 from hpccoll.cases.library_algorithms import library_algorithms, library_collective, library_table
 from hpccoll.cases.variables import assignment
@@ -110,15 +110,22 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
     return LibraryChoices(ranges, tuple(run for run in results.runs if run.run_id in used), lines, (*under_load,))
 
 
+def _timing_of_choices(results: Results) -> str:
+    """Return the timing by which choices are made: of single operations, if any were timed so."""
+    timings = {row.timing for row in results.rows if row.algorithm == NATIVE}
+    return SINGLE if SINGLE in timings or AGGREGATED not in timings else AGGREGATED
+
+
 def _candidates(results: Results, library: str, name: str, left_out: Counter[str]) -> Iterator[Row]:
     """Yield the rows of the default and of forced algorithms, each under its own name.
 
     Their variant is what else their runs set: only rows for which that is the same are compared.
     """
     runs = {run.run_id: run for run in results.runs}
+    timing = _timing_of_choices(results)
     for row in results.rows:
         run, known = runs.get(row.run_id), library_collective(library, row.collective)
-        call = row.algorithm == NATIVE and row.timing == SINGLE and not row.aggregators
+        call = row.algorithm == NATIVE and row.timing == timing and not row.aggregators
         if not (run and known and call and row.usable and not choice_parameters(row.collective, row.params)):
             continue
         if not recorded_mpi_version(run.provenance).startswith(name):

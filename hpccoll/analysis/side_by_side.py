@@ -44,8 +44,8 @@ class SideBySide:
 def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]:
     """Return each result of another program with ours of the same operation.
 
-    Of several of ours the one whose timing, type of elements and placement are theirs is taken, and then the fastest:
-    the library's own call has two placements.
+    Of several of ours the one of the program's own loop is taken, then the one whose timing, type of elements and
+    placement are theirs, and then the fastest: the library's own call has two placements.
     """
     by_operation = defaultdict[tuple[str, str, CallKey], list[Row]](list)
     for row in ours:
@@ -65,6 +65,7 @@ def _operation(row: Row) -> tuple[str, str, CallKey]:
 def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
     """Return by what our result differs from theirs, the most important first."""
     return (
+        ours.timing != theirs.source,
         ours.timing != theirs.timing, bool(theirs.params.get(GRAPH)) != bool(ours.params.get(GRAPH)),
         ours.variant is not None, theirs.dtype != ours.dtype,
         theirs.in_place != ours.in_place, ours.median_s,

@@ -17,7 +17,7 @@ from hpccoll.store.result_files import read_raw
 from hpccoll.store.rows import Row, unit_of
 from hpccoll.store.schema import COLUMNS
 
-_PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank")
+_PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "mean_ns", "slowest_rank")
 _COORDINATES = (
     "case_id", "job", "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "mapping", "root",
     "params", "variant", "bytes", "ranks", "nodes", "executor", "kind", "status", "timing", "rule",

@@ -20,9 +20,14 @@ COMPILED, PYTHON = "compiled", "python"
 EXECUTORS = COMPILED, PYTHON
 """What runs schedules and the timing loop in host memory."""
 
-SINGLE, AGGREGATED = "single", "aggregated"
-TIMINGS = SINGLE, AGGREGATED
-"""How operations on a GPU's stream are timed: one between two clock readings of the host, or many back to back."""
+SINGLE, AGGREGATED, NCCL_TESTS, OSU = "single", "aggregated", "nccl-tests", "osu"
+TIMINGS = SINGLE, AGGREGATED, NCCL_TESTS, OSU
+"""How operations are timed: each after a barrier; on a GPU's stream many back to back; or by the loop of another
+program, as the sources of imported results are called."""
+LOOPS_OF_PROGRAMS = NCCL_TESTS, OSU
+"""The timings whose time is a mean over operations and ranks."""
+BACK_TO_BACK = AGGREGATED, NCCL_TESTS
+"""The timings in which an iteration has several operations."""
 
 LOAD = "load"
 """The argument of every collective that says what each rank computes meanwhile: one of LOADS; idle if it is absent."""
@@ -107,6 +112,9 @@ class Effort:
     timeout: Annotated[float, limits.SECONDS.meta] = 120.0
     rounds: Annotated[int, limits.ROUNDS.meta] = 1
     operations: Annotated[int, limits.OPERATIONS.meta] = DEFAULT_OPERATIONS
+    # of the loops of other programs, in each round; None for the numbers of these programs
+    loop_warmup: Annotated[int, limits.WARMUP.meta] | None = None
+    loop_iterations: Annotated[int, limits.ITERATIONS.meta] | None = None
 
     def __post_init__(self) -> None:
         if self.max_iterations < self.min_iterations:

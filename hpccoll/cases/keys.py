@@ -23,6 +23,10 @@ EFFORT: Mapping[str, Key] = {
     ),
     "timeout": Key("seconds without progress after which a rank counts as stuck", 120.0, limits.SECONDS),
     "operations": Key("operations of an iteration if the timing is aggregated", DEFAULT_OPERATIONS, limits.OPERATIONS),
+    "loop_warmup": Key("-w of nccl-tests, -x of OSU, in their timings; if left out, theirs", bound=limits.WARMUP),
+    "loop_iterations": Key(
+        "-n of nccl-tests, -i of OSU, in their timings; if left out, theirs", bound=limits.ITERATIONS
+    ),
 }
 """The keys of ``effort`` in a sweep file and a job file."""
 
@@ -77,7 +81,7 @@ SWEEP: Mapping[str, Key] = {
         "openmpi-*, set their own"
     ),
     "timing": Key(
-        "timings of cases over nccl: single, aggregated (operations back to back, as nccl-tests)",
+        "timings: single; over nccl also aggregated (operations back to back), nccl-tests (its loop); over mpi osu",
         ("single",),
     ),
     "load": Key("what ranks compute meanwhile: idle (nothing), gemm (products of matrices, on device cpu)", ("idle",)),
@@ -122,6 +126,9 @@ DEFAULT_ALGORITHMS = "ring,recursive_doubling,native"
 ALL = "all"
 """Selects all collectives, or all algorithms of a collective."""
 
+LARGEST, LARGEST_OVER_NCCL = "64M", "1G"
+"""The largest message sizes of ``hpccoll run``: NCCL reaches its bandwidth far above 64 MiB."""
+
 FOR_THE_WORKFLOW = "For the workflow"
 """The group of options that sweeps and batch scripts set; the help of a command leaves it out."""
 
@@ -135,7 +142,10 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("-t", "--transport"), "mpi, shm, tiered; on GPUs nccl, mpi, staged", "mpi", metavar="T,.."),
         Option(("--device",), "device of the buffers: cpu, cuda", "cpu", metavar="NAME"),
         Option(("-b", "--begin"), "smallest message size", "8", metavar="SIZE"),
-        Option(("-e", "--end"), "largest message size", "64M", metavar="SIZE"),
+        Option(
+            ("-e", "--end"), "largest message size", shown_default=f"{LARGEST}; over nccl {LARGEST_OVER_NCCL}, "
+            "if it fits the GPUs", metavar="SIZE",
+        ),
         Option(("-f", "--factor"), SIZE_RANGE["factor"].help, "2", key=SIZE_RANGE["factor"], metavar="N"),
         Option(("-d", "--dtype"), "int32, int64, float16/32/64, bfloat16", "float32", metavar="TYPE"),
         Option(("-o", "--op"), "reduction: sum, prod, min, max, avg", "sum", metavar="NAME"),
@@ -160,7 +170,10 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
             ("-n", "--iterations"), "timed iterations", shown_default="20 to 1000, until sure within 2 %",
             key=EFFORT["max_iterations"], metavar="N",
         ),
-        Option(("-w", "--warmup"), "untimed iterations before each round", "5", key=EFFORT["warmup"], metavar="N"),
+        Option(
+            ("-w", "--warmup"), "untimed iterations before each round", shown_default=f"{EFFORT['warmup'].default}",
+            key=EFFORT["warmup"], metavar="N",
+        ),
         Option(("--seconds",), "wall time of a case in seconds", "1", key=EFFORT["seconds"], metavar="S"),
         Option(("--rounds",), "passes over all cases, each in another order", "3", key=SWEEP["rounds"], metavar="N"),
         Option(
@@ -171,7 +184,10 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(
             ("--executor",), "compiled, python", shown_default="compiled if it is built", metavar="NAME",
         ),
-        Option(("--timing",), "over nccl: single, aggregated (as nccl-tests)", "single", metavar="T,.."),
+        Option(
+            ("--timing",), "single, aggregated (back to back, over nccl), or the loop of nccl-tests (over nccl) or of "
+            "osu (over mpi), whose -n and -w then hold", shown_default="single; over nccl aggregated", metavar="T,..",
+        ),
         Option(
             ("--operations",), "operations of an aggregated iteration", f"{DEFAULT_OPERATIONS}",
             key=EFFORT["operations"], metavar="N",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from hpccoll.cases.algorithm_registry import WORKLOADS, collective
-from hpccoll.cases.case import Case, Shape
+from hpccoll.cases.case import LOOPS_OF_PROGRAMS, OSU, Case, Shape
 from hpccoll.cases.catalogue import GRAPH, call_of, moved_dtypes, own_parameters
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.library_algorithms import LibraryAlgorithm, library_table
@@ -88,6 +88,8 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
     if family.elements(case.bytes, itemsize(case.dtype), layout.workers) < 1:
         few = f"{format_size(case.bytes)} is less than one {case.dtype} for each of {layout.workers} ranks"
         return f"{few} of {case.collective}"
+    if reason := _unmet_by_timing(case):
+        return reason
     try:
         call_of(case, layout.workers)
         if case.collective in WORKLOADS:
@@ -104,6 +106,17 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
     unmet = unmet_by_transport(case.transport, case.device, dtypes, case.timing, layout, parameters)
     unmet = unmet or algorithm.unmet(layout, **parameters) or algorithm.unmet_size(case.bytes)
     return unmet or _too_many_lanes(case, layout)
+
+
+def _unmet_by_timing(case: Case) -> str | None:
+    """Return the reason if the program whose loop is the timing of ``case`` has no such operation, else None."""
+    if case.timing not in LOOPS_OF_PROGRAMS:
+        return None
+    if case.collective in WORKLOADS:
+        return f"timing {case.timing} is of a collective, not of a training step"
+    if case.timing == OSU and "peer" in collective(case.collective).arguments:
+        return f"timing {OSU} is of a collective: OSU times messages between two ranks without barriers"
+    return None
 
 
 def _too_many_lanes(case: Case, layout: Layout) -> str | None:

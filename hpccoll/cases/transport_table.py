@@ -7,7 +7,7 @@ classes when it creates a transport.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hpccoll.cases.case import SINGLE, TIMINGS
+from hpccoll.cases.case import AGGREGATED, NCCL_TESTS, OSU, SINGLE, TIMINGS
 from hpccoll.common.errors import BadInputError, format_choices
 from hpccoll.schedule import BFLOAT16, DTYPES, Layout, Requirement
 
@@ -34,8 +34,7 @@ class TransportSpec:
     # the element types of schedules, for each device
     dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ALL_DTYPES, "cuda": DTYPES})
     native_dtypes: tuple[str, ...] = DTYPES  # the element types of the library's own collectives
-    # whether operations are queued on a GPU's stream, so that they can be timed in each of TIMINGS
-    queued: bool = False
+    timings: tuple[str, ...] = (SINGLE,)  # the timings of TIMINGS that its operations can have, SINGLE first
     # the environment variable that must be 1 for several ranks to share a GPU; None if they always may
     gpu_sharing_variable: str | None = None
 
@@ -65,6 +64,7 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
     "mpi": TransportSpec(
         schedules={"cpu": f"{_MPI}.transport:MpiTransport", "cuda": f"{_MPI}.gpu_memory:GpuMpiTransport"},
         native={"cpu": f"{_MPI}.vendor:MpiVendorTransport", "cuda": f"{_MPI}.gpu_memory:GpuVendorTransport"},
+        timings=(SINGLE, OSU),
     ),
     "shm": TransportSpec(
         schedules={"cpu": f"{_MPI}.transport:TieredTransport"},
@@ -85,7 +85,7 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
         hardware=("cuda", "nccl"),
         dtypes={"cuda": ALL_DTYPES},
         native_dtypes=ALL_DTYPES,
-        queued=True,
+        timings=(SINGLE, AGGREGATED, NCCL_TESTS),
         gpu_sharing_variable=NCCL_GPU_SHARING_VARIABLE,
     ),
 }
@@ -128,13 +128,21 @@ def check_timings(key: str, timings: Sequence[str], transports: Sequence[str]) -
     for timing in timings:
         if timing not in TIMINGS:
             raise BadInputError(key, timing, TIMINGS)
-        if timing != SINGLE and not any(TRANSPORTS[name].queued for name in transports):
-            raise BadInputError(key, timing, _valid_timings(transports))
+        if not any(timing in TRANSPORTS[name].timings for name in transports):
+            raise BadInputError(key, timing, VALID_TIMINGS)
 
 
-def _valid_timings(transports: Sequence[str]) -> str:
-    queued = " or ".join(name for name, spec in TRANSPORTS.items() if spec.queued)
-    return f"{SINGLE} over {' and '.join(transports)}, where the host takes part; over {queued} {', '.join(TIMINGS)}"
+def _valid_timings() -> str:
+    words = [SINGLE]
+    for name, spec in TRANSPORTS.items():
+        others = spec.timings[1:]
+        if others:
+            words.append(f"over {name} also {', '.join(others)}")
+    return "; ".join(words)
+
+
+VALID_TIMINGS = _valid_timings()
+"""The timings of each transport, in words."""
 
 
 def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -187,7 +195,7 @@ def unmet_by_transport(
         remedy = f"; use {' or '.join(others)}" if others else ""
         over = f"the library's own collectives over {transport} have" if native else f"transport {transport} has"
         return f"{over} no dtype {' or '.join(sorted(lacking))} on device {device}{remedy}"
-    if timing != SINGLE and not spec.queued:
-        return str(BadInputError("timing", timing, _valid_timings((transport,))))
+    if timing not in spec.timings:
+        return str(BadInputError("timing", timing, VALID_TIMINGS))
     unmet = [need.text for need in spec.needs if not need.met(layout, parameters or {})]
     return f"{transport} needs {' and '.join(unmet)}" if unmet else None

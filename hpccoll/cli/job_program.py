@@ -93,6 +93,10 @@ class JobProgram:
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
         job = _with_plans(ranks, job)
+        if run_options.takes_sizes_that_fit(arguments):
+            from hpccoll.measure.fitting_sizes import job_of_fitting_sizes
+
+            job = job_of_fitting_sizes(ranks, job)
         if not arguments.job:
             preflight(ranks, job)
         if arguments.probe:

@@ -11,12 +11,15 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from hpccoll.cases.case import EXECUTORS, RUN_JOB, Effort, Job, Parameter, Shape
+from hpccoll.cases.case import AGGREGATED, EXECUTORS, RUN_JOB, SINGLE, Effort, Job, Parameter, Shape
 from hpccoll.cases.keys import (
     ALL,
     DEFAULT_ALGORITHMS,
     DRY_RUN_OPTIONS,
+    EFFORT,
     FOR_THE_WORKFLOW,
+    LARGEST,
+    LARGEST_OVER_NCCL,
     RUN_OPTIONS,
     TRAIN_FLAGS,
     TRAIN_OPTIONS,
@@ -155,7 +158,8 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
         expected = "left out: the contribution and the result of this collective have separate buffers"
         raise BadInputError("--in-place", family.name, expected)
     common = _common_lists(arguments)
-    timings = _words(arguments.timing)
+    timings = _words(arguments.timing or _default_timing(common["transports"]))
+    largest = arguments.end or _default_largest(common["transports"])
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
     usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
@@ -165,12 +169,27 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     return CaseRequest(
         **common, collectives=[family.name], algorithms=algorithms, timings=timings, roots=[root],
         loads=_words(arguments.load),
-        sizes=sizes_between(arguments.begin, arguments.end, read_option("-f", arguments.factor)),
+        sizes=sizes_between(arguments.begin, largest, read_option("-f", arguments.factor)),
         in_place=(True,) if arguments.in_place else (False, True),
         pairs=list(dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))),
         concurrent=calls.get("concurrent", []), traffic=calls.get("traffic", []),
         params=_parameters(family.name, algorithms, given),
     )  # fmt: skip
+
+
+def _default_timing(transports: list[str]) -> str:
+    """Return how operations are timed; beside another transport, NCCL's are timed as those of the other."""
+    return AGGREGATED if transports == ["nccl"] else SINGLE
+
+
+def _default_largest(transports: list[str]) -> str:
+    return LARGEST_OVER_NCCL if transports == ["nccl"] else LARGEST
+
+
+def takes_sizes_that_fit(arguments: argparse.Namespace) -> bool:
+    """Return whether the largest size is the one that fits the memory of the GPUs: over NCCL, if none is given."""
+    chosen = arguments.job or arguments.workload or arguments.end
+    return not chosen and _words(arguments.transport) == ["nccl"]
 
 
 def train_request(arguments: argparse.Namespace) -> "CaseRequest":
@@ -285,12 +304,14 @@ def parse_shape(text: str) -> Shape:
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:
+    warmup = None if arguments.warmup is None else read_option("-w", arguments.warmup)
     effort = Effort(
-        warmup=read_option("-w", arguments.warmup), rounds=read_option("--rounds", arguments.rounds),
+        warmup=EFFORT["warmup"].default if warmup is None else warmup, loop_warmup=warmup,
+        rounds=read_option("--rounds", arguments.rounds),
         seconds=read_option("--seconds", arguments.seconds), timeout=read_option("--timeout", arguments.timeout),
         operations=read_option("--operations", arguments.operations),
     )  # fmt: skip
     if arguments.iterations is None:
         return effort
     n = read_option("-n", arguments.iterations)
-    return replace(effort, min_iterations=n, max_iterations=n)
+    return replace(effort, min_iterations=n, max_iterations=n, loop_iterations=n)

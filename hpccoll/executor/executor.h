@@ -209,4 +209,13 @@ typedef struct {
     volatile int64_t *progress; /* phase, iteration, heartbeats: read by a thread meanwhile */
 } timed_case_t;
 
+int64_t cpu_ns(void); /* of this process */
+
+typedef struct {
+    plan_t *plan;
+    const call_t *barrier;      /* of the library, with its communicator */
+    volatile int64_t *progress; /* as above */
+    int64_t error;              /* of the barrier */
+} repeated_case_t;
+
 #endif

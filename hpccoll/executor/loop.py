@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 import numpy as np
+from mpi4py import MPI
 from numpy.typing import NDArray
 
 from hpccoll.executor.barrier import ExecutorBarrier
@@ -97,3 +98,40 @@ def _records(blocks: Blocks) -> Records:
         for buffer, values in blocks
     ]  # fmt: skip
     return records(rows, BLOCK)
+
+
+class RepeatLoop:
+    """The loop of repeat.c: a plan again and again, each time followed by a barrier of the library.
+
+    Args:
+        barrier: the call of the barrier, in C.
+        progress: as for ``ExecutorLoop``.
+    """
+
+    def __init__(self, plan: CompiledExecutor, barrier: Records, progress: ctypes.Array[ctypes.c_int64]) -> None:
+        self._plan, self._barrier, self._progress = plan, barrier, progress
+        self._struct = STRUCTURES["repeated_case_t"](
+            plan=plan.address, barrier=barrier.ctypes.data, progress=ctypes.addressof(progress)
+        )
+        self._repeat = load_library().hpccoll_repeat
+        self._repeat.restype = ctypes.c_int64
+
+    def run(self, count: int) -> NDArray[np.int64]:
+        """Run ``count`` iterations; all ranks call this together.
+
+        Returns:
+            the times of ``ExecutorLoop.run``; the CPU time is the mean of all iterations with their barriers.
+
+        Raises:
+            RuntimeError: if MPI returns an error.
+        """
+        times = np.full((4, count), -1, np.int64)
+        start_end_cpu = np.empty((3, count), np.int64)
+        code = self._repeat(
+            ctypes.byref(self._struct), ctypes.c_int64(count), ctypes.c_void_p(start_end_cpu.ctypes.data)
+        )
+        if self._struct.error:
+            raise RuntimeError(f"MPI_Barrier fails: {MPI.Get_error_string(self._struct.error)}")
+        self._plan.check(code)
+        times[[0, 1, 3]] = start_end_cpu
+        return times

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.cases.case import Case, Job
+from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Effort, Job
 from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.common.errors import StalledError
 from hpccoll.evidence.probe_result import ProbeResult
@@ -113,13 +113,21 @@ class AttemptRunner:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
         monitor = self.group.gpus.monitor if prepared.gpu else None
         training = prepared.training if isinstance(prepared, PreparedStep) else None
-        effort = training.effort(self.job.effort) if training else self.job.effort.of_a_round
+        effort = self._effort(prepared)
         begin = training.begin if training else None
         with _load(case):
             samples = measure(loop.run, sync, effort, self.progress, monitor=monitor, begin=begin)
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)
+
+    def _effort(self, prepared: Prepared) -> Effort:
+        """Return how long a round of a case takes."""
+        if isinstance(prepared, PreparedCase):
+            return prepared.effort_of_round
+        if prepared.training:
+            return prepared.training.effort(self.job.effort)
+        return self.job.effort.of_a_round
 
     def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank, which is stuck; callable from any thread."""
@@ -193,6 +201,7 @@ class AttemptRunner:
             workers=self.attempt.ranks - self.attempt.aggregators, round_number=number,
             device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
             event_ns=None if events is None else np.moveaxis(events, 1, 2), of_training=learned.of_steps,
+            has_mean=case.timing in LOOPS_OF_PROGRAMS,
         )  # fmt: skip
         return Outcome(
             case=case, status="wrong" if wrong else "ok", reason="; ".join(reasons) if wrong else None,

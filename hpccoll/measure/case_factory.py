@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from hpccoll.analysis.choice_table import TuneTable, resolve_auto
 from hpccoll.analysis.setting import Conditions, machine_name, recorded_mpi_version
-from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
+from hpccoll.cases.case import COMPILED, NCCL_TESTS, PYTHON, Case, Job, Shape
 from hpccoll.cases.catalogue import check_case, moved_dtypes
 from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
@@ -69,7 +69,9 @@ class CaseFactory:
         executor_options: ExecutorOptions | None = None,
     ) -> None:  # fmt: skip
         self.connecting = connecting
-        self.settings = RunSettings(job.communicator, executor_options, job.effort, connecting)
+        self.settings = RunSettings(
+            job.communicator, executor_options, job.effort, connecting, largest_bytes_of_nccl_tests(job)
+        )
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._table = None if job.table is None else TuneTable.from_json(job.table)
@@ -188,10 +190,16 @@ class CaseFactory:
         reason, workers = None, self.attempt.ranks - aggregators
         try:
             for device, ranks, free in shared:
-                check_memory([case], workers, ranks, free, device, aggregators, self._models)
+                check_memory([self._with_all_places(case)], workers, ranks, free, device, aggregators, self._models)
         except BadInputError as error:
             reason = str(error)
         return first_reason(self.comm, reason)
+
+    def _with_all_places(self, case: Case) -> Case:
+        """Return a case with buffers as large as those of ``case`` with all places of its operations."""
+        if case.timing != NCCL_TESTS:
+            return case
+        return replace(case, bytes=max(case.bytes, self.settings.largest_bytes))
 
     def close(self) -> None:
         close_all_worlds()  # before the communicators of MPI on which NCCL's are based
@@ -234,6 +242,11 @@ def make_unless_refused(
     if not refusal:
         raise_nccl_failure(errors, "fails")
     return SkippedCase(f"{REFUSAL_PREFIX}: {refusal}")
+
+
+def largest_bytes_of_nccl_tests(job: Job) -> int:
+    """Return the largest size of the cases with the timing nccl-tests; 0 without any."""
+    return max((case.bytes for case in job.cases if case.timing == NCCL_TESTS), default=0)
 
 
 def _launch_facts(job: Job, case: Case) -> LaunchFacts:

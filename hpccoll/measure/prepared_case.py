@@ -9,7 +9,7 @@ from typing import cast
 
 from mpi4py import MPI
 
-from hpccoll.cases.case import AGGREGATED, COMPILED, PYTHON, Case, Effort
+from hpccoll.cases.case import AGGREGATED, COMPILED, NCCL_TESTS, OSU, PYTHON, Case, Effort
 from hpccoll.cases.catalogue import GRAPH, call_of
 from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.cases.memory_estimate import GENERATIONS
@@ -21,6 +21,14 @@ from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
 from hpccoll.measure.executed_evidence import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.guards import guards_of
+from hpccoll.measure.nccl_tests_timing import (
+    NcclTestsCounts,
+    NcclTestsTiming,
+    memory_of_nccl_tests,
+    nccl_tests_effort,
+    places_of_calls,
+)
+from hpccoll.measure.osu_timing import OsuLoop, osu_effort
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.result_check_gpu import GpuCheck
@@ -42,13 +50,15 @@ from hpccoll.transports.transport_interface import Transport, TransportPlan
 class RunSettings:
     """How the cases of a job are run; without ``executor_options`` Python runs plans in host memory.
 
-    ``connecting`` is how the first operations over NCCL are waited for.
+    ``connecting`` is how the first operations over NCCL are waited for. ``largest_bytes`` is the largest size of the cases
+    with the timing nccl-tests.
     """
 
     communicator: CommunicatorSettings = field(default_factory=dict)
     executor_options: ExecutorOptions | None = None
     effort: Effort = field(default_factory=Effort)
     connecting: Connecting = CONNECTING
+    largest_bytes: int = 0
 
 
 DEFAULT_SETTINGS = RunSettings()
@@ -72,8 +82,8 @@ class PreparedCase:
         self, comm: MPI.Intracomm, layout: Layout, case: Case, gpu: Gpu | None = None,
         settings: RunSettings = DEFAULT_SETTINGS, choice: str | None = None, assumed: str | None = None,
     ) -> None:  # fmt: skip
-        self.case, self.layout, self.rank, self.gpu = case, layout, comm.rank, gpu
-        self.choice, self.assumed = choice, assumed
+        self.case, self.layout, self.rank, self.gpu, self._comm = case, layout, comm.rank, gpu, comm
+        self.choice, self.assumed, self._settings = choice, assumed, settings
         planned = planned_schedule(case, layout)
         self.algorithm = planned.algorithm if planned else None  # None: the library's own
         self.floor = self.algorithm is not None and self.algorithm.floor
@@ -87,7 +97,13 @@ class PreparedCase:
         self.checked = not (of.collective.token and self.algorithm is None)  # the library's barrier has no buffer
         silent = self.floor or not self.checked
         self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
-        self.transport = make_transport(case, comm, gpu, settings)
+        communicator, self._memory = settings.communicator, None
+        self._places, self._further = 1, list[StreamPlan]()
+        if case.timing == NCCL_TESTS:
+            communicator, self._memory = _nccl_tests_communicator(comm, communicator)
+            counts = NcclTestsCounts.of(settings.effort)
+            self._places = places_of_calls(self.bytes, settings.largest_bytes, counts)
+        self.transport = make_transport(case, comm, gpu, replace(settings, communicator=communicator))
         self.src, self.dst, self.plan = self._plan()
         self._compiled = self.plan.executor if isinstance(self.plan.executor, CompiledExecutor) else None
         self.executor = COMPILED if self._compiled else PYTHON
@@ -97,6 +113,7 @@ class PreparedCase:
         self.guards = [*guards_of(self._guarded(), self.rank)]
         try:
             self.check = self._check()
+            self._make_further_plans()
             self._timing = on_stream = self._stream_timing(settings.effort)
         except StalledError:
             self.destroy_graphs()  # and no more: kernels use the buffers until NCCL is aborted
@@ -125,12 +142,34 @@ class PreparedCase:
 
     def _plan(self) -> tuple[Array, Array, TransportPlan]:
         of, transport = self.operation, self.transport
+        lengths = [of.elements(name, self.rank) for name in ("src", "dst")]
+        # The places of both buffers have the same offsets, as in nccl-tests.
+        self._stride = max(lengths)
+        more = (self._places - 1) * self._stride
         try:
-            src, dst = (transport.empty(of.elements(name, self.rank), of.dtype) for name in ("src", "dst"))
-            return src, dst, transport.plan(of, src, dst)
+            src, dst = (transport.empty(length + more if length else 0, of.dtype) for length in lengths)
+            plan = transport.plan(of, src, dst)
         except BadInputError:  # on all ranks: too little memory; other cases may run
             transport.close()
             raise
+        self._whole = src, dst
+        return src[: lengths[0]], dst[: lengths[1]], plan
+
+    def _make_further_plans(self) -> None:
+        """Make the plans of the places after the first one."""
+        for number in range(1, self._places):
+            src, dst = (buffer[number * self._stride :] for buffer in self._whole)
+            self._further.append(self.transport.further_plan(self.operation, src, dst))
+
+    @property
+    def effort_of_round(self) -> Effort:
+        """How long a round takes."""
+        effort = self._settings.effort
+        if self.case.timing == OSU:
+            return osu_effort(effort, self.bytes)
+        if self.case.timing == NCCL_TESTS:
+            return nccl_tests_effort(effort)
+        return effort.of_a_round
 
     @property
     def calls(self) -> "list[PreparedCase]":
@@ -139,11 +178,17 @@ class PreparedCase:
 
     def loop(
         self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
-    ) -> ExecutorLoop | PythonLoop:
+    ) -> ExecutorLoop | OsuLoop | PythonLoop:
         """Return the loop that times the operation; all ranks call this together.
 
         ``barrier`` returns the barrier of the compiled loop; ``progress`` is kept up to date.
         """
+        if self.case.timing == OSU:
+            effort = self.effort_of_round
+            return OsuLoop(self, self._comm, progress, effort.warmup + effort.min_iterations, self._compiled)
+        if isinstance(self._timing, NcclTestsTiming):
+            progress.enter("warming up")
+            self._timing.warm_up()
         if self._compiled and isinstance(self.check, Check):
             return ExecutorLoop(self._compiled, self.check, GENERATIONS, barrier(), progress.numbers)
         return PythonLoop(self, sync, progress)
@@ -162,7 +207,7 @@ class PreparedCase:
         place, a library gets only the span of the result.
         """
         guarded = [*self.transport.guarded]
-        if self.algorithm is None and not self.operation.in_place:
+        if self.algorithm is None and not self.operation.in_place and self._places == 1:
             guarded[1:2] = [dst.narrow(self._result_span()) for dst in guarded[1:2]]
         return guarded
 
@@ -189,9 +234,11 @@ class PreparedCase:
         if isinstance(self.check, Check):
             self.check.fills, self.check.compared = [], []
 
-    def _stream_timing(self, effort: Effort) -> StreamTiming | None:
+    def _stream_timing(self, effort: Effort) -> StreamTiming | NcclTestsTiming | None:
         if self.gpu is None or not isinstance(self.plan, StreamPlan):
             return None
+        if self.case.timing == NCCL_TESTS:
+            return NcclTestsTiming([self.plan, *self._further], self.gpu, self.check, NcclTestsCounts.of(effort))
         operations = effort.operations if self.case.timing == AGGREGATED else None
         return StreamTiming(self.plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
 
@@ -208,6 +255,8 @@ class PreparedCase:
 
     def close(self) -> None:
         """Free the plan, the buffers and what the transport holds; all ranks call this together."""
+        for plan in self._further:
+            plan.close()
         self.plan.close()
         self.transport.close()
 
@@ -262,7 +311,7 @@ class PreparedCase:
         ``sent`` are the bytes per operation that all hosts sent, by their port counters; None if unknown.
         """
         executed, evidence = self._executed(sent)
-        evidence = "; ".join(filter(None, (evidence, self.assumed))) or None
+        evidence = "; ".join(filter(None, (evidence, self._memory, self.assumed))) or None
         if self.choice is None:
             return executed, evidence
         over = "" if self.case.transport == NATIVE_TRANSPORT else f" over {self.case.transport}"
@@ -282,6 +331,21 @@ class PreparedCase:
             times = f"{sent / counted:.3f} times its wire bytes" if counted else f"{sent} B (its wire bytes: 0)"
             evidence += f"; the ports sent {times}"
         return self.algorithm.name, evidence
+
+
+def _nccl_tests_communicator(
+    comm: MPI.Intracomm, communicator: CommunicatorSettings
+) -> tuple[CommunicatorSettings, str | None]:
+    """Return the settings with which buffers are those of nccl-tests, if the user has not chosen any, and the evidence.
+
+    All ranks call this together.
+    """
+    if BUFFERS in communicator:
+        return communicator, None
+    buffers, evidence = memory_of_nccl_tests(comm)
+    if buffers is None:
+        return communicator, evidence
+    return {**communicator, BUFFERS: buffers}, evidence
 
 
 def make_transport(case: Case, comm: MPI.Intracomm, gpu: Gpu | None, settings: RunSettings) -> Transport:

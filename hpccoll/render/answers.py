@@ -34,7 +34,7 @@ from hpccoll.render.step_answers import step_answers
 from hpccoll.render.unmeasured_text import not_measured
 from hpccoll.schedule import WORKLOADS, collective
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.store.rows import Results
+from hpccoll.store.rows import MEAN, Results
 
 MAX_SETTINGS = 4
 """The most settings of a collective whose answers come first; those of the others are folded, or in the report only."""
@@ -337,6 +337,9 @@ def _reason_unanswered(results: Results, name: str) -> str:
     others = sorted({row.algorithm for row in measured})
     if of_lone_ranks := lone_rank_reason(measured):
         return of_lone_ranks
+    if measured and all(row.rule == MEAN for row in measured):
+        loops = join_words(dict.fromkeys(row.timing for row in measured))
+        return f"all times are means by the loop of {loops}, and not ranked"
     if any(not row.floor and row.algorithm != AUTO for row in measured):
         return "no result is complete and correct"
     if measured:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from hpccoll.analysis.row_labels import concurrent_label, traffic_pattern
 from hpccoll.analysis.setting import Choice
-from hpccoll.cases.case import AGGREGATED, SINGLE
+from hpccoll.cases.case import AGGREGATED, NCCL_TESTS, OSU, SINGLE
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_count, format_number
@@ -80,15 +80,20 @@ _HEADINGS = (
 def _nccl_tests(results: Results) -> str:
     """Return one table for each series of a run, identified by comment lines, which begin with ``#``.
 
-    Training steps are left out: nccl-tests have nothing like them. Where operations were timed in several ways, the
-    rows of aggregated ones are exported: nccl-tests times that way.
+    Training steps are left out: nccl-tests have nothing like them. Where a case was timed in several ways, the rows of
+    the timing that is most like nccl-tests are exported.
     """
     tables: dict[object, dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
-    as_nccl_tests = {_without_timing(row) for row in results.rows if row.timing == AGGREGATED and row.median_s}
-    left_out: Counter[str] = Counter()
     collectives = results.without_steps.rows
+    nearest: dict[object, int] = {}
     for row in collectives:
-        if row.timing != AGGREGATED and _without_timing(row) in as_nccl_tests:
+        if row.median_s:
+            case, place = _without_timing(row), _NEAREST_FIRST.index(row.timing)
+            nearest[case] = min(place, nearest.get(case, place))
+    left_out: Counter[str] = Counter()
+    for row in collectives:
+        place = _NEAREST_FIRST.index(row.timing)
+        if nearest.get(_without_timing(row), place) < place:
             left_out[row.timing] += 1
             continue
         series = row.run_id, Choice.of(row), CallKey.of(row).without("requested_bytes", "in_place")
@@ -106,7 +111,7 @@ def _nccl_tests(results: Results) -> str:
         head.append(f"# left out, because they are no collectives: {format_count(steps, 'training step')}")
     if left_out:
         counts = ", ".join(f"{timing} {format_count(count, 'row')}" for timing, count in sorted(left_out.items()))
-        head.append(f"# left out, because the same cases were also timed aggregated: {counts}")
+        head.append(f"# left out, because a timing more like nccl-tests has the same cases: {counts}")
     return "\n".join([*head, *(line for sizes in tables.values() for line in _nccl_table(sizes))]) + "\n"
 
 
@@ -115,10 +120,16 @@ _TIMING_TEXTS = {
     "many, queued back to back",
     "span": "# timing single, rule span: of one operation after a barrier, first start to last end over ranks; "
     "nccl-tests times many, queued back to back",
-    AGGREGATED: "# timing aggregated: of many operations queued back to back, over their number, as nccl-tests; the "
-    "longest over ranks",
+    AGGREGATED: "# timing aggregated: of many operations queued back to back, over their number; the longest over "
+    "ranks, and the median over iterations; nccl-tests prints the mean",
+    NCCL_TESTS: "# timing nccl-tests: the loop of nccl-tests 2.19, the mean over operations and ranks",
+    OSU: "# timing osu: the loop of the OSU Micro-Benchmarks, the mean over iterations and ranks",
 }
 """What the rule of single operations, or else the timing, measures."""
+
+
+_NEAREST_FIRST = NCCL_TESTS, AGGREGATED, SINGLE, OSU
+"""The timings, the one first that is most like that of nccl-tests."""
 
 
 def _without_timing(row: Row) -> object:

@@ -20,7 +20,7 @@ from hpccoll.analysis.recommendations import RecommendedRange
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.stall_recovery import level_without_recovery
 from hpccoll.analysis.strength import Strength
-from hpccoll.cases.case import AGGREGATED, RUN_JOB, SINGLE, Case, Job, Shape
+from hpccoll.cases.case import AGGREGATED, LOOPS_OF_PROGRAMS, NCCL_TESTS, OSU, RUN_JOB, SINGLE, Case, Job, Shape
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_count, format_number, format_size, format_wait
@@ -116,7 +116,7 @@ _COLUMNS = (
     _Column("place", "", 5, _placement),
     _Column("time", "(us)", 8, lambda r: _us(r.median_s or 0.0)),
     _Column("+-", "(%)", 5, _half_interval),
-    _Column("p99", "(us)", 8, lambda r: _us(r.p99_s or 0.0)),
+    _Column("p99", "(us)", 8, lambda r: "-" if r.p99_s is None else _us(r.p99_s)),
     _Column("algbw", "(GB/s)", 8, lambda r: _gigabytes(r.algbw_Bps)),
     _Column("busbw", "(GB/s)", 8, lambda r: _gigabytes(r.busbw_Bps)),
     _Column("#wrong", "", 6, lambda r: "-" if r.wrong is None else str(r.wrong)),
@@ -299,6 +299,14 @@ class PrintedTable:
         self.empty = False
 
 
+_TIMING_TEXTS = {
+    AGGREGATED: f"{AGGREGATED}: {{}} operations queued back to back, over their number",
+    NCCL_TESTS: f"{NCCL_TESTS}: all calls of a round at once, in turn over the largest buffer; the mean over ranks",
+    OSU: f"{OSU}: each call alone, then MPI_Barrier, on buffers as they are; the mean over iterations and ranks",
+}
+"""What the timings other than single measure; the operations of an iteration are filled in."""
+
+
 def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
     launch = [f"job {job.name}"] if job.name != RUN_JOB else []
     launch += [f"attempt {attempt.number}"] if attempt.number > 1 else []
@@ -325,10 +333,13 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
     yield from found_lines(attempt)
     if any(case.device == "cpu" for case in job.cases):
         yield f"{provenance['executor']} executor; a waiting rank {provenance['waiting']}"
-    yield "time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval"
+    timings = dict.fromkeys(case.timing for case in job.cases)
+    if any(timing not in LOOPS_OF_PROGRAMS for timing in timings):
+        yield "time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval"
     if any(case.load for case in job.cases):
         yield "load gemm: a thread of each rank multiplies matrices while its cases are measured"
-    if any(case.timing == AGGREGATED for case in job.cases):
-        yield f"{AGGREGATED}: {job.effort.operations} operations queued back to back, over their number"
+    yield from (_TIMING_TEXTS[timing].format(job.effort.operations) for timing in timings if timing in _TIMING_TEXTS)
+    if [*timings] == [AGGREGATED]:
+        yield f"--timing {SINGLE} adds what the host takes to queue one operation and to see its end"
     if job.effort.rounds > 1:
         yield "several rounds: the median of their medians; rounds: the range of these medians"

@@ -31,6 +31,8 @@ class CaseTimes:
     max_ns: Nanoseconds
     # the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock
     span_ns: Nanoseconds = field(default_factory=lambda: np.empty(0, np.int64))
+    # the mean duration over all ranks, [iteration]: the time by the rule ``mean``; empty for other timings
+    mean_ns: Nanoseconds = field(default_factory=lambda: np.empty(0, np.int64))
     slowest_rank: Nanoseconds  # the rank of the longest duration, [iteration]
     round: NDArray[np.uint8]  # the number of the round of the iteration, from 1
     # the time between GPU events, [iteration, kept rank]; empty if no events were recorded
@@ -64,11 +66,13 @@ class CaseTimes:
         device_ns: Nanoseconds | None = None,
         event_ns: Nanoseconds | None = None,
         of_training: Mapping[str, NDArray[Any]] | None = None,
+        has_mean: bool = False,
     ) -> "CaseTimes":
         """Summarise the workers' times of a round, and keep the samples of a subset of all ranks.
 
         Times are [iteration, rank], and those of a training step, ``event_ns``, [iteration, rank, event]. The workers
-        are the first ranks [all]; of starts at most ``limit`` are kept. ``of_training`` has the fields OF_TRAINING.
+        are the first ranks [all]; of starts at most ``limit`` are kept. ``of_training`` has the fields OF_TRAINING;
+        ``has_mean`` is whether the time is a mean over ranks.
         """
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
         durations = worker_ends - worker_starts
@@ -82,6 +86,7 @@ class CaseTimes:
             median_ns=np.median(durations, axis=1).astype(np.int64),
             max_ns=durations.max(axis=1),
             span_ns=worker_ends.max(axis=1) - worker_starts.min(axis=1) if one_clock else np.empty(0, np.int64),
+            mean_ns=np.rint(durations.mean(axis=1)).astype(np.int64) if has_mean else np.empty(0, np.int64),
             slowest_rank=durations.argmax(axis=1).astype(np.int64),
             round=np.full(len(durations), round_number, np.uint8),
             device_ns=np.empty((0, 0), np.int64) if device_ns is None else device_ns[:, ::stride].copy(),
@@ -102,7 +107,7 @@ class CaseTimes:
                 first, second = first[:, :: stride // self.rank_stride], second[:, :: stride // later.rank_stride]
             return np.concatenate([first, second])
 
-        per_iteration = ("min_ns", "median_ns", "max_ns", "span_ns", "slowest_rank", "round", *OF_TRAINING)
+        per_iteration = ("min_ns", "median_ns", "max_ns", "span_ns", "mean_ns", "slowest_rank", "round", *OF_TRAINING)
         per_rank = ("start_ns", "end_ns", "device_ns", "event_ns")
         return CaseTimes(
             rank_stride=stride,

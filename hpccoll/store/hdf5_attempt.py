@@ -219,6 +219,6 @@ def _times_values(columns: Mapping[str, Any], number: int, row: Mapping[str, Any
             if column.name == "event_ns":  # the file has room for the largest program
                 values = values[..., : int((values >= 0).any(axis=(0, 1)).sum())]
             known = np.any if column.name in OF_TRAINING else np.all  # a loss may be nan in some iterations
-            if column.name not in ("span_ns", "device_ns", *OF_TRAINING) or known(values >= 0):
+            if column.name not in ("span_ns", "mean_ns", "device_ns", *OF_TRAINING) or known(values >= 0):
                 times[column.name] = values
     return times

@@ -14,7 +14,7 @@ from msgspec import DecodeError, Meta, json
 from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import AGGREGATED, Case, Job
+from hpccoll.cases.case import BACK_TO_BACK, LOOPS_OF_PROGRAMS, Case, Job
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.store.case_times import OF_TRAINING, CaseTimes, stage_programs
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
@@ -93,6 +93,8 @@ class OutcomeCheck:
             _raise_first([(f"{outcome.bytes} bytes were moved of {case.bytes}", not _is_valid_size(outcome, workers))])
             _raise_first(_shape_violations(times, attempt.ranks))
             _raise_first(_times_violations(times, self.job, workers))
+            needs_mean = attempt.ours and case.timing in LOOPS_OF_PROGRAMS
+            _raise_first([(f"timing {case.timing} has no mean", needs_mean and not times.mean_ns.size)])
             _raise_first(_timeline_violations(times, outcome.program, workers))
 
 
@@ -123,7 +125,7 @@ def _count_violations(outcome: "Outcome", ranks: int) -> Iterator[Violation]:
     counts = {name: getattr(outcome, name) for name in _COUNTS}
     counts |= {f"counter {name}": value for name, value in (outcome.counters or {}).items()}
     yield from ((f"{name} is {value}", value is not None and value < 0) for name, value in counts.items())
-    operations, aggregated = outcome.operations, outcome.case.timing == AGGREGATED
+    operations, aggregated = outcome.operations, outcome.case.timing in BACK_TO_BACK
     several = operations is not None and operations > 1
     yield f"an iteration has {operations} operations", operations == 0 or (several and not aggregated)
     for name in _AMOUNTS:
@@ -154,7 +156,7 @@ def _shape_violations(times: CaseTimes, ranks: int) -> Iterator[Violation]:
     samples = times.start_ns, times.end_ns
     yield "its times are of different ranks", any(values.shape != (n, kept) for values in samples)
     of_training = ((getattr(times, name), (n,)) for name in OF_TRAINING)
-    optional = (times.span_ns, (n,)), (times.device_ns, (n, kept)), *of_training
+    optional = (times.span_ns, (n,)), (times.mean_ns, (n,)), (times.device_ns, (n, kept)), *of_training
     yield "its times by other rules are of different ranks", any(v.size and v.shape != shape for v, shape in optional)
 
 
@@ -174,6 +176,9 @@ def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[Viol
         yield "the longest time is no rank's", bool((longest != times.max_ns).any())
     short = times.span_ns.size and (times.span_ns < times.max_ns).any()
     yield "the span is shorter than an operation", bool(short)
+    if times.mean_ns.size:
+        outside = (times.mean_ns < times.min_ns) | (times.mean_ns > times.max_ns)
+        yield "the mean time is outside of the extremes", bool(outside.any())
     yield "a GPU took less than nothing", bool((times.device_ns < 0).any())
     yield "an accuracy is no share", _outside(times.step_accuracy, 0, 1)
     yield "other ranks than those of the job differ", _outside(times.step_differing, 0, workers - 1)

@@ -21,6 +21,9 @@ RULES = ("max", "span")
 """The rules for the time of a single operation, by one of which results are read: the longest duration over ranks; the
 latest end minus the earliest start. Aggregated operations have the longest duration over ranks."""
 
+MEAN = "mean"
+"""The rule of a time that is the mean over iterations and ranks, as the program defines it whose loop measured it."""
+
 
 RowKey: TypeAlias = tuple[str, str, str]
 """What identifies a row: its job, run_id and case_id."""
@@ -56,8 +59,9 @@ class Row(CaseResult, OfKind):
     racks: int  # racks of the workers
     aggregators: int
     iterations: int  # over all rounds
-    timing: str  # single, or aggregated: many operations back to back
-    rule: str | None  # one of RULES; None of an imported row: its source says what its numbers are
+    timing: str  # single, aggregated (many operations back to back), or the loop of another program
+    # one of RULES, or MEAN of a loop of another program; None of an imported row: its source says what it is
+    rule: str | None
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
     ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals;
@@ -120,8 +124,11 @@ class Row(CaseResult, OfKind):
 
     @property
     def may_answer(self) -> bool:
-        """Whether an answer may follow from it: it is usable, and moves data between ranks, as no floor does."""
-        return self.usable and not self.floor and self.exchanges_data
+        """Whether an answer may follow from it.
+
+        It is usable, moves data between ranks, as no floor does, and was not timed by the loop of another program.
+        """
+        return self.usable and not self.floor and self.exchanges_data and self.rule != MEAN
 
     @property
     def ranked(self) -> bool:

@@ -265,7 +265,7 @@ COLUMNS = (
     _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1),
     _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1),
     _case("requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched"),
-    _case("requested_timing", "str", "how operations were timed: single, aggregated"),
+    _case("requested_timing", "str", "how operations were timed: single, aggregated, nccl-tests, osu"),
     _case("requested_params", "str", "JSON: the requested parameters"),
     _case("params", "str", "JSON: the parameters that were used, defaults included"),
     _case("status", "str", "ok, wrong, skipped, or failed: a rank stalled in it, or NCCL failed"),
@@ -299,6 +299,14 @@ COLUMNS = (
     Column("max_ns", ("case", "iteration"), "int64", "ns", -1, "the longest duration over ranks: rule max"),
     Column(
         "span_ns", ("case", "iteration"), "int64", "ns", -1, "latest end minus earliest start on one clock: rule span"
+    ),
+    Column(
+        "mean_ns",
+        ("case", "iteration"),
+        "int64",
+        "ns",
+        -1,
+        "the mean duration over ranks: rule mean, of the timings nccl-tests and osu",
     ),
     Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),
     Column("round", ("case", "iteration"), "uint8", "", 0, "the round of the iteration, from 1"),

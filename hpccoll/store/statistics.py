@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import LEAST_ITERATIONS, PYTHON, SINGLE, Job
+from hpccoll.cases.case import LEAST_ITERATIONS, LOOPS_OF_PROGRAMS, PYTHON, SINGLE, Case, Job
 from hpccoll.cases.catalogue import step_groups
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome
-from hpccoll.store.rows import Interval, Row
+from hpccoll.store.rows import MEAN, Interval, Row
 from hpccoll.store.schema import IMPORTED, CaseResult
 from hpccoll.store.sources import HPCCOLL
 from hpccoll.store.step_times import STEP_FIGURES, StepTimes
@@ -75,6 +75,11 @@ class RoundStatistics:
     def from_samples(cls, seconds: NDArray[np.float64]) -> "RoundStatistics":
         median, low, high = median_interval(seconds)
         return cls(median, None if len(seconds) < LEAST_ITERATIONS else (low, high))
+
+    @classmethod
+    def of_mean(cls, seconds: NDArray[np.float64]) -> "RoundStatistics":
+        """Return the mean of a round in place of its median; no interval of it is known."""
+        return cls(float(seconds.mean()), None)
 
 
 def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
@@ -144,6 +149,24 @@ def _sent_by_port(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in sent.items() if exists[name]}
 
 
+def rule_of(case: Case, times: CaseTimes | None, requested: str) -> str:
+    """Return the rule for the time of an operation: ``requested``, unless the case has no other than its own."""
+    if case.timing in LOOPS_OF_PROGRAMS:
+        return MEAN
+    has_span = times is None or len(times.span_ns) > 0
+    if requested == "span" and case.timing == SINGLE and has_span:
+        return "span"
+    return "max"
+
+
+def _seconds_by_rule(times: CaseTimes, rule: str) -> NDArray[np.float64]:
+    """Return the time of each iteration; all ranks of a prediction end at once, and it has no mean."""
+    by_rule = {"max": times.max_ns, "span": times.span_ns, MEAN: times.mean_ns}
+    nanoseconds = by_rule[rule] if len(by_rule[rule]) else times.max_ns
+    seconds: NDArray[np.float64] = nanoseconds / 1e9
+    return seconds
+
+
 def make_row(
     job: Job, attempt: Attempt, outcome: Outcome, rule: str = "max", runs: Mapping[int, str] | None = None
 ) -> Row:
@@ -160,17 +183,16 @@ def make_row(
     median = p99 = algbw = busbw = None
     interval: Interval = None
     rounds: dict[int, RoundStatistics] = {}
-    by_span = rule == "span" and case.timing == SINGLE and (times is None or len(times.span_ns) > 0)
+    rule = "max" if attempt.kind == IMPORTED else rule_of(case, times, rule)
+    summarise = RoundStatistics.of_mean if rule == MEAN else RoundStatistics.from_samples
     if times is not None:
-        seconds = (times.span_ns if by_span else times.max_ns) / 1e9 / (outcome.operations or 1)
-        rounds = {
-            number: RoundStatistics.from_samples(seconds[times.round == number]) for number in sorted(outcome.rounds)
-        }
+        seconds = _seconds_by_rule(times, rule) / (outcome.operations or 1)
+        rounds = {number: summarise(seconds[times.round == number]) for number in sorted(outcome.rounds)}
         combined = combine_rounds([*rounds.values()])
         median, interval = combined.median, combined.interval
         if outcome.predicted_low_s is not None and outcome.predicted_high_s is not None:
             interval = outcome.predicted_low_s, outcome.predicted_high_s
-        p99 = percentile(seconds, 99) if attempt.ours else None
+        p99 = percentile(seconds, 99) if attempt.ours and rule != MEAN else None
         factor = collective(case.collective).busbw
         if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
             algbw = outcome.bytes / median
@@ -192,7 +214,7 @@ def make_row(
         ranks=workers, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
         racks=attempt.layout.racks, aggregators=attempt.aggregators,
         iterations=0 if times is None else len(times.max_ns), timing=case.timing,
-        rule=None if attempt.kind == IMPORTED else "span" if by_span else "max",
+        rule=None if attempt.kind == IMPORTED else rule,
         median_s=median, p99_s=p99, ci_low_s=low, ci_high_s=high, algbw_Bps=algbw, busbw_Bps=busbw,
         rounds=len(rounds),
         round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),

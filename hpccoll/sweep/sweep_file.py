@@ -122,7 +122,7 @@ class Sweep(YamlSection):
         SWEEP["table"]
     )
     variants: Variants = Field({}, description=SWEEP["variants"].help)
-    timing: OneOrMore[Literal["single", "aggregated"]] = field(SWEEP["timing"])
+    timing: OneOrMore[Literal["single", "aggregated", "nccl-tests", "osu"]] = field(SWEEP["timing"])
     load: OneOrMore[Literal["idle", "gemm"]] = field(SWEEP["load"])
     executor: Literal["compiled", "python"] | None = field(SWEEP["executor"])
     diagnose: DiagnoseSection | None = Field(None, description=SWEEP["diagnose"].help)

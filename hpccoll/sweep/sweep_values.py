@@ -19,7 +19,7 @@ from hpccoll.cases.transport_table import DEVICES, check_transport
 from hpccoll.cases.variants import named_variants, variant_communicator, variant_environment
 from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
-from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, OneOfWords
+from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, Key, OneOfWords
 from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
 from hpccoll.interop.mscclpp_reader import with_plans
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
@@ -200,11 +200,16 @@ _TYPES = {name: annotation_of(key.kind) for name, key in WORKLOAD.items()} | {
     "model": Annotated[Text, AfterValidator(_check_model)]
 }
 
-_EFFORT: dict[str, Any] = {
-    name: (Annotated[type(key.default), Bounded(key.bound)], yaml_model.field(key))
-    for name, key in EFFORT.items()
-    if key.bound
-}
+
+def _effort_type(key: Key) -> Any:
+    """Return the type of a key of ``effort``; what has no default is a whole number that may be left out."""
+    assert key.bound  # noqa: S101  the table of keys is wrong otherwise
+    if key.default is None:
+        return Annotated[int, Bounded(key.bound)] | None
+    return Annotated[type(key.default), Bounded(key.bound)]
+
+
+_EFFORT: dict[str, Any] = {name: (_effort_type(key), yaml_model.field(key)) for name, key in EFFORT.items()}
 EffortSection: Any = create_model(
     "EffortSection", __base__=YamlSection, __doc__="How long each case is measured, over all of its rounds.", **_EFFORT
 )

@@ -129,7 +129,7 @@ def test_variables_have_units_and_meanings_and_fit_into_a_file(tmp_path):
     times = hpccoll.open(tmp_path).times()
     assert all(variable.attrs["long_name"] for name, variable in times.data_vars.items())
     assert {str(name): variable.attrs.get("units") for name, variable in times.data_vars.items()} == {
-        "time_s": "s", "slowest_rank": None,
+        "time_s": "s", "slowest_rank": None, "mean_ns": "ns",
         **dict.fromkeys(("min_ns", "median_ns", "max_ns", "span_ns", "start_ns", "end_ns", "device_ns"), "ns"),
     }  # fmt: skip
     assert times.bytes.attrs["units"] == "B"

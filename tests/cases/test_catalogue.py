@@ -85,11 +85,20 @@ def test_neither_load_nor_the_graph_that_is_not_there_distinguishes_choices():
     assert choice_parameters("all_reduce", {"graph": 1, "channels": 0, "load": "gemm"}) == {"graph": 1, "channels": 0}
 
 
-def test_a_timing_is_one_of_two_and_only_queued_operations_have_the_other():
+def test_each_transport_has_its_timings():
     requested = case("all_reduce", "ring")
     aggregated = replace(requested, timing="aggregated")
     check_case(aggregated)
     assert unmet_needs(aggregated, Layout.of(2)) == (
-        "timing: 'aggregated' is not valid: single over mpi, where the host takes part; over nccl single, aggregated"
+        "timing: 'aggregated' is not valid: single; over mpi also osu; over nccl also aggregated, nccl-tests"
     )
-    assert unmet_needs(replace(aggregated, device="cuda", transport="nccl"), Layout.of(2)) is None
+    for transport, timing in (("nccl", "aggregated"), ("nccl", "nccl-tests"), ("mpi", "osu")):
+        assert unmet_needs(replace(aggregated, device="cuda", transport=transport, timing=timing), Layout.of(2)) is None
+    for transport, timing in (("nccl", "osu"), ("mpi", "nccl-tests"), ("staged", "osu")):
+        assert unmet_needs(replace(aggregated, device="cuda", transport=transport, timing=timing), Layout.of(2))
+
+
+def test_the_loop_of_osu_is_of_calls_among_all_ranks():
+    ping_pong = case("send_recv", "ping_pong", op=None, root=0, params={"peer": 1}, timing="osu")
+    assert "without barriers" in unmet_needs(ping_pong, Layout.of(2))
+    assert unmet_needs(replace(ping_pong, timing="single"), Layout.of(2)) is None

@@ -6,9 +6,9 @@ import pytest
 from job_from_command_line import job
 from synthetic_timings import measured_table
 
-from hpccoll.cases.case import TIMINGS
 from hpccoll.cases.catalogue import algorithms_of, check_case, distinct_placements
 from hpccoll.cases.product import count_cases, expand_cases
+from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cli.run_options import build_train_parser, job_from_args
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import COLLECTIVES, Layout
@@ -164,8 +164,10 @@ def test_each_device_has_the_transports_that_move_its_buffers_and_timings_are_an
         ("ring", "cpu", "mpi"), ("ring", "cpu", "shm"), ("native", "cpu", "mpi"),
         ("ring", "cuda", "nccl"), ("ring", "cuda", "mpi"), ("native", "cuda", "nccl"), ("native", "cuda", "mpi"),
     ]  # fmt: skip
-    timed = swept(algorithms="native", devices="cuda", transports="nccl", in_place=True, timing=[*TIMINGS])
-    assert [case.timing for case in timed] == [*TIMINGS]
+    timed = swept(
+        algorithms="native", devices="cuda", transports="nccl", in_place=True, timing=[*TRANSPORTS["nccl"].timings]
+    )
+    assert [case.timing for case in timed] == ["single", "aggregated", "nccl-tests"]
 
 
 def test_load_is_an_axis_of_collectives_and_idle_cases_are_those_without_it():

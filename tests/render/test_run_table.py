@@ -11,7 +11,7 @@ from golden_page import assert_golden
 from synthetic_timings import times_around
 
 from hpccoll.analysis.recommendations import ranges_by_setting, recommend
-from hpccoll.cases.case import TIMINGS, Effort
+from hpccoll.cases.case import AGGREGATED, SINGLE, Effort
 from hpccoll.common.terminal import ERASE_LINE, PrintableStream
 from hpccoll.render import run_table
 from hpccoll.render.run_table import PrintedTable
@@ -86,7 +86,7 @@ def test_the_lines_of_runs(printed):
     said.append(printed(*random.Random(3).sample(both, len(both))))  # noqa: S311  an order, not a secret
     three = raw_examples.case(8, ranks=3)
     said.append(printed(whole(CASES[0]), whole(three, number=2, ranks=3)))
-    timed = [raw_examples.case(timing=timing) for timing in TIMINGS]
+    timed = [raw_examples.case(timing=timing) for timing in (SINGLE, AGGREGATED)]
     histories = [without(timed[0], ranks_seeing_one_gpu=[0, 1]), whole(timed[0]), whole(timed[1], operations=7)]
     said.append(printed(*histories, job=raw_examples.job(*timed, effort=Effort(operations=7))))
     separated, close = ([case for case in CASES if case.bytes == size] for size in (8, 1024))

@@ -76,16 +76,21 @@ class StreamPlan:
         self._wait()
         return graph.launch
 
-    def repeated(self, count: int) -> "StreamCall":
+    def repeated(self, count: int, others: "Sequence[StreamPlan]" = ()) -> "StreamCall":
         """Return the call that queues the operation ``count`` times; all ranks call this together.
+
+        With ``others``, the same operation on other buffers, the plans take turns, this one first.
 
         If the plan is a graph, the call launches one graph of all these operations, and this overwrites the buffers. If
         NCCL rejects that, the plan is closed.
         """
+        plans = [self, *others]
+        turns = [plans[number % len(plans)] for number in range(count)]
         if not self._graphs:
-            return _call_in_order([self.enqueue] * count)
+            return _call_in_order([plan.enqueue for plan in turns])
         with self._closed_on_error():
-            return self._captured(_call_in_order([*self._calls] * count))
+            calls = [call for plan in turns for call in plan._calls]  # noqa: SLF001  of this class
+            return self._captured(_call_in_order(calls))
 
     def run(self) -> None:
         self.enqueue()

@@ -97,6 +97,17 @@ class NcclTransportBase(GuardedBuffers):
             self.close()
             raise
 
+    def further_plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
+        """Return another plan of an operation of ``plan``, on other parts of its buffers, which is not run yet.
+
+        All ranks call this together. The plan is no graph, and registers nothing.
+        """
+        buffers, self.buffers = self.buffers, None
+        try:
+            return self._lower(operation, src, dst)
+        finally:
+            self.buffers = buffers
+
     def _world(self) -> NcclWorld:
         """Return the NCCL communicators of the ranks, which the first call creates."""
         return nccl_world(self.comm, self.gpu, self.library, self.connecting)
