@@ -137,6 +137,14 @@ class LoggedCall(NamedTuple):
     ranks: int | None
 
 
+class CommunicatorStart(NamedTuple):
+    """The beginning of a communicator, as one of its ranks logs it: its name, how many ranks it has, and the rank."""
+
+    name: str
+    size: int
+    rank: int
+
+
 HostMembers = defaultdict[str | None, set[tuple[int, str]]]
 """The members of a communicator by host: their ranks, and what names their GPUs."""
 
@@ -164,6 +172,8 @@ class ParserState:
         self.errors = ErrorTraces()
         self.communicators: set[tuple[int, int]] = set()  # ranks and nodes
         self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
+        self.begun: dict[tuple[str, str], CommunicatorStart] = {}  # by process and address of the communicator
+        self.incomplete: set[tuple[str, str]] = set()  # those of them without a sign of their completion
 
     def add(self, field: str, fact: object) -> None:
         """Add a line, or another fact, to a field of the record, each once."""

@@ -67,6 +67,20 @@ class LoggedFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedCommunicator:
+    """A communicator of NCCL that ranks began to create, and that some or all of them did not complete.
+
+    ``name`` is its id, or what NCCL logs of a split; ``size`` counts its ranks. ``begun`` and ``incomplete`` are ranks
+    in it, in order: those that logged the beginning, and those of them that logged no completion.
+    """
+
+    name: str
+    size: int
+    begun: tuple[int, ...]
+    incomplete: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelledCost:
     """A cell of NCCL's own cost model, from the table that it logs at its start; the bandwidth is of large messages."""
 
@@ -106,6 +120,7 @@ class LogRecord:
     trees: tuple[str, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()  # the requested features that were not used, with reasons
     failures: tuple[LoggedFailure, ...] = ()  # the errors that NCCL did not recover from
+    unfinished: tuple[UnfinishedCommunicator, ...] = ()  # the communicators that ranks began and did not complete
     # the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``)
     plugins: Mapping[str, str] = field(default_factory=dict)
     # the variables that NCCL read from the environment or a file, with their values

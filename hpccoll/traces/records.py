@@ -76,6 +76,7 @@ class Progress:
     enqueued: int
     completed: int | None
     collective: str = ANY  # NCCL counts each type by itself
+    is_created: bool = True  # False if the rank began the group's communicator, and did not complete it
 
 
 @dataclass(frozen=True, slots=True)

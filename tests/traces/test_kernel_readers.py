@@ -5,8 +5,11 @@ import json
 import os
 import random
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpccoll.render.trace_page import write_trace_page
 from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
@@ -217,6 +220,25 @@ def test_a_rank_whose_log_has_no_call_has_called_nothing_and_did_not_join(tmp_pa
     (job,) = read_job([tmp_path]).jobs
     (hang,) = find_hangs(job)
     assert (hang.reason, hang.ranks, hang.operation.sequence) == ("not joined", (3,), 1)
+
+
+@given(st.integers(2, 6), st.data())
+def test_a_communicator_is_not_created_for_the_ranks_that_began_it_and_did_not_complete_it(size, data):
+    begun = data.draw(st.sets(st.integers(0, size - 1), min_size=1))
+    completed = data.draw(st.sets(st.sampled_from(sorted(begun))))
+    text = "".join(kernel_files.begun_communicator(rank, size) for rank in begun)
+    text += "".join(kernel_files.begun_communicator(rank, size, "COMPLETE") for rank in completed)
+    with TemporaryDirectory() as directory:
+        (job,) = read_job([write(Path(directory) / "nccl.log", text)]).jobs
+    found = [(hang.reason, hang.ranks, hang.unseen) for hang in find_hangs(job)]
+    incomplete = tuple(sorted(begun - completed))
+    assert found == ([("not created", incomplete, size - len(begun))] if incomplete else [])
+
+
+def test_a_communicator_whose_completion_was_lost_has_been_created_if_it_was_used(tmp_path):
+    _, *calls = kernel_files.nccl_log(0, 2).splitlines()
+    (job,) = read_job([write(tmp_path / "nccl.log", kernel_files.begun_communicator(0, 1) + "\n".join(calls))]).jobs
+    assert find_hangs(job) == []
 
 
 def test_processes_of_one_log_without_a_communicator_of_all_are_told_apart(tmp_path):

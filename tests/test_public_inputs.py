@@ -1,0 +1,40 @@
+"""Outputs, logs, traces and tables after public reports: what a command must say about each, and its exit code.
+
+The inputs are those of HPCCOLL_DATA/inputs/more; ``expected`` are facts that the answer must contain, such as ranks,
+hosts and figures, and ``wrong`` what it must not say. Kinds of faults have tests of their own beside their modules.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from cli_runner import invoke
+
+INPUTS = Path(os.environ.get("HPCCOLL_DATA", "/nowhere")) / "inputs" / "more"
+pytestmark = pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of inputs")
+
+
+class PublicCase(NamedTuple):
+    """A command on an input, which is its second word, the exit code, and words that its answer has and has not."""
+
+    command: str
+    code: int
+    expected: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
+CASES = (
+    PublicCase("evidence nccl-2.31-init-never-completes.log", 3, ("ranks 0-14", "0x77e1", "15 ranks")),
+    PublicCase("trace nccl-2.31-init-never-completes.log", 3, ("ranks 0-14", "77e1", "node-a, node-b")),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.command)
+def test_a_public_input_has_its_right_answer(case, tmp_path):
+    command, name, *options = case.command.split()
+    words = [word.replace("OUT", str(tmp_path)) for word in options]
+    ended = invoke(command, INPUTS / name, *words)
+    answer = ended.out + ended.err
+    assert (ended.code, [word for word in case.expected if word not in answer]) == (case.code, []), answer
+    assert [word for word in case.wrong if word in answer] == []
