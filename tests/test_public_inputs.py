@@ -27,6 +27,13 @@ class PublicCase(NamedTuple):
 CASES = (
     PublicCase("evidence nccl-2.31-init-never-completes.log", 3, ("ranks 0-14", "0x77e1", "15 ranks")),
     PublicCase("trace nccl-2.31-init-never-completes.log", 3, ("ranks 0-14", "77e1", "node-a, node-b")),
+    PublicCase(
+        "trace kineto-all-to-all-of-unequal-blocks.tar",
+        0,
+        ("all_to_all      4           6  400 MiB   unknown",),
+        ("rank 1 came", "300 ms in all"),
+    ),
+    PublicCase("trace kineto-2022-kernels-without-annotation.tar", 0, ("all_reduce      2           3",)),
 )
 
 

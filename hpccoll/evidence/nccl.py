@@ -349,7 +349,8 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?!.* set (?:by|to) ).*(?:\bRCCL\b|librccl)|RCCL_\w+ set by |ROCr version |Hipruntime version", _add_rccl),
     rule(
         r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
-        r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root (?:\d+ comm (?P<comm>\S+) \[nranks=(?P<ranks>\d{1,18})\])?",
+        r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root "
+        r"(?:\d+ comm (?P<comm>\S+) \[nranks=(?P<ranks>\d{1,18})\])?",
         _add_call,
     ),
     rule(

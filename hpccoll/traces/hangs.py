@@ -17,9 +17,10 @@ from hpccoll.traces.records import ANY, MESSAGES, Group, Progress, RecordedJob, 
 Reason: TypeAlias = Literal[
     "not created", "not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"
 ]
-"""Why the job hangs: ranks did not complete a communicator that they began; ranks did not enqueue an operation; they did, but do not complete what others completed; their
-processes report an error or do not answer; ranks wait for one another, or call different operations at the same time;
-nothing is recorded of them; or all ranks launched all operations, so that the GPU or the network is stuck."""
+"""Why the job hangs: ranks did not complete a communicator that they began; ranks did not enqueue an operation; they
+did, but do not complete what others completed; their processes report an error or do not answer; ranks wait for one
+another, or call different operations at the same time; nothing is recorded of them; or all ranks launched all
+operations, so that the GPU or the network is stuck."""
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter")
 """The collectives in which each rank names the same bytes."""
 

@@ -75,6 +75,31 @@ def test_a_kernel_of_2023_has_the_collective_of_the_annotation_around_its_launch
     assert job.operations[0].sequence is None
 
 
+@pytest.mark.parametrize(
+    ("kernel", "collective"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "all_reduce"),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_SIMPLE(ncclDevKernelArgsStorage<4096ul>)", "reduce_scatter"),
+        ("ncclSymkDevKernel_AllGather_LLMC(ncclSymkDevWorkArgs)", "all_gather"),
+        ("ncclBroadcastRingLLKernel_copy_i8(ncclColl)", "broadcast"),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL()", "reduce"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "unknown"),
+        ("ncclDevKernel_Generic_1(ncclDevKernelArgs)", "unknown"),
+    ],
+)
+def test_a_kernel_without_annotation_has_the_collective_of_its_name(tmp_path, kernel, collective):
+    event = {"cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": 1.0, "dur": 2.0, "args": {"correlation": 3}}
+    (operation,) = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, [event])).operations
+    assert operation.collective == collective
+
+
+def test_an_annotation_does_not_tell_that_the_blocks_of_an_all_to_all_are_equal_and_arguments_do(tmp_path):
+    named = kernel_files.kernel("all_to_all", 1, 1.0, 9.0)
+    events = [*kernel_files.old_kernel("all_to_all", 1000.0, 9, 1), named]
+    job = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, events))
+    assert {each.sequence: each.may_be_uneven for each in job.operations} == {1: False, None: True}
+
+
 def test_an_annotation_counts_only_in_the_thread_of_the_launch_and_while_it_lasts(tmp_path):
     early, other = (kernel_files.old_kernel("all_reduce", 1000.0, 9, number) for number in (1, 2))
     early[0]["dur"] = 5  # the launch is 10 us after its begin
