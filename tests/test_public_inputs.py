@@ -33,15 +33,23 @@ CASES = (
         ("all_to_all      4           6  400 MiB   unknown",),
         ("rank 1 came", "300 ms in all"),
     ),
+    PublicCase("tune intel-mpi-adjust.sh --lint", 2, ("Open MPI", "UCC"), ("WRONG",)),
+    PublicCase("tune ucc-in-a-script.sh --lint", 0, ("2 rules",), ("WRONG",)),
+    PublicCase("tune ucc-only-inf.sh --lint", 0, ("16 rules",), ("WRONG",)),
+    PublicCase("tune ucc-generated.conf --lint", 0, ("4 rules",), ("WRONG",)),
+    PublicCase("tune rccl-tuner-gfx950.csv --lint", 0, ("rccl-csv", "4 rules"), ("WRONG",)),
+    PublicCase("tune nccl-tuner-with-header-line.csv --lint", 3, ("nccl-csv", "collective_type", "rccl-csv")),
+    PublicCase("tune ompi-rules-first-size-not-0.conf --lint", 3, ("line 6: 1024",)),
+    PublicCase("tune ompi-rules-fifth-field.conf --lint", 3, ("line 6: 0", "rule-file-version-2")),
+    PublicCase("tune mpich-5-allreduce.json --lint", 3, ("MPI_Init aborts",)),
     PublicCase("trace kineto-2022-kernels-without-annotation.tar", 0, ("all_reduce      2           3",)),
 )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.command)
 def test_a_public_input_has_its_right_answer(case, tmp_path):
-    command, name, *options = case.command.split()
-    words = [word.replace("OUT", str(tmp_path)) for word in options]
-    ended = invoke(command, INPUTS / name, *words)
+    command, name, *options = case.command.replace("OUT", str(tmp_path)).replace("INPUTS", str(INPUTS)).split()
+    ended = invoke(command, *options, INPUTS / name)
     answer = ended.out + ended.err
     assert (ended.code, [word for word in case.expected if word not in answer]) == (case.code, []), answer
     assert [word for word in case.wrong if word in answer] == []
