@@ -33,6 +33,11 @@ CASES = (
         ("all_to_all      4           6  400 MiB   unknown",),
         ("rank 1 came", "300 ms in all"),
     ),
+    PublicCase(
+        "evidence nccl-2.30-hosts-with-different-hcas.log --network rdma",
+        0,
+        ("erdma_1:1/RoCE on nodea", "erdma_0:1/RoCE on nodeb", "erdma_1 (on nodeb)"),
+    ),
     PublicCase("tune intel-mpi-adjust.sh --lint", 2, ("Open MPI", "UCC"), ("WRONG",)),
     PublicCase("tune ucc-in-a-script.sh --lint", 0, ("2 rules",), ("WRONG",)),
     PublicCase("tune ucc-only-inf.sh --lint", 0, ("16 rules",), ("WRONG",)),

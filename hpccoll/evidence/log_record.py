@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hpccoll.evidence.host_differences import HostDifference
+
 NCCL_LIBRARIES = ("nccl", "rccl")
 """NCCL, and the library of AMD that is made from it."""
 
@@ -132,6 +134,10 @@ class LogRecord:
     scores: tuple[str, ...] = ()
     model: tuple[ModelledCost, ...] = ()  # NCCL's own cost model
     warnings: tuple[str, ...] = ()  # the lines of level WARN, with their places in the source, without repetitions
+
+    # the hosts that logged a warning, by its text, if others did not
+    warning_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    host_differences: tuple[HostDifference, ...] = ()  # what hosts log differently
 
     @property
     def network_type(self) -> str | None:

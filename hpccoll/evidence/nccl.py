@@ -16,6 +16,7 @@ from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 from hpccoll.common.limits import RANKS
 from hpccoll.common.units import format_size
+from hpccoll.evidence.host_differences import NETWORK, PORTS, VERSION
 from hpccoll.evidence.log_parser import (
     COMMON_RULES,
     CommunicatorStart,
@@ -44,9 +45,10 @@ _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 """ncclRedOp_t."""
 
 
-def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+def _add_version(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     state.version, state.build = match["version"], match["build"].rstrip()
     state.library = "rccl" if "+hip" in state.build else match["library"].lower()
+    state.host_facts.add(message.host, VERSION, match["version"])
 
 
 def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -> None:
@@ -199,9 +201,20 @@ def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | 
     return len(hosts) if sum(map(len, ranks_of)) == len(set().union(*ranks_of)) == ranks else None
 
 
-def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+def _add_devices(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     for device in re.findall(r"\[\d+\](\S+)", match["list"]):
         state.add("devices", device.rstrip(";"))
+        state.host_facts.add(message.host, PORTS, device.rstrip(";"))
+
+
+def _add_network(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    state.add("network", match["name"])
+    state.host_facts.add(message.host, NETWORK, match["name"])
+
+
+def _add_variable(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    state.settings[match["name"]] = match["value"]
+    state.host_facts.add(message.host, match["name"], match["value"])
 
 
 def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
@@ -378,7 +391,7 @@ RULES: tuple[Rule, ...] = (
         r"|Local CollNet device counts across ranks: min \d+ max (?P<most>\d{1,18})",
         _add_collnet_devices,
     ),
-    *line_rules("network", r"Using (?:internal N|n)etwork (?P<name>\S.*)$"),  # internal: up to 2.3
+    rule(r"Using (?:internal N|n)etwork (?P<name>\S.*)$", _add_network),  # internal: up to 2.3
     rule(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)",
          lambda state, match, _: state.started_networks.update({match["name"]: match["event"] == "Initialized"})),
     rule(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$", _add_devices),
@@ -397,8 +410,7 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?P<kind>PROFILER)/Plugin: [Ll]oaded (?P<name>[^\s.]+)", _add_plugin),
     rule(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)",
          lambda state, match, _: state.plugins.update(fabric=match["name"])),
-    rule(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$",
-         lambda state, match, _: state.settings.update({match["name"]: match["value"]})),
+    rule(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$", _add_variable),
     rule(
         r"Comm config (?P<field>\w+) reset to (?:\S+ by )?(?P<name>NCCL_\w+)=(?P<value>.*)$",
         _remove_overridden_setting,
