@@ -38,6 +38,12 @@ CASES = (
         0,
         ("erdma_1:1/RoCE on nodea", "erdma_0:1/RoCE on nodeb", "erdma_1 (on nodeb)"),
     ),
+    PublicCase("accept nccl-a100-one-nic.txt --cluster 8xa100-200g", 3, ("fail: ", "9.84 GB/s", "187 to 190 GB/s")),
+    PublicCase(
+        "accept nccl-a100-one-nic.txt --cluster 8xa100-200g --log INPUTS/nccl-a100-one-nic.log",
+        3,
+        ("fail: ", "1 of 8", "NCCL_IB_HCA"),
+    ),
     PublicCase("tune intel-mpi-adjust.sh --lint", 2, ("Open MPI", "UCC"), ("WRONG",)),
     PublicCase("tune ucc-in-a-script.sh --lint", 0, ("2 rules",), ("WRONG",)),
     PublicCase("tune ucc-only-inf.sh --lint", 0, ("16 rules",), ("WRONG",)),

@@ -102,7 +102,7 @@ def test_no_lead_over_a_formula_or_of_one_is_clear_and_what_the_schedule_exclude
     ],
 )  # fmt: skip
 def test_on_one_node_a_schedule_of_described_gpus_excludes_the_launch_though_no_formula_is_beside_it(
-    make, about, excludes
+    make, about, nodes, excludes
 ):
     predicted = predict(make(**about), Request(nodes=[nodes], sizes=[1024]))
     assert [bool(row["schedule_excludes_s"]) for row in question_rows(predicted)] == [excludes]
