@@ -14,7 +14,7 @@ from hpccoll.cli.diagnosing import main as run_diagnosis
 from hpccoll.cli.job_program import main as run_job
 from hpccoll.cli.results import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY, TRAIN_SUMMARY
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, to_one_line
 from hpccoll.common.interruption import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ def sweep(
             code = workflow.run_workflow(command, out, lambda: show(counter.count()), monitor)
             show(counter.count())
         if code not in (0, INTERRUPTED):
-            typer.echo(f"snakemake ended with {code}: see {out}/logs/snakemake.log", err=True)
+            last_line = to_one_line(workflow.last_log_line(out))
+            typer.echo(f"snakemake ended with {code} ({last_line}): see {out}/logs/snakemake.log", err=True)
         slow = plan.diagnose is not None and print_diagnoses(plan, out)
         typer.echo("writing the report", err=True)
         try:

@@ -160,11 +160,14 @@ def _verify(results: "Results", path: Path, name: str | None, *, as_json: bool) 
 
 def _read_table(path: Path, name: str | None, option: str) -> "TuningTable":
     from hpccoll.common.files import read_text
-    from hpccoll.interop.tuning_tables.lint_table import READERS, lint_table
+    from hpccoll.interop.tuning_tables.lint_table import KNOWN_TABLES, READERS, lint_table, recognise_format
 
     if name and name not in READERS:
         raise BadInputError("--format", name, READERS)
-    return lint_table(read_text(path, option, MAX_TABLE_BYTES), name)
+    text = read_text(path, option, MAX_TABLE_BYTES)
+    if name is None and recognise_format(text) is None:
+        raise BadInputError(option, str(path), f"{KNOWN_TABLES}; or name its format by --format")
+    return lint_table(text, name)
 
 
 def _lint(path: Path, name: str | None, *, as_json: bool) -> int:

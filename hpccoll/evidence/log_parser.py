@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.evidence.fallback_reasons import unavailable_reason
+from hpccoll.evidence.host_differences import HostFacts
 from hpccoll.evidence.log_record import TCP_NETWORK, LogRecord, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
 
@@ -137,6 +138,14 @@ class LoggedCall(NamedTuple):
     ranks: int | None
 
 
+class CommunicatorStart(NamedTuple):
+    """The beginning of a communicator, as one of its ranks logs it: its name, how many ranks it has, and the rank."""
+
+    name: str
+    size: int
+    rank: int
+
+
 HostMembers = defaultdict[str | None, set[tuple[int, str]]]
 """The members of a communicator by host: their ranks, and what names their GPUs."""
 
@@ -162,8 +171,13 @@ class ParserState:
         self.collnet_line = ""  # the first line that counts them
         self.started_networks: dict[str, bool] = {}  # by name: whether NCCL could start it
         self.errors = ErrorTraces()
+        self.host_facts = HostFacts()
+        self.hosts: set[str] = set()
+        self.warning_hosts: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by the text of the warning
         self.communicators: set[tuple[int, int]] = set()  # ranks and nodes
         self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
+        self.begun: dict[tuple[str, str], CommunicatorStart] = {}  # by process and address of the communicator
+        self.incomplete: set[tuple[str, str]] = set()  # those of them without a sign of their completion
 
     def add(self, field: str, fact: object) -> None:
         """Add a line, or another fact, to a field of the record, each once."""
@@ -182,6 +196,10 @@ class ParserState:
         rdma = [path for path in self.paths if path.startswith("NET/") and not TCP_NETWORK.search(path)]
         found: dict[str, Any] = {field: tuple(facts) for field, facts in self.found.items()}
         used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
+        found["host_differences"] = tuple(self.host_facts.differences())
+        found["warning_hosts"] = {
+            text: tuple(hosts) for text, hosts in self.warning_hosts.items() if len(hosts) < len(self.hosts)
+        }
         found.setdefault("network", tuple(dict.fromkeys(filter(None, used))))  # versions up to 2.5 have no other line
         return LogRecord(
             library=self.library, version=self.version, build=self.build, nodes=self.nodes, ranks=self.ranks,
@@ -217,8 +235,12 @@ def line_rules(field: str, *patterns: str) -> list[Rule]:
 def _add_warning_and_known_reason(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
     if known := unavailable_reason(message.text):
         state.add_unavailable(*known, message.text)
+    if message.host:
+        state.hosts.add(message.host)
     if message.level == "WARN":
         state.add("warnings", message.placed_text)
+        if message.host:
+            state.warning_hosts[message.placed_text][message.host] = None
 
 
 COMMON_RULES = (rule("", _add_warning_and_known_reason),)

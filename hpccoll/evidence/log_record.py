@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hpccoll.evidence.host_differences import HostDifference
+
 NCCL_LIBRARIES = ("nccl", "rccl")
 """NCCL, and the library of AMD that is made from it."""
 
@@ -67,6 +69,20 @@ class LoggedFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedCommunicator:
+    """A communicator of NCCL that ranks began to create, and that some or all of them did not complete.
+
+    ``name`` is its id, or what NCCL logs of a split; ``size`` counts its ranks. ``begun`` and ``incomplete`` are ranks
+    in it, in order: those that logged the beginning, and those of them that logged no completion.
+    """
+
+    name: str
+    size: int
+    begun: tuple[int, ...]
+    incomplete: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelledCost:
     """A cell of NCCL's own cost model, from the table that it logs at its start; the bandwidth is of large messages."""
 
@@ -106,6 +122,7 @@ class LogRecord:
     trees: tuple[str, ...] = ()
     unavailable: tuple[Unavailable, ...] = ()  # the requested features that were not used, with reasons
     failures: tuple[LoggedFailure, ...] = ()  # the errors that NCCL did not recover from
+    unfinished: tuple[UnfinishedCommunicator, ...] = ()  # the communicators that ranks began and did not complete
     # the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``)
     plugins: Mapping[str, str] = field(default_factory=dict)
     # the variables that NCCL read from the environment or a file, with their values
@@ -117,6 +134,10 @@ class LogRecord:
     scores: tuple[str, ...] = ()
     model: tuple[ModelledCost, ...] = ()  # NCCL's own cost model
     warnings: tuple[str, ...] = ()  # the lines of level WARN, with their places in the source, without repetitions
+
+    # the hosts that logged a warning, by its text, if others did not
+    warning_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    host_differences: tuple[HostDifference, ...] = ()  # what hosts log differently
 
     @property
     def network_type(self) -> str | None:

@@ -14,9 +14,12 @@ from collections.abc import Iterable
 
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, NCCL_FUNCTIONS
+from hpccoll.common.limits import RANKS
 from hpccoll.common.units import format_size
+from hpccoll.evidence.host_differences import NETWORK, PORTS, VERSION
 from hpccoll.evidence.log_parser import (
     COMMON_RULES,
+    CommunicatorStart,
     HostMembers,
     LoggedCall,
     LogMessage,
@@ -25,7 +28,7 @@ from hpccoll.evidence.log_parser import (
     line_rules,
     rule,
 )
-from hpccoll.evidence.log_record import CollectiveLine, ModelledCost
+from hpccoll.evidence.log_record import CollectiveLine, ModelledCost, UnfinishedCommunicator
 
 _COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
 
@@ -42,9 +45,10 @@ _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 """ncclRedOp_t."""
 
 
-def _add_version(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+def _add_version(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     state.version, state.build = match["version"], match["build"].rstrip()
     state.library = "rccl" if "+hip" in state.build else match["library"].lower()
+    state.host_facts.add(message.host, VERSION, match["version"])
 
 
 def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -> None:
@@ -53,6 +57,8 @@ def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -
 
 def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     collective, dtype = _COLLECTIVES.get(match["function"].lower()), _DTYPES.get(int(match["dtype"]))
+    if match["comm"]:
+        state.incomplete.discard((message.writer, match["comm"]))
     if collective and dtype:
         name, size = dtype
         op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
@@ -117,11 +123,47 @@ def _add_numbered_collective(state: ParserState, match: re.Match[str], message: 
         state.add("collectives", line)
 
 
+_COMMUNICATOR_NAME = re.compile(r"commId (0x0*[1-9a-f][0-9a-f]*)|(splitCount \d+ color -?\d+|color -?\d+)")
+"""What names a communicator on all of its ranks: its id, or the words about a split, whose id is 0 or missing."""
+
+
 def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     found = dict(re.findall(r"(commId|busId|nvmlDev) (\w+)", match["more"]))
     communicator = found.get("commId", ""), int(match["ranks"])
     members = state.members.setdefault(communicator, defaultdict(set))
     members[message.host].add((int(match["rank"]), found.get("busId") or found.get("nvmlDev", "")))
+    _add_creation(state, match, message)
+
+
+def _add_creation(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add that a rank begins a communicator, or that it has completed it, which a destroyed one was, too.
+
+    NCCL logs the beginning from 2.14 on. A split has no id, but a number and a color, which are equal on its ranks.
+    """
+    place = message.writer, match["comm"]
+    if match["event"] == "Init START" and RANKS.accepts(int(match["ranks"])):
+        identified = _COMMUNICATOR_NAME.search(match["more"])
+        name = identified[identified.lastindex or 0] if identified else "without an id"
+        state.begun[place] = CommunicatorStart(name, int(match["ranks"]), int(match["rank"]))
+        state.incomplete.add(place)
+    elif match["event"] != "Abort":
+        state.incomplete.discard(place)
+
+
+def _add_unfinished(state: ParserState) -> None:
+    """Add the communicators that ranks began and did not complete, if no failure explains it."""
+    if any(failure.kind == "communicator" for failure in state.errors.failures()):
+        return
+    begun, incomplete = defaultdict[tuple[str, int], set[int]](set), defaultdict[tuple[str, int], set[int]](set)
+    for place, start in state.begun.items():
+        begun[start.name, start.size].add(start.rank)
+        if place in state.incomplete:
+            incomplete[start.name, start.size].add(start.rank)
+    for (name, size), ranks in incomplete.items():
+        unfinished = UnfinishedCommunicator(
+            name=name, size=size, begun=tuple(sorted(begun[name, size])), incomplete=tuple(sorted(ranks))
+        )
+        state.add("unfinished", unfinished)
 
 
 def _add_size(state: ParserState) -> None:
@@ -159,9 +201,20 @@ def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | 
     return len(hosts) if sum(map(len, ranks_of)) == len(set().union(*ranks_of)) == ranks else None
 
 
-def _add_devices(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+def _add_devices(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     for device in re.findall(r"\[\d+\](\S+)", match["list"]):
         state.add("devices", device.rstrip(";"))
+        state.host_facts.add(message.host, PORTS, device.rstrip(";"))
+
+
+def _add_network(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    state.add("network", match["name"])
+    state.host_facts.add(message.host, NETWORK, match["name"])
+
+
+def _add_variable(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    state.settings[match["name"]] = match["value"]
+    state.host_facts.add(message.host, match["name"], match["value"])
 
 
 def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
@@ -294,7 +347,7 @@ def _add_reason_for_sockets(state: ParserState) -> None:
 
 def add_conclusions(state: ParserState) -> None:
     """Add what follows from all messages of a launch together."""
-    for add in (_add_size, _add_failed_nvls, _add_missing_collnet, _add_reason_for_sockets):
+    for add in (_add_unfinished, _add_size, _add_failed_nvls, _add_missing_collnet, _add_reason_for_sockets):
         add(state)
 
 
@@ -309,7 +362,8 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?!.* set (?:by|to) ).*(?:\bRCCL\b|librccl)|RCCL_\w+ set by |ROCr version |Hipruntime version", _add_rccl),
     rule(
         r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
-        r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root (?:\d+ comm \S+ \[nranks=(?P<ranks>\d{1,18})\])?",
+        r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root "
+        r"(?:\d+ comm (?P<comm>\S+) \[nranks=(?P<ranks>\d{1,18})\])?",
         _add_call,
     ),
     rule(
@@ -328,8 +382,8 @@ RULES: tuple[Rule, ...] = (
     rule(r"comm \S+ rank \d+ nRanks (?P<ranks>\d{1,18}) nNodes (?P<nodes>\d{1,18}) ",
          lambda state, match, _: state.communicators.add((int(match["ranks"]), int(match["nodes"])))),
     rule(
-        r"(?:\[Rank \d+\] )?(?:\w+ )?comm \S+ rank (?P<rank>\d{1,18}) nranks (?P<ranks>\d{1,18}) "
-        r"(?P<more>cudaDev .*)- (?:Init|Destroy|Abort) ",
+        r"(?:\[Rank \d+\] )?(?:\w+ )?comm (?P<comm>\S+) rank (?P<rank>\d{1,18}) nranks (?P<ranks>\d{1,18}) "
+        r"(?P<more>cudaDev .*)- (?P<event>Init START|Init|Destroy|Abort)\b",
         _add_member,
     ),
     rule(
@@ -337,7 +391,7 @@ RULES: tuple[Rule, ...] = (
         r"|Local CollNet device counts across ranks: min \d+ max (?P<most>\d{1,18})",
         _add_collnet_devices,
     ),
-    *line_rules("network", r"Using (?:internal N|n)etwork (?P<name>\S.*)$"),  # internal: up to 2.3
+    rule(r"Using (?:internal N|n)etwork (?P<name>\S.*)$", _add_network),  # internal: up to 2.3
     rule(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)",
          lambda state, match, _: state.started_networks.update({match["name"]: match["event"] == "Initialized"})),
     rule(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$", _add_devices),
@@ -356,8 +410,7 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?P<kind>PROFILER)/Plugin: [Ll]oaded (?P<name>[^\s.]+)", _add_plugin),
     rule(r"NET/OFI Selected [Pp]rovider is (?P<name>[^\s,]+)",
          lambda state, match, _: state.plugins.update(fabric=match["name"])),
-    rule(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$",
-         lambda state, match, _: state.settings.update({match["name"]: match["value"]})),
+    rule(r"(?:TUNER/Plugin: )?(?P<name>(?:[NR]CCL|SHARP)_\w+) set (?:by \w+ )?to (?P<value>.*?)\.?$", _add_variable),
     rule(
         r"Comm config (?P<field>\w+) reset to (?:\S+ by )?(?P<name>NCCL_\w+)=(?P<value>.*)$",
         _remove_overridden_setting,

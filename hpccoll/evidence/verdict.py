@@ -1,13 +1,13 @@
 """The verdict on what ran: a row is labelled SHARP only with evidence, and ``unknown`` without any."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
-from hpccoll.common.units import format_size
+from hpccoll.common.units import format_count, format_cpu_list, format_size
 from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
 from hpccoll.evidence.fallback_reasons import reason_ranks
-from hpccoll.evidence.log_record import NCCL_LIBRARIES, CollectiveLine, LogRecord
+from hpccoll.evidence.log_record import NCCL_LIBRARIES, CollectiveLine, LogRecord, UnfinishedCommunicator
 from hpccoll.evidence.port_bytes import PortBytes
 
 UNKNOWN = "unknown"
@@ -156,6 +156,27 @@ def failures(record: LogRecord) -> Iterator[str]:
         failed = "a communicator was not created" if one.kind == "communicator" else "a call failed"
         processes = f" (in {one.processes} processes)" if one.processes > 1 else ""
         yield f"{failed}{processes}: {one.cause or 'no warning says why'} ({one.callers})"
+    yield from map(_unfinished_sentence, record.unfinished)
     for known in record.unavailable:
         if known.feature == "ucc" and not record.collectives:
             yield f"UCC is not used: {known.reason} ({known.line})"
+
+
+def _unfinished_sentence(communicator: UnfinishedCommunicator) -> str:
+    """Return a sentence about a communicator that was begun and not completed, as in a hang before the first call."""
+    begun, incomplete = communicator.begun, communicator.incomplete
+    sentences = [
+        f"{_ranks_text(begun)} began the communicator {communicator.name} of {format_count(communicator.size, 'rank')}"
+    ]
+    if incomplete == begun:
+        sentences.append("none of them completed it")
+    else:
+        sentences.append(f"{_ranks_text(incomplete)} did not complete it")
+    silent = sorted({*range(communicator.size)} - {*begun})
+    if silent:
+        sentences.append(f"of {_ranks_text(silent)} no line says that it began")
+    return f"{', '.join(sentences)}: the job hung, or its log ends too early"
+
+
+def _ranks_text(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {format_cpu_list(ranks)}"

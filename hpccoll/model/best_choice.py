@@ -3,10 +3,11 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_model import OPERATION_US
 from hpccoll.model.predict import Prediction, Predictions
 from hpccoll.model.simulation import BOUNDS
@@ -26,6 +27,7 @@ class BestChoice:
     best: Prediction  # its prediction
     other: Prediction | None  # the prediction of the other one; None if there is none
     rivals: Sequence[Prediction]  # what it must be faster than for a clear lead: the other one, or all others
+    of_described_gpus: bool = False  # whether its machine is described and has GPUs: messages cost no launch there
 
     @property
     def clear(self) -> bool:
@@ -36,9 +38,14 @@ class BestChoice:
 
     @property
     def excluded_s(self) -> tuple[float, float] | None:
-        """The least and the most seconds that NCCL's own includes of the two, and the schedule does not."""
+        """The least and the most seconds of an operation of NCCL that the time of the schedule does not include.
+
+        NCCL's own includes them; where there is no formula of it, as on one node, GPUs still take them.
+        """
+        if self.ours is None or not (self.library or self.of_described_gpus):
+            return None
         least, most = OPERATION_US
-        return (least * 1e-6, most * 1e-6) if self.library and self.ours else None
+        return least * 1e-6, most * 1e-6
 
     @property
     def library(self) -> Prediction | None:
@@ -136,11 +143,17 @@ def best_choices(
     predicted: Predictions, compare: Callable[[Iterable[Prediction]], BestChoice | None] = BestChoice.of
 ) -> Iterator[BestChoice]:
     """Yield the best for each number of nodes and size, compared with the second, or as ``compare`` does."""
+    has_gpus = has_described_gpus(predicted.machine)
     for nodes in dict.fromkeys(one.nodes for one in predicted.predictions):
         for size in predicted.request.sizes:
             several = (one for one in predicted.predictions if (one.nodes, one.requested_bytes) == (nodes, size))
             if choice := compare(several):
-                yield choice
+                yield replace(choice, of_described_gpus=has_gpus)
+
+
+def has_described_gpus(machine: MachineFile) -> bool:
+    """Return whether a machine is described, not fitted to measurements, and has GPUs."""
+    return machine.kind == "described" and (machine.nccl is not None or machine.machine_class is not None)
 
 
 def question_rows(predicted: Predictions) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ OF_RAILS = 0.02
 """How far a share may be from that of most rails of all."""
 RING_OF_NVLS = 0.7, 0.86
 """The bandwidth of a ring over that of NVLS: H200 367 of 480, B300 695 of 845, two nodes of H100 370 of 452."""
+TELLING = "fewer ports than described", "network tcp", "not every hop with GPUDirect RDMA"
+"""The facts of a log that may be faults of a network whatever the numbers are, as they begin."""
 UNEQUAL = 1.1
 """The ratio from which on two shares, or the times of two rounds, differ."""
 
@@ -126,7 +128,14 @@ def explain(
             ages = {age for one in calls.failed if one.expected for age in age_of(one.library, one.expected.libraries)}
             found = likeliest_causes([*symptoms_of(calls, every)], [*facts, *ages], traits, passing=calls.passing)
             causes |= {id(one): found for one in calls.failed}
-    return [replace(one, causes=causes.get(id(one), ())) for one in judged]
+    shown = [fact for fact in facts_of(log, {}, rails) if fact.startswith(TELLING)]
+    explained = []
+    for one in judged:
+        reason = one.reason
+        if shown and one.verdict is Acceptance.CANNOT_TELL and one.row.nodes > 1:
+            reason = f"{reason}; the log has {'; '.join(shown)}"
+        explained.append(replace(one, causes=causes.get(id(one), ()), reason=reason))
+    return explained
 
 
 def _place(judged: Judged) -> object:

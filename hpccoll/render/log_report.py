@@ -1,12 +1,14 @@
 """The report on a set of logs, for people and as JSON: each launch is a list of findings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.records import to_builtins
-from hpccoll.common.text import Finding, critical, in_brackets, info, warning
+from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.evidence.host_differences import PORTS, HostDifference
 from hpccoll.evidence.log_record import CollectiveLine, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.nccl import NVLS_REFUSED
@@ -30,6 +32,12 @@ _NO_COLLECTIVE = {
 """How to have a library log what ran."""
 
 _LIBRARIES = {"nccl": "NCCL", "rccl": "RCCL", "ucc": "UCC", "sharp": "libsharp alone, as under HCOLL and MVAPICH"}
+
+_MAX_HOSTS = 8
+"""The number of hosts that a finding names."""
+
+_IGNORE_MISMATCH = "NCCL_IGNORE_NET_MISMATCH"
+"""The variable with which NCCL accepts hosts that differ in ports (2.30)."""
 
 _HOP_MEANINGS = {
     "NET": "between nodes", "GDRDMA": "directly from the memory of a GPU", "PXN": "through the NIC of another GPU",
@@ -69,6 +77,7 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
     nodes = f" on {format_count(record.nodes, 'node')}" if record.nodes else ""
     yield info("library", f"{name}{ranks}{nodes}")
     yield from _network_findings(record, expected)
+    yield from map(partial(_difference_finding, record), record.host_differences)
     for kind, title, values in (
         ("plugins", "plugins", record.plugins),
         ("variables", "set by the environment or files", record.settings),
@@ -81,7 +90,24 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
     for score in record.scores:
         yield info("sharp_score", f"UCC may choose SHARP, by bytes:layer:score, for {score}")
     yield from _model_findings(record)
-    yield from (warning("warning", line, "warning") for line in record.warnings if not _is_explained(line, record))
+    for line in record.warnings:
+        if not _is_explained(line, record):
+            hosts = record.warning_hosts.get(line, ())
+            yield warning("warning", f"{line}{in_brackets(_on_hosts(hosts).strip())}", "warning", hosts=hosts)
+
+
+def _difference_finding(record: LogRecord, difference: HostDifference) -> Finding:
+    parts = [f"{value}{_on_hosts(hosts)}" for value, hosts in difference.hosts.items()]
+    text = "; ".join(first_few(parts, _MAX_HOSTS, "value"))
+    if difference.fact == PORTS and record.settings.get(_IGNORE_MISMATCH, "0") != "0":
+        text += f"; {_IGNORE_MISMATCH} lets NCCL begin with that, and the job may hang"
+    return warning(
+        "hosts_differ", text, f"hosts differ in {difference.fact}", fact=difference.fact, hosts=difference.hosts
+    )
+
+
+def _on_hosts(hosts: Sequence[str]) -> str:
+    return f" on {', '.join(first_few(hosts, _MAX_HOSTS, 'host'))}" if hosts else ""
 
 
 def _executed_findings(record: LogRecord) -> Iterator[Finding]:

@@ -19,7 +19,15 @@ from hpccoll.common.units import (
     format_size,
     format_wait,
 )
-from hpccoll.model.best_choice import REFERENCE, TIE, BestChoice, Crossover, best_choices, crossovers
+from hpccoll.model.best_choice import (
+    REFERENCE,
+    TIE,
+    BestChoice,
+    Crossover,
+    best_choices,
+    crossovers,
+    has_described_gpus,
+)
 from hpccoll.model.library_calls import latency_beyond_formulas
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.machine_sections import PublishedSection
@@ -212,6 +220,8 @@ def _notes(predicted: Predictions) -> Iterator[str]:
             WIDTH,
         )
         yield from latency_lines(machine)
+    elif has_described_gpus(machine) and SIMULATED in predicted.kinds:
+        yield f"simulated times are {EXCLUDED}"
     for assumed in dict.fromkeys((one.algorithm, one.assumed) for one in predictions if one.assumed):
         yield from textwrap.wrap(f"{assumed[0]}: {assumed[1]}; never marked as the fastest", WIDTH)
     yield from left_out_lines(predicted.left_out)
@@ -340,7 +350,8 @@ def _answer(choice: BestChoice) -> str:
         times = f"{format_factor(value)} as fast as" if value > TIE else "as fast as"
         times = times if choice.clear else "not clearly faster than"
         lead = f", {times} {'the flat ' * flat}{other.algorithm} ({format_factor(low)} to {format_factor(high)})"
-    return f"{best.algorithm}{lead}; {_time(best)}"
+    excluded = f" {EXCLUDED}" if choice.excluded_s and not best.of_library else ""
+    return f"{best.algorithm}{lead}; {_time(best)}{excluded}"
 
 
 def _library_answer(choice: BestChoice, own: Prediction) -> str:

@@ -56,7 +56,7 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
     if max(mixed) > MIXED_SHARE * longest_s:
         yield (
             f"of up to {format_seconds(max(mixed))} it is not known what is transfer and what waiting: of broadcasts,"
-            " of messages, and of operations that not all ranks recorded"
+            " of messages, of all-to-alls whose blocks may differ, and of operations that not all ranks recorded"
         )
     for late in parts.late:
         if late.share < LATE_SHARE or late.total_s < LATE_PART * longest_s:

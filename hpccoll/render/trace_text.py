@@ -31,6 +31,7 @@ MAX_LINES, MAX_CALLS = 12, 4
 """The maximum numbers of lines of one chain of waiting, and of calls that differ; JSON has all."""
 
 SENTENCES: Mapping[Reason, str] = {
+    "not created": "{ranks} began communicator {created} and did not complete it{unseen}",
     "not joined": "{ranks} did not join {operation}",
     "behind": "the GPU or network of {ranks} is stuck: others have completed {operation}",
     "failed": "{each}{ranks} {status}",
@@ -142,6 +143,8 @@ def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes, shown: set[str]) -> 
         status=hang.status, operation=operation and operation_text(operation, sizes) + members,
         called=", ".join(first_few(_calls(hang, place), MAX_CALLS, "call")),
         group=hang.group and group_text(hang.group) + members,
+        created=hang.group and f"{hang.group.name} of {format_count(len(hang.group.ranks), 'rank')}",
+        unseen=f"; {format_count(hang.unseen, 'other rank')} logged no beginning" if hang.unseen else "",
     )  # fmt: skip
     yield f"  {words}"
     if operation and operation.enqueued_ns:

@@ -96,7 +96,7 @@ def open_sealed(path: Path, schema: FileSchema) -> Iterator[Any]:
             if not check_seal(opened):
                 why = f"is of schema 1 (do: read it by pip install {LAST_OF_SCHEMA_1}), or another program wrote it"
                 raise UnusableError("path", f"{format_value(str(path))} has no seal: it {why}")
-        with h5py.File(path, "r", locking=False) as file:  # some file systems have no locks; files are replaced whole
+        with _open_for_reading(path) as file:
             _check_schema(file, path, schema)
             yield file
     except _UNREADABLE as error:
@@ -109,6 +109,20 @@ def open_sealed(path: Path, schema: FileSchema) -> Iterator[Any]:
         problem = f"{format_value(str(path))} is no whole {schema.content} of hpccoll: {reason.strip()}"
         remedy = schema.remedy if path.suffix == ".h5" else f"do: name {schema.elsewhere}"
         raise UnusableError("path", f"{problem}; {remedy}") from None
+
+
+def _open_for_reading(path: Path) -> Any:
+    """Open a file without a lock: some file systems have none, and files are replaced whole.
+
+    If this process has it open already, as a notebook by h5py, HDF5 demands the same way of locking again.
+    """
+    for locking in (False, True):
+        try:
+            return h5py.File(path, "r", locking=locking)
+        except OSError as error:
+            if _OTHER_LOCKING not in str(error):
+                raise
+    return h5py.File(path, "r", locking="best-effort")
 
 
 def _check_schema(file: Any, path: Path, schema: FileSchema) -> None:
@@ -128,6 +142,9 @@ _UNREADABLE = (
     NotImplementedError,
 )  # fmt: skip
 """The exceptions that h5py raises if bytes of a file are missing or wrong."""
+
+_OTHER_LOCKING = "flag values don't match"
+"""What HDF5 says if the same process has the file open with another value of ``locking`` (H5F_open in H5Fint.c)."""
 
 _LOCK_FAILED = "unable to lock file"
 """What HDF5 says if the file system has no locks, and the user demands them (H5FD_sec2_lock)."""

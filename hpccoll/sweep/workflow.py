@@ -38,6 +38,8 @@ _PLAIN_NAME = re.compile(r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0
 """Paths that neither YAML nor Snakemake reads as anything but text."""
 POLL_S = 0.1
 """Seconds between two scans for orphans."""
+LOG_TAIL_BYTES = 4096
+"""The end of Snakemake's log in which its last line is looked for."""
 MAX_STARTS = 3
 """Number of times to start Snakemake if it misses the end of its jobs."""
 
@@ -45,8 +47,9 @@ MAX_STARTS = 3
 def snakemake_command(config: Path, profile: str, site: str | None, out: Path, extra: Sequence[str]) -> list[str]:
     """Return the Snakemake command that measures the missing cases of ``out``.
 
-    Snakemake's own lock is turned off: hpccoll's lock is per directory and ends with its process. Slurm jobs are named
-    after the directory, so that the next sweep finds orphans of a killed one.
+    The profile that the user has for other workflows (SNAKEMAKE_PROFILE) does not apply: its executor or its dry run
+    would decide what is measured. Snakemake's own lock is turned off: hpccoll's lock is per directory and ends with its
+    process. Slurm jobs are named after the directory, so that the next sweep finds orphans of a killed one.
 
     Raises:
         BadInputError: if Snakemake would change the name of a file or directory, or its programs are not on PATH.
@@ -60,9 +63,11 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
     slurm = [] if profile == "local" else [
         "--slurm-jobname-prefix", job_prefix(out), "--slurm-logdir", str((out / "logs" / "slurm").resolve()),
     ]  # fmt: skip
+    is_chosen = any(word.partition("=")[0] == "--profile" for word in extra)
+    without_profile = [] if is_chosen else ["--profile", "none"]
     return [
         sys.executable, "-m", "snakemake", "-s", str(workflow_directory() / "Snakefile"),
-        "--workflow-profile", str(workflow_directory() / "profiles" / profile),
+        *without_profile, "--workflow-profile", str(workflow_directory() / "profiles" / profile),
         "--configfile", _snakemake_path("CONFIG", config),
         "--config", *settings, "--nolock", *slurm, "raw", *extra,
     ]  # fmt: skip
@@ -222,8 +227,38 @@ def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Pop
     file.flush()
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
-        env={**os.environ, SWEEP_VARIABLE: str(out.resolve())}, preexec_fn=_interrupt_on_parent_death,  # noqa: PLW1509  it only calls
+        env=_snakemake_environment(out), preexec_fn=_interrupt_on_parent_death,  # noqa: PLW1509  it only calls
     )  # fmt: skip
+
+
+def _snakemake_environment(out: Path) -> dict[str, str]:
+    """Return the environment of Snakemake, and of those that it starts in Slurm jobs.
+
+    It is without the user's profile for other workflows. If the home directory is read-only, as in containers,
+    Snakemake's cache is below ``out``.
+    """
+    environment = {**os.environ, SWEEP_VARIABLE: str(out.resolve())}
+    environment.pop("SNAKEMAKE_PROFILE", None)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "snakemake"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        is_writable = os.access(cache, os.W_OK | os.X_OK)
+    except OSError:
+        is_writable = False
+    if not is_writable:
+        environment["XDG_CACHE_HOME"] = str((out / ".cache").resolve())
+    return environment
+
+
+def last_log_line(out: Path) -> str:
+    """Return the last line of Snakemake's log that is not blank; empty without one."""
+    try:
+        with open_regular(out / "logs" / "snakemake.log", "log") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+    except (OSError, BadInputError):
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None], monitor: SlurmMonitor | None) -> str:

@@ -198,10 +198,11 @@ def _is_batch(entry: _Entry) -> bool:
 def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
     peer = re.search(r"(?:->|<-)(\d{1,9})", entry.profiling_name)
     dtypes = [dtype_of_torch(name) for name in entry.output_dtypes[:1]]
+    collective = collective_of_torch(entry.profiling_name)
     return RecordedOperation(
         rank,
         group,
-        collective_of_torch(entry.profiling_name),
+        collective,
         entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id,
         _bytes(entry),
         dtypes[0][0] if dtypes and dtypes[0] else None,
@@ -211,6 +212,7 @@ def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
         duration_s=entry.duration_ms / 1e3 if entry.duration_ms else None,
         state="completed" if entry.retired or entry.state == "completed" else "enqueued",
         peer=_rank_in(group, int(peer[1])) if peer else None,
+        may_be_uneven=collective == "all_to_all",  # all_to_all_single with splits has this name, too
         where=_place(entry.frames),
     )
 

@@ -14,10 +14,13 @@ from typing import Literal, TypeAlias
 
 from hpccoll.traces.records import ANY, MESSAGES, Group, Progress, RecordedJob, RecordedOperation, by_call
 
-Reason: TypeAlias = Literal["not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"]
-"""Why the job hangs: ranks did not enqueue an operation; they did, but do not complete what others completed; their
-processes report an error or do not answer; ranks wait for one another, or call different operations at the same time;
-nothing is recorded of them; or all ranks launched all operations, so that the GPU or the network is stuck."""
+Reason: TypeAlias = Literal[
+    "not created", "not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"
+]
+"""Why the job hangs: ranks did not complete a communicator that they began; ranks did not enqueue an operation; they
+did, but do not complete what others completed; their processes report an error or do not answer; ranks wait for one
+another, or call different operations at the same time; nothing is recorded of them; or all ranks launched all
+operations, so that the GPU or the network is stuck."""
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter")
 """The collectives in which each rank names the same bytes."""
 
@@ -44,6 +47,7 @@ class Hang:
     waits: tuple[BlockedRanks, ...] = ()  # the nearest first
     status: str = ""  # of processes that failed
     called: tuple[tuple[tuple[int, ...], RecordedOperation], ...] = ()  # of a mismatch: ranks, and what they called
+    unseen: int = 0  # the number of ranks of a communicator that was not created, of which nothing is recorded
 
     @property
     def is_absence(self) -> bool:
@@ -53,7 +57,7 @@ class Hang:
     def may_be_late(self, job: RecordedJob) -> bool:
         """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
         is_order = self.reason == "circle" and all(wait.behind for wait in self.waits)  # of what ranks have launched
-        return job.polls == 1 and self.reason in ("not joined", "behind", "circle") and not is_order
+        return job.polls == 1 and self.reason in ("not created", "not joined", "behind", "circle") and not is_order
 
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
@@ -63,6 +67,7 @@ def find_hangs(job: RecordedJob) -> list[Hang]:
         if each.status:
             failed[each.status] += [each.rank] * (each.rank >= 0)
     found = [Hang("failed", tuple(ranks), status=status) for status, ranks in failed.items()]
+    found += _not_created(job)
     recorded, counted = {each.rank for each in job.progress}, {(each.rank, each.group) for each in job.progress}
     opened, waits = _opened(job), [*_waits(job)]
     if job.before:  # what changed since then is not stuck
@@ -82,6 +87,18 @@ def find_hangs(job: RecordedJob) -> list[Hang]:
         first = min((operations[0] for operations in opened.values()), key=_when)
         found += circles or [Hang("launched", (), first.group, first)]
     return found
+
+
+def _not_created(job: RecordedJob) -> Iterator[Hang]:
+    """Yield a hang for each communicator that ranks began and did not complete."""
+    incomplete, recorded = defaultdict[Group, set[int]](set), defaultdict[Group, set[int]](set)
+    for progress in job.progress:
+        recorded[progress.group].add(progress.rank)
+        if not progress.is_created:
+            incomplete[progress.group].add(progress.rank)
+    for group, ranks in incomplete.items():
+        unseen = max(0, len(group.ranks) - len(recorded[group]))
+        yield Hang("not created", tuple(sorted(ranks)), group, unseen=unseen)
 
 
 def _when(operation: RecordedOperation) -> tuple[int, int]:

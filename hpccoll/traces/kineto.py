@@ -3,7 +3,8 @@
 Source: libkineto/src/output_json.cpp of pytorch/kineto. Times are in microseconds: since 2024 after
 ``baseTimeNanoseconds``, before that since 1970. The time of a kernel contains its waiting for other ranks. S is the
 larger one of the input and the output (the rule of facebookresearch/param). Kernels of 2023 have no arguments: their
-collective is that of the annotation ``nccl:...`` around their launch, in the thread that launched them.
+collective is that of the annotation ``nccl:...`` around their launch, in the thread that launched them, or without one
+that in the name of the kernel. An annotation does not tell an all-to-all of equal blocks from one of unequal blocks.
 """
 
 import math
@@ -23,6 +24,10 @@ from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "Kineto"
 _KEYS = (b'"traceEvents"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
+
+_KERNEL = re.compile(r"nccl\w*?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)(?=[_RTC])")
+"""The names of kernels that say what they run: ncclKernel_AllReduce_RING_LL_Sum_float up to NCCL 2.18,
+ncclDevKernel_AllReduce_Sum_f32_RING_LL since, ncclAllReduceRingLLKernel_sum_f32 long before (src/device of NCCL)."""
 
 _Scalar: TypeAlias = str | int | float | bool | None
 _Microseconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e16)]
@@ -160,12 +165,11 @@ def _annotations(timed: Iterable[_Event], communication: Iterable[_Event]) -> di
 
 def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | None, base_ns: int) -> RecordedOperation:
     arguments = event.args
-    name, elements, dtype = collective_of_torch(str(arguments.collective or "unknown")), list[int](), None
+    name, elements, dtype = _collective(event, annotation), list[int](), None
     if arguments.collective is not None:
         elements = [count for count in (arguments.elements_in, arguments.elements_out) if isinstance(count, int)]
         dtype = dtype_of_torch(str(arguments.dtype))
     elif annotation:
-        name = collective_of_torch(annotation.name)
         elements, dtype = _first_input(annotation.args)
     if name == "barrier" or (annotation and name in ("all_gather", "gather")):  # of these the input is one block
         elements = []
@@ -175,7 +179,18 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
         rank, groups.of(arguments), name, arguments.sequence if isinstance(arguments.sequence, int) else None,
         bytes=nbytes if 0 <= nbytes < 1 << 62 else None, dtype=dtype[0] if dtype else None,
         started_ns=begin, ended_ns=end, duration_s=(event.dur or 0.0) / 1e6,
+        may_be_uneven=name == "all_to_all" and arguments.collective is None,
     )  # fmt: skip
+
+
+def _collective(event: _Event, annotation: _Event | None) -> str:
+    """Return what a kernel runs, by its arguments, the annotation around its launch, or its own name."""
+    if event.args.collective is not None:
+        return collective_of_torch(str(event.args.collective))
+    if annotation:
+        return collective_of_torch(annotation.name)
+    kernel = _KERNEL.match(event.name)
+    return collective_of_torch(kernel[1].lower()) if kernel else "unknown"
 
 
 def _first_input(arguments: _Arguments) -> tuple[list[int], tuple[str, int] | None]:

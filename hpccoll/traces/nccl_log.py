@@ -25,7 +25,7 @@ _CALL = re.compile(
 )
 _MEMBER = re.compile(
     r"(?:\w+ )*comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d{1,6}) n[rR]anks (?P<ranks>\d{1,6}) .*?"
-    r"commId (?P<id>0x[0-9a-f]+) - Init"
+    r"commId (?P<id>0x[0-9a-f]+) - Init (?P<event>\w+)"
 )
 
 
@@ -44,14 +44,19 @@ def read(path: Path) -> RecordedJob:
     calls: Counter[tuple[str, str, str]] = Counter()
     hosts: dict[str, str | None] = {}
     first: dict[tuple[str, str], int] = {}  # the number of the first call of a communicator
+    incomplete = set[tuple[str, str]]()  # the communicators that were begun, and neither completed nor used
     file = io.BytesIO(read_bytes(path, "FILES", LOG_BYTES))
     pieces = iter(partial(file.readline, MAX_LINE_BYTES), b"")
     for message in split_messages(piece.decode(errors="replace") for piece in pieces if b"NCCL" in piece):
         if match := _MEMBER.match(message.text):
             members[message.writer, match["comm"]] = match
             hosts[message.writer] = message.host
+            incomplete.discard((message.writer, match["comm"]))
+            if match["event"] == "START":
+                incomplete.add((message.writer, match["comm"]))
         elif match := _CALL.match(message.text):
             writer, comm = message.writer, match["comm"]
+            incomplete.discard((writer, comm))
             first.setdefault((writer, comm), int(match["number"], 16))
             calls[writer, comm, match["function"]] += 1
     if not members:
@@ -69,7 +74,7 @@ def read(path: Path) -> RecordedJob:
     progress = [
         Progress(
             numbers[places[writer]], groups[members[writer, comm]["id"]], count, None,
-            collective_of_torch(function) if function else ANY,
+            collective_of_torch(function) if function else ANY, is_created=(writer, comm) not in incomplete,
         )
         for (writer, comm, function), count in (*calls.items(), *((each, 0) for each in sorted(idle)))
         if (writer, comm) in members

@@ -59,6 +59,7 @@ class RecordedOperation:
     state: State = "completed"
     peer: int | None = None  # of a message, as ``rank``
     by_type: bool = False  # whether sequence counts operations of this type only, as NCCL does
+    may_be_uneven: bool = False  # whether the blocks of an all-to-all may differ in size: its name does not tell
     where: str | None = None  # the line of code that called it, such as "model.py:12 forward"
 
     @property
@@ -76,6 +77,7 @@ class Progress:
     enqueued: int
     completed: int | None
     collective: str = ANY  # NCCL counts each type by itself
+    is_created: bool = True  # False if the rank began the group's communicator, and did not complete it
 
 
 @dataclass(frozen=True, slots=True)

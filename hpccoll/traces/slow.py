@@ -46,8 +46,15 @@ class MatchedOperation:
     @property
     def is_bounded(self) -> bool:
         """Whether its shortest duration bounds the transfer."""
-        # With unequal blocks, ranks that receive little end early.
+        if self.first.collective == "all_to_all":
+            return not self.may_be_uneven
         return self.first.collective in SYNCHRONISING - {"all_to_all_v"}
+
+    @property
+    def may_be_uneven(self) -> bool:
+        """Whether the blocks of an all-to-all may differ in size: then ranks that receive little end early."""
+        sizes = {record.bytes for record in self.records.values()}
+        return len(sizes) > 1 or self.first.may_be_uneven
 
     @property
     def is_complete(self) -> bool:
@@ -240,7 +247,8 @@ def _collectives(
         by_kind[operation.first.group, operation.first.collective, operation.is_complete].append(operation)
     for (group, name, complete), operations in by_kind.items():
         ranks, waiting = sorted({rank for each in operations for rank in each.records}), None
-        if operations[0].is_bounded and operations[0].first.duration_s is not None:
+        are_bounded = all(operation.is_bounded for operation in operations)
+        if are_bounded and operations[0].first.duration_s is not None:
             columns = {rank: column for column, rank in enumerate(ranks)}
             durations, starts = (np.full((len(operations), len(ranks)), np.nan) for _ in range(2))
             for row, operation in enumerate(operations):

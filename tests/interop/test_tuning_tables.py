@@ -144,7 +144,7 @@ TRAPS = {
         8,
     ),
     "JSON of 6.0": (openmpi_json('{"alg": "ring"}'), "json_in_5", 0, None),
-    "no JSON": ("{", "malformed", 1, "JSON"),
+    "no JSON": ('{"collectives": {', "malformed", 1, "JSON"),
     # han
     "a component as a number": ("1\nallreduce\n1\n2\n1\n1\n1\n0 3 tuned", "file_ignored", 8, "3"),
     "a first configuration of 2": ("1\nallreduce\n1\n2\n1\n2\n1\n0 tuned", "file_ignored", 6, 2),
@@ -272,6 +272,7 @@ TRAPS = {
     "sizes that end before they begin": (csv("allreduce,8,4,ring,ll,4,-1,-1"), "never_matches", 1, "ring"),
     "no ranks": (csv("allreduce,0,8,ring,ll,4,-1,0"), "never_matches", 1, 0),
     "symmetric memory": (csv(), "symmetric", 0, None),
+    "lines that RCCL reads otherwise": (csv(), "as_plugin", 0, None),
     # UCC
     "cpu": ("allreduce:0-4k:cpu:@knomial", "unknown_name", 1, "cpu"),
     "an algorithm of UCC that is misspelt": ("allreduce:@sra_knomal", "unknown_algorithm", 1, "sra_knomal"),
@@ -492,7 +493,7 @@ def test_what_is_written_for_nccl_has_explicit_channels_and_a_line_for_all_other
     rule = TuningRule(collective="allreduce", algorithm="tree", bytes=(0, 65536), ranks=(16, 16), nodes=(2, 2),
                       parameters={"protocol": "ll", "channels": 4})  # fmt: skip
     table = lint_table(write_nccl_csv([rule], "of a run"))
-    assert [each.severity for each in table.findings] == ["info"]
+    assert {each.severity for each in table.findings} == {"info"}
     assert replace(table.rules[0], line=0) == rule
     assert {each.collective for each in table.rules[1:]} == {*library_table()["nccl"]["collectives"]}
 
@@ -502,7 +503,62 @@ def test_what_is_written_for_nccl_has_explicit_channels_and_a_line_for_all_other
 def test_no_text_is_too_strange_for_a_reader(name, text):
     table = lint_table(text, name)
     assert table.rules or any(each.severity == "critical" for each in table.findings)
-    assert recognise_format(text) in READERS
+    assert recognise_format(text) in {*READERS, None}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export I_MPI_ADJUST_ALLREDUCE='2:0-4096;1:4097-65536;5'\n",
+        "btl_tcp_if_include = eth0\ncoll_tuned_priority = 90\n",
+        '{"name": "a", "version": 3}',
+        "time,host,load\n12:00,n1,3\n",
+        "name,city,street,number,age\nx,y,z,w,v\n",
+    ],
+)
+def test_what_no_reader_knows_is_no_tuning_table_and_not_a_wrong_one(tmp_path, text):
+    path = tmp_path / "table"
+    path.write_text(text)
+    assert invoke("tune", "--lint", path).is_bad_input("--lint", "Open MPI", "MPICH", "UCC")
+    with pytest.raises(ValueError, match="no tuning table"):
+        lint_table(text)
+
+
+VALID = "allreduce:0-4k:@knomial"
+WRAPPED = {
+    "a shell": f"export UCC_TL_UCP_TUNE={VALID}; ./app",
+    "a line that goes on": f"UCX_TLS=rc \\\nUCC_TL_UCP_TUNE={VALID} \\\nUCC_TLS=ucp",
+    "a line that goes on at once": f"UCC_TL_UCP_TUNE={VALID}\\\n",
+    "Open MPI": f"mpirun -np 4 -x UCC_TL_UCP_TUNE={VALID} -x UCX_TLS=rc ./app",
+    "MPICH": f"mpiexec -n 4 -genv UCC_TL_UCP_TUNE {VALID} ./app",
+    "Slurm": f"srun --export=ALL,UCC_TL_UCP_TUNE={VALID},UCC_CLS=basic,HOME ./app",
+    "csh": f"setenv UCC_TL_UCP_TUNE {VALID}",
+    "YAML": f"env:\n  UCC_TL_UCP_TUNE: '{VALID}'",
+    "Python": f'os.environ["UCC_TL_UCP_TUNE"] = "{VALID}"',
+    "ucc.conf": f"[skip]\nUCC_TL_UCP_TUNE = {VALID}",
+    "a string alone": VALID,
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_string_of_ucc_is_found_in_the_line_that_sets_it(name):
+    table = lint_table(WRAPPED[name])
+    assert [(each.collective, each.bytes, each.algorithm) for each in table.rules] == [
+        ("allreduce", (0, 4095), "knomial")
+    ]
+    assert table.findings == []
+
+
+def test_a_value_that_the_shell_puts_together_is_not_checked():
+    assert [each.kind for each in lint_table('UCC_TL_UCP_TUNE="$A#$B"').findings] == ["not_checked"]
+
+
+@pytest.mark.parametrize(("head", "name"), [("of RCCL", "rccl-csv"), ("2 nodes gfx950", "rccl-csv"), ("x", "nccl-csv")])
+def test_a_table_whose_comment_names_rccl_or_gpus_of_amd_is_read_as_rccl_reads_it(head, name):
+    text = f"# {head}\nallreduce,0,65536,tree,ll,8,2,16,-1,-1\n"
+    table = lint_table(text)
+    assert table.format == name
+    assert any(each.severity == "critical" for each in table.findings) == (name == "nccl-csv")
 
 
 @pytest.mark.parametrize("library", ["openmpi", "mpich", "ucc"])

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from predicted_machines import NCCL, in_racks
+from predicted_machines import NCCL, fitted, in_racks
 
 from hpccoll.model.best_choice import BestChoice, crossovers, question_rows
 from hpccoll.model.predict import Prediction, Request, predict
 from hpccoll.model.simulation import BOUNDS
+from hpccoll.render.prediction_report import EXCLUDED, question_lines
 
 SIZES = [1 << power for power in range(10, 22, 2)]
 
@@ -91,6 +92,22 @@ def test_no_lead_over_a_formula_or_of_one_is_clear_and_what_the_schedule_exclude
     assert BestChoice.of([ours, other]).excluded_s is BestChoice.of([own]).excluded_s is None
     rows = question_rows(predict(in_racks(nccl=NCCL), Request(nodes=[2], sizes=[1024])))
     assert [row["schedule_excludes_s"] for row in rows] == [pytest.approx((6.6e-6, 14e-6))]
+
+
+@pytest.mark.parametrize(
+    ("make", "about", "nodes", "excludes"),
+    [
+        (in_racks, {"nccl": NCCL}, 1, True), (in_racks, {"class": {"fabric": "nvlink4"}}, 1, True),
+        (in_racks, {}, 1, False), (fitted, {"class": {"fabric": "nvlink4"}}, 2, False),
+    ],
+)  # fmt: skip
+def test_on_one_node_a_schedule_of_described_gpus_excludes_the_launch_though_no_formula_is_beside_it(
+    make, about, nodes, excludes
+):
+    predicted = predict(make(**about), Request(nodes=[nodes], sizes=[1024]))
+    assert [bool(row["schedule_excludes_s"]) for row in question_rows(predicted)] == [excludes]
+    lines = [*question_lines(predicted)]
+    assert any(EXCLUDED in line for line in lines) == excludes
 
 
 def test_the_best_is_clear_if_it_leads_at_both_ends_of_the_intervals():

@@ -283,3 +283,12 @@ def test_every_row_of_the_table_is_whole():
         assert pages or "assumed" in row["source"] or re.search(r"#\d+|\w/\w|OpenShift", row["source"]), row
         assert 0 <= row.get("share", [0, 1])[0] < row.get("share", [0, 1])[1] <= 1
         assert all(re.compile(row[name]) for name in ("proven", "excluded") if name in row)
+
+
+def test_what_cannot_be_told_says_what_a_log_shows_of_the_network():
+    log = read_logs({"a": "n1:7:8 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"})
+    for nodes, is_said in ((2, True), (1, False)):
+        open_rows = [one for one in sweep(0.9, nodes=nodes) if one.verdict is Acceptance.CANNOT_TELL]
+        explained = explain(open_rows, described("8xh100-400g"), log)
+        assert ["1 of 8" in one.reason for one in explained] == [is_said] * len(explained)
+    assert not any("1 of 8" in one.reason for one in explain(sweep(1.0), described("8xh100-400g"), log))

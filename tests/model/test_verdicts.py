@@ -156,6 +156,12 @@ def test_on_several_nodes_an_old_nccl_is_not_held_against_figures_of_recent_ones
     assert inside[0].expected == inside[1].expected
 
 
+@pytest.mark.parametrize(("busbw", "verdict"), [(9.8, FAIL), (220, FAIL), (225, CANNOT_TELL)])
+def test_below_half_of_what_recent_ones_reach_an_old_nccl_is_no_excuse(busbw, verdict, judged):
+    (one,) = judged(Call(GIB, busbw), library="nccl-headers=21104 nccl-library=21104")
+    assert (one.verdict, one.expected is not None) == (verdict, verdict is FAIL)
+
+
 @pytest.mark.parametrize(("busbw", "verdict"), [(180, FAIL), (360, PASS), (450, CANNOT_TELL)])
 def test_a_ring_that_a_log_names_is_held_against_the_model_and_not_against_the_usual_algorithm(busbw, verdict, judged):
     call = Call(GIB, busbw)

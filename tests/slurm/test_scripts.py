@@ -71,6 +71,15 @@ def test_every_script_stops_at_its_first_error_and_is_signalled_before_its_end(p
     assert ("UNTESTED" in text) == (path.stem in UNTESTED)
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_every_script_says_which_option_of_salloc_is_missing(path):
+    inside = {"SLURM_JOB_ID": "5", "SLURM_JOB_NUM_NODES": "2", "HPCCOLL_IMAGE": "a.sif"}
+    environment = {"PATH": os.environ["PATH"], **inside}
+    ended = subprocess.run(["bash", path], env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert "--ntasks-per-node" in ended.stderr
+
+
 def test_all_reduce_is_measured_on_what_sbatch_asked_for(submit, end, tmp_path):
     code, log = end(submit("allreduce", *SMALL, options=["-N", 2, "--ntasks-per-node=2"]))
     assert code == 0, log

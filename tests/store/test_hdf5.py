@@ -277,6 +277,14 @@ def test_locks_of_hdf5_that_the_user_demands_are_named_if_they_fail(file, withou
     assert spawn("export", file, **environment).is_bad_input(file, "unset HDF5_USE_FILE_LOCKING")
 
 
+@pytest.mark.parametrize("locking", [None, True, False, "best-effort"])
+def test_a_file_that_a_notebook_reads_by_h5py_is_read_beside_it(file, locking):
+    alone = raw_examples.comparable(hdf5.read_raw_file(file).attempts)
+    with h5py.File(file, "r", locking=locking) as opened:
+        assert raw_examples.comparable(hdf5.read_raw_file(file).attempts) == alone
+        assert len(opened) > 0
+
+
 @contextmanager
 def locked(file):
     with file.open() as opened:

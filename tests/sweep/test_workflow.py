@@ -12,7 +12,7 @@ import pytest
 from cli_runner import invoke
 from hypothesis import given
 from hypothesis import strategies as st
-from snakemake.cli import parse_config
+from snakemake.cli import get_argument_parser, parse_config
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.interruption import INTERRUPTED
@@ -85,6 +85,28 @@ def test_a_leftover_that_does_not_listen_is_killed_and_what_it_starts_is_ended_t
     with marked(tmp_path, sys.executable, "-c", code) as child:
         assert len(workflow.kill_orphans(tmp_path, grace=grace)) == ended
         assert child.wait(LONG_S) == status
+
+
+def test_a_profile_of_the_user_for_other_workflows_does_not_reach_snakemake(tmp_path, monkeypatch):
+    monkeypatch.setenv("SNAKEMAKE_PROFILE", "/mine")
+    monkeypatch.setattr(workflow.shutil, "which", lambda name: f"/bin/{name}")
+    command = workflow.snakemake_command(Path("a.yaml"), "local", None, tmp_path, [])
+    assert get_argument_parser().parse_args(command[3:]).profile == ["none"]
+    chosen = workflow.snakemake_command(Path("a.yaml"), "local", None, tmp_path, ["--profile", "own"])
+    assert get_argument_parser().parse_args(chosen[3:]).profile == ["own"]
+    workflow.run_workflow(["sh", "-c", "echo profile=${SNAKEMAKE_PROFILE-none}"], tmp_path, lambda: None)
+    assert workflow.last_log_line(tmp_path) == "profile=none"
+
+
+@pytest.mark.parametrize("cache", ["", "/proc/cache"])
+def test_snakemake_has_its_cache_below_the_output_if_the_home_is_read_only(tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("HOME", "/proc")
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    workflow.run_workflow(["sh", "-c", "echo $XDG_CACHE_HOME"], tmp_path, lambda: None)
+    assert Path(workflow.last_log_line(tmp_path)).is_relative_to(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
+    workflow.run_workflow(["sh", "-c", "echo $XDG_CACHE_HOME"], tmp_path, lambda: None)
+    assert workflow.last_log_line(tmp_path) == str(tmp_path / "mine")
 
 
 def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_path):

@@ -110,6 +110,13 @@ def old_execution_trace(rank: int, elements: int) -> dict[str, Any]:
     }]}  # fmt: skip
 
 
+def begun_communicator(rank: int, ranks: int, event: str = "START", name: str = "commId 0x77e1") -> str:
+    """Return the line with which a rank begins a communicator, or completes it."""
+    who = f"n{rank // 2}:7{rank}:80 [{rank % 2}] NCCL INFO"
+    place = f"comm 0x55f{rank} rank {rank} nranks {ranks} cudaDev {rank % 2} nvmlDev {rank % 2} busId {rank % 2 + 1}000"
+    return f"{who} ncclCommInitRank {place} {name} - Init {event}\n"
+
+
 def nccl_log(rank: int, calls: int, first: int = 0) -> str:
     """Return a log of one rank of four with all-reduces, the first of which has the number ``first``."""
     who = f"n{rank // 2}:7{rank}:80 [{rank % 2}] NCCL INFO"

@@ -5,8 +5,11 @@ import json
 import os
 import random
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpccoll.render.trace_page import write_trace_page
 from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
@@ -70,6 +73,31 @@ def test_a_kernel_of_2023_has_the_collective_of_the_annotation_around_its_launch
     ]  # fmt: skip
     assert job.operations[0].started_ns == begin * 1000
     assert job.operations[0].sequence is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "collective"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "all_reduce"),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_SIMPLE(ncclDevKernelArgsStorage<4096ul>)", "reduce_scatter"),
+        ("ncclSymkDevKernel_AllGather_LLMC(ncclSymkDevWorkArgs)", "all_gather"),
+        ("ncclBroadcastRingLLKernel_copy_i8(ncclColl)", "broadcast"),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL()", "reduce"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "unknown"),
+        ("ncclDevKernel_Generic_1(ncclDevKernelArgs)", "unknown"),
+    ],
+)
+def test_a_kernel_without_annotation_has_the_collective_of_its_name(tmp_path, kernel, collective):
+    event = {"cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": 1.0, "dur": 2.0, "args": {"correlation": 3}}
+    (operation,) = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, [event])).operations
+    assert operation.collective == collective
+
+
+def test_an_annotation_does_not_tell_that_the_blocks_of_an_all_to_all_are_equal_and_arguments_do(tmp_path):
+    named = kernel_files.kernel("all_to_all", 1, 1.0, 9.0)
+    events = [*kernel_files.old_kernel("all_to_all", 1000.0, 9, 1), named]
+    job = kineto.read(kernel_files.write_kineto(tmp_path / "a.json", 0, events))
+    assert {each.sequence: each.may_be_uneven for each in job.operations} == {1: False, None: True}
 
 
 def test_an_annotation_counts_only_in_the_thread_of_the_launch_and_while_it_lasts(tmp_path):
@@ -217,6 +245,25 @@ def test_a_rank_whose_log_has_no_call_has_called_nothing_and_did_not_join(tmp_pa
     (job,) = read_job([tmp_path]).jobs
     (hang,) = find_hangs(job)
     assert (hang.reason, hang.ranks, hang.operation.sequence) == ("not joined", (3,), 1)
+
+
+@given(st.integers(2, 6), st.data())
+def test_a_communicator_is_not_created_for_the_ranks_that_began_it_and_did_not_complete_it(size, data):
+    begun = data.draw(st.sets(st.integers(0, size - 1), min_size=1))
+    completed = data.draw(st.sets(st.sampled_from(sorted(begun))))
+    text = "".join(kernel_files.begun_communicator(rank, size) for rank in begun)
+    text += "".join(kernel_files.begun_communicator(rank, size, "COMPLETE") for rank in completed)
+    with TemporaryDirectory() as directory:
+        (job,) = read_job([write(Path(directory) / "nccl.log", text)]).jobs
+    found = [(hang.reason, hang.ranks, hang.unseen) for hang in find_hangs(job)]
+    incomplete = tuple(sorted(begun - completed))
+    assert found == ([("not created", incomplete, size - len(begun))] if incomplete else [])
+
+
+def test_a_communicator_whose_completion_was_lost_has_been_created_if_it_was_used(tmp_path):
+    _, *calls = kernel_files.nccl_log(0, 2).splitlines()
+    (job,) = read_job([write(tmp_path / "nccl.log", kernel_files.begun_communicator(0, 1) + "\n".join(calls))]).jobs
+    assert find_hangs(job) == []
 
 
 def test_processes_of_one_log_without_a_communicator_of_all_are_told_apart(tmp_path):

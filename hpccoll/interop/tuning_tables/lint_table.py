@@ -17,16 +17,46 @@ READERS: Mapping[str, Callable[[str], TuningTable]] = {
 }  # fmt: skip
 
 
-def recognise_format(text: str) -> str:
-    """Return the format of a table by its content; lines for RCCL are those for NCCL."""
+KNOWN_TABLES = (
+    "a rule file of Open MPI (numbers or JSON) or of its component han, JSON of MPICH, CSV of NCCL's example tuner or "
+    "of RCCL, or UCC_*_TUNE of UCC"
+)
+"""The tables that are read, for people."""
+
+_NUMBERS = re.compile(r"\s*(?:[+-]?\d|rule-file-version)")
+"""The beginning of a rule file of Open MPI."""
+
+_CSV_LINE = re.compile(r"(?m)^[^,\n]*(?:,[ \t]*-?\d[^,\n]*){2},[^,\n]*,[^,\n]*,")
+"""A line of a tuner of NCCL: a collective, the first and the last size, and words."""
+
+_JSON_KEYS = "collectives", "rule_file_version", "comm_size_m", "msg_size_m"
+"""Beginnings of keys, one of them in each rule file of Open MPI in JSON."""
+
+_RCCL = re.compile(r"(?i)\brccl|\brocm|\bgfx\d|\bMI\d{3}[AX]?\b")
+"""What a table for RCCL names in its comments: the library, or GPUs of AMD."""
+
+
+def recognise_format(text: str) -> str | None:
+    """Return the format of a table by its content; None for what no reader knows.
+
+    Lines for RCCL look like those for NCCL; they are RCCL's if a comment names it or a GPU of AMD.
+    """
     content = re.sub(r"(?m)^[ \t]*#.*$|/\*[^*]*\*/", "", text)
     if re.search(r"UCC_\w+_TUNE|:@\w|^@\w", content):
         return "ucc"
     if content.lstrip().startswith(("{", "[")):
-        return "mpich" if re.search(r'"\s*collective\s*=', content) else "openmpi-json"
-    if max(line.partition("#")[0].count(",") for line in content.split("\n")) > 3:
-        return "nccl-csv"
+        return _json_format(content)
+    if _CSV_LINE.search(content):
+        return "rccl-csv" if _RCCL.search(text) else "nccl-csv"
+    if content.strip() and not _NUMBERS.match(content):
+        return None
     return "han" if {*content.split()} & {*library_table()["han"]["components"]} else "openmpi"
+
+
+def _json_format(content: str) -> str | None:
+    if re.search(r'"\s*collective\s*=', content):
+        return "mpich"
+    return "openmpi-json" if any(f'"{name}' in content for name in _JSON_KEYS) else None
 
 
 def lint_table(text: str, name: str | None = None) -> TuningTable:
@@ -35,9 +65,15 @@ def lint_table(text: str, name: str | None = None) -> TuningTable:
     Args:
         text: the content of the file.
         name: a key of ``READERS``; None for the format that the content tells.
+
+    Raises:
+        ValueError: if neither ``name`` nor the content tells the format.
     """
     found = recognise_format(text)
-    table = READERS[name or found](text)
+    known = name or found
+    if known is None:
+        raise ValueError(f"it is no tuning table that is read: {KNOWN_TABLES}")
+    table = READERS[known](text)
     if name == "openmpi" and found in ("openmpi-json", "mpich"):
         table = TuningTable(name)
         table.add("json_in_5", 0, None, severity="critical")

@@ -27,6 +27,7 @@ def read_nccl_csv(text: str) -> TuningTable:
     """Read lines as the example plugin does: unknown words become allreduce, ring and simple."""
     table = _read(text, "nccl-csv")
     table.add("symmetric", 0, None)
+    table.add("as_plugin", 0, None)
     return table
 
 

@@ -6,6 +6,7 @@ and so are two sections for one call: it adds the ranges of both, which must not
 """
 
 import re
+from collections.abc import Iterator
 from itertools import product
 
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
@@ -14,7 +15,13 @@ from hpccoll.common.units import parse_size
 from hpccoll.interop.tuning_tables.tuning_rule import UNLIMITED, Span, TuningRule, TuningTable
 
 _LIBRARIES = {"UCC_TL_UCP_TUNE": "ucc", "UCC_CL_HIER_TUNE": "ucc_hier"}
-ASSIGNMENT = re.compile(r"""(?:export\s+)?(UCC_\w+)=["']?([^"'\s]*)["']?\s*""")
+ASSIGNMENT = re.compile(
+    r"""\b(UCC_\w+)["']?\]?(?:\s*=\s*|:\s+)["']?([^"'\s;\\]*)"""  # of shells, launchers, ucc.conf, YAML, Python
+    r"""|(?:\bsetenv|-genv|-env|\bENV)\s+(UCC_\w+)\s+["']?([^"'\s;\\]*)"""
+)
+"""An assignment anywhere in a line, as in ``mpirun -x UCC_TL_UCP_TUNE=allreduce:@knomial ./app``."""
+_NEXT_OF_LIST = re.compile(r",[A-Z][A-Z0-9_]*(?:=|$|,)")
+"""What ends a value in ``srun --export=ALL,UCC_TL_UCP_TUNE=allreduce:@knomial,UCC_CLS=basic``."""
 _OTHER_LAYER = re.compile("UCC_[CT]L_[A-Z0-9_]+_TUNE")
 _FAILS = "UCC ignores the whole string, with an error in its log"
 
@@ -22,15 +29,14 @@ _FAILS = "UCC ignores the whole string, with an error in its log"
 def read_ucc_tune(text: str) -> TuningTable:
     """Read assignments, as of a shell or of ucc.conf, or one string for TL/UCP."""
     table, hier, layers = TuningTable("ucc"), 0, ""
-    for number, line in enumerate(text.splitlines(), 1):
-        stripped = line.strip()
-        match = ASSIGNMENT.fullmatch(stripped)
-        name, value = (match[1], match[2]) if match else ("UCC_TL_UCP_TUNE", stripped)
+    for number, name, value in _assignments(text):
         if name == "UCC_CLS":
             layers = value
-        if not value or not (match or "@" in value) or stripped.startswith(("#", "[")):
+        if not value:
             continue
-        if name in _LIBRARIES:
+        if name in _LIBRARIES and "$" in value:
+            table.add("not_checked", number, value, what="a value of the shell")
+        elif name in _LIBRARIES:
             hier, begin = number if name == "UCC_CL_HIER_TUNE" else hier, len(table.rules)
             for section in value.split("#"):
                 _read_section(table, _LIBRARIES[name], section, number, begin)
@@ -39,6 +45,19 @@ def read_ucc_tune(text: str) -> TuningTable:
     if hier and not {"hier", "all"} & {*layers.split(",")}:
         table.add("needs_hier", hier, "UCC_CL_HIER_TUNE")
     return table
+
+
+def _assignments(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, name and value of each assignment; a text without any is one string a line, for TL/UCP."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if not line.startswith(("#", "["))]
+    is_named = any(ASSIGNMENT.search(line) for _, line in lines)
+    for number, line in lines:
+        if not is_named and "@" in line:
+            yield number, "UCC_TL_UCP_TUNE", line
+        for match in ASSIGNMENT.finditer(line):
+            name, value = match[1] or match[3], match[2] or match[4] or ""
+            yield number, name, _NEXT_OF_LIST.split(value)[0]
 
 
 def _kind(token: str) -> str:

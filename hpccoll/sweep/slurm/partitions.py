@@ -38,8 +38,12 @@ class Partition:
         return None if nodes <= fit else f"{fit or 'no'} {kind} of partition {self.name} have {cpus} CPUs"
 
 
-UNUSABLE_STATES = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "POWERED_DOWN_BAD")
-"""States, as sinfo prints them, of nodes on which no job can start."""
+UNUSABLE_STATES = (
+    "DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "INVAL", "NO_RESPOND",
+    "NOT_RESPONDING", "POWERED_DOWN_BAD", "UNKNOWN",
+)  # fmt: skip
+"""States, as sinfo prints them, of nodes on which no job can start (node_state_string in slurm_protocol_defs.c of
+Slurm). INVAL: the node registered with less than slurm.conf says, such as a GPU that is gone, and is drained."""
 
 
 def load_partition(name: str | None, feature: str | None = None) -> Partition:

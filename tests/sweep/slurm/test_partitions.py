@@ -45,7 +45,7 @@ def test_without_a_default_partition_one_has_to_be_named_and_one_that_is_down_ha
     assert partitions.load_partition("work").usable == 0
 
 
-@pytest.mark.parametrize("state", ["down", "idle*", "draining"])
+@pytest.mark.parametrize("state", ["down", "idle*", "draining", "inval", "inval*", "unknown", "future"])
 def test_nodes_on_which_no_job_can_start_are_counted_out(cluster, state):
     cluster("sinfo", f"n1|idle~|8|x\nn2|{state}|2|x\nn3|allocated+|4|x\nn4|mixed-|8|x\n")
     found = partitions.load_partition("work")
