@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from hpccoll.measure.result_check import Check
     from hpccoll.measure.result_check_gpu import GpuCheck
-    from hpccoll.transports.gpu import Gpu
 
 WARMUP, CALLS = 1, 20
 """The defaults of -w and -n."""
@@ -80,7 +79,7 @@ class NcclTestsTiming:
     ``plans`` are those of the places in their order: the first one's buffers are filled and checked.
     """
 
-    def __init__(self, plans: list[StreamPlan], gpu: "Gpu", check: "Check | GpuCheck", counts: NcclTestsCounts) -> None:
+    def __init__(self, plans: list[StreamPlan], check: "Check | GpuCheck", counts: NcclTestsCounts) -> None:
         first, *others = plans
         self._first, self._check = first, check
         self._queue_one = first.enqueue

@@ -50,7 +50,7 @@ from hpccoll.transports.transport_interface import Transport, TransportPlan
 class RunSettings:
     """How the cases of a job are run; without ``executor_options`` Python runs plans in host memory.
 
-    ``connecting`` is how the first operations over NCCL are waited for. ``largest_bytes`` is the largest size of the cases
+    ``connecting`` is how first operations over NCCL are waited for. ``largest_bytes`` is the largest size of the cases
     with the timing nccl-tests.
     """
 
@@ -238,7 +238,7 @@ class PreparedCase:
         if self.gpu is None or not isinstance(self.plan, StreamPlan):
             return None
         if self.case.timing == NCCL_TESTS:
-            return NcclTestsTiming([self.plan, *self._further], self.gpu, self.check, NcclTestsCounts.of(effort))
+            return NcclTestsTiming([self.plan, *self._further], self.check, NcclTestsCounts.of(effort))
         operations = effort.operations if self.case.timing == AGGREGATED else None
         return StreamTiming(self.plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
 
