@@ -14,6 +14,7 @@ from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.timing_loop import RankProgress, measure
 from hpccoll.schedule import Layout
 from hpccoll.transports.nccl import communicators, vendor
+from hpccoll.transports.stream_wait import wait_with_limit
 from hpccoll.transports.transport_interface import address
 
 COMM, GPU = MPI.COMM_WORLD, HostGpu(Path(sys.argv[1]))
@@ -22,7 +23,6 @@ LOG: list[object] = []
 CAPTURED: list[tuple[int, int]] = []
 """The buffers of the calls that were made to prepare a case; those of its graph are the last ones."""
 ORIGINAL = dict(vendor.CALLS)
-SYNCHRONIZE = GPU.stream.synchronize
 WAIT, BARRIER, FILL, CHECK = "wait", "barrier", "fill", "check"
 
 
@@ -53,9 +53,9 @@ def silently(function, word):
     return run
 
 
-def waiting():
+def waiting(done, error):
     LOG.append(WAIT)
-    SYNCHRONIZE()
+    wait_with_limit(done, error)
 
 
 class Sync:
@@ -76,13 +76,13 @@ class Sync:
 def rounds_calls(collective, nbytes, largest, effort, *, in_place=False, graph=0):
     """Return the prepared case, what a round did after it was prepared, and how many calls NCCL had for it."""
     vendor.CALLS[collective] = recorded(collective)
-    GPU.stream.synchronize = waiting
     reduces = collective == "all_reduce"
     case = Case(
         collective=collective, algorithm="native", transport="nccl", device="cuda", timing="nccl-tests", bytes=nbytes,
         in_place=in_place, op="sum" if reduces else None, params={"graph": graph},
     )  # fmt: skip
     prepared = PreparedCase(COMM, LAYOUT, case, GPU, RunSettings(effort=effort, largest_bytes=largest))
+    prepared.set_wait(waiting)
     check = prepared.check
     check.reset, check.wrong = silently(check.reset, FILL), silently(check.wrong, CHECK)
     GPU.calls()
@@ -98,7 +98,6 @@ def rounds_calls(collective, nbytes, largest, effort, *, in_place=False, graph=0
 
 def closed(prepared):
     prepared.close()
-    GPU.stream.synchronize = SYNCHRONIZE
     vendor.CALLS.update(ORIGINAL)
     communicators.close_all_worlds()
 
