@@ -3,8 +3,9 @@
 Args:
     PLACE: ``gpu``, or the directory of the test library of NCCL: then the host is the GPU.
     WHO: the rank.
-    WHERE: in an operation (``run``), a training step (``step``), or the check of a result (``wrong``), in its call
-        number WHEN, from 1 on; or ``library``: the test library has the fault HOW.
+    WHERE: in an operation (``run``), a training step (``step``), the check of a result (``wrong``), or before the first
+        run of a plan, which connects ranks (``prepared``), in its call number WHEN, from 1 on; or ``library``: the test
+        library has the fault HOW.
     HOW: for so many seconds; for ever (``stops``); until another rank has stopped (``called``); until the watchdog has
         reported the rank and left its end to the others (``spared``); or its GPU fails (``breaks``).
 """
@@ -23,11 +24,15 @@ from hpccoll.measure.recovery import STOP, DeadlineSync, RankGroup
 from hpccoll.measure.result_check_gpu import GpuCheck
 from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.stream_timing import StreamTiming
+from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 PLACE, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]
 RETURNED = 79
 """The tag of the message with which a lost rank returns."""
-KINDS = {"run": (StreamTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong")}
+KINDS = {
+    "run": (StreamTiming, "run"), "step": (StreamStepEngine, "run"), "wrong": (GpuCheck, "wrong"),
+    "prepared": (StreamPlan, "prepared"),
+}  # fmt: skip
 end_launch = RankGroup.end_launch
 
 
@@ -60,12 +65,12 @@ def stall():
     kind, method = KINDS[WHERE]
     do, make_sync, syncs, calls = getattr(kind, method), DeadlineSync.__init__, [], count(1)
 
-    def stalling(self, *about):
+    def stalling(self, *about, **more):
         from mpi4py import MPI
 
         if next(calls) == int(WHEN) and MPI.COMM_WORLD.rank == int(WHO):
-            STALLS.get(HOW, lambda *_: time.sleep(float(HOW)))(self, syncs[-1])
-        return do(self, *about)
+            STALLS.get(HOW, lambda *_: time.sleep(float(HOW)))(self, syncs[-1] if syncs else None)
+        return do(self, *about, **more)
 
     def make_known(self, *about):
         make_sync(self, *about)
