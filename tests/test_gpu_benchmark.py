@@ -370,7 +370,7 @@ def test_parts_on_ranks_that_share_a_gpu_run_on_the_test_library(mpiexec, nccl_l
         "the launch ends: exit",
     ):
         assert words in text
-    assert text.count("200 steps of tp=2, pp=2 on 4 ranks") == 2
+    assert text.count("10 steps of tp=2, pp=2 on 4 ranks") == 2
     assert sum("a step with graph=" in line for line in statuses["recorded"]) == 4
     assert not any("passes of cases" in line and line.startswith("0 ") for line in statuses["recorded"])
     assert {path.name for path in (tmp_path / "logs").iterdir()} > {"peers", "nccl-tree", "nccl-nvls"}

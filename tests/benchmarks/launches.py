@@ -33,10 +33,11 @@ NAMED = "connecting NCCL"
 """The phase that a user must read of, if a rank never comes to NCCL's first operation."""
 
 MESH_RANKS = 4
+STEPS, ON_HOST_STEPS = 200, 10
 MESH = (
     *("train", "--device", "cuda", "-t", "nccl", "-a", "native", "--param", "graph=0,1", "--model", "gpt2"),
     *("--scale", "65536", "--compute", "wait", "--compute-us", "2000", "--micro-batches", "4"),
-    *("--parallel", "tp=2,pp=2", "-n", "200", "-w", "2", "--rounds", "1"),
+    *("--parallel", "tp=2,pp=2", "-w", "2", "--rounds", "1"),
 )
 ORDER = "NCCL_LAUNCH_ORDER_IMPLICIT"
 
@@ -94,20 +95,22 @@ def silent(here: Here) -> Iterator[Verdict]:
 
 def launch_order(here: Here) -> Iterator[Verdict]:
     """Steps of four communicators, as calls and as graphs, with NCCL's order on the device and without."""
+    steps = ON_HOST_STEPS if here.on_host else STEPS
     before = os.environ.get(ORDER)
     try:
         for value in ("1", "0"):
             os.environ[ORDER] = value
-            rows, planned, failure = measured(here, MESH_RANKS, MESH, f"order-{value}", probed=False)
-            yield from _steps(rows, planned, failure, f"{ORDER}={value}")
+            arguments = (*MESH, "-n", f"{steps}")
+            rows, planned, failure = measured(here, MESH_RANKS, arguments, f"order-{value}", probed=False)
+            yield from _steps(rows, planned, failure, f"{steps} steps of tp=2, pp=2", f"{ORDER}={value}")
     finally:
         os.environ.pop(ORDER, None)
         if before is not None:
             os.environ[ORDER] = before
 
 
-def _steps(rows: "Sequence[Row]", planned: int, failure: str, setting: str) -> Iterator[Verdict]:
-    what = f"200 steps of tp=2, pp=2 on {MESH_RANKS} ranks, {setting}"
+def _steps(rows: "Sequence[Row]", planned: int, failure: str, steps: str, setting: str) -> Iterator[Verdict]:
+    what = f"{steps} on {MESH_RANKS} ranks, {setting}"
     if failure:
         yield Verdict(what, MISSED, failure, "all right")
         return
