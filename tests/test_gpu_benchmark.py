@@ -1,6 +1,7 @@
 """tests/benchmarks/gpu.py, with the NCCL test library in place of GPUs: what runs, what is listed, and how it ends."""
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -28,7 +29,8 @@ import steps  # noqa: E402
 import suite  # noqa: E402
 import timing  # noqa: E402
 from here import Here  # noqa: E402
-from verdicts import MISSED, NOT_RUN, WRONG  # noqa: E402
+from reached import digest_of  # noqa: E402
+from verdicts import MISSED, NOT_RUN, REACHED, WRONG, Verdict  # noqa: E402
 
 from hpccoll.transports.nccl.pause import pause  # noqa: E402
 
@@ -76,7 +78,9 @@ def test_without_a_gpu_every_part_is_listed_with_the_reason_and_nothing_is_writt
     assert ran.returncode == 2, ran.stdout + ran.stderr
     reason, *lines = ran.stdout.splitlines()
     assert reason.startswith("nothing was run: no CUDA device")
-    assert [line.split(",")[0] for line in lines] == [name for name in benchmark.PARTS if name != "tests"]
+    assert [line.split(",")[0] for line in lines] == [
+        name for name in benchmark.PARTS if name not in ("tests", "busbw")
+    ]
     assert not (tmp_path / "out").exists()
 
 
@@ -149,23 +153,24 @@ def test_a_wrong_result_ends_the_call_at_once(changed_library, tmp_path):
     )  # of one element the last input is left out
     ran = on_host(liar, tmp_path, "fold,check,order")
     assert ran.returncode == 3, ran.stdout + ran.stderr
-    (record,) = records(tmp_path)
+    *before, record = records(tmp_path)
     assert (record["part"], record["status"]) == ("fold", WRONG)
+    assert "check" not in {earlier["part"] for earlier in before}  # it would follow
     assert "uint8" in record["what"]
     assert ": element " in record["what"]
     assert "exit code 3" in (tmp_path / "README.md").read_text()
 
 
 def arguments(directory, *, shard=(1, 1)):
-    return argparse.Namespace(shard=shard, keyword=None, on_host=directory, minutes=9)
+    return argparse.Namespace(shard=shard, keyword=None, on_host=directory, minutes=9, no_mps=False, only=None)
 
 
 def test_a_part_that_hangs_is_ended_with_what_it_had_and_one_without_time_is_listed(changed_library, tmp_path):
     kernel = "const long long elements = row[3],"
     hung = changed_library(kernel, f"while (sizeof(STORED) == 4) {{}} {kernel}")  # uint8 comes before int32
-    found = [*benchmark.in_own_process("fold", 15, 15, tmp_path, arguments(hung), {})]
+    found = [*benchmark.in_own_process("fold", 30, tmp_path, arguments(hung), {})]
     assert [verdict.status for verdict in found] == ["reached", MISSED]
-    assert found[-1].got.startswith("ended after 15 s")
+    assert found[-1].got.startswith("ended after 30 s")
     (left_out,) = benchmark.verdicts("fold", 1, tmp_path, time.monotonic() + 3, arguments(hung))
     assert (left_out.status, left_out.got[:8]) == (NOT_RUN, "no time:")
 
@@ -253,10 +258,122 @@ def test_a_failed_test_has_its_last_error_in_the_verdict_and_its_report_in_the_l
         os.kill(int(started.read_text()), 0)
 
 
-def test_parts_are_tried_within_a_short_budget():
-    took = sum(part.seconds for name, part in benchmark.PARTS.items() if name != "tests" and not part.several)
-    assert took <= 60 * 6
-    assert benchmark.PARTS["tests"].shared
+FIRST = (
+    "native_stall", "every_case", "one_gpu", "variants", "figures", "costs", "nccl_tests", "phases", "silent",
+    "launch_order",
+)  # fmt: skip
+"""The parts that decide something that no call has decided yet, in their order."""
+
+
+def test_the_first_parts_are_tried_within_nine_minutes_each_with_a_question_that_it_decides():
+    parts = [*benchmark.PARTS.items()]
+    assert [name for name, _ in parts[: len(FIRST)]] == [*FIRST]
+    assert sum(part.seconds for _, part in parts[: len(FIRST)]) <= 9 * 60
+    assert all("?" in part.decides for _, part in parts)
+    assert benchmark.PARTS["every_case"].shares == benchmark.IN_TURNS
+
+
+def test_every_part_has_a_function_and_files_that_exist():
+    for name, part in benchmark.PARTS.items():
+        source = (BENCHMARKS / f"{part.module}.py").read_text()
+        assert f"def {part.function or name}(here: Here)" in source
+        for pattern in part.files:
+            assert any(HERE.parent.glob(pattern)), (name, pattern)
+
+
+@pytest.mark.parametrize(("no_mps", "shares", "said"), [
+    (False, benchmark.SERVED, "under MPS"), (False, benchmark.IN_TURNS, "in turns, as"),
+    (True, benchmark.SERVED, "in turns: --no-mps"),
+])  # fmt: skip
+def test_ranks_share_a_gpu_under_mps_unless_the_call_or_the_part_has_them_take_turns(monkeypatch, no_mps, shares, said):
+    served = {"CUDA_MPS_PIPE_DIRECTORY": "there"}
+    monkeypatch.setattr(benchmark, "mps_server", lambda: contextlib.nullcontext((served, "under MPS")))
+    part = benchmark.PARTS["ranks"]._replace(shares=shares)
+    with contextlib.ExitStack() as stack:
+        more, how = benchmark.sharing(part, stack, no_mps=no_mps)
+    assert how.startswith(said)
+    assert more == (served if said == "under MPS" else {})
+
+
+@pytest.fixture
+def played(monkeypatch, tmp_path):
+    """Return the function that makes a call of parts that are played, and returns which of them ran."""
+    monkeypatch.setattr(benchmark, "lacking", lambda *_: None)
+
+    def played(statuses, *, minutes=9, only=None):
+        ran = []
+
+        def in_own_process(name, limit, *_):
+            ran.append((name, limit))
+            page = (tmp_path / "README.md").read_text()
+            assert all(f"of {earlier}" in page for earlier, _ in ran[:-1])  # the page has what was reached before
+            yield Verdict(f"of {name}", statuses.get(name, REACHED))
+
+        monkeypatch.setattr(benchmark, "in_own_process", in_own_process)
+        asked = arguments("there")
+        asked.only, asked.out, asked.minutes = only, tmp_path, minutes
+        code = benchmark.call(asked)
+        return code, [name for name, _ in ran]
+
+    return played
+
+
+def test_parts_that_two_calls_have_reached_are_left_out_and_listed_until_one_of_their_files_changes(
+    played, tmp_path, monkeypatch
+):
+    everything = benchmark.chosen(None, 1)
+    missed = {"silent": MISSED}
+    assert played(missed, minutes=60) == (1, everything)
+    assert played(missed, minutes=60) == (1, everything)
+    assert played(missed, minutes=60) == (1, ["silent"])
+    page = (tmp_path / "README.md").read_text()
+    listed = ", ".join(name for name in everything if name != "silent")
+    assert f"| reached twice, and unchanged since | {listed} |  | skipped |" in page
+    assert played({}, minutes=60, only=["fold"]) == (0, ["fold"])
+    digest = benchmark.Part.digest.fget
+    changed = property(lambda part: "other" if part.module == "folds" else digest(part))
+    monkeypatch.setattr(benchmark.Part, "digest", changed)
+    assert played({}, minutes=60) == (0, ["silent", "fold"])
+
+
+def test_a_part_that_could_not_run_is_tried_again_and_a_wrong_result_ends_the_call(played):
+    assert played({"fold": NOT_RUN}, only=["fold", "check"]) == (1, ["fold", "check"])
+    assert played({"fold": WRONG}, only=["fold", "check"]) == (3, ["fold"])
+    first, *_ = played({}, minutes=0)[1] or ["none"]
+    assert first == "none"  # no part has time
+
+
+def test_a_digest_changes_with_a_file_or_its_name_and_with_nothing_else(tmp_path):
+    (tmp_path / "a.py").write_text("1")
+    before = digest_of(["*.py"], tmp_path)
+    (tmp_path / "a.pyc").write_text("2")
+    (tmp_path / "b").mkdir()
+    assert digest_of(["*"], tmp_path) == before
+    (tmp_path / "a.py").write_text("2")
+    assert digest_of(["*.py"], tmp_path) != before
+    (tmp_path / "a.py").write_text("1")
+    (tmp_path / "a.py").rename(tmp_path / "c.py")
+    assert digest_of(["*.py"], tmp_path) != before
+
+
+@pytest.mark.mpi
+@pytest.mark.long
+def test_parts_on_ranks_that_share_a_gpu_run_on_the_test_library(mpiexec, nccl_library, tmp_path):  # noqa: ARG001
+    ran = on_host(nccl_library, tmp_path, "one_gpu,variants,phases,silent,launch_order")
+    assert ran.returncode == 1, ran.stdout + ran.stderr  # the library knows no peers, and one algorithm
+    statuses = by_status(tmp_path)
+    assert WRONG not in statuses
+    text = "\n".join(statuses["reached"])
+    for words in (
+        "two ranks of one GPU over NCCL 2.30.0: all right",
+        "nccl-simple on 2 ranks",
+        "the launch ends: exit",
+    ):
+        assert words in text
+    assert text.count("10 steps of tp=2, pp=2 on 4 ranks") == 2
+    assert sum("a step with graph=" in line for line in statuses["recorded"]) == 4
+    assert not any("passes of cases" in line and line.startswith("0 ") for line in statuses["recorded"])
+    assert {path.name for path in (tmp_path / "logs").iterdir()} > {"peers", "nccl-tree", "nccl-nvls"}
 
 
 @pytest.fixture

@@ -28,11 +28,12 @@ def keep_launch_order(cases: Iterable[Case]) -> None:
     To be called before NCCL's first operation, because NCCL reads the variable once. Other jobs are left alone: the
     order takes events for every launch.
     """
-    if not any(has_several_communicators(case) for case in cases):
+    if not any(map(has_several_communicators, cases)):
         return
-    names = {name for _, name, _ in nccl_settings()}
-    if VARIABLE not in names:
-        os.environ[VARIABLE] = "1"
+    for _, name, _ in nccl_settings():
+        if name == VARIABLE:
+            return
+    os.environ[VARIABLE] = "1"
 
 
 def has_several_communicators(case: Case) -> bool:

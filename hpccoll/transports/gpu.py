@@ -247,12 +247,16 @@ class Gpu:
         """
         random = np.random.default_rng(RANDOM_SEED)
         count = most_rows * most_rows
-        a, b = (self.upload(random.uniform(-1, 1, count).astype(np.float16)) for _ in range(2))
-        c = self.empty(count, np.dtype(np.float16))
+        values = random.uniform(-1, 1, (2, count)).astype(np.float16)
+        a = self.upload(values[0])
+        b = self.upload(values[1])
+        c = self.empty(count, values.dtype)
         stream = self.stream
 
         def multiply(rows: int, number: int) -> None:
-            x, y, product = (matrix[: rows * rows].reshape(rows, rows) for matrix in (a, b, c))
+            size, shape = rows * rows, (rows, rows)
+            x, y = a[:size].reshape(shape), b[:size].reshape(shape)
+            product = c[:size].reshape(shape)
             with stream:
                 for _ in range(number):
                     x.dot(y, product)  # cupy.matmul takes the host longer

@@ -81,8 +81,18 @@ class Here:
         host = ["host", str(self.on_host)] if self.on_host else []
         return [*mpiexec(ranks), sys.executable, str(TESTS / program), *arguments, *host]
 
+    def rank_command(self, ranks: int, program: str, *arguments: str) -> list[str]:
+        """Return the command that starts a program of this directory, whose first argument says where its GPU is."""
+        from launch import mpiexec
+
+        place = str(self.on_host or "gpu")
+        return [*mpiexec(ranks), sys.executable, str(Path(__file__).with_name(program)), place, *arguments]
+
     def hpccoll_run(self, ranks: int, *arguments: str) -> list[str]:
-        """Return the command of ``hpccoll run`` on so many ranks, which share GPUs where there are too few."""
+        """Return the command of ``hpccoll run``, or of ``train`` if that is the first argument, on so many ranks.
+
+        They share GPUs if there are too few.
+        """
         from launch import mpiexec
 
         host = [str(TESTS / "measure" / "nccl_on_host_ranks.py"), str(self.on_host)]

@@ -1,4 +1,4 @@
-"""``hpccoll run`` on ranks of this machine: run_ranks.py GPUS ARGUMENTS.
+"""``hpccoll run``, or ``train``, on ranks of this machine: run_ranks.py GPUS [train] ARGUMENTS.
 
 Where there are fewer GPUs than ranks, NCCL is made to take ranks that share them.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from hpccoll.cli.job_program import main
+from hpccoll.cli.job_program import TRAIN, main
 
 if __name__ == "__main__":
     GPUS, *ARGUMENTS = sys.argv[1:]
@@ -17,4 +17,5 @@ if __name__ == "__main__":
         from rank_gpu import share_a_gpu
 
         share_a_gpu(MPI.COMM_WORLD.rank)
-    sys.exit(main(ARGUMENTS))
+    command, *options = ARGUMENTS
+    sys.exit(main(options, TRAIN) if command == TRAIN else main(ARGUMENTS))

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 REACHED, MISSED, WRONG, RECORDED, NOT_RUN, BEYOND = "reached", "missed", "WRONG", "recorded", "not run", "beyond"
-"""What a verdict can be. ``WRONG`` is a wrong result; ``BEYOND`` is what this number of GPUs cannot show."""
+PART, SKIPPED = "part", "skipped"
+"""What a verdict can be. ``WRONG`` is a wrong result; ``BEYOND`` is what this number of GPUs cannot show; ``PART`` is
+the begin of a part; ``SKIPPED`` is what earlier calls have reached."""
 
 CODES = {WRONG: 3, MISSED: 1, NOT_RUN: 1}
 """The exit code of a call that has such a verdict, the largest wins; 0 for all others."""

@@ -13,6 +13,9 @@ from hpccoll.transports.gpu import Gpu
 SHARED_SINCE = 23000
 """The version of NCCL that lets several ranks have one GPU; before, each rank says that it is a host of its own."""
 
+EACH_IS_A_NODE = "HPCCOLL_TEST_NODES"
+"""A variable: if it is set, each rank that shares a GPU is a host of its own to every version of NCCL."""
+
 
 def host_directory(arguments):
     """Return the directory of the test library, None on GPUs."""
@@ -37,7 +40,7 @@ def share_a_gpu(rank):
 
     os.environ.setdefault("NCCL_MAX_CTAS", "2")
     os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    if nccl.get_version() >= SHARED_SINCE:
+    if nccl.get_version() >= SHARED_SINCE and not os.environ.get(EACH_IS_A_NODE):
         os.environ.setdefault("NCCL_MULTI_RANK_GPU_ENABLE", "1")
     else:
         os.environ["NCCL_HOSTID"] = f"rank-{rank}"

@@ -1,4 +1,4 @@
-"""``hpccoll run`` over NCCL on the host: nccl_on_host_ranks.py DIRECTORY [NAME=VALUE ...] ARGUMENTS.
+"""``hpccoll run`` or ``train`` over NCCL on the host: nccl_on_host_ranks.py DIRECTORY [train] [NAME=VALUE ...] WORDS.
 
 The variables are set on all ranks, ``{}`` in a value being the process id; GPUS is how many GPUs the host has.
 """
@@ -11,12 +11,13 @@ from pathlib import Path
 
 import nccl_on_host
 
-from hpccoll.cli.job_program import main
+from hpccoll.cli.job_program import TRAIN, main
 
 DIRECTORY, *ARGUMENTS = sys.argv[1:]
+COMMAND = ARGUMENTS.pop(0) if ARGUMENTS[:1] == [TRAIN] else "run"
 VARIABLES = [*takewhile(lambda word: not word.startswith("-"), ARGUMENTS)]
 os.environ.update(word.format(os.getpid()).split("=", 1) for word in VARIABLES)
 tempfile.tempdir = os.environ.get("TMPDIR")  # without a look at other places
 nccl_on_host.GPUS = int(os.environ.get("GPUS", nccl_on_host.GPUS))
 nccl_on_host.install(Path(DIRECTORY))
-sys.exit(main(ARGUMENTS[len(VARIABLES) :]))
+sys.exit(main(ARGUMENTS[len(VARIABLES) :], COMMAND))

@@ -4,7 +4,7 @@ Args:
     PLACE: ``gpu``, or the directory of the test library of NCCL: then the host is the GPU.
     WHO: the rank.
     WHERE: in an operation (``run``), a training step (``step``), the check of a result (``wrong``), or in front of the
-        first operation of a plan (``first``), in its call number WHEN, from 1 on; or ``library``: the test library has
+        first run of a plan (``prepared``), in its call number WHEN, from 1 on; or ``library``: the test library has
         the fault HOW; or ``stream``: a synchronisation of a stream never returns.
     HOW: for so many seconds; for ever (``stops``); until another rank has stopped (``called``); until the watchdog has
         reported the rank and left its end to the others (``spared``); or its GPU fails (``breaks``).
@@ -35,7 +35,7 @@ KINDS = {
     "run": (StreamTiming, "run"),
     "step": (StreamStepEngine, "run"),
     "wrong": (GpuCheck, "wrong"),
-    "first": (StreamPlan, "prepared"),
+    "prepared": (StreamPlan, "prepared"),
 }
 end_launch = RankGroup.end_launch
 

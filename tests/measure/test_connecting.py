@@ -30,7 +30,7 @@ PROGRAMS = {
 FAULTS = {
     "never completes": ("1", "library", "1", "stall"),
     "reports an error": ("1", "library", "1", "error"),
-    "lacks a rank": ("1", "first", "1", "stops"),
+    "lacks a rank": ("1", "prepared", "1", "stops"),
     "is the only wait": ("0", "stream", "0", "blocks"),
 }
 """What happens to the first operation, as arguments of the program of the ranks; the last is no fault."""
