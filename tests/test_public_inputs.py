@@ -44,6 +44,7 @@ CASES = (
         3,
         ("fail: ", "1 of 8", "NCCL_IB_HCA"),
     ),
+    PublicCase("trace inspector-4.3-header-once.tar", 0, ("2 ranks", "6 operations"), ("damaged",)),
     PublicCase("tune intel-mpi-adjust.sh --lint", 2, ("Open MPI", "UCC"), ("WRONG",)),
     PublicCase("tune ucc-in-a-script.sh --lint", 0, ("2 rules",), ("WRONG",)),
     PublicCase("tune ucc-only-inf.sh --lint", 0, ("16 rules",), ("WRONG",)),

@@ -23,6 +23,7 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.analysis.side_by_side import SideBySide, side_by_side
 from hpccoll.analysis.step_comparison import late_words
+from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.store.call_key import CallKey
@@ -203,6 +204,11 @@ class Comparison:
     @property
     def worse(self) -> bool:
         return any(case.verdict in WORSE for case in self.cases)
+
+    def decided_cases(self, required: int | None = None) -> DecidedCases:
+        """Return how many cases are decided, of those that the old run has; ``required`` of them must be [half]."""
+        cases = len(self.cases) - len(self.of(NEW))
+        return DecidedCases(cases - len(self.of(UNDECIDED)), cases, "case", required)
 
     def of(self, verdict: str) -> list[CaseComparison]:
         """Return the cases of a verdict."""

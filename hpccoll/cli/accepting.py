@@ -34,8 +34,13 @@ def accept(
         Path | None, typer.Option(help="reference, of hpccoll compare --make-reference", metavar="F.json")
     ] = None,
     require: Annotated[
-        int, typer.Option(help="rows of each file that must be judged, else it ends with 3", metavar="N", min=0)
-    ] = 0,
+        int | None,
+        typer.Option(
+            help="rows of each file that must be judged, else it ends with 3 [half, unless large sizes pass]",
+            metavar="N",
+            min=0,
+        ),
+    ] = None,
     log: Annotated[
         list[Path] | None,
         typer.Option(help="log of the run, or directory of its logs: what ran, and causes", metavar="FILE"),
@@ -52,8 +57,8 @@ def accept(
 
     Each row passes or fails, or the output says what is missing to judge it. A row is held against what was published
     of machines of its class, against your own reference, or against a model; the output says which. Causes of fails
-    have the command that checks them. Ends with 3 if a row fails, if a file is damaged or cut short, or with --require
-    unless every run passes at its large sizes.
+    have the command that checks them. Ends with 3 if a row fails, if a file is damaged or cut short, if too little can
+    be told, or with --require unless every run passes at its large sizes.
     """
     from hpccoll.analysis.reference import Reference, missing_cases
     from hpccoll.common.units import format_count
@@ -88,6 +93,8 @@ def accept(
         with writing(out):
             write_acceptance(acceptance, out)
         typer.echo(f"page: {out}", err=as_json)
+    if acceptance.is_undecided:
+        typer.echo(acceptance.decided_rows.line, err=as_json)
     return common.INCOMPLETE if acceptance.is_refused or any(codes) else 0
 
 

@@ -45,6 +45,9 @@ def compare(
     tolerance: Annotated[
         float, typer.Option(help="smallest change that matters; 0.05 is 1.05x as long", metavar="SHARE")
     ] = 0.05,
+    require: Annotated[
+        int | None, typer.Option(help="cases that must be decided, else it ends with 3 [half]", metavar="N", min=0)
+    ] = None,
     *,
     make_reference: Annotated[
         bool, typer.Option("--make-reference", help="make a reference of several runs of one sweep, into --out")
@@ -60,7 +63,8 @@ def compare(
     """Report which cases changed between two runs.
 
     The medians of rounds are compared: a shift is a regression if it is significant and at least the tolerance. A
-    reference holds the variation between runs of one sweep. Ends with 3 if a case became slower or wrong or is missing.
+    reference holds the variation between runs of one sweep. Ends with 3 if a case became slower or wrong or is missing,
+    or if most cases are too noisy to tell.
     """
     from hpccoll.analysis.reference import compare_with_reference, read_reference
     from hpccoll.analysis.run_comparison import check_tolerance
@@ -84,7 +88,10 @@ def compare(
         with writing(out):
             write_comparison(compared, out, names)
         typer.echo(f"page: {out}", err=as_json)
-    return INCOMPLETE if compared.worse or any(codes) else 0
+    decided = compared.decided_cases(require)
+    if decided.are_few:
+        typer.echo(decided.line, err=as_json)
+    return INCOMPLETE if compared.worse or decided.are_few or any(codes) else 0
 
 
 def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool) -> None:

@@ -163,7 +163,10 @@ def show(
         from hpccoll.common.files import read_text
         from hpccoll.interop.goal_reader import GOAL_BYTES
 
-        if not read_text(Path(algorithm), "FILE", GOAL_BYTES).lstrip().startswith(("{", "[", "\ufeff")):
+        text = read_text(Path(algorithm), "FILE", GOAL_BYTES).lstrip()
+        if text.startswith("<"):
+            raise BadInputError("FILE", algorithm, "a plan of MSCCL++ (JSON) or GOAL: XML, as of MSCCL, is not read")
+        if not text.startswith(("{", "[", "\ufeff")):
             return _show_goal(Path(algorithm), given_options(context))
         algorithm = PLAN + algorithm
     (algorithm,) = with_plans([algorithm])

@@ -88,6 +88,7 @@ def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:
 
 _ENCODINGS = (
     ((b"\x1f\x8b", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd"), "it is compressed; do: decompress it"),
+    ((b"PK\x03\x04",), "it is a zip archive; do: unpack it"),
     ((b"\xff\xfe", b"\xfe\xff"), "it is text in UTF-16, as of PowerShell; do: iconv -f UTF-16 -t UTF-8"),
 )
 """First bytes of files that hold text in another form (gzip, xz, bzip2, zstd; byte order marks), and what to do."""

@@ -24,7 +24,7 @@ GOAL_BYTES = 1 << 25
 """The maximum size of a text: it is read in fifteen seconds."""
 ANY_TAG = (1 << 32) - 1
 """What txt2bin makes of tag -1."""
-_NO_GOAL = "it does not begin with num_ranks, as GOAL does"
+_NO_GOAL = "it is no schedule that is read: it begins neither with num_ranks, as GOAL, nor with {, as a plan of MSCCL++"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|(?P<open>\Z))", re.DOTALL)
 """A comment; one without an end goes on to that of the text, so that no letter is read twice."""
 _ITEM = re.compile(

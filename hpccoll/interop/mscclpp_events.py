@@ -39,6 +39,8 @@ SHAPES = {
 }  # fmt: skip
 """The operations, with the channel, sources and targets that the executor's kernel has for them: i, o, s, or r of a
 peer. It copies to and from the first buffers alone where an operation has more, and reads all of a put from one."""
+FENCES = "nop", "barrier"
+"""What orders the operations of a thread block, or of several."""
 FOLDS = {"re", "res", "rre", "rres"}
 LIMITS = {
     "ops": MAX_OPERATIONS, "channel_ids": 8, "src_buff": 10, "dst_buff": 10, "semaphore_ids": 16,
@@ -104,10 +106,17 @@ def _check_limits(where: str, lists: Mapping[str, Sized]) -> None:
             raise UnusableError(where, f"it has {len(lists[key])} {key}, and the executor room for {LIMITS[key]}")
 
 
+def _check_names(gpu: Json, me: int) -> None:
+    """Check that the operations of a rank are read at all: what is not read also has other numbers of chunks."""
+    for block in gpu["threadblocks"]:
+        for number, one in enumerate(block["ops"]):
+            if one["name"] not in (*SHAPES, *FENCES):
+                where = f"rank {me}, thread block {block['id']}, operation {number} ({one['name']})"
+                raise UnusableError(where, f"it is not read; what is: {', '.join(sorted(SHAPES))}")
+
+
 def _check_operation(one: Json, where: str) -> None:
     """Check that the executor runs an operation as its text says."""
-    if one["name"] not in SHAPES:
-        raise UnusableError(where, f"it is not read; what is: {', '.join(sorted(SHAPES))}")
     if one.get("reduce_op", "sum") != "sum":
         raise UnusableError(where, f"it folds by {format_value(one['reduce_op'])}; what is read is sum")
     _check_limits(where, one)
@@ -135,6 +144,7 @@ class PlanRun:
             with reading(f"rank {me}", "GPU"):
                 if gpu["id"] != me:
                     raise UnusableError(f"rank {me}", f"its id is not {me}, but {format_value(gpu['id'])}")
+                _check_names(gpu, me)
                 chunks += [gpu[each] for each in CHUNKS.values()]
                 operations = [one for block in gpu["threadblocks"] for one in block["ops"]]
                 self.relaxed |= any(one.get("name") == "rlxwait" for one in operations)
@@ -237,7 +247,7 @@ class PlanRun:
         for number, one in enumerate(block["ops"]):
             name, where = one["name"], f"{at}, operation {number} ({one['name']})"
             with reading(where, "operation"):
-                if name in ("nop", "barrier"):
+                if name in FENCES:
                     ended, threads, since = [fence, *since], {}, []
                     fence = self._add(where, ended)
                     if name == "barrier":

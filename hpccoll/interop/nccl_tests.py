@@ -10,6 +10,7 @@ Each run of a file has its own header and devices.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from json import JSONDecoder
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +136,40 @@ def _read_runs(
         parser.parse(lines)
         return parser.runs
     try:
-        return [_json_run(path, parse_json(text), output, given, of_ours=of_ours)]
+        return [_json_run(path, _parse_results(text), output, given, of_ours=of_ours)]
     except BadInputError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise BadInputError("FILE", str(path), f"whole JSON as nccl-tests writes it ({reason})") from None
+
+
+_RESULTS = re.compile(r'"results"\s*:\s*\[')
+
+
+def _parse_results(text: str) -> Any:
+    """Return the JSON of an output; of one that a time limit cut, which is written row by row, the whole results.
+
+    Raises:
+        ValueError: if the text is no JSON, and is not cut behind the beginning of its results.
+    """
+    try:
+        return parse_json(text)
+    except ValueError:
+        begin = _RESULTS.search(text)
+        if begin is None:
+            raise
+    content = parse_json(f"{text[: begin.end()]}]}}")
+    rest = text[begin.end() :].lstrip()
+    decoder = JSONDecoder()
+    while rest.startswith("{"):
+        try:
+            result, end = decoder.raw_decode(rest)
+        except (ValueError, RecursionError):
+            break
+        content["results"].append(result)
+        rest = rest[end:].lstrip().removeprefix(",").lstrip()
+    return content
 
 
 class _NcclTestsParser(LineParser):

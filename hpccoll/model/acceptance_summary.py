@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeVar
 
+from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.model.acceptance import RATE, Acceptance, Judged, of_large_sizes
 from hpccoll.model.causes import Cause
 from hpccoll.store.call_key import CallKey
@@ -23,7 +24,7 @@ class AcceptanceSummary:
 
     judged: Sequence[Judged]
     against: str  # the name of the machine, or the file of the reference
-    required: int = 0  # the least number of rows to be judged of each file
+    required: int | None = None  # the least number of rows to be judged of each file; None: see ``is_undecided``
     files: Mapping[str, str] = field(default_factory=dict)  # the names of the files of runs, by run_id
     missing: int = 0  # the number of cases of the reference that the results lack
 
@@ -41,7 +42,8 @@ class AcceptanceSummary:
     @property
     def is_short(self) -> bool:
         """Whether fewer rows of a file are judged than required, or a reference has more cases."""
-        return self.required > min(self.decided.values()) or bool(self.required and self.missing)
+        least = self.required or 0
+        return least > min(self.decided.values()) or bool(least and self.missing)
 
     @property
     def open(self) -> list[Judged]:
@@ -59,8 +61,21 @@ class AcceptanceSummary:
 
     @property
     def is_refused(self) -> bool:
-        """Whether a gate must not open: a row fails, or rows are required and not all passes."""
-        return self.verdict is Acceptance.FAIL or bool(self.required and self.verdict is not Acceptance.PASS)
+        """Whether a gate must not open: a row fails, rows are required and not all passes, or nothing is decided."""
+        if self.required and self.verdict is not Acceptance.PASS:
+            return True
+        return self.verdict is Acceptance.FAIL or self.is_undecided
+
+    @property
+    def decided_rows(self) -> DecidedCases:
+        """How many of all rows pass or fail."""
+        return DecidedCases(sum(self.decided.values()), len(self.judged), "row", self.required)
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the whole cannot be told, and too few rows can, unless the user requires a number of them."""
+        is_open = self.required is None and self.verdict is Acceptance.CANNOT_TELL
+        return is_open and self.decided_rows.are_few
 
     @property
     def decisive(self) -> Judged | None:
@@ -80,7 +95,7 @@ class AcceptanceSummary:
         """
         by_size = sorted(self.judged, key=lambda each: each.row.bytes)
         groups = _grouped(by_size, lambda each: (CallKey.of(each.row).only(*PART), each.quantity))
-        parts = [replace(self, judged=rows, required=0, missing=0) for rows in groups.values()]
+        parts = [replace(self, judged=rows, required=None, missing=0) for rows in groups.values()]
         return sorted(parts, key=lambda part: part.verdict is not Acceptance.FAIL)
 
     @property

@@ -64,7 +64,10 @@ def read_content(path: Path, key: str, check: Callable[[Any, Path], object], rea
     check(of_base, base)  # its errors are its own
     if "class" in of_base and "class" not in own and (other := [name for name in OF_A_CLASS if name in own]):
         whose = f"that of {of_base['name']}, which has another {join_words(other)}"
-        raise BadInputError(f"{path}: class", whose, "null, or the fabric, network and rates of this machine")
+        remedy = "null, or the fabric, network and rates of this machine"
+        if "port" in other:
+            remedy += f"; for another speed of the same network alone, leave port out: --cluster {like} --rate x0.5"
+        raise BadInputError(f"{path}: class", whose, remedy)
     return _patched(of_base, own)
 
 

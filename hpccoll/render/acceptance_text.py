@@ -63,7 +63,7 @@ def first_line(acceptance: AcceptanceSummary) -> str:
     found = Counter(each.verdict for each in acceptance.judged)
     counts = ", ".join(f"{found[verdict]} {words}" for verdict, words in VERDICT_WORDS.items() if found[verdict])
     parts = (
-        _decisive_words(acceptance), few if decided < acceptance.required else "",
+        _decisive_words(acceptance), few if decided < (acceptance.required or 0) else "",
         missing if acceptance.missing else "",
         f"{format_count(len(acceptance.judged), 'row')}: {counts}",
     )  # fmt: skip

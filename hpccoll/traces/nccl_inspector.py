@@ -1,22 +1,24 @@
 """Files of NCCL's Inspector, versions 4.0 to 4.3: a line of JSON for each operation that a process completed.
 
-Source: plugins/profiler/inspector of NVIDIA/nccl. One file is of one process and holds all of its communicators. The
-time is that of the kernel and contains its waiting. Numbers of operations count each type of a communicator by itself.
-For all-gather and reduce-scatter the size is the block of one rank. Records are samples: NCCL keeps the latest ones,
-and none of an operation that hangs.
+Source: plugins/profiler/inspector of NVIDIA/nccl. A file is of one process, or of several whose files were joined, and
+holds all of their communicators. A line names its communicator and process, or, as of NVIDIA/nccl#2359, has those of
+the line before. The time is that of the kernel and contains its waiting. Numbers of operations count each type of a
+communicator by itself. For all-gather and reduce-scatter the size is the block of one rank. Records are samples: NCCL
+keeps the latest ones, and none of an operation that hangs.
 """
 
 import io
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from hpccoll.common.files import read_bytes
 from hpccoll.common.limits import RANK, Ranks
 from hpccoll.traces.job_file import MAX_BYTES, MAX_OBJECTS, check_members
-from hpccoll.traces.records import Group, Rank, RecordedJob, RecordedOperation
+from hpccoll.traces.records import Group, Place, Rank, RecordedJob, RecordedOperation, number_ranks
 from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL Inspector"
@@ -36,10 +38,31 @@ class _Metadata(msgspec.Struct):
 class _Line(msgspec.Struct):
     """A line; those with statistics have neither of the last two."""
 
-    header: _Header
+    header: _Header | None = None
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     coll_perf: dict[str, Any] = {}
     p2p_perf: dict[str, Any] = {}
+
+    @property
+    def has_operation(self) -> bool:
+        return bool(self.coll_perf or self.p2p_perf)
+
+
+class _Record(NamedTuple):
+    """A line with the communicator and the process that it is of."""
+
+    header: _Header
+    metadata: _Metadata
+    line: _Line
+
+    @property
+    def process(self) -> tuple[str, str]:
+        """The host and the process id; empty where they are not recorded."""
+        return self.metadata.hostname or "", str(self.metadata.pid or "")
+
+
+_RECORD_BEGIN = b'{"coll_perf"', b'{"p2p_perf"'
+"""How lines without a header begin."""
 
 
 def recognises(head: bytes) -> bool:
@@ -57,39 +80,80 @@ def read(path: Path) -> RecordedJob:
     content = read_bytes(path, "FILES", MAX_BYTES)
     if content.count(b"{") + content.count(b"[") > MAX_OBJECTS:
         raise ValueError(f"it has more than {MAX_OBJECTS} lists and objects")
-    lines, cut, error = list[_Line](), 0, "it is empty"
-    for text in io.BytesIO(content):
-        try:
-            lines.append(msgspec.json.decode(text, type=_Line))
-        except (ValueError, RecursionError) as problem:
-            cut, error = cut + 1, str(problem)
-    if not lines:
-        raise ValueError(f"it has no line of NCCL's Inspector: {error}")
-    largest = max(lines, key=lambda line: line.header.n_ranks).header
-    ranks = sorted({line.header.rank for line in lines if line.header.id == largest.id})
-    if len(ranks) > 1:  # of several GPUs: smaller communicators do not tell which of them
-        lines = [line for line in lines if line.header.id == largest.id]
-    host = next((line.metadata.hostname for line in lines if line.metadata.hostname), None)
-    process = next((str(line.metadata.pid) for line in lines if line.metadata.pid), "")
-    sizes = {line.header.id: line.header.n_ranks for line in lines}
+    records, damaged = _read_records(content, path)
+    by_process = defaultdict[tuple[str, str], list[_Record]](list)
+    for record in records:
+        by_process[record.process].append(record)
+    sizes = {record.header.id: record.header.n_ranks for record in records}
     check_members(sizes.values())
     groups = {
         name: Group(name.lower().removeprefix("0x")[:14], tuple(range(size)), of_job=False)
         for name, size in sizes.items()
     }
+    recorded = list[tuple[Place, _Record]]()
+    places = set[Place]()
+    has_several_gpus = False
+    for (host, process), of_process in by_process.items():
+        largest = max(of_process, key=lambda record: record.header.n_ranks).header.id
+        ranks = {record.header.rank for record in of_process if record.header.id == largest}
+        has_several_gpus |= len(ranks) > 1
+        places |= {(host, rank, process) for rank in ranks}
+        for record in of_process:
+            if len(ranks) == 1:
+                recorded.append(((host, *ranks, process), record))
+            elif record.header.id == largest:  # smaller communicators do not tell which of the GPUs
+                recorded.append(((host, record.header.rank, process), record))
+    numbers = number_ranks(places)
     operations = [
         operation
-        for line in lines
-        for operation in _operations(line, groups[line.header.id], line.header.rank if len(ranks) > 1 else ranks[0])
+        for place, record in recorded
+        for operation in _operations(record.line, groups[record.header.id], numbers[place])
     ]
     missing = [
         "which rank did not join an operation: only the latest completed operations are kept",
         "types of elements, and ranks of the job: they are those in the largest communicators, or counted by host",
-        *(["operations of smaller communicators in processes with several GPUs"] if len(ranks) > 1 else []),
-        *([f"{cut} damaged lines of {path.name}"] if cut > 1 else []),  # NCCL may still write the last line
     ]
-    of_job = [Rank(rank, host, place=(host or "", rank, process)) for rank in ranks]
+    if has_several_gpus:
+        missing.append("operations of smaller communicators in processes with several GPUs")
+    if damaged > 1:  # NCCL may still write the last line
+        missing.append(f"{damaged} damaged lines of {path.name}")
+    of_job = [Rank(numbers[place], place[0] or None, place=place) for place in sorted(places)]
     return RecordedJob(SOURCE, of_job, operations, cannot_say=missing)
+
+
+def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:
+    """Return the records of a file, and the number of its damaged lines.
+
+    After a damaged line, which may have named another process, lines without a header are of an unknown one.
+
+    Raises:
+        ValueError: if no line can be read, or none of those with operations.
+    """
+    records = list[_Record]()
+    damaged = 0
+    error = "it is empty"
+    last: _Line | None = None
+    for text in io.BytesIO(content):
+        try:
+            line = msgspec.json.decode(text, type=_Line)
+        except (ValueError, RecursionError) as problem:
+            damaged += 1
+            error = str(problem)
+            if not text.startswith(_RECORD_BEGIN):
+                last = None
+            continue
+        if line.header is not None:
+            last = line
+        if last is None or last.header is None:
+            damaged += 1
+            error = "no line before it names its communicator and process"
+        else:
+            records.append(_Record(last.header, last.metadata, line))
+    if not records:
+        raise ValueError(f"it has no line of NCCL's Inspector: {error}")
+    if damaged > 1 and not any(record.line.has_operation for record in records):
+        raise ValueError(f"none of the {damaged} lines of {path.name} with operations can be read: {error}")
+    return records, damaged
 
 
 def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperation]:

@@ -2,14 +2,16 @@
 
 import gzip
 import os
+import re
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import IO, BinaryIO, NamedTuple, cast
@@ -28,11 +30,15 @@ MAX_ARCHIVE_BYTES, MAX_MEMBERS = 16 << 30, 10_000
 LONG_BYTES, MAX_PROCESSES = 32 << 20, 8
 """Files of more bytes than one process reads in a few seconds are read by so many processes."""
 
+MAX_ZIP_TABLE_BYTES, ZIP_TAIL_BYTES = 4 << 20, (1 << 16) + 22
+"""The largest table of the members of a zip archive, and the bytes at its end that say where the table is."""
+_ZIP_END = re.compile(rb"(?s)PK\x05\x06.{8}(.{4})(?!.*PK\x05\x06)")
+
 HEAD_BYTES, PIECE_BYTES = 1 << 16, 1 << 20
 
 READ_ERRORS = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError, EOFError, OSError,
-    msgspec.MsgspecError, tarfile.TarError, zlib.error,
+    msgspec.MsgspecError, tarfile.TarError, zlib.error, zipfile.BadZipFile, NotImplementedError,
 )  # fmt: skip
 """What damaged content makes readers, and the libraries under them, raise."""
 
@@ -121,7 +127,11 @@ def _read_file(path: Path) -> RecordedJob:
 def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Path]]]:
     """Yield a file, or each file in an archive, as people know it, and what returns the place of its content."""
     with open_regular(path, "FILES") as file:
-        packed = file.read(2) == b"\x1f\x8b"
+        begin = file.read(4)
+        packed = begin.startswith(b"\x1f\x8b")
+        if begin == b"PK\x03\x04":
+            yield from _zip_members(path, file, scratch)
+            return
         file.seek(0)
         content = cast("IO[bytes]", _Limited(gzip.GzipFile(fileobj=file) if packed else file))
         first = content.read(512)
@@ -139,6 +149,32 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
             yield path, partial(_copied, content, scratch / path.parent.name / path.name.removesuffix(".gz"))
         else:
             yield path, lambda: path
+
+
+def _zip_members(path: Path, file: BinaryIO, scratch: Path) -> Iterator[tuple[Path, Callable[[], Path]]]:
+    """Yield each file in a zip archive, as ``_members`` does.
+
+    The table of a zip archive is at its end, and is read at once: its size is checked before.
+    """
+    file.seek(max(0, file.seek(0, os.SEEK_END) - ZIP_TAIL_BYTES))
+    table = _ZIP_END.search(file.read())
+    if table is None or int.from_bytes(table[1], "little") > MAX_ZIP_TABLE_BYTES:
+        raise ValueError(f"it is a zip archive that is damaged, or holds more than {MAX_MEMBERS} files")
+    with zipfile.ZipFile(file) as archive:
+        for number, member in enumerate(archive.infolist()):
+            if number == MAX_MEMBERS:
+                raise ValueError(f"it holds more than {MAX_MEMBERS} files")
+            if not member.is_dir():
+                name = PurePosixPath(member.filename)
+                target = scratch / str(number) / name.parent.name / name.name
+                yield path / member.filename, partial(_unzipped, archive, member, target)
+
+
+def _unzipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> Path:
+    if member.flag_bits & 1:
+        raise ValueError("it is encrypted; do: unpack it")
+    with archive.open(member) as source:
+        return _copied(source, target)
 
 
 class _Limited:

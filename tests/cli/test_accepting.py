@@ -87,12 +87,12 @@ def test_with_a_log_of_a_ring_the_model_expects_and_no_class_of_nvlstree(output,
     assert (slow["verdict"], slow["expected_from"]) == ("fail", "model")
 
 
-def test_nodes_that_no_class_has_cannot_be_told_unless_rows_are_required(output):
+def test_nodes_that_no_class_has_cannot_be_told_with_or_without_required_rows(output):
     path = output({GIB: 300}, ranks=24, nodes=3)
-    rows = accept(path, "--cluster", H100)
+    rows = accept(path, "--cluster", H100, code=3)
     assert {row["verdict"] for row in rows} == {"cannot_tell"}
     assert all(row["reason"] for row in rows)
-    first, *_ = text(path, "--cluster", H100)
+    first, *_ = text(path, "--cluster", H100, code=3)
     assert (first.startswith("cannot tell: "), "2 cannot tell" in first) == (True, True)
     assert text(path, "--cluster", H100, "--require", "1", code=3)[0].startswith("cannot tell: ")
 
@@ -218,5 +218,27 @@ def test_the_page_is_written_and_named(output, tmp_path, suffix):
 
 def test_outputs_of_several_programs_are_judged_together():
     outputs = OUTPUTS / "nccl_all_reduce.txt", OUTPUTS / "imb_mpi1.txt"
-    rows = accept(*outputs, "--nodes", "2", "--cluster", H100)
+    rows = accept(*outputs, "--nodes", "2", "--cluster", H100, code=3)
     assert {row["file"] for row in rows} == {path.name for path in outputs}
+
+
+@pytest.mark.parametrize(("require", "code"), [((), 3), (("--require", 0), 0), (("--require", 1), 3)])
+def test_a_gate_stays_closed_if_nothing_can_be_told_unless_the_user_requires_no_row(output, require, code):
+    path = output({1 << 30: 450}, nodes=3)
+    ended = invoke("accept", path, "--cluster", "8xh100-400g", *require)
+    assert (ended.code, ended.out.startswith("cannot tell")) == (code, True)
+    assert ("0 of 2 rows" in ended.out.splitlines()[-1]) == (require == ())
+
+
+def test_a_pass_at_a_large_size_needs_no_majority_of_rows(output):
+    path = output({1 << 30: 450} | {8 << power: 1 for power in range(8)})
+    accepted = invoke("accept", path, "--cluster", "8xh100-400g")
+    assert (accepted.code, accepted.out.startswith("pass")) == (0, True)
+
+
+@pytest.mark.parametrize(("require", "code"), [((), 3), (("--require", 0), 0), (("--require", 1), 3)])
+def test_a_comparison_in_which_all_is_too_noisy_to_tell_is_no_success(output, require, code):
+    runs = [output({8 << power: 1 for power in range(4)}, name) for name in ("old.txt", "new.txt")]
+    ended = invoke("compare", *runs, *require)
+    assert ended.code == code
+    assert ("0 of 8 cases" in ended.out.splitlines()[-1]) == (code == 3)

@@ -153,8 +153,8 @@ def test_what_is_written_on_2_to_8_ranks_is_read_again_step_for_step_and_each_me
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("rank 0 {\n}", "line 1: it does not begin with num_ranks"),
-        ("", "it does not begin with num_ranks"),
+        ("rank 0 {\n}", "line 1: it is no schedule that is read: it begins neither with num_ranks"),
+        ("", "it begins neither with num_ranks"),
         ("num_ranks 0", "num_ranks: '0' is not valid"),
         ("num_ranks 2\nrank 2 {\n}", "line 2: rank 2 is none of the 2"),
         ("num_ranks 2\nrank 0 {\nsend 1b to 9\n}", "line 3: rank 9 is none"),
@@ -264,3 +264,8 @@ def test_an_option_of_an_algorithm_is_refused_beside_a_file_even_with_its_defaul
     path = tmp_path / "tree.goal"
     path.write_text(TREE)
     assert invoke("show", path, *option).is_bad_input(f"option {option[0]}", "algorithm")
+
+
+def test_xml_of_msccl_is_said_to_be_not_read(tmp_path):
+    (tmp_path / "a.xml").write_text('<algo name="a" nchunksperloop="2"></algo>')
+    assert invoke("show", tmp_path / "a.xml").is_bad_input("a.xml", "XML", "MSCCL", "GOAL")

@@ -511,6 +511,13 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         ),
         (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["channel_ids: 7"]),
         (lambda plan: plan.update(gpus=7), ["no plan of MSCCL++"]),
+        (
+            lambda plan: [
+                plan["gpus"][1].update(output_chunks=0),
+                plan["gpus"][1]["threadblocks"][0]["ops"][0].update(name="pipeline"),
+            ],
+            ["rank 1, thread block 0, operation 0 (pipeline): it is not read"],
+        ),
         (lambda plan: plan["gpus"][1].pop("scratch_chunks"), ["rank 1: scratch_chunks is missing"]),
         (lambda plan: plan["gpus"].pop(), ["rank 0: connected_to: 1", "from 0 to 0"]),
         (

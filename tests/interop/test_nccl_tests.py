@@ -154,6 +154,23 @@ def test_options_in_the_json_are_parameters(tmp_path):
     )  # fmt: skip
 
 
+def test_of_json_that_a_time_limit_cut_all_whole_results_are_read(tmp_path):
+    text = json.dumps(JSON)
+    whole = read(tmp_path, text).results
+    begin = text.index('"results"') + len('"results": [')
+    counts = set()
+    for end in range(begin, len(text) - 1, 7):
+        try:
+            output = read(tmp_path, text[:end])
+        except BadInputError:
+            counts.add(0)
+            continue
+        assert [one.case for one in output.results] == [one.case for one in whole[: len(output.results)]]
+        assert output.truncated
+        counts.add(len(output.results))
+    assert {0, len(whole)} <= counts
+
+
 def test_all_columns_are_kept_as_they_were_printed():
     reported = read_example("nccl_all_gather.json").results[0].reported
     assert (reported["time"], reported["p99_us"]) == ("12.25", "13.5")

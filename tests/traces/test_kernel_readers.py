@@ -180,11 +180,54 @@ def test_a_communicator_is_one_whether_its_id_has_14_digits_or_16(tmp_path):
 
 
 def test_a_process_with_two_gpus_has_two_ranks(tmp_path):
-    lines = [kernel_files.inspector_line(rank, 12, 100 + rank) for rank in (0, 1)]
-    lines.append(kernel_files.inspector_line(0, 1, 5, id="0xabc", n_ranks=2))
+    process = "n0", 70
+    lines = [kernel_files.inspector_line(rank, 12, 100 + rank, process) for rank in (0, 1)]
+    lines.append(kernel_files.inspector_line(0, 1, 5, process, id="0xabc", n_ranks=2))
     job = nccl_inspector.read(write(tmp_path / "n1.log", "\n".join(lines)))
     assert [each.rank for each in job.ranks] == [0, 1]
     assert [(each.rank, each.duration_s) for each in job.operations] == [(0, 1e-4), (1, 1.01e-4)]
+
+
+@given(st.permutations(range(8)))
+def test_each_record_of_a_file_of_several_processes_is_of_its_own_host(order):
+    lines = [kernel_files.inspector_line(rank, number, 100 + rank) for rank in range(4) for number in (1, 2)]
+    with TemporaryDirectory() as directory:
+        (job,) = read_job([write(Path(directory) / "all.log", "\n".join(lines[place] for place in order))]).jobs
+    assert [(each.rank, each.host) for each in job.ranks] == [(0, "n0"), (1, "n0"), (2, "n1"), (3, "n1")]
+    assert sorted((each.rank, each.duration_s) for each in job.operations) == [
+        (rank, pytest.approx((100 + rank) / 1e6)) for rank in range(4) for _ in range(2)
+    ]
+
+
+def without_header(line):
+    """Return a line of NVIDIA/nccl#2359, which has the header of the line before."""
+    return json.dumps({"coll_perf": json.loads(line)["coll_perf"]}, separators=(",", ":"))
+
+
+def once(rank, numbers):
+    """Return the lines of a process: a header with statistics, then operations."""
+    whole = [kernel_files.inspector_line(rank, number, 100 + rank) for number in numbers]
+    named = {key: value for key, value in json.loads(whole[0]).items() if key != "coll_perf"}
+    return [json.dumps(named | {"dump_stats": {"coll_count": len(whole)}}), *map(without_header, whole)]
+
+
+def test_lines_without_a_header_are_of_the_process_that_the_line_before_names(tmp_path):
+    job = nccl_inspector.read(write(tmp_path / "all.log", "\n".join([*once(1, (1, 2)), *once(2, (1, 2, 3))])))
+    assert [(each.rank, each.sequence) for each in job.operations] == [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)]
+    assert [each.host for each in job.ranks] == ["n0", "n1"]
+
+
+def test_behind_a_damaged_header_operations_are_of_no_process(tmp_path):
+    lines = [*once(1, (1,)), once(2, (1,))[0][:60], *once(2, (1, 2))[1:]]
+    job = nccl_inspector.read(write(tmp_path / "all.log", "\n".join(lines)))
+    assert [(each.rank, each.sequence) for each in job.operations] == [(1, 1)]
+    assert any("3 damaged lines" in gap for gap in job.cannot_say)
+
+
+def test_a_file_of_which_no_operation_can_be_read_is_refused(tmp_path):
+    lines = once(1, (1, 2, 3))
+    with pytest.raises(ValueError, match="3 lines"):
+        nccl_inspector.read(write(tmp_path / "n1.log", "\n".join([lines[0], *(line[:40] for line in lines[1:])])))
 
 
 def test_verbose_lines_of_the_inspector_have_the_end_of_the_last_kernel(tmp_path):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -162,7 +163,11 @@ def test_members_of_archives_are_read_as_files_are(tmp_path):
     packed.mkdir()
     for path in (tmp_path / "dumps").iterdir():
         (packed / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    for path in (tmp_path / "job.tar.gz", tmp_path / "job.tar", packed):
+    with zipfile.ZipFile(tmp_path / "job.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("job")
+        for path in (tmp_path / "dumps").iterdir():
+            archive.write(path, f"job/dumps/{path.name}")
+    for path in (tmp_path / "job.tar.gz", tmp_path / "job.tar", tmp_path / "job.zip", packed):
         assert named(read_job([path])) == [2]
 
 
@@ -195,6 +200,22 @@ def test_files_of_a_process_that_the_system_ends_are_a_line_each(tmp_path, monke
     assert (found.jobs, ["was ended" in line for line in found.damaged]) == ([], [True] * 4)
 
 
+def test_a_zip_archive_that_is_cut_encrypted_or_of_too_many_files_is_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_MEMBERS", 2)
+    path = tmp_path / "job.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.json", "{}")
+    content = path.read_bytes()
+    for damaged in (content[:-30], content[:4], content.replace(b"\x14\0\0\0\0\0", b"\x14\0\1\0\0\0")):
+        path.write_bytes(damaged)
+        read = read_job([path])
+        assert (len(read.jobs), len(read.damaged)) == (0, 1)
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(4):
+            archive.writestr(f"{number}.json", "{}")
+    assert "more than 2 files" in read_job([path]).damaged[-1]
+
+
 def bombs(directory):
     """Write archives that hold far more than their size says, with few bytes in memory."""
     packer = zlib.compressobj(1, wbits=31)
@@ -204,6 +225,9 @@ def bombs(directory):
     header.type, header.size = tarfile.XHDTYPE, 1 << 32
     member = tarfile.TarInfo("../../rank_1")
     member.size = 1 << 34
+    with zipfile.ZipFile(directory / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w") as file:
+        for _ in range(600):
+            file.write(zeros)
     for name, info in (("headers.tar.gz", header), ("member.tar.gz", member)):
         packer = zlib.compressobj(1, wbits=31)
         begin = packer.compress(info.tobuf(tarfile.USTAR_FORMAT if info is header else tarfile.GNU_FORMAT))
@@ -228,7 +252,7 @@ def hostile_files(directory, seed):
         b'{"communicators_count":' + b"9" * 1_000_000 + b"}", b'{"pg_status":{"0":' + b"1" * 5000 + b"}}", b"", b"\x00",
         b'{"traceEvents":[' + b"{}," * 10_000_000, gzip.compress(whole[0])[:-9], b"\x1f\x8b" + bytes(100),
     ]  # fmt: skip
-    for _ in range(500 - len(made) - 3):
+    for _ in range(500 - len(made) - 4):
         content = bytearray(drawn.choice(whole))
         if drawn.random() < 0.5:
             del content[drawn.randrange(1, len(content) - 1) :]
@@ -238,7 +262,7 @@ def hostile_files(directory, seed):
     for number, content in enumerate(made):
         (directory / f"file{number}_rank_0").write_bytes(content)
     bombs(directory)
-    return len(made) + 3
+    return len(made) + 4
 
 
 PROGRAM = """
