@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from hpccoll.analysis.guideline_findings import guideline_findings
 from hpccoll.analysis.library_evidence import probe_of_run
+from hpccoll.analysis.measurement_quality import gpu_time_findings
 from hpccoll.cases.library_request import NCCL_FUNCTIONS
 from hpccoll.cases.variants import known_variant
 from hpccoll.common.text import Finding, critical, first_few, info, warning
@@ -41,6 +42,7 @@ def opening_findings(results: Results) -> list[Finding]:
         *_with_jobs(_gpu_bindings(results.runs)),
         *_busy_machine(results),
         *_slow_gpus(results),
+        *gpu_time_findings(results),
         *guideline_findings(results),
     ]
 

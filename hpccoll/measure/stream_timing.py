@@ -6,6 +6,7 @@ of both events, some hundreds of nanoseconds each.
 
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, TypeAlias
 
 from hpccoll.transports.gpu import Gpu
@@ -18,6 +19,26 @@ if TYPE_CHECKING:
 Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
 """A function that waits until its first argument returns True, and raises an error if its second argument returns the
 reason why it never will."""
+
+
+FLOOR_READINGS = 20
+"""How often the time between two events in a row is measured."""
+
+
+def event_floor_ns(gpu: Gpu) -> int:
+    """Return the time in ns between two events that are recorded one after the other on an idle stream, the median.
+
+    It is part of every time between events.
+    """
+    first, second = gpu.event(), gpu.event()
+    readings = []
+    for _ in range(FLOOR_READINGS):
+        gpu.synchronize()
+        gpu.record(first)
+        gpu.record(second)
+        gpu.synchronize()
+        readings.append(gpu.elapsed_ns(first, second))
+    return round(median(readings))
 
 
 class StreamTiming:

@@ -106,6 +106,13 @@ def _device_s(times: CaseTimes, operations: int) -> float | None:
     return float(np.median(elapsed.max(axis=1))) / 1e9 / operations
 
 
+def _device_floor_s(attempt: Attempt, operations: int) -> float | None:
+    """Return the time between two events in a row, of the GPU with the longest, over the operations between them."""
+    floors: Sequence[int | None] = attempt.provenance.get("event_floor_ns_of_rank") or ()
+    known = [floor for floor in floors if floor is not None]
+    return max(known) / 1e9 / operations if known else None
+
+
 def _skew_s(times: CaseTimes, attempt: Attempt) -> float | None:
     """Return how far apart kept ranks of one clock start, the largest over clocks: the median in seconds.
 
@@ -203,6 +210,8 @@ def make_row(
     status, reason = status_and_reason(job, outcome)
     ran = times is not None and attempt.ours
     executor = outcome.executor or (PYTHON if ran else None)
+    device_s = None if times is None else _device_s(times, outcome.operations or 1)
+    device_floor_s = None if device_s is None else _device_floor_s(attempt, outcome.operations or 1)
     operations = outcome.operations or (None if times is None else 1)
     numbers = range(1, job.effort.rounds + 1) if rounds else ()
     return Row(
@@ -220,7 +229,7 @@ def make_row(
         round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),
         round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
-        device_s=None if times is None else _device_s(times, outcome.operations or 1),
+        device_s=device_s, device_floor_s=device_floor_s,
         skew_s=None if times is None else _skew_s(times, attempt),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         worker_sent_predicted=_per_worker_node(attempt, outcome.workers_sent_predicted),
