@@ -141,7 +141,9 @@ class GpuMonitor:
         increases = {name: last[name] - first for name, first in self._first.items() if last.get(name, -1) >= first}
         if ENERGY in increases and seconds > 0:
             found["gpu_power"] = increases[ENERGY] / seconds
-        found |= {name: increases[name] for name in INCREASES if name in increases}
+        for name in INCREASES:
+            if name in increases:
+                found[name] = increases[name]
         if count := self._iterations * operations:
             found |= {name: increases[name] / count for name in PER_OPERATION if name in increases}
         return found

@@ -40,7 +40,9 @@ def lowered_round(number: int, activities: Iterable[Mapping[str, float]]) -> str
     """
     of_ranks = [*activities]
     limits = [name for column, name in LIMITS.items() if any(activity.get(column) for activity in of_ranks)]
-    return f"{number}: {', '.join(limits)}" if limits else None
+    if not limits:
+        return None
+    return f"{number}: {', '.join(limits)}"
 
 
 def limits_of_rounds(lowered: str | None) -> dict[int, tuple[str, ...]]:
