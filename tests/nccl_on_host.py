@@ -9,7 +9,7 @@ import platform
 import sys
 import threading
 from functools import partial
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import cupy
 import numpy as np
@@ -208,15 +208,20 @@ class HostGpu(gpu.Gpu):
 
 
 class Nvml(ModuleType):
-    """The module pynvml: GPUs report what they are, their SM clock and the reasons for it, and nothing else."""
+    """The module pynvml: GPUs report what they are, their SM clock and the reasons for it, and nothing else.
+
+    The power limit of the second GPU lowers its clock ever longer.
+    """
 
     class NVMLError(Exception):
         pass
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM = range(2)
+    NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL, NVML_PERF_POLICY_SYNC_BOOST = range(3)
 
     def __init__(self):
         super().__init__("pynvml")
+        self.lowered_ns = 0
 
     def nvmlInit(self):  # noqa: N802
         """It is there."""
@@ -234,6 +239,12 @@ class Nvml(ModuleType):
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, gpu):  # noqa: N802
         return 0x80 if gpu == 1 else 0x4
+
+    def nvmlDeviceGetViolationStatus(self, gpu, policy):  # noqa: N802
+        if gpu == 1 and policy == self.NVML_PERF_POLICY_POWER:
+            self.lowered_ns += 10**6
+            return SimpleNamespace(violationTime=self.lowered_ns)
+        return SimpleNamespace(violationTime=0)
 
     def __getattr__(self, _name):
         def fails(*_):

@@ -1,6 +1,8 @@
 """The quality of results: agreement of rounds and launches, what weakens results, and the noise in figures."""
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -11,8 +13,9 @@ from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.case import LEAST_ITERATIONS
 from hpccoll.common.text import Finding, info, join_words, warning
 from hpccoll.common.units import format_count, format_factor
+from hpccoll.store.gpu_throttling import limits_of_rounds
 from hpccoll.store.host_names import jobs_and_hosts
-from hpccoll.store.rows import Results
+from hpccoll.store.rows import MEAN, Results
 
 LAUNCHES = "Between launches"
 
@@ -27,7 +30,7 @@ def quality_findings(group: ChartGroup) -> Iterator[Finding]:
 
 def _wide_intervals(group: ChartGroup) -> Iterator[Finding]:
     rows = [point.row for point in group.usable]
-    if bare := sum(row.ours and row.interval is None for row in rows):
+    if bare := sum(row.ours and row.interval is None and row.rule != MEAN for row in rows):
         yield info(
             "no_interval",
             f"{bare} of {format_count(len(rows), 'row')} have no 95 % interval, which takes {LEAST_ITERATIONS} "
@@ -131,6 +134,37 @@ def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
             f"{jobs_and_hosts(launches)}."
         )
         yield warning("mixed_hosts", text, title="Different hosts", launches=launches)
+
+
+def gpu_time_findings(results: Results) -> Iterator[Finding]:
+    """Yield in how many rounds the clock of a GPU fell, and how much of the times by events the events take."""
+    yield from lowered_clocks(results)
+    floors = [row.device_floor_s * (row.operations or 1) for row in results.rows if row.device_floor_s is not None]
+    if floors:
+        floor_us = max(floors) * 1e6
+        yield info(
+            "event_floor",
+            f"Times by events of GPUs contain {floor_us:.2f} us, which two events in a row take; an operation that is "
+            "not longer is written <=.",
+            floor_us=floor_us,
+        )  # fmt: skip
+
+
+def lowered_clocks(results: Results) -> Iterator[Finding]:
+    """Yield in how many rounds a limit lowered the clock of a GPU: such rounds are slower than others."""
+    counts: Counter[str] = Counter()
+    lowered = measured = 0
+    for row in results.rows:
+        rounds = limits_of_rounds(row.lowered_rounds)
+        lowered += len(rounds)
+        measured += row.rounds
+        counts.update(chain.from_iterable(rounds.values()))
+    if not lowered:
+        return
+    limits = ", ".join(f"{limit} in {format_count(count, 'round')}" for limit, count in counts.most_common())
+    text = f"A limit lowered the clock of a GPU in {lowered} of {format_count(measured, 'round')} of cases: {limits}."
+    remedy = "Such rounds are slower: compare rounds (lowered_rounds), or set clocks that hold (nvidia-smi -lgc)."
+    yield info("clocks_lowered", text, remedy=remedy, rounds=lowered, limits=tuple(counts.most_common()))
 
 
 def noise_note(results: Results) -> str:

@@ -196,7 +196,7 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
     if table.empty:
         return
-    from hpccoll.analysis.measurement_quality import noise_note
+    from hpccoll.analysis.measurement_quality import lowered_clocks, noise_note
     from hpccoll.analysis.recommendations import ranges_by_setting, recommend
     from hpccoll.analysis.series_points import series_points
     from hpccoll.analysis.step_comparison import compare_steps, late_findings, product_findings
@@ -211,6 +211,7 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
     names = {point.row.key: point.rank_name for point in series_points(results, {})}
     found = (*product_findings(compared, results.step_times.get), *late_findings(compared, names))
+    found = (*found, *lowered_clocks(results))
     remarks = (*(f"{each} {each.remedy}" for each in found), noise_note(results))
     for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
         print(f"# {line}")

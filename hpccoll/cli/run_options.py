@@ -16,7 +16,6 @@ from hpccoll.cases.keys import (
     ALL,
     DEFAULT_ALGORITHMS,
     DRY_RUN_OPTIONS,
-    EFFORT,
     FOR_THE_WORKFLOW,
     LARGEST,
     LARGEST_OVER_NCCL,
@@ -179,11 +178,15 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
 
 def _default_timing(transports: list[str]) -> str:
     """Return how operations are timed; beside another transport, NCCL's are timed as those of the other."""
-    return AGGREGATED if transports == ["nccl"] else SINGLE
+    if transports == ["nccl"]:
+        return AGGREGATED
+    return SINGLE
 
 
 def _default_largest(transports: list[str]) -> str:
-    return LARGEST_OVER_NCCL if transports == ["nccl"] else LARGEST
+    if transports == ["nccl"]:
+        return LARGEST_OVER_NCCL
+    return LARGEST
 
 
 def takes_sizes_that_fit(arguments: argparse.Namespace) -> bool:
@@ -304,13 +307,14 @@ def parse_shape(text: str) -> Shape:
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:
-    warmup = None if arguments.warmup is None else read_option("-w", arguments.warmup)
     effort = Effort(
-        warmup=EFFORT["warmup"].default if warmup is None else warmup, loop_warmup=warmup,
         rounds=read_option("--rounds", arguments.rounds),
         seconds=read_option("--seconds", arguments.seconds), timeout=read_option("--timeout", arguments.timeout),
         operations=read_option("--operations", arguments.operations),
     )  # fmt: skip
+    if arguments.warmup is not None:
+        warmup = read_option("-w", arguments.warmup)
+        effort = replace(effort, warmup=warmup, loop_warmup=warmup)
     if arguments.iterations is None:
         return effort
     n = read_option("-n", arguments.iterations)

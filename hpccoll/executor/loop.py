@@ -109,10 +109,10 @@ class RepeatLoop:
     """
 
     def __init__(self, plan: CompiledExecutor, barrier: Records, progress: ctypes.Array[ctypes.c_int64]) -> None:
-        self._plan, self._barrier, self._progress = plan, barrier, progress
-        self._struct = STRUCTURES["repeated_case_t"](
-            plan=plan.address, barrier=barrier.ctypes.data, progress=ctypes.addressof(progress)
-        )
+        self._plan = plan
+        self._kept = barrier, progress  # C holds their addresses
+        at = {"barrier": barrier.ctypes.data, "progress": ctypes.addressof(progress)}
+        self._struct = STRUCTURES["repeated_case_t"](plan=plan.address, **at)
         self._repeat = load_library().hpccoll_repeat
         self._repeat.restype = ctypes.c_int64
 
@@ -127,9 +127,8 @@ class RepeatLoop:
         """
         times = np.full((4, count), -1, np.int64)
         start_end_cpu = np.empty((3, count), np.int64)
-        code = self._repeat(
-            ctypes.byref(self._struct), ctypes.c_int64(count), ctypes.c_void_p(start_end_cpu.ctypes.data)
-        )
+        address = ctypes.c_void_p(start_end_cpu.ctypes.data)
+        code = self._repeat(ctypes.byref(self._struct), ctypes.c_int64(count), address)
         if self._struct.error:
             raise RuntimeError(f"MPI_Barrier fails: {MPI.Get_error_string(self._struct.error)}")
         self._plan.check(code)

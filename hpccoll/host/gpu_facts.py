@@ -123,12 +123,26 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
     alone = [rank for rank, (host, record) in enumerate(records) if record.get("visible") == 1 and host in several]
     return {
         "gpus": group_by_host("gpus", {host: [*facts.values()] for host, facts in gpus.items()}) or None,
+        "event_floor_ns_of_rank": _event_floors(records),
         "gpu_of_rank": [record["gpu"]["bus"] if record else None for _, record in records] if gpus else None,
         "ranks_far_from_gpu": [rank for rank, (_, record) in enumerate(records) if record.get("near") is False] or None,
         "ranks_seeing_one_gpu": alone or None,
         "cuda_aware_mpi": group_by_host("verdict", verdicts) or None,
         "nccl": group_by_host("library", libraries) or None,
     }
+
+
+def _event_floors(records: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int | None] | None:
+    """Return the time between two events in a row on the GPU of each rank, in ns; None if none is known."""
+    floors: list[int | None] = []
+    is_known = False
+    for _, record in records:
+        floor = record.get("event_floor_ns")
+        floors.append(floor)
+        is_known |= floor is not None
+    if is_known:
+        return floors
+    return None
 
 
 def gpu_description(record: Mapping[str, Any]) -> list[str]:

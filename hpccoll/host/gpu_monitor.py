@@ -65,20 +65,28 @@ STATE_SUMMARIES: Mapping[str, Callable[[Iterable[Any]], float]] = {
 }
 """How the values of all blocks become one."""
 
+
+def _lowered_s(nvml: Any, gpu: Any, *, policy: str) -> float:
+    """Return for how many seconds a policy has lowered the clock of a GPU; NVML counts ns (nvmlViolationTime_t)."""
+    status = nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, f"NVML_PERF_POLICY_{policy}"))
+    return float(status.violationTime) / 1e9
+
+
 ENERGY = "energy"
 COUNTER_QUERIES: Mapping[str, tuple[Query, ...]] = {
     ENERGY: (lambda nvml, gpu: nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000,),  # mJ
-    "gpu_thermal_s": (
-        lambda nvml, gpu: (
-            nvml.nvmlDeviceGetViolationStatus(gpu, nvml.NVML_PERF_POLICY_THERMAL).violationTime / 1e9  # ns
-        ),
-    ),
+    "gpu_power_limit_s": (partial(_lowered_s, policy="POWER"),),
+    "gpu_thermal_s": (partial(_lowered_s, policy="THERMAL"),),
+    "gpu_sync_boost_s": (partial(_lowered_s, policy="SYNC_BOOST"),),
     "gpu_nvlink_sent": _nvlink("TX", "XMIT"),
     "gpu_nvlink_received": _nvlink("RX", "RCV"),
     "gpu_pcie_sent": (partial(_field, name="PCIE_COUNT_TX_BYTES"),),
     "gpu_pcie_received": (partial(_field, name="PCIE_COUNT_RX_BYTES"),),
 }
 """The counters, likewise; of energy, the power is recorded."""
+
+INCREASES = ("gpu_power_limit_s", "gpu_thermal_s", "gpu_sync_boost_s")
+"""The counters that are recorded as they have increased."""
 
 PER_OPERATION = ("gpu_nvlink_sent", "gpu_nvlink_received", "gpu_pcie_sent", "gpu_pcie_received")
 
@@ -133,8 +141,9 @@ class GpuMonitor:
         increases = {name: last[name] - first for name, first in self._first.items() if last.get(name, -1) >= first}
         if ENERGY in increases and seconds > 0:
             found["gpu_power"] = increases[ENERGY] / seconds
-        if "gpu_thermal_s" in increases:
-            found["gpu_thermal_s"] = increases["gpu_thermal_s"]
+        for name in INCREASES:
+            if name in increases:
+                found[name] = increases[name]
         if count := self._iterations * operations:
             found |= {name: increases[name] / count for name in PER_OPERATION if name in increases}
         return found

@@ -30,6 +30,7 @@ from hpccoll.measure.recovery import RankGroup
 from hpccoll.measure.step_engine import FOREVER_NS, ROWS, Gemm
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.gpu_throttling import lowered_round
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.shared_windows import SharedMemory
@@ -214,6 +215,7 @@ class AttemptRunner:
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),
             program=json.dumps(step.description()) if step else None,
+            lowered_rounds=lowered_round(number, activities or ()),
             overflowed=overflowed or None, not_finite=not_finite or None, **learned.results,
             **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities or ()),
         )  # fmt: skip

@@ -18,6 +18,7 @@ from hpccoll.host.gpu_stack import nccl_settings
 from hpccoll.host.process_facts import node_name
 from hpccoll.measure.gpu_answer import reason_gpu_hangs
 from hpccoll.measure.ranks import Ranks, first_reason
+from hpccoll.measure.stream_timing import event_floor_ns
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
 from hpccoll.transports.mpi import cuda_aware
@@ -224,6 +225,7 @@ class RankGpus:
         if "nccl" in transports and not self.missing_for("nccl"):
             version = ".".join(map(str, gpu.loaded_nccl_version() or ()))
             about["nccl"] = {"version": version, "files": loaded_nccl_files()}
+            about["event_floor_ns"] = event_floor_ns(self.gpu_of_rank)
         return {**about, **self.facts}
 
     @cached_property

@@ -5,6 +5,7 @@ of both events, some hundreds of nanoseconds each.
 """
 
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING
 
 from hpccoll.transports.gpu import Gpu
@@ -14,6 +15,26 @@ from hpccoll.transports.stream_wait import Wait, wait_with_limit
 if TYPE_CHECKING:
     from hpccoll.measure.result_check import Check
     from hpccoll.measure.result_check_gpu import GpuCheck
+
+
+FLOOR_READINGS = 20
+"""How often the time between two events in a row is measured."""
+
+
+def event_floor_ns(gpu: Gpu) -> int:
+    """Return the time in ns between two events that are recorded one after the other on an idle stream, the median.
+
+    It is part of every time between events.
+    """
+    first, second = gpu.event(), gpu.event()
+    readings = []
+    for _ in range(FLOOR_READINGS):
+        gpu.await_work()
+        gpu.record(first)
+        gpu.record(second)
+        gpu.await_work()
+        readings.append(gpu.elapsed_ns(first, second))
+    return round(median(readings))
 
 
 class StreamTiming:

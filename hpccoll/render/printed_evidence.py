@@ -36,6 +36,9 @@ def found_lines(attempt: Attempt) -> Iterator[str]:
     hosts = sum(len(group["hosts"]) for group in found)
     yield from _by_text("GPUs", hosts, ((_describe_gpus(group["gpus"]), group["hosts"]) for group in found))
     yield from _by_text("NICs", hosts, ((_describe_nics(group["gpus"]), group["hosts"]) for group in found))
+    floors = cast("Sequence[float | None]", attempt.provenance.get("event_floor_ns_of_rank") or ())
+    if known := [floor for floor in floors if floor is not None]:
+        yield f"events of GPUs: two in a row take up to {max(known) / 1e3:.2f} us, which every device_s contains"
     libraries = cast("Sequence[Mapping[str, Any]]", attempt.provenance.get("nccl") or ())
     if not libraries:
         return

@@ -32,6 +32,19 @@ def _port_shares(row: Row) -> str:
     return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
 
 
+def _device_time(point: SeriesPoint) -> tuple[float, float] | None:
+    """Return the time by events, and what two events in a row take, below which it says nothing."""
+    row = point.row
+    return None if row.device_s is None else (row.device_s, row.device_floor_s or 0.0)
+
+
+def _above_floor(time_and_floor: tuple[float, float]) -> str:
+    seconds, floor = time_and_floor
+    if seconds <= floor:
+        return f"<= {format_number(floor / 1e-6, 2)}"
+    return format_number(seconds / 1e-6, 2)
+
+
 @dataclass(frozen=True, slots=True)
 class ReportColumn:
     """The declaration of a column."""
@@ -67,7 +80,7 @@ REPORT_COLUMNS = (
     ),
     ReportColumn("p99_s", "p99 (us)", "us", always=True),
     ReportColumn("skew_s", "start skew (us)", "us"),
-    ReportColumn("device_s", "by events of GPUs (us)", "us"),
+    ReportColumn(_device_time, "by events of GPUs (us)", "at_least_us"),
     ReportColumn("gpu_sm_clock", "lowest GPU clock (MHz)", "mega"),
     ReportColumn("gpu_power", "highest GPU power (W)", "whole"),
     ReportColumn("gpu_temperature", "highest GPU temperature (°C)", "whole"),
@@ -118,6 +131,7 @@ FORMATS: Mapping[str, tuple[Callable[[Any], str], Callable[[Any], float] | None]
     "count": (str, pos),
     "size": (lambda nbytes: format_size(int(nbytes)), pos),
     "us": (lambda seconds: format_number(seconds / 1e-6, 2), pos),
+    "at_least_us": (_above_floor, max),
     "interval_us": (lambda ends: " to ".join(f"{end * 1e6:.2f}" for end in ends), lambda ends: ends[0]),
     "list_us": (lambda times: ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times), None),
     "rate": (lambda rate: format_number(rate, 3), pos),  # in the unit of the table

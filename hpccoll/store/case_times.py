@@ -77,6 +77,9 @@ class CaseTimes:
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
         durations = worker_ends - worker_starts
         size = max(start_ns.size, 0 if event_ns is None else event_ns.size)
+        mean_ns = np.empty(0, np.int64)
+        if has_mean:
+            mean_ns = np.rint(durations.mean(axis=1)).astype(np.int64)
         stride = 1 << (-(-size // limit) - 1).bit_length()  # a power of two: the ranks kept in two rounds then nest
         return cls(
             start_ns=start_ns[:, ::stride].copy(),  # a view would keep all samples in memory
@@ -86,7 +89,7 @@ class CaseTimes:
             median_ns=np.median(durations, axis=1).astype(np.int64),
             max_ns=durations.max(axis=1),
             span_ns=worker_ends.max(axis=1) - worker_starts.min(axis=1) if one_clock else np.empty(0, np.int64),
-            mean_ns=np.rint(durations.mean(axis=1)).astype(np.int64) if has_mean else np.empty(0, np.int64),
+            mean_ns=mean_ns,
             slowest_rank=durations.argmax(axis=1).astype(np.int64),
             round=np.full(len(durations), round_number, np.uint8),
             device_ns=np.empty((0, 0), np.int64) if device_ns is None else device_ns[:, ::stride].copy(),

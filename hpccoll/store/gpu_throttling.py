@@ -1,6 +1,6 @@
 """What slowed GPUs down during a case: lowered clocks, by NVML's reasons, and clocks below those of the other GPUs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -13,6 +13,10 @@ last two.
 
 A power cap (0x4) is not among them: a GPU at full load reaches its power limit, and its clock shows what that costs.
 """
+
+LIMITS = {"gpu_power_limit_s": "power", "gpu_thermal_s": "heat", "gpu_sync_boost_s": "sync boost"}
+"""What lowers the clock of a GPU, by the column of the time for which it did; the power limit, too, which is no fault:
+a round in which it did is slower than one in which it did not."""
 
 CLOCK_SHARE = 0.05
 """The part of the median clock of all GPUs by which a low clock differs; the steps of a clock are below 1 %."""
@@ -27,6 +31,28 @@ def throttled_gpus(attempt: Attempt, outcome: Outcome) -> dict[str, Sequence[str
         for name, event, thermal_s in zip(gpu_names(attempt), events, times, strict=False)
     }
     return {name: why for name, why in reasons.items() if why}
+
+
+def lowered_round(number: int, activities: Iterable[Mapping[str, float]]) -> str | None:
+    """Return the number of a round with the limits that lowered the clock of a GPU in it, None if none did.
+
+    ``activities`` are those of the GPUs of all ranks in that round (``GpuMonitor.activity``).
+    """
+    of_ranks = [*activities]
+    limits = [name for column, name in LIMITS.items() if any(activity.get(column) for activity in of_ranks)]
+    if not limits:
+        return None
+    return f"{number}: {', '.join(limits)}"
+
+
+def limits_of_rounds(lowered: str | None) -> dict[int, tuple[str, ...]]:
+    """Return the limits of each round that the column ``lowered_rounds`` names."""
+    found: dict[int, tuple[str, ...]] = {}
+    for entry in (lowered or "").split("; "):
+        number, _, limits = entry.partition(": ")
+        if number.isdecimal():
+            found[int(number)] = tuple(limits.split(", "))
+    return found
 
 
 def _reasons(events: int, thermal_s: float) -> tuple[str, ...]:

@@ -104,6 +104,10 @@ def _added(earlier: int | None, later: int | None) -> int | None:
     return (earlier or 0) + (later or 0) or None
 
 
+def _listed(earlier: str | None, later: str | None) -> str | None:
+    return "; ".join(filter(None, (earlier, later))) or None
+
+
 def _both(earlier: bool | None, later: bool | None) -> bool:
     return bool(earlier and later)
 
@@ -167,6 +171,10 @@ class CaseResult:
         heading="operations of an iteration",
         format="count",
     )
+    lowered_rounds: str | None = result(
+        "str", "rounds in which a limit lowered the clock of a GPU, with the limits: 2: power, heat; empty: none",
+        merge=_listed, heading="clocks lowered in rounds",
+    )  # fmt: skip
     loss: float | None = result(
         "float64", "of a training, the loss of the last batch before its update", heading="loss", format="ratio"
     )
@@ -227,8 +235,14 @@ class RankResult(CaseResult):
     gpu_clock_events: Sequence[int | None] = rank_result(
         "int64", "why its clock was lowered: nvmlClocksEventReasons of all blocks, joined by or", "", or_
     )
+    gpu_power_limit_s: Sequence[float | None] = rank_result(
+        "float64", "time for which the power limit lowered its clock", "s", add
+    )
     gpu_thermal_s: Sequence[float | None] = rank_result(
         "float64", "time for which a thermal limit lowered its clock", "s", add
+    )
+    gpu_sync_boost_s: Sequence[float | None] = rank_result(
+        "float64", "time for which another GPU of its sync boost group lowered its clock", "s", add
     )
     gpu_nvlink_sent: Sequence[float | None] = rank_result(
         "float64", "bytes per operation that the GPU sent over NVLink, in the last round", "B", _last

@@ -106,6 +106,15 @@ def _device_s(times: CaseTimes, operations: int) -> float | None:
     return float(np.median(elapsed.max(axis=1))) / 1e9 / operations
 
 
+def _device_floor_s(attempt: Attempt, operations: int) -> float | None:
+    """Return the time between two events in a row, of the GPU with the longest, over the operations between them."""
+    floors: Sequence[int | None] = attempt.provenance.get("event_floor_ns_of_rank") or ()
+    known = [floor for floor in floors if floor is not None]
+    if not known:
+        return None
+    return max(known) / 1e9 / operations
+
+
 def _skew_s(times: CaseTimes, attempt: Attempt) -> float | None:
     """Return how far apart kept ranks of one clock start, the largest over clocks: the median in seconds.
 
@@ -162,9 +171,21 @@ def rule_of(case: Case, times: CaseTimes | None, requested: str) -> str:
 def _seconds_by_rule(times: CaseTimes, rule: str) -> NDArray[np.float64]:
     """Return the time of each iteration; all ranks of a prediction end at once, and it has no mean."""
     by_rule = {"max": times.max_ns, "span": times.span_ns, MEAN: times.mean_ns}
-    nanoseconds = by_rule[rule] if len(by_rule[rule]) else times.max_ns
+    nanoseconds = by_rule[rule]
+    if not len(nanoseconds):
+        nanoseconds = times.max_ns
     seconds: NDArray[np.float64] = nanoseconds / 1e9
     return seconds
+
+
+def _by_round(
+    seconds: NDArray[np.float64], times: CaseTimes, numbers: Iterable[int], rule: str
+) -> dict[int, RoundStatistics]:
+    """Return the statistics of each round, given the time of each iteration."""
+    summarise = RoundStatistics.from_samples
+    if rule == MEAN:
+        summarise = RoundStatistics.of_mean
+    return {number: summarise(seconds[times.round == number]) for number in numbers}
 
 
 def make_row(
@@ -183,11 +204,10 @@ def make_row(
     median = p99 = algbw = busbw = None
     interval: Interval = None
     rounds: dict[int, RoundStatistics] = {}
-    rule = "max" if attempt.kind == IMPORTED else rule_of(case, times, rule)
-    summarise = RoundStatistics.of_mean if rule == MEAN else RoundStatistics.from_samples
+    rule = rule_of(case, times, rule)
     if times is not None:
         seconds = _seconds_by_rule(times, rule) / (outcome.operations or 1)
-        rounds = {number: summarise(seconds[times.round == number]) for number in sorted(outcome.rounds)}
+        rounds = _by_round(seconds, times, sorted(outcome.rounds), rule)
         combined = combine_rounds([*rounds.values()])
         median, interval = combined.median, combined.interval
         if outcome.predicted_low_s is not None and outcome.predicted_high_s is not None:
@@ -203,6 +223,8 @@ def make_row(
     status, reason = status_and_reason(job, outcome)
     ran = times is not None and attempt.ours
     executor = outcome.executor or (PYTHON if ran else None)
+    device_s = None if times is None else _device_s(times, outcome.operations or 1)
+    device_floor_s = None if device_s is None else _device_floor_s(attempt, outcome.operations or 1)
     operations = outcome.operations or (None if times is None else 1)
     numbers = range(1, job.effort.rounds + 1) if rounds else ()
     return Row(
@@ -220,7 +242,7 @@ def make_row(
         round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),
         round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
-        device_s=None if times is None else _device_s(times, outcome.operations or 1),
+        device_s=device_s, device_floor_s=device_floor_s,
         skew_s=None if times is None else _skew_s(times, attempt),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         worker_sent_predicted=_per_worker_node(attempt, outcome.workers_sent_predicted),

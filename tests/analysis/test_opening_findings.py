@@ -124,6 +124,10 @@ def test_each_rule_of_what_a_page_begins_with_shows_in_its_results(measured, mak
         "idle, or of an earlier version": loads([load(other_cores=0.05)], []),
         "nothing was timed": loads([load(other_cores=0.5)], rows=[untimed]),
         "lowered clocks, with the reasons and cases": clocks(brake, heat, heat, {}, name="gpu_throttled"),
+        "limits that lowered clocks in rounds": of_rows(
+            make_row(rounds=3, lowered_rounds="1: power; 3: power, heat"), make_row(rounds=3)
+        ),
+        "the floor of times by events": of_rows(make_row(device_s=1e-6, device_floor_s=1.3e-7, operations=20)),
         "a clock is low in most cases": clocks({A: 0.8, B: 0.9}, {A: 0.7}, {A: 0.9}, {}, {A: 0.8}),
         "once may be chance": clocks({A: 0.8, B: 0.9}, {}, {}, {}),
     }  # fmt: skip

@@ -53,6 +53,7 @@ def test_another_operation_or_one_without_a_correct_time_is_no_pair(change):
         ({"in_place": False}, {"in_place": True}),
         ({"seconds": 1e-5}, {"seconds": 1.5e-5}),
         ({"timing": "single"}, {"timing": "aggregated"}),
+        ({"timing": "osu", "rule": "mean", "dtype": "int32"}, {"timing": "single"}),
     ],
 )
 def test_of_several_of_ours_the_one_that_is_measured_most_alike_is_taken(nearer, farther):

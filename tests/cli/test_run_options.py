@@ -50,6 +50,9 @@ COMMANDS = """
 -c send_recv --param peer=-2
 -a ring -n 7 -w 2
 -a ring --seconds 0.5
+-a native --timing osu -n 7 -w 0
+-a native --device cuda -t nccl
+-a native --device cuda -t nccl,mpi
 """
 """An option is a list of the cases; parameters go to the algorithms that have them, arguments of collectives to all."""
 

@@ -71,9 +71,11 @@ def rank(host, bus, **more):
 def test_equal_gpus_of_hosts_are_listed_once_and_ranks_refer_to_them_by_address():
     verdict = {"aware": False, "library": "no", "transfer": "transfer not tested"}
     nccl = {"version": "2.28.9", "files": ["/opt/libnccl.so.2"]}
-    ranks = [rank(host, bus, cuda_aware_mpi=verdict, nccl=nccl) for host in ("n1", "n2") for bus in ("1b", "2a")]
+    facts = {"cuda_aware_mpi": verdict, "nccl": nccl, "event_floor_ns": 2560}
+    ranks = [rank(host, bus, **facts) for host in ("n1", "n2") for bus in ("1b", "2a")]
     assert gpu_provenance(ranks) == {
         "gpus": [{"hosts": ["n1", "n2"], "gpus": [{"bus": bus, "name": "H100"} for bus in ("1b", "2a")]}],
+        "event_floor_ns_of_rank": [2560] * 4,
         "gpu_of_rank": ["1b", "2a", "1b", "2a"],
         "ranks_far_from_gpu": None,
         "ranks_seeing_one_gpu": None,

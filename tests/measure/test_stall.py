@@ -158,6 +158,8 @@ def test_what_each_gpu_reports_of_a_case_is_kept(launched):
     assert [*outcome.gpu_sm_clock] == [1980e6, 1780e6, 1580e6]
     assert [*outcome.gpu_clock_events] == [0x4, 0x80, 0x4]
     assert not (*outcome.gpu_memory_clock, *outcome.gpu_power)
+    lowered = [seconds > 0 for seconds in outcome.gpu_power_limit_s]
+    assert (lowered, outcome.lowered_rounds) == ([False, True, False], "1: power")
     row = next(row for row in read_results([out]).rows if row.status == "ok")
     assert [*row.gpu_throttled.values()] == [("power brake",)]
     assert [*row.gpu_slow.values()] == [pytest.approx(1580 / 1780)]

@@ -9,7 +9,7 @@ import pytest
 import raw_examples
 
 from hpccoll.cases.case import AGGREGATED, SINGLE, Effort
-from hpccoll.measure.stream_timing import StreamTiming
+from hpccoll.measure.stream_timing import FLOOR_READINGS, StreamTiming, event_floor_ns
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 
@@ -83,6 +83,15 @@ def test_operations_are_queued_after_the_barrier_between_two_events_with_one_wai
     assert found.operations == count
 
 
+def test_the_floor_of_times_between_events_is_that_of_two_in_a_row_on_an_idle_stream():
+    made, elapsed = Recorded(), iter([9000, *[2500] * 30])
+    made.synchronize = partial(made.log.append, "wait")
+    made.record = lambda event: event.record(None)
+    made.elapsed_ns = lambda _start, _end: next(elapsed)
+    assert event_floor_ns(made) == 2500
+    assert made.log == ["wait", "start", "end", "wait"] * FLOOR_READINGS
+
+
 def case(timing, in_place, graph):
     about = {"transport": "nccl", "device": "cuda", "op": "sum", "timing": timing, "in_place": in_place}
     return raw_examples.case(4096, params={"graph": graph}, **about)
@@ -96,11 +105,12 @@ def test_every_timing_is_measured_checked_and_stored(mpiexec, nccl_library, tmp_
     ended = mpiexec(2, RANKS, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = {row.case_id: row for row in read_results([out]).rows}
-    ((_, outcomes),) = hdf5.read_raw_file(out).attempts
+    ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
     assert [(outcome.status, outcome.wrong) for outcome in outcomes] == [("ok", 0)] * len(cases)
     for outcome in outcomes:
         row, times, count = rows[outcome.case.id], outcome.times, OPERATIONS if "aggr" in outcome.case.timing else 1
         assert (row.timing, row.rule, row.operations, outcome.operations) == (outcome.case.timing, "max", count, count)
         assert (times.max_ns == (times.end_ns - times.start_ns).max(axis=1)).all()
         assert (times.device_ns <= times.end_ns - times.start_ns).all()
+        assert row.device_floor_s == max(attempt.provenance["event_floor_ns_of_rank"]) / 1e9 / count
         assert row.median_s == pytest.approx(np.median(times.max_ns) / 1e9 / count)

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 import raw_examples
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hpccoll.store.gpu_throttling import CLOCK_SHARE, slow_gpus, throttled_gpus
+from hpccoll.store.gpu_throttling import CLOCK_SHARE, LIMITS, limits_of_rounds, lowered_round, slow_gpus, throttled_gpus
 from hpccoll.store.statistics import make_row
 
 BUSES = ["0000:1b:00.0", "0000:2a:00.0"]
@@ -26,6 +28,17 @@ A, B = (f"{place.host} {bus}" for place, bus in zip(ATTEMPT.places, BUSES, stric
 def test_reasons_that_weaken_a_result_are_named(events, thermal_s, why):
     outcome = raw_examples.outcome(gpu_clock_events=events, gpu_thermal_s=thermal_s)
     assert throttled_gpus(ATTEMPT, outcome) == ({B: (why,)} if why else {})
+
+
+@given(st.lists(st.dictionaries(st.sampled_from([*LIMITS, "gpu_power"]), st.sampled_from([0.0, 0.5])), max_size=3))
+def test_a_round_in_which_a_limit_lowered_a_clock_is_marked_with_the_limit(activities):
+    limits = {name for column, name in LIMITS.items() if any(each.get(column) for each in activities)}
+    marked = lowered_round(3, activities)
+    assert (marked is None) == (not limits)
+    found = limits_of_rounds("; ".join(filter(None, (marked, "4: power"))))
+    expected = {3: limits, 4: {"power"}} if limits else {4: {"power"}}
+    assert {number: {*of_round} for number, of_round in found.items()} == expected
+    assert limits_of_rounds(None) == {}
 
 
 @pytest.mark.parametrize(

@@ -167,14 +167,15 @@ def test_the_interval_of_many_rounds_drops_extreme_ends_by_the_rule_of_the_media
 def test_the_activity_of_gpus_is_joined_over_rounds():
     first = round_outcome(
         1, gpu_sm_clock=(2e9, None), gpu_temperature=(60, None), gpu_clock_events=(0x4, None),
-        gpu_thermal_s=(0.5, None), gpu_power=(300.0, None), gpu_nvlink_sent=(7.0, None),
+        gpu_thermal_s=(0.5, None), gpu_power=(300.0, None), gpu_nvlink_sent=(7.0, None), lowered_rounds="1: power",
     )  # fmt: skip
     last = round_outcome(
         2, gpu_sm_clock=(1e9, 2e9), gpu_temperature=(70, 80), gpu_clock_events=(0x40, 0x1), gpu_thermal_s=(1.0, 0.0),
-        gpu_power=(200.0, None), gpu_nvlink_sent=(8.0, None),
+        gpu_power=(200.0, None), gpu_nvlink_sent=(8.0, None), lowered_rounds="2: power, heat",
     )  # fmt: skip
     both = first.merge(last)
     assert (both.gpu_sm_clock, both.gpu_temperature, both.gpu_power) == ((1e9, 2e9), (70, 80), (300.0, None))
     assert (both.gpu_clock_events, both.gpu_thermal_s) == ((0x44, 0x1), (1.5, 0.0))
     assert (both.gpu_nvlink_sent, both.gpu_pcie_sent) == ((8.0, None), ())
+    assert both.lowered_rounds == "1: power; 2: power, heat"
     assert round_outcome(3).merge(first).gpu_sm_clock == first.merge(round_outcome(3)).gpu_sm_clock == (2e9, None)

@@ -101,6 +101,18 @@ def test_the_device_time_is_that_of_the_slowest_gpu_and_none_without_events():
         assert found.device_s == seconds
 
 
+def test_the_floor_of_device_times_is_that_of_the_gpu_with_the_longest_over_the_operations_of_an_iteration():
+    times = CaseTimes.from_samples(
+        np.array([[0, 0]] * 3), np.array([[9000, 9000]] * 3), one_clock=True, device_ns=np.array([[5000, 6000]] * 3)
+    )
+    attempt = {"provenance": {"event_floor_ns_of_rank": [2500, 3000]}}
+    found = row([[0, 0]], [[1, 1]], times=times, attempt=attempt, operations=20)
+    assert (found.device_s, found.device_floor_s) == pytest.approx((300e-9, 150e-9))
+    assert row([[0, 0]], [[1, 1]], times=times, operations=20).device_floor_s is None
+    without_events = replace(times, device_ns=times.device_ns[:0])
+    assert row([[0, 0]], [[1, 1]], times=without_events, attempt=attempt).device_floor_s is None
+
+
 def test_what_was_skipped_has_no_numbers_and_a_floor_no_bandwidth():
     skipped = raw_examples.skipped()
     found = make_row(raw_examples.job(skipped.case), raw_examples.attempt(), skipped)

@@ -85,11 +85,15 @@ class StreamPlan:
         NCCL rejects that, the plan is closed.
         """
         plans = [self, *others]
-        turns = [plans[number % len(plans)] for number in range(count)]
+        queues: list[StreamCall] = []
+        calls: list[StreamCall] = []
+        for number in range(count):
+            plan = plans[number % len(plans)]
+            queues.append(plan.enqueue)
+            calls += plan._calls  # noqa: SLF001
         if not self._graphs:
-            return _call_in_order([plan.enqueue for plan in turns])
+            return _call_in_order(queues)
         with self._closed_on_error():
-            calls = [call for plan in turns for call in plan._calls]  # noqa: SLF001  of this class
             return self._captured(_call_in_order(calls))
 
     def run(self) -> None:
