@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.evidence.host_differences import HostDifference
-
 NCCL_LIBRARIES = ("nccl", "rccl")
 """NCCL, and the library of AMD that is made from it."""
 
@@ -19,6 +17,14 @@ TCP_NETWORK = re.compile(r"(?i)socket|tcp|fastrak")
 
 _WITHOUT_SIZE = ("barrier",)
 """Collectives that are logged without a size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDifference:
+    """A fact that hosts log differently, and the hosts of each of its values; ports are listed."""
+
+    fact: str
+    hosts: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,8 @@ def read(path: Path) -> RecordedJob:
         places |= {(host, rank, process) for rank in ranks}
         for record in of_process:
             if len(ranks) == 1:
-                recorded.append(((host, *ranks, process), record))
+                (rank,) = ranks
+                recorded.append(((host, rank, process), record))
             elif record.header.id == largest:  # smaller communicators do not tell which of the GPUs
                 recorded.append(((host, record.header.rank, process), record))
     numbers = number_ranks(places)

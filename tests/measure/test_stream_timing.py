@@ -1,5 +1,6 @@
 """How operations on a stream are timed: what is queued, waited for and checked, in which order."""
 
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
