@@ -220,6 +220,11 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
             kind="path",
         ),
         Option(("--evidence",), "directory or evidence file of an earlier --probe", metavar="PATH", kind="path"),
+        Option(
+            ("--try-gpu-pair",), "file for whether MPI moves GPU memory between two ranks, which it may crash; with "
+            "--device cuda, nothing is measured", metavar="F.json", kind="path",
+        ),
+        Option(("--gpu-pair",), "file of an earlier --try-gpu-pair on two nodes", metavar="F.json", kind="path"),
     ),
 }  # fmt: skip
 """The options of ``hpccoll run``, by the groups of its help."""

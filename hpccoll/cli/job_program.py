@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job, Shape
@@ -21,6 +20,7 @@ from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
+    from hpccoll.evidence.gpu_pair import GpuPair
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.job_runner import JobRunner, Probe
     from hpccoll.measure.ranks import Ranks
@@ -90,6 +90,10 @@ class JobProgram:
             check_shape(ranks, self._shape, arguments.hosts.split(",") if arguments.hosts else ())
         if arguments.check:
             return print_ranks(ranks)
+        if arguments.try_gpu_pair:
+            from hpccoll.measure.gpu_pair_trial import try_gpu_pair
+
+            return try_gpu_pair(ranks, arguments.try_gpu_pair)
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
         job = _with_plans(ranks, job)
@@ -100,11 +104,11 @@ class JobProgram:
         if not arguments.job:
             preflight(ranks, job)
         if arguments.probe:
-            return _probe(ranks, job, stop, arguments.probe)
+            return _probe(ranks, job, stop, arguments)
         launch = Launch(
             show=self._table.show, pending_signal=lambda: stop.signal, exit_limit=mpi_startup.deadline,
             network=arguments.network, probe=_probe_in_launch(arguments, ranks, job),
-            probe_result=_load_evidence(arguments, ranks, job),
+            probe_result=_load_evidence(arguments, ranks, job), gpu_pair=_load_gpu_pair(arguments, ranks),
         )  # fmt: skip
         self.runner = JobRunner(ranks, job, arguments.out, launch)
         with stop.measuring():
@@ -143,14 +147,16 @@ def _with_plans(ranks: "Ranks", job: Job) -> Job:
     return replace(job, plans={})
 
 
-def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, logs: Path) -> int:
+def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, arguments: argparse.Namespace) -> int:
     from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.log_probe import probe
 
+    logs, gpus = arguments.probe, RankGpus(ranks)
+    gpus.pair = _load_gpu_pair(arguments, ranks)
     ranks.run_at_root(lambda: log_settings.remove_old_logs(logs))  # before NCCL opens its files
     log_settings.copy_nccl_settings(logs)
     with stop.measuring():
-        probe(ranks, job, lambda: stop.signal, RankGpus(ranks))
+        probe(ranks, job, lambda: stop.signal, gpus)
     if not ranks.max_over_ranks(stop.signal):
         return 0
     ranks.run_at_root((logs / log_settings.INTERRUPTED_FILE).touch)
@@ -186,6 +192,14 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "
         state = "the evidence is incomplete" if found.record else "no evidence"
         print(f"# {state}: the probe {found.failure}", flush=True)
     return found
+
+
+def _load_gpu_pair(arguments: argparse.Namespace, ranks: "Ranks") -> "GpuPair | None":
+    from hpccoll.evidence.gpu_pair import GpuPair
+
+    if not arguments.gpu_pair:
+        return None
+    return ranks.run_at_root(lambda: GpuPair.load(arguments.gpu_pair))
 
 
 DRY_RANKS = "8"

@@ -4,13 +4,14 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
 from hpccoll.cases.case import Case
 from hpccoll.cases.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_CHOICES
 from hpccoll.cases.variants import NodeView
+from hpccoll.evidence.gpu_pair import CORRECT, NOT_TRIED, GpuPair
 from hpccoll.evidence.nic_gpu_affinity import read_sysfs_topology
 from hpccoll.host.gpu_facts import gpu_facts, is_near
 from hpccoll.host.gpu_monitor import GpuMonitor
@@ -111,6 +112,7 @@ class RankGpus:
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self._launched_local_rank = ranks, ranks.local_rank
+        self.pair: GpuPair | None = None  # what a launch of its own has found between nodes; None if there was none
         self._missing: dict[tuple[str, str], str | None] = {}
 
     def subset(self, ranks: Ranks) -> "RankGpus":
@@ -161,7 +163,20 @@ class RankGpus:
             if self._missing[key] is None and transport == "mpi":
                 not_aware = f"MPI is not CUDA-aware: {self.verdict.description}; do: transport nccl or staged"
                 self._missing[key] = first_reason(self.ranks.comm, None if self.verdict.aware else not_aware)
+                self._missing[key] = self._missing[key] or self._failure_between_nodes
         return self._missing[key] or (self.sharing_refusal if transport == "nccl" else None)
+
+    @property
+    def _failure_between_nodes(self) -> str | None:
+        """The reason why MPI cannot move GPU memory between the nodes of these ranks, None if it can or is unknown."""
+        if not self._must_cross_nodes or self.pair is None or self.pair.state == CORRECT:
+            return None
+        return f"MPI does not move GPU memory between nodes: {self.pair.description}; do: transport nccl or staged"
+
+    @property
+    def _must_cross_nodes(self) -> bool:
+        """Whether the ranks are on several nodes, and the user does not answer for the library."""
+        return len(self.ranks.ranks_by_node) > 1 and not self.verdict.assumed
 
     @cached_property
     def missing_cublas(self) -> str | None:
@@ -181,9 +196,13 @@ class RankGpus:
         return reason_nccl_refuses(self.ranks.comm.allgather(own))
 
     def assumed(self, case: Case) -> str | None:
-        """Return the assumption about MPI in ``case`` that only the user vouches for, None if there is none."""
-        over_mpi = case.device == "cuda" and case.transport == "mpi"
-        return f"MPI takes GPU memory: {self.verdict.description}" if over_mpi and self.verdict.assumed else None
+        """Return what ``case`` assumes of MPI: what only the user vouches for, or was not tried; None if nothing."""
+        if case.device != "cuda" or case.transport != "mpi":
+            return None
+        if self.verdict.assumed:
+            return f"MPI takes GPU memory: {self.verdict.description}"
+        untried = self._must_cross_nodes and self.pair is None
+        return NOT_TRIED if untried else None
 
     @cached_property
     def verdict(self) -> CudaAwareVerdict:
@@ -216,12 +235,20 @@ class RankGpus:
             "near": is_near(bus, os.sched_getaffinity(0)), "visible": gpu.device_count(),
         }  # fmt: skip
 
+    @property
+    def _between_nodes(self) -> str:
+        if not self._must_cross_nodes or not self.verdict.aware:
+            return ""
+        return self.pair.description if self.pair else NOT_TRIED
+
     def provenance(self, transports: Collection[str]) -> Mapping[str, Any]:
         """Return the record of the GPU of this rank if transports use it, and of MPI and NCCL if these do."""
         if not transports or self.missing_for(BASE_TRANSPORT):
             return {}
         # The verdict comes first, because its child process uses the GPU.
-        about: dict[str, Any] = {"cuda_aware_mpi": asdict(self.verdict)} if "mpi" in transports else {}
+        about: dict[str, Any] = {}
+        if "mpi" in transports:
+            about["cuda_aware_mpi"] = asdict(replace(self.verdict, between_nodes=self._between_nodes))
         if "nccl" in transports and not self.missing_for("nccl"):
             version = ".".join(map(str, gpu.loaded_nccl_version() or ()))
             about["nccl"] = {"version": version, "files": loaded_nccl_files()}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.common.errors import UnusableError
+from hpccoll.evidence.gpu_pair import GpuPair
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.executor.choice import agree_on_executor
 from hpccoll.executor.compiled_executor import ExecutorOptions
@@ -37,7 +38,8 @@ class Launch:
     are measured and to be measured. ``pending_signal`` returns the signal on which this rank is to stop after the
     current round, 0 if none has come. ``exit_limit`` ends this process if it blocks for too long where there is no
     watchdog. ``probe`` runs a log probe in this launch if anything is left to be measured; ``probe_result`` is that of
-    another launch, used at rank 0. ``network`` is ``rdma`` or ``tcp`` if the nodes should use it.
+    another launch, used at rank 0. ``gpu_pair`` is what a launch of two ranks has found of GPU memory between nodes, on
+    all ranks; None if there was none. ``network`` is ``rdma`` or ``tcp`` if the nodes should use it.
     """
 
     show: Show
@@ -45,6 +47,7 @@ class Launch:
     exit_limit: Callable[[], AbstractContextManager[None]] = nullcontext
     probe_result: ProbeResult | None = None
     probe: Probe | None = None
+    gpu_pair: GpuPair | None = None
     network: str | None = None
 
 
@@ -57,6 +60,7 @@ class JobRunner:
 
     def __init__(self, ranks: Ranks, job: Job, out: Path | None, launch: Launch) -> None:
         self.group, self.job, self.launch = RankGroup(ranks, job.aggregators), job, launch
+        self.group.gpus.pair = launch.gpu_pair
         self.results, self.me = JobResults(job, out), ranks.comm.rank
         self.attempt_number = 0  # the number of the current attempt
         self.has_results = False  # whether any case was measured, in this or an earlier attempt

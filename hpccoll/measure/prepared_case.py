@@ -42,6 +42,7 @@ from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.library_calls import result_span
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.stream_plan import StreamPlan
+from hpccoll.transports.nccl.transport import NcclTransportBase
 from hpccoll.transports.stream_wait import CONNECTING, Connecting, Wait
 from hpccoll.transports.transport_interface import Transport, TransportPlan
 
@@ -156,10 +157,11 @@ class PreparedCase:
         return src[: lengths[0]], dst[: lengths[1]], plan
 
     def _make_further_plans(self) -> None:
-        """Make the plans of the places after the first one."""
+        """Make the plans of the places after the first one, which only NCCL's transports have."""
+        transport = cast("NcclTransportBase", self.transport)
         for number in range(1, self._places):
             src, dst = (buffer[number * self._stride :] for buffer in self._whole)
-            self._further.append(self.transport.further_plan(self.operation, src, dst))
+            self._further.append(transport.further_plan(self.operation, src, dst))
 
     @property
     def effort_of_round(self) -> Effort:

@@ -307,6 +307,16 @@ _TIMING_TEXTS = {
 """What the timings other than single measure; the operations of an iteration are filled in."""
 
 
+def _gpu_lines(job: Job, attempt: Attempt) -> Iterator[str]:
+    """Yield what is said once of NCCL and of MPI on GPU memory."""
+    transports = map(attrgetter("transport"), job.cases)
+    if level := level_without_recovery(attempt.provenance, attempt.ranks, transports):
+        yield f"with thread level {level} a rank that stalls in NCCL ends the run; multiple goes on without it"
+    of_hosts = cast("Sequence[dict[str, Any]]", attempt.provenance.get("cuda_aware_mpi") or ())
+    between_nodes = {hosts["verdict"].get("between_nodes") for hosts in of_hosts}
+    yield from sorted(filter(None, between_nodes))
+
+
 def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
     launch = [f"job {job.name}"] if job.name != RUN_JOB else []
     launch += [f"attempt {attempt.number}"] if attempt.number > 1 else []
@@ -328,8 +338,7 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
         yield "hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none"
     mpi = provenance["mpi"]
     yield f"{mpi['version']} ({mpi['path']}), thread level {mpi['threads']}"
-    if level := level_without_recovery(provenance, attempt.ranks, map(attrgetter("transport"), job.cases)):
-        yield f"with thread level {level} a rank that stalls in NCCL ends the run; multiple goes on without it"
+    yield from _gpu_lines(job, attempt)
     yield from found_lines(attempt)
     if any(case.device == "cpu" for case in job.cases):
         yield f"{provenance['executor']} executor; a waiting rank {provenance['waiting']}"

@@ -18,6 +18,7 @@ from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Launcher, Plan, diagnosis_seconds
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.evidence.gpu_pair import NOT_TRIED, GpuPair
 from hpccoll.evidence.log_settings import INTERRUPTED_FILE
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.store import hdf5
@@ -39,6 +40,8 @@ CONTROLLER_UNREACHABLE = "Unable to contact slurm controller"
 """The message of srun then, after about 9 s."""
 JOB_ID = "SLURM_JOB_ID"
 """The variable that identifies an allocation."""
+GPU_PAIR_S = 60.0
+"""Seconds in which a pair of ranks exchanges GPU memory; its own watchdog is faster."""
 OUTPUT_LOG = "launch.log"
 """The log of stdout and stderr of a probe: MPI libraries write no other log."""
 
@@ -69,14 +72,15 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         job_launch = JobLaunch(plan.launcher, job, workers, aggregators, aliases)
         if left and plan.launcher.slurm and job.ranks > 1:
             job_launch.check_connection()
+        gpu_pair = job_launch.try_gpu_pair(left, out)
         interrupted = job_launch.diagnose(plan.diagnose if left else None, out)
         for shape in () if interrupted else left:  # Slurm sends the signal once
             attempts = _count_attempts(_read_output(out))
-            evidence = job_launch.probe(shape, job_file, out)
+            evidence = job_launch.probe(shape, job_file, out, gpu_pair)
             if (log_directory(out, job, shape) / INTERRUPTED_FILE).exists():
                 _record_failure(out, f"the probe of {shape.text} was interrupted by a signal")
                 break  # Slurm sends the signal once
-            if failure := job_launch.measure(shape, job_file, out, evidence):
+            if failure := job_launch.measure(shape, job_file, out, evidence, gpu_pair):
                 _record_failure(out, f"the launch of {shape.text} {failure}")
             raw = _read_output(out)
             if raw is not None and _count_attempts(raw) > attempts and raw.interrupted:
@@ -165,6 +169,12 @@ def _record_failure(out: Path, message: str) -> None:
         write_failure_note(out, Failure(case_id="", rank=LAUNCHER_RANK, message=message))
 
 
+def _pair_option(shape: Shape, gpu_pair: Path | None) -> list[str]:
+    if gpu_pair is None or shape.nodes == 1:
+        return []
+    return ["--gpu-pair", str(gpu_pair)]
+
+
 @dataclass(frozen=True, slots=True)
 class JobLaunch:
     """The launches of a job."""
@@ -230,7 +240,34 @@ class JobLaunch:
             _record_failure(out, "the diagnosis was interrupted by a signal")
         return interrupted
 
-    def probe(self, shape: Shape, job_file: Path, out: Path) -> Path | None:
+    def try_gpu_pair(self, shapes: Sequence[Shape], out: Path) -> Path | None:
+        """Launch two ranks on two nodes that exchange GPU memory over MPI, if cases of ``shapes`` do so between nodes.
+
+        If MPI crashes, it does so here and not in a measurement.
+
+        Returns:
+            The file of the outcome; None if nothing was tried.
+        """
+        between_nodes = [shape for shape in shapes if shape.nodes > 1]
+        over_mpi = (case for case in self.job.cases if (case.device, case.transport) == ("cuda", "mpi"))
+        if not any(self.job.shape(case) in between_nodes for case in over_mpi):
+            return None
+        file = out.with_name(f"{self.job.name}.gpu-pair.json")
+        line = f"{self._line(Shape(2, 2))} {shlex.join(['--device', 'cuda', '--try-gpu-pair', str(file)])}"
+        print(f"$ {line}", flush=True)
+        file.unlink(missing_ok=True)  # that of another allocation
+        file.parent.mkdir(parents=True, exist_ok=True)
+        failure = self._run(line, self.launcher.start_timeout_s + GPU_PAIR_S)
+        try:
+            outcome = GpuPair.load(file).failed(failure)
+        except BadInputError:
+            print(f"# {NOT_TRIED}: its launch {failure or 'wrote nothing'}", flush=True)
+            return None
+        outcome.save(file)
+        print(f"# {outcome.description}", flush=True)
+        return file
+
+    def probe(self, shape: Shape, job_file: Path, out: Path, gpu_pair: Path | None = None) -> Path | None:
         """Launch the probe of ``shape`` unless its evidence exists: the same ranks, untimed, with library logs.
 
         If a probe fails, times out or leaves no logs, no measurement is lost: the evidence file holds the reason.
@@ -244,7 +281,7 @@ class JobLaunch:
         file = logs.with_suffix(".evidence.json")
         if _has_evidence(file, self.job, where):
             return file
-        line = self._line(shape, "--probe", str(logs), "--job", str(job_file))
+        line = self._line(shape, "--probe", str(logs), "--job", str(job_file), *_pair_option(shape, gpu_pair))
         print(f"$ {line}", flush=True)
         effort = self.job.effort
         timeout_s = self.launcher.start_timeout_s + len(cases) * effort.seconds + effort.timeout
@@ -260,11 +297,14 @@ class JobLaunch:
             return None
         return file
 
-    def measure(self, shape: Shape, job_file: Path, out: Path, evidence: Path | None = None) -> str | None:
+    def measure(
+        self, shape: Shape, job_file: Path, out: Path, evidence: Path | None = None, gpu_pair: Path | None = None
+    ) -> str | None:
         """Run the cases of ``shape``; return how the launch failed, None if it succeeded."""
         arguments = ["--exit-zero", "--job", str(job_file), "--out", str(out)]
         arguments += ["--network", self.launcher.network] if self.launcher.network else []
         arguments += ["--evidence", str(evidence)] if evidence else []
+        arguments += _pair_option(shape, gpu_pair)
         line = self._line(shape, *arguments)
         print(f"$ {line}", flush=True)
         before = output_state(out)

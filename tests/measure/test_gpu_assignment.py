@@ -8,6 +8,7 @@ import pytest
 from catalogue_cases import case
 
 from hpccoll.cases.transport_table import SHARED_GPU_CHOICES
+from hpccoll.evidence.gpu_pair import CORRECT, NOT_TRIED, STARTED, WRONG, GpuPair
 from hpccoll.store.load_results import read_results
 from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
@@ -94,13 +95,69 @@ def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(
 def test_only_cases_over_mpi_on_gpus_carry_the_assumption_of_the_user(assignment, monkeypatch, assumed):
     found = CudaAwareVerdict(aware=True, library="it says no", transfer="HPCCOLL_CUDA_AWARE=yes", assumed=assumed)
     monkeypatch.setattr(assignment.cuda_aware, "cuda_aware_verdict", lambda _: found)
-    gpus = assignment.RankGpus(ranks(None, node_ids=["n1", "n1"]))
+    gpus = assignment.RankGpus(ranks(None, node_ids=["n1", "n1"], ranks_by_node={"n1": 2}))
     cases = (case(device=device, transport=over) for device, over in
              (("cuda", "mpi"), ("cuda", "staged"), ("cpu", "mpi")))  # fmt: skip
     over_mpi, *others = map(gpus.assumed, cases)
     assert (over_mpi is not None) == assumed
     assert not assumed or found.description in over_mpi
     assert others == [None, None]
+
+
+@pytest.fixture
+def over_nodes(assignment, monkeypatch):
+    """Return the GPUs of ranks on so many nodes, whose MPI passed the test inside of a node."""
+
+    def gpus_on(nodes, pair=None, *, assumed=False):
+        found = CudaAwareVerdict(aware=True, library="it reports yes", transfer="correct", assumed=assumed)
+        monkeypatch.setattr(assignment.cuda_aware, "cuda_aware_verdict", lambda _: found)
+        monkeypatch.setattr(assignment.gpu, "missing_for_gpu", lambda _transport, _dtype: None)
+        comm = SimpleNamespace(allgather=lambda own: [own, *[None] * (nodes - 1)])
+        names = [f"n{number + 1}" for number in range(nodes)]
+        gpus = assignment.RankGpus(
+            SimpleNamespace(
+                local_rank=0, node_id="n1", node_ids=names, comm=comm, ranks_by_node=dict.fromkeys(names, 1)
+            )
+        )
+        gpus.pair = pair
+        return gpus
+
+    return gpus_on
+
+
+DIED = GpuPair(state=STARTED, hosts=("n1", "n2"), failure="ended with exit code 139: task 0: Segmentation fault")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pair", "assumed", "skipped"),
+    [
+        (2, DIED, False, True), (2, GpuPair(state=WRONG, hosts=("n1", "n2")), False, True),
+        (2, GpuPair(state=CORRECT, hosts=("n1", "n2")), False, False), (2, None, False, False),
+        (1, DIED, False, False), (2, DIED, True, False),
+    ],
+    ids=["died", "wrong", "correct", "not tried", "one node", "the user answers"],
+)  # fmt: skip
+def test_mpi_on_gpu_memory_is_skipped_between_nodes_if_a_pair_failed_there_and_one_node_is_measured(
+    over_nodes, nodes, pair, assumed, skipped
+):
+    gpus = over_nodes(nodes, pair, assumed=assumed)
+    reason = gpus.missing_for("mpi")
+    assert (reason is not None) == skipped
+    assert reason is None or pair.description in reason
+    assert gpus.missing_for("staged") is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pair", "assumed", "said"),
+    [
+        (2, None, False, NOT_TRIED), (1, None, False, None), (2, GpuPair(state=CORRECT, hosts=("n1",)), False, None),
+        (2, None, True, "MPI takes GPU memory: it reports yes; correct"),
+    ],
+)  # fmt: skip
+def test_rows_over_mpi_say_that_gpu_memory_between_nodes_was_not_tried(over_nodes, nodes, pair, assumed, said):
+    gpus = over_nodes(nodes, pair, assumed=assumed)
+    assert gpus.assumed(case(device="cuda", transport="mpi")) == said
+    assert gpus.assumed(case(device="cuda", transport="nccl")) is None
 
 
 def devices(*names, version=(2, 28, 9), may_share=False, uuids=None, hosts=None):

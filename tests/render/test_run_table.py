@@ -13,6 +13,7 @@ from synthetic_timings import times_around
 from hpccoll.analysis.recommendations import ranges_by_setting, recommend
 from hpccoll.cases.case import AGGREGATED, SINGLE, Effort
 from hpccoll.common.terminal import ERASE_LINE, PrintableStream
+from hpccoll.evidence.gpu_pair import NOT_TRIED
 from hpccoll.render import run_table
 from hpccoll.render.run_table import PrintedTable
 from hpccoll.store.load_results import to_results
@@ -106,6 +107,8 @@ def test_the_lines_of_runs(printed):
     said.append(
         printed(without(over_nccl, mpi=MPI["mpi"] | {"threads": "serialized"}), job=raw_examples.job(over_nccl))
     )
+    untried = [{"hosts": ["n0", "n1"], "verdict": {"aware": True, "between_nodes": NOT_TRIED}}]
+    said.append(printed(without(apart[0], cuda_aware_mpi=untried), job=raw_examples.job(apart[0])))
     assert_golden("run", "\n".join(said))
 
 

@@ -30,12 +30,24 @@ SHORT = {
 
 @pytest.fixture
 def sandbox(testbed, nccl_library, mpiexec, tmp_path):  # noqa: ARG001 - there is an MPI library
-    """Return a directory for the sweep of gpu-node.yaml, shortened, and the arguments of the sweep."""
-    box = SweepSandbox(testbed, tmp_path, "gpu-node", ["n1", "n2"])
-    sweep = yaml.safe_load((ROOT / "workflows" / "config" / "gpu-node.yaml").read_text())
-    assert {*SHORT} - {"rounds"} <= {*sweep}, "a shortened key is one that the file has"
-    (box.home / "s.yaml").write_text(json.dumps(sweep | SHORT))
-    return box, box.site(gpus_per_node=8, environment=on_host(nccl_library, box.home))
+    """Return what makes a directory for the sweep of gpu-node.yaml, shortened, and the arguments of the sweep."""
+
+    def make(more=None, **gpus):
+        box = SweepSandbox(testbed, tmp_path, "gpu-node", ["n1", "n2"])
+        sweep = yaml.safe_load((ROOT / "workflows" / "config" / "gpu-node.yaml").read_text())
+        assert {*SHORT} - {"rounds"} <= {*sweep}, "a shortened key is one that the file has"
+        (box.home / "s.yaml").write_text(json.dumps(sweep | SHORT | (more or {})))
+        return box, box.site(**gpus, environment=on_host(nccl_library, box.home))
+
+    return make
+
+
+def test_snakemake_submits_a_sweep_to_a_slurm_that_takes_gres_only(sandbox):
+    few = {"variants": {"default": {}}, "algorithms": ["ring"], "params": {}, "bytes": [64]}
+    box, arguments = sandbox(few, gres="gpu:8")
+    ended = box.hpccoll("sweep", *arguments)
+    assert ended.code == 0, f"{ended.out}\n{ended.err}\n{box.logs()}"
+    assert {(row.status, row.ranks) for row in read_results([box.out]).rows} == {("ok", 2)}
 
 
 FEWER = {"-n 8": "-n 2", "--gpus-per-node=8": "--gpus-per-node=2", "--cpus-per-task=12": "--cpus-per-task=1"}
@@ -71,7 +83,7 @@ def test_slurm_grants_what_the_sweeps_of_the_guide_request(config, request_of_gp
 
 
 def test_the_first_sweep_on_a_node_of_gpus_says_what_ran(sandbox):
-    box, arguments = sandbox
+    box, arguments = sandbox(gpus_per_node=8)
     ended = box.hpccoll("sweep", *arguments)
     assert ended.code == 0, f"{ended.out}\n{ended.err}\n{box.logs()}"
     results = read_results([box.out])

@@ -336,13 +336,14 @@ def lines(stand_in, tmp_path):
     """Run a script with an srun that says its words, and return its lines of srun, each in words."""
     place = stand_in("srun", "printf '%s ' \"$@\"; echo")
 
-    def lines(name, *arguments, nodes=2, code=0, **variables):
+    def lines(name, *arguments, nodes=2, code=0, pairs=False, **variables):
         job = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_ON_NODE": "100"}
         job["PATH"] = f"{place}:/usr/bin:/bin"
         command = ["bash", ROOT / "slurm" / f"{name}.sbatch", *arguments]
         result = subprocess.run(command, env=job | variables, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert result.returncode == code, result.stderr
-        return [line.split() for line in result.stdout.splitlines() if " hpccoll run " in line]
+        launches = [line.split() for line in result.stdout.splitlines() if " hpccoll run " in line]
+        return [words for words in launches if ("--try-gpu-pair" in words) == pairs]
 
     return lines
 
@@ -364,6 +365,21 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
         wanted += [[*words, "--probe", f"{raw}.logs"]] if probed else []
         wanted += [[*words, *(["--evidence", f"{raw}.logs"] if probed else []), "--out", raw]]
     assert [sorted(words) for words in launches] == [sorted(words) for words in wanted]
+
+
+@pytest.mark.parametrize(("nodes", "device", "tried"), [(2, "cuda", True), (1, "cuda", False), (2, "cpu", False)])
+def test_two_ranks_try_gpu_memory_between_nodes_before_mpi_is_measured_there(nodes, device, tried, lines, stand_in):
+    launches = lines("gpu-mpi", nodes=nodes, pairs=True, HPCCOLL_MPI="pmix", HPCCOLL_DEVICE=device)
+    file = "results/gpu-mpi/2x8.default.h5.gpu-pair.json"
+    wanted = ["-N", "2", "-n", "2", "--ntasks-per-node=1", "--gpu-bind=none", "--kill-on-bad-exit=1", "--mpi=pmix"]
+    wanted += ["hpccoll", "run", "--shape", "2x1", "--device", "cuda", "--try-gpu-pair", file]
+    assert launches == ([wanted] if tried else [])
+    (measured,) = lines("gpu-mpi", nodes=nodes, HPCCOLL_DEVICE=device)
+    assert "--gpu-pair" not in measured, "nothing was written"
+    dies = 'echo "$@"; [[ "$*" != *--try-gpu-pair* ]] || { touch "${@: -1}"; kill -SEGV $$; }'
+    stand_in("srun", dies)
+    (measured,) = lines("gpu-mpi", nodes=nodes, HPCCOLL_DEVICE=device)
+    assert (file in measured) == tried
 
 
 @pytest.mark.parametrize("name", ["nccl", "sharp"])

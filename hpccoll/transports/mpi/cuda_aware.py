@@ -6,7 +6,8 @@ path for messages of a process to itself: they use two GPUs if there are two, wi
 The mpiexec next to the library starts them as a separate job: MPI_Comm_spawn needs support by the launcher, and
 MPI_Comm_join and MPI_Comm_connect need a server in Open MPI. If there is no such mpiexec, or if it cannot start two
 processes (Cray's ranks start under srun only), one child sends to itself. If that cannot start either, the library
-counts as not CUDA-aware; the user can state that it is with HPCCOLL_CUDA_AWARE=yes.
+counts as not CUDA-aware; the user can state that it is with HPCCOLL_CUDA_AWARE=yes. The children are on one node: what
+works there by CUDA IPC may crash between nodes, which hpccoll/measure/gpu_pair_trial.py tries in a launch of its own.
 
 Run as a program, this module is the child: ``python -m hpccoll.transports.mpi.cuda_aware NUMBER``, the number of a GPU.
 """
@@ -21,9 +22,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpccoll.host.mpi_library import cuda_support, library_path
 from hpccoll.transports.gpu import device_count
+
+if TYPE_CHECKING:
+    from mpi4py import MPI  # its import starts MPI
 
 TRANSFER_ELEMENTS = 1 << 18
 """The elements of a transfer: 1 MiB, above the eager limits of libraries."""
@@ -65,6 +70,7 @@ class CudaAwareVerdict:
     library: str  # the report of the library, with the function that returned it
     transfer: str
     assumed: bool = False  # whether the verdict is the user's statement
+    between_nodes: str = ""  # what is known of GPU memory between nodes; empty on one node, or if the user answers
 
     @property
     def description(self) -> str:
@@ -174,15 +180,12 @@ def cuda_aware_verdict(number: int) -> CudaAwareVerdict:
 
 
 def transfer_in_child(number: int) -> str | None:
-    """Exchange GPU memory with the other child, or with itself, and all-reduce it.
-
-    Values are made and compared on the host: kernels would need CUDA's headers, whose absence says nothing about MPI.
+    """Exchange the memory of a GPU with the other child, or with itself, and all-reduce it.
 
     Returns:
         CORRECT or WRONG in the first child, None in the second.
     """
     import cupy
-    import numpy as np
 
     cupy.cuda.Device(number).use()  # before MPI starts: some libraries look for the current device then
     from mpi4py import MPI
@@ -190,18 +193,33 @@ def transfer_in_child(number: int) -> str | None:
     world = MPI.COMM_WORLD
     if world.size == 2 and world.rank == 0:
         print(PAIRED, flush=True)
+    correct = exchange_gpu_memory(world)
+    return (CORRECT if correct else WRONG) if world.rank == 0 else None
+
+
+def exchange_gpu_memory(comm: "MPI.Intracomm") -> bool:
+    """Exchange memory of the current GPU between the ranks, at opposite ends of ``comm``, and all-reduce it.
+
+    Values are made and compared on the host: kernels would need CUDA's headers, whose absence says nothing about MPI.
+
+    Returns:
+        Whether all data are correct on all ranks.
+    """
+    import cupy
+    import numpy as np
+    from mpi4py import MPI
+
     values = np.arange(TRANSFER_ELEMENTS, dtype=np.float32)
     sent, received, reduced = (cupy.empty(values.size, values.dtype) for _ in range(3))
-    for array, content in ((sent, values + world.rank), (received, np.zeros_like(values)), (reduced, -values)):
+    for array, content in ((sent, values + comm.rank), (received, np.zeros_like(values)), (reduced, -values)):
         array.set(content)
     cupy.cuda.get_current_stream().synchronize()  # of copies to this GPU
-    peer = world.size - 1 - world.rank
-    world.Sendrecv(sent, peer, recvbuf=received, source=peer)
-    world.Allreduce(sent, reduced)
-    total = values * world.size + world.size - 1
+    peer = comm.size - 1 - comm.rank
+    comm.Sendrecv(sent, peer, recvbuf=received, source=peer)
+    comm.Allreduce(sent, reduced)
+    total = values * comm.size + comm.size * (comm.size - 1) // 2
     own = np.array_equal(received.get(), values + peer) and np.array_equal(reduced.get(), total)
-    correct = world.allreduce(own, MPI.LAND)
-    return (CORRECT if correct else WRONG) if world.rank == 0 else None
+    return bool(comm.allreduce(own, MPI.LAND))
 
 
 if __name__ == "__main__":
