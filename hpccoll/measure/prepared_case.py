@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from mpi4py import MPI
 
@@ -42,9 +42,11 @@ from hpccoll.transports.guarded_memory import GuardedBuffer
 from hpccoll.transports.mpi.library_calls import result_span
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.stream_plan import StreamPlan
-from hpccoll.transports.nccl.transport import NcclTransportBase
 from hpccoll.transports.stream_wait import CONNECTING, Connecting, Wait
 from hpccoll.transports.transport_interface import Transport, TransportPlan
+
+if TYPE_CHECKING:
+    from hpccoll.transports.nccl.transport import NcclTransportBase
 
 
 @dataclass(frozen=True, slots=True)
