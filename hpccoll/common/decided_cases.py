@@ -27,6 +27,8 @@ class DecidedCases:
     @property
     def line(self) -> str:
         """A line for the user: how few are decided, and how to require another number."""
-        needed = f"at least {LEAST_SHARE:.0%}" if self.required is None else str(self.required)
+        needed = str(self.required)
+        if self.required is None:
+            needed = f"at least {LEAST_SHARE:.0%}"
         counted = f"{self.decided} of {format_count(self.cases, self.noun)} decided, {needed} required"
         return f"not decided: {counted}; do: mend what the lines above name, or require another number by --require N"

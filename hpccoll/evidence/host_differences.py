@@ -1,22 +1,15 @@
 """What hosts of one launch log differently: ports, the network, the version of the library, variables."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+
+from hpccoll.evidence.log_record import HostDifference
 
 PORTS, NETWORK, VERSION = "ports", "network", "version"
 """Facts that are no variables."""
 
 _OF_HOST = ("NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE")
 """Variables that may differ between hosts of a healthy job."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostDifference:
-    """A fact that hosts log differently, and the hosts of each of its values; ports are listed."""
-
-    fact: str
-    hosts: Mapping[str, tuple[str, ...]]
 
 
 class HostFacts:

@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hpccoll.evidence.host_differences import HostDifference
-
 NCCL_LIBRARIES = ("nccl", "rccl")
 """NCCL, and the library of AMD that is made from it."""
 
@@ -80,6 +78,14 @@ class UnfinishedCommunicator:
     size: int
     begun: tuple[int, ...]
     incomplete: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDifference:
+    """A fact that hosts log differently, and the hosts of each of its values; ports are listed."""
+
+    fact: str
+    hosts: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
-from hpccoll.evidence.host_differences import PORTS, HostDifference
-from hpccoll.evidence.log_record import CollectiveLine, LogRecord
+from hpccoll.evidence.host_differences import PORTS
+from hpccoll.evidence.log_record import CollectiveLine, HostDifference, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.nccl import NVLS_REFUSED
 from hpccoll.evidence.verdict import NETWORKS, Verdict, failures, judge_line, network_mismatch
