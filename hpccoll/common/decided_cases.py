@@ -20,17 +20,15 @@ class DecidedCases:
     @property
     def are_few(self) -> bool:
         """Whether fewer cases are decided than must be; without any case there is nothing to decide."""
-        least = LEAST_SHARE * self.cases
-        if self.required is not None:
-            least = self.required
-        return self.decided < least
+        if self.required is None:
+            return self.decided < LEAST_SHARE * self.cases
+        return self.decided < self.required
 
     @property
     def line(self) -> str:
         """A line for the user: how few are decided, and how to require another number."""
-        needed = f"at least {LEAST_SHARE:.0%}"
-        if self.required is not None:
-            needed = str(self.required)
-        cases = format_count(self.cases, self.noun)
-        counted = f"{self.decided} of {cases} decided, {needed} required"
+        needed = str(self.required)
+        if self.required is None:
+            needed = f"at least {LEAST_SHARE:.0%}"
+        counted = f"{self.decided} of {format_count(self.cases, self.noun)} decided, {needed} required"
         return f"not decided: {counted}; do: mend what the lines above name, or require another number by --require N"

@@ -20,14 +20,6 @@ _WITHOUT_SIZE = ("barrier",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostDifference:
-    """A fact that hosts log differently, and the hosts of each of its values; ports are listed."""
-
-    fact: str
-    hosts: Mapping[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveLine:
     """A log line, without its header, in which a library reports how it executes a collective; None if it does not say.
 
@@ -86,6 +78,14 @@ class UnfinishedCommunicator:
     size: int
     begun: tuple[int, ...]
     incomplete: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDifference:
+    """A fact that hosts log differently, and the hosts of each of its values; ports are listed."""
+
+    fact: str
+    hosts: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,8 +63,9 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
     slurm = [] if profile == "local" else [
         "--slurm-jobname-prefix", job_prefix(out), "--slurm-logdir", str((out / "logs" / "slurm").resolve()),
     ]  # fmt: skip
-    is_chosen = any(word.partition("=")[0] == "--profile" for word in extra)
-    without_profile = [] if is_chosen else ["--profile", "none"]
+    without_profile = ["--profile", "none"]
+    if re.search(r"(?<!\S)--profile(?![-\w])", " ".join(extra)):
+        without_profile = []
     return [
         sys.executable, "-m", "snakemake", "-s", str(workflow_directory() / "Snakefile"),
         *without_profile, "--workflow-profile", str(workflow_directory() / "profiles" / profile),
@@ -258,7 +259,10 @@ def last_log_line(out: Path) -> str:
             lines = log.read().decode(errors="replace").splitlines()
     except (OSError, BadInputError):
         return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    for line in reversed(lines):
+        if line.strip():
+            return line.strip()
+    return ""
 
 
 def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None], monitor: SlurmMonitor | None) -> str:

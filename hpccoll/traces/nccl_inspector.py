@@ -100,8 +100,7 @@ def read(path: Path) -> RecordedJob:
         places |= {(host, rank, process) for rank in ranks}
         for record in of_process:
             if len(ranks) == 1:
-                (rank,) = ranks
-                recorded.append(((host, rank, process), record))
+                recorded.append(((host, min(ranks), process), record))
             elif record.header.id == largest:  # smaller communicators do not tell which of the GPUs
                 recorded.append(((host, record.header.rank, process), record))
     numbers = number_ranks(places)

@@ -94,6 +94,7 @@ def test_a_profile_of_the_user_for_other_workflows_does_not_reach_snakemake(tmp_
     assert get_argument_parser().parse_args(command[3:]).profile == ["none"]
     chosen = workflow.snakemake_command(Path("a.yaml"), "local", None, tmp_path, ["--profile", "own"])
     assert get_argument_parser().parse_args(chosen[3:]).profile == ["own"]
+    assert "none" not in workflow.snakemake_command(Path("a.yaml"), "local", None, tmp_path, ["--profile=own"])
     workflow.run_workflow(["sh", "-c", "echo profile=${SNAKEMAKE_PROFILE-none}"], tmp_path, lambda: None)
     assert workflow.last_log_line(tmp_path) == "profile=none"
 
