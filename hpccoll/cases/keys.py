@@ -183,7 +183,7 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
             ("--executor",), "compiled, python", shown_default="compiled if it is built", metavar="NAME",
         ),
         Option(
-            ("--timing",), "single, aggregated, nccl-tests, osu", shown_default="single; nccl: aggregated",
+            ("--timing",), "single, aggregated, nccl-tests, osu", shown_default="by transport",
             metavar="T,..",
         ),
         Option(

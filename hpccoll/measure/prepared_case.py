@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from mpi4py import MPI
 
@@ -43,6 +43,9 @@ from hpccoll.transports.mpi.library_calls import result_span
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.transport_interface import Transport, TransportPlan
+
+if TYPE_CHECKING:
+    from hpccoll.transports.nccl.transport import NcclTransportBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +154,10 @@ class PreparedCase:
 
     def _make_further_plans(self) -> None:
         """Make the plans of the places after the first one."""
+        transport = cast("NcclTransportBase", self.transport)
         for number in range(1, self._places):
             src, dst = (buffer[number * self._stride :] for buffer in self._whole)
-            self._further.append(self.transport.further_plan(self.operation, src, dst))
+            self._further.append(transport.further_plan(self.operation, src, dst))
 
     @property
     def effort_of_round(self) -> Effort:
