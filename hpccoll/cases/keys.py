@@ -143,8 +143,8 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--device",), "device of the buffers: cpu, cuda", "cpu", metavar="NAME"),
         Option(("-b", "--begin"), "smallest message size", "8", metavar="SIZE"),
         Option(
-            ("-e", "--end"), "largest message size", shown_default=f"{LARGEST}; over nccl {LARGEST_OVER_NCCL}, "
-            "if it fits the GPUs", metavar="SIZE",
+            ("-e", "--end"), "largest message size", shown_default=f"{LARGEST}; nccl: {LARGEST_OVER_NCCL}",
+            metavar="SIZE",
         ),
         Option(("-f", "--factor"), SIZE_RANGE["factor"].help, "2", key=SIZE_RANGE["factor"], metavar="N"),
         Option(("-d", "--dtype"), "int32, int64, float16/32/64, bfloat16", "float32", metavar="TYPE"),
@@ -185,8 +185,8 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
             ("--executor",), "compiled, python", shown_default="compiled if it is built", metavar="NAME",
         ),
         Option(
-            ("--timing",), "single, aggregated (back to back, over nccl), or the loop of nccl-tests (over nccl) or of "
-            "osu (over mpi), whose -n and -w then hold", shown_default="single; over nccl aggregated", metavar="T,..",
+            ("--timing",), "single, aggregated, nccl-tests, osu", shown_default="by transport",
+            metavar="T,..",
         ),
         Option(
             ("--operations",), "operations of an aggregated iteration", f"{DEFAULT_OPERATIONS}",
