@@ -160,6 +160,9 @@ class PreparedCase:
 
     def _make_further_plans(self) -> None:
         """Make the plans of the places after the first one, which only NCCL's transports have."""
+        if self._places == 1:
+            return
+        self._settings.connecting.await_all()  # of MPI's calls, which follow, none has a limit
         transport = cast("NcclTransportBase", self.transport)
         for number in range(1, self._places):
             src, dst = (buffer[number * self._stride :] for buffer in self._whole)
