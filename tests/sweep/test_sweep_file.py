@@ -63,7 +63,7 @@ ADDED = SCHEMA_FAULTS | {
     "params: {ring: {channels: 0}}": "params.ring.channels|0|from 1 to 4096",
     "params: {ring: {window: [[1]]}}": "ring.window.0: [1]|a whole number",
     "devices: cuda\ntransports: nccl\ntiming: [average]": "timing.0: 'average'|choose from single, aggregated",
-    "timing: [single, aggregated]": "timing: 'aggregated' is not valid: single over mpi|over nccl single, aggreg",
+    "timing: [single, aggregated]": "timing: 'aggregated' is not valid: single|over nccl also aggregated",
     "effort: {min_iterations: 9, max_iterations: 3}": "effort.max_iterations: 3|at least 9",
     "seed:": "a.yaml: seed is missing: a whole number", f"seed: {'9' * 5000}": "seed|9999|not too large",
     "pairs: [[0, 1], [2]]": "pairs|ends, all|[[0, 1], [0, 2]]",
