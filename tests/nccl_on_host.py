@@ -8,6 +8,7 @@ import ctypes
 import platform
 import sys
 import threading
+import weakref
 from functools import partial
 from types import ModuleType, SimpleNamespace
 
@@ -59,10 +60,15 @@ def host_view(array):
     return np.frombuffer((ctypes.c_char * array.nbytes).from_address(address(array)), array.dtype).reshape(array.shape)
 
 
+STREAMS = weakref.WeakSet()
+"""All streams of this process."""
+
+
 class Stream:
     """A stream of the test library, with the methods of CuPy's."""
 
     def __init__(self, library):
+        STREAMS.add(self)
         self.library, self.ptr = library, library.hostStreamCreate()
         self.handle = ctypes.c_void_p(self.ptr)
 
@@ -188,6 +194,10 @@ class HostGpu(gpu.Gpu):
     def select(self):
         CURRENT.device = self.number
         self.library.hostSelect(self.number)
+
+    def await_device(self):
+        for stream in [*STREAMS]:
+            stream.await_all()
 
     def idle(self):
         if getattr(CURRENT, "device", 0) != self.number:

@@ -21,6 +21,7 @@ from hpccoll.common.limits import SECONDS, SEED
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_words
 from hpccoll.common.units import parse_rate
+from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
@@ -180,10 +181,13 @@ class DiagnosisProgram:
 
         ranks = Ranks(NamingComm(ranks.comm))  # until rank 0 leads with deadlines of its own
         options = ranks.run_at_root(self._prepare)  # only rank 0 reads files: they may exist on one node only
-        with stop.measuring():
-            self._recorded = _displayed(
-                lambda show: run_diagnosis(ranks, options, progress=show, stop=lambda: stop.signal, keep=self._keep)
-            )
+        try:
+            with stop.measuring():
+                self._recorded = _displayed(
+                    lambda show: run_diagnosis(ranks, options, progress=show, stop=lambda: stop.signal, keep=self._keep)
+                )
+        finally:
+            OWN_LOG.end()
         return self._conclude(self._recorded) if self._recorded else 0
 
     def _keep(self, recorded: "RecordedDiagnosis") -> None:

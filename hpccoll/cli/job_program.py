@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cli import run_options
@@ -108,16 +108,24 @@ class JobProgram:
         launch = Launch(
             show=self._table.show, pending_signal=lambda: stop.signal, exit_limit=mpi_startup.deadline,
             network=arguments.network, probe=_probe_in_launch(arguments, ranks, job),
-            probe_result=_load_evidence(arguments, ranks, job), gpu_pair=_load_gpu_pair(arguments, ranks),
+            probe_result=_load_evidence(arguments, ranks), gpu_pair=_load_gpu_pair(arguments, ranks),
         )  # fmt: skip
         self.runner = JobRunner(ranks, job, arguments.out, launch)
+        try:
+            if any(case.transport == "nccl" for case in job.cases):
+                OWN_LOG.begin()
+            return self._measure(stop)
+        finally:
+            OWN_LOG.end()
+
+    def _measure(self, stop: mpi_startup.StopSignal) -> int:
+        runner = cast("JobRunner", self.runner)
         with stop.measuring():
             try:
-                return 0 if self.runner.run() or arguments.exit_zero else 3
+                return 0 if runner.run() or self.arguments.exit_zero else 3
             finally:
-                print_results(self.runner, self._table)
-                warn_if_busy(self.runner)
-                OWN_LOG.end()
+                print_results(runner, self._table)
+                warn_if_busy(runner)
 
     def end(self, _code: int) -> None:
         """Print what is left to measure, and end a launch that has lost a rank."""
@@ -178,15 +186,13 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
     return probe_in_launch
 
 
-def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks", job: Job) -> "ProbeResult | None":
-    """Return the evidence of the probe, None without one; print what is missing, and turn off NCCL's log.
+def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks") -> "ProbeResult | None":
+    """Return the evidence of the probe, None without one; print what is missing.
 
     Missing evidence is no error: a probe that failed does not cost the measurement.
     """
     from hpccoll.evidence.probe_result import ProbeResult
 
-    if any(case.transport == "nccl" for case in job.cases):
-        OWN_LOG.begin()
     found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
     if found and found.failure and ranks.comm.rank == 0:
         state = "the evidence is incomplete" if found.record else "no evidence"

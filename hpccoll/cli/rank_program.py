@@ -108,9 +108,9 @@ def _run_ranks(program: RankProgram) -> int:
 
 
 def _report_failure(runner: "JobRunner | None", error: BaseException, *, alone: bool = False) -> bool:
-    """Report the exception that ends this rank: in one line if it stalled, its GPU or the system failed.
+    """Report the exception that ends this rank: in one line if the rank stalled, or if its GPU or the system failed.
 
-    Any other has its traceback.
+    Any other exception is reported with its traceback.
 
     Return whether it shall be raised: what the system refuses to a rank that is ``alone``, for which no other waits.
     """

@@ -39,12 +39,15 @@ def log_path() -> Path | None:
     return Path(name.replace("%h", host).replace("%p", str(os.getpid())))
 
 
-def last_warnings(path: Path) -> list[str]:
-    """Return the texts of the last warnings in a log of NCCL, without repetitions; none if it cannot be read."""
+def last_warnings(path: Path, begin: int = 0) -> list[str]:
+    """Return the texts of the last warnings in a log of NCCL, without repetitions; none if it cannot be read.
+
+    ``begin`` is the byte of the log from which on they count.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LAST_BYTES))
+            file.seek(max(begin, size - LAST_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return []
@@ -57,6 +60,7 @@ class OwnNcclLog:
 
     def __init__(self) -> None:
         self._directory: Path | None = None
+        self._marked_bytes = 0
         self.is_named = False
         """Whether a message has named the log, which is kept then."""
 
@@ -72,13 +76,18 @@ class OwnNcclLog:
             return  # NCCL logs to the output
         os.environ[FILE_VARIABLE] = str(self._directory / FILE_NAME)
 
+    def mark(self) -> None:
+        """Leave the warnings up to now out of reports: they belong to what has succeeded since."""
+        path = log_path()
+        self._marked_bytes = path.stat().st_size if path and path.exists() else 0
+
     def report(self) -> str:
-        """Return NCCL's last warnings and where its log is, which is kept from now on."""
+        """Return NCCL's last warnings since the mark, and where its log is, which is kept from now on."""
         self.is_named = True
         path = log_path()
         if path is None:
             return "NCCL's log is in the output of this launch"
-        warnings = last_warnings(path)
+        warnings = last_warnings(path, self._marked_bytes)
         summary = LAST_WARNINGS + " | ".join(warnings) if warnings else "NCCL has logged no warning"
         return f"{summary}; its log: {platform.node()}:{path}"
 

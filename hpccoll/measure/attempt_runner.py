@@ -40,6 +40,10 @@ MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""
 
 
+CONNECTION_TRIES = 2
+"""In how many cases NCCL may fail to connect the ranks before the others fail without a try."""
+
+
 class AttemptRunner:
     """An attempt on a group of ranks; created, used and closed on all of them together.
 
@@ -56,7 +60,8 @@ class AttemptRunner:
         self._bind_group()
         self.ranks_lost = False
         """Whether the group has lost a rank, which ends the attempt."""
-        self._unconnected: str | None = None  # why cases over NCCL fail without a try
+        self._has_connected = False  # whether NCCL has connected all ranks in this attempt
+        self._unconnected: list[str] = []  # the cases in which it did not, while it never had
         self._counted_cases: set[str] = set()  # the cases whose bytes were counted: one round is enough
 
     def _bind_group(self) -> None:
@@ -77,8 +82,9 @@ class AttemptRunner:
             GpuFailedError: on a rank whose GPU has failed; the launch ends with it, because MPI and NCCL cannot free
                 what a failed GPU holds, and the GPUs of other ranks may have failed, too.
         """
-        if case.transport == "nccl" and self._unconnected:
-            return self._unmeasured(case, "failed", self._unconnected)
+        if case.transport == "nccl" and len(self._unconnected) >= CONNECTION_TRIES:
+            reason = f"NCCL did not connect the ranks in {' and '.join(self._unconnected)}"
+            return self._unmeasured(case, "failed", reason)
         self.progress.enter("lowering")
         try:
             prepared = self.factory.make(case)
@@ -156,16 +162,17 @@ class AttemptRunner:
     def _handle_stall(self, case: Case, prepared: Prepared | None, error: StalledError, sync: DeadlineSync) -> Outcome:
         """Go on with the ranks that still respond, and return the outcome of the case: failed.
 
-        If all ranks respond and NCCL has never connected them, it will not do so in the next case.
+        If all ranks respond and NCCL has never connected them, it may be a rank that was late, or NCCL itself: cases
+        after CONNECTION_TRIES of these fail without a try.
         """
         gc.enable()  # the timing loop has disabled it
         self.progress.enter("regrouping after a stall")
-        never_connected = not self.factory.connecting.has_connected
+        self._has_connected |= self.factory.connecting.has_connected
         description = self.group.recover(prepared, sync, error, self.attempt.number, case)
         self.ranks_lost = self.group.ranks.comm.size < self.comm.size
         if not self.ranks_lost:
-            if never_connected:
-                self._unconnected = f"NCCL did not connect the ranks in {case.id}"
+            if not self._has_connected:
+                self._unconnected.append(case.id)
             self._close_barrier()
             self._bind_group()
         return self._unmeasured(case, "failed", description)

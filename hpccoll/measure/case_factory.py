@@ -16,7 +16,7 @@ from hpccoll.cases.catalogue import check_case, moved_dtypes
 from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.common.units import format_count
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
@@ -196,7 +196,7 @@ class CaseFactory:
         return first_reason(self.comm, reason)
 
     def _with_all_places(self, case: Case) -> Case:
-        """Return a case with buffers as large as those of ``case`` with all places of its operations."""
+        """Return a case whose buffers are as large as all places of ``case`` together."""
         if case.timing != NCCL_TESTS:
             return case
         return replace(case, bytes=max(case.bytes, self.settings.largest_bytes))
@@ -204,6 +204,12 @@ class CaseFactory:
     def close(self) -> None:
         close_all_worlds()  # before the communicators of MPI on which NCCL's are based
         self._mapped.close()
+
+
+def destroy_graphs(prepared: Prepared) -> None:
+    """Destroy the CUDA graphs of a case or a step."""
+    for case in prepared.calls:
+        case.destroy_graphs()
 
 
 def make_unless_refused(
@@ -230,7 +236,12 @@ def make_unless_refused(
         if isinstance(error, RuntimeError) and type(error).__name__ != "NcclError":  # CuPy's class, not imported here
             raise
         error_text = nccl_error_text(error)
-    connecting.await_all()
+    try:
+        connecting.await_all()
+    except StalledError:
+        if made is not None:
+            destroy_graphs(made)  # NCCL's abort, which follows, waits for them
+        raise
     errors: list[str | None] = comm.allgather(error_text)
     if made is not None and not any(errors):
         connecting.has_connected = True

@@ -42,6 +42,8 @@ class NcclConnecting(Connecting):
 
     def begin(self) -> None:
         self._failure = ""
+        if self._progress.phase != PHASE:
+            OWN_LOG.mark()
         self._progress.enter(PHASE)
         self._progress.phase_details = self._details
 
@@ -65,7 +67,7 @@ class NcclConnecting(Connecting):
         except StalledError as stall:
             place = "" if self._place in str(stall) else f" at {self._place}"
             message = f"{PHASE}: {stall}{place}; {OWN_LOG.report()}"
-            if self._sync:  # of the ranks that agree on what happened, the file has one message
+            if self._sync:  # the results keep only one message for all ranks that agree
                 print_of_rank(self._rank, message)
             raise type(stall)(message) from None
 
@@ -77,7 +79,7 @@ class NcclConnecting(Connecting):
         """
         self._progress.enter("waiting for the other ranks")
         if self._sync:
-            self._sync.barrier(self._await_s)
+            self._sync.await_all(self._await_s)
         else:
             request = self._ranks.comm.Ibarrier()
             poll_until(request.Test, no_error, self._await_s, "preparing a case on all ranks")

@@ -87,20 +87,20 @@ class DeadlineSync:
             raise
 
     def gather(self, local: Nanoseconds) -> Nanoseconds | None:
-        self._await_all()
+        self.await_all()
         return self.ranks.gather(local)
 
     def agree(self, more: int) -> int:
-        self._await_all()
+        self.await_all()
         return self.ranks.agree(more)
 
     def _start_barrier(self) -> MPI.Request:
         self._barriers_started += 1
         return self.ranks.comm.Ibarrier()
 
-    def _await_all(self) -> None:
+    def await_all(self, limit_s: float | None = None) -> None:
         """Wait for all ranks with the deadline, before a blocking call of MPI, which has none."""
-        self.barrier()
+        self.barrier(limit_s)
         self._check_peers()  # the last rank passes the barrier even if the others have stopped
 
     def wait(

@@ -73,6 +73,7 @@ class Leader:
         self._late = defaultdict[int, list[MPI.Request]](list)  # by rank: answers that have not come
         self._unneeded: list[MPI.Request] = []  # answers that are not waited for: MPI may still write in their buffers
         self._signal = 0
+        self._has_connected = False  # whether a pair has, of those that connect before they transfer
         self.aborts = False  # whether the launch ends by MPI_Abort, because a rank does not answer at the end
 
     def measure_alone(self, alone: Callable[[], Mapping[str, Floats]]) -> list[Mapping[str, Floats]]:
@@ -121,7 +122,7 @@ class Leader:
         what = f"transfers over {kind.program}"
         if self.errors:
             raise UnusableError(what, f"no pair has a time; {error_text(self.errors[0])}")
-        if kind.connects_first:
+        if kind.connects_first and not self._has_connected:
             raise UnusableError(what, "no pair has connected; do: read the messages of the ranks, or --device cpu")
 
     def __call__(self, slots: Slots) -> Floats:
@@ -199,6 +200,7 @@ class Leader:
         for rank, order in orders.items():
             if isinstance(order, Transfer) and {rank, order.partner} <= connected:
                 go[rank] = Go(order.partner, tag)
+                self._has_connected = True
         return {rank: answer for rank, answer in answers.items() if rank not in connected} | self._ask(tag, go)
 
     def _show_missed(self, missed: Sequence[tuple[int, int]], timings: Mapping[int, Timing], took: float) -> None:

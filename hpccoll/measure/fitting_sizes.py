@@ -21,24 +21,26 @@ def job_of_fitting_sizes(ranks: Ranks, job: Job) -> Job:
     gpus = RankGpus(ranks)
     if gpus.silent or gpus.failures or gpus.missing_for("nccl"):
         return job
-    free, sharing = gpus.gpu_of_rank.free_bytes, gpus.ranks_on_gpu
+    memory, sharing = gpus.gpu_of_rank.total_bytes, gpus.ranks_on_gpu  # the same if the job is resumed
     largest = 0
     for size in sorted({case.bytes for case in job.cases}):
         of_size = [case for case in job.cases if case.bytes == size]
-        if not _fits(of_size, job, sharing, free):
+        if not _fits(of_size, job, sharing, memory):
             break
         largest = size
     largest = ranks.comm.allreduce(largest, MPI.MIN)
     if not largest:
         return job
     if ranks.comm.rank == 0:
-        print(f"# sizes up to {format_size(largest)}, the largest that fits every GPU; -e takes another", flush=True)
+        print(
+            f"# sizes up to {format_size(largest)}, the largest that fits every GPU; -e sets another limit", flush=True
+        )
     return replace(job, cases=tuple(case for case in job.cases if case.bytes <= largest))
 
 
-def _fits(cases: list[Case], job: Job, sharing: int, free: int) -> bool:
+def _fits(cases: list[Case], job: Job, sharing: int, memory: int) -> bool:
     try:
-        check_memory(cases, job.ranks, sharing, free, "cuda", job.aggregators)
+        check_memory(cases, job.ranks, sharing, memory, "cuda", job.aggregators)
     except BadInputError:
         return False
     return True

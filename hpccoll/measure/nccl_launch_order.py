@@ -30,10 +30,16 @@ def keep_launch_order(cases: Iterable[Case]) -> None:
     """
     if not any(map(has_several_communicators, cases)):
         return
-    for _, name, _ in nccl_settings():
+    if user_setting() is None:
+        os.environ[VARIABLE] = "1"
+
+
+def user_setting() -> str | None:
+    """Return the value of NCCL_LAUNCH_ORDER_IMPLICIT in the environment or NCCL's files; None without one."""
+    for _, name, value in nccl_settings():
         if name == VARIABLE:
-            return
-    os.environ[VARIABLE] = "1"
+            return value
+    return None
 
 
 def has_several_communicators(case: Case) -> bool:
@@ -45,6 +51,11 @@ def has_several_communicators(case: Case) -> bool:
 
 
 def launches_in_turns() -> bool:
-    """Whether the loaded NCCL keeps no order of launches, so that an operation must wait for the one before it."""
+    """Whether the loaded NCCL keeps no order of launches, so that an operation must wait for the one before it.
+
+    It is too old, or the user has turned the order off.
+    """
     version = loaded_nccl_version()
-    return version is not None and version < FIRST_NCCL_WITH_ORDER
+    if version is None:
+        return False
+    return version < FIRST_NCCL_WITH_ORDER or user_setting() == "0"

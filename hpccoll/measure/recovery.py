@@ -16,13 +16,14 @@ from hpccoll.transports.nccl.communicators import abort_all_worlds
 if TYPE_CHECKING:
     from hpccoll.measure.case_factory import Prepared
     from hpccoll.measure.prepared_case import PreparedCase
+    from hpccoll.transports.gpu import Gpu
 
 MIN_WORKERS = 2
 """The smallest number of workers that go on: a single one exchanges nothing."""
 
 
-def abort_cases(cases: "Sequence[PreparedCase]") -> None:
-    """Abort all operations of NCCL and free these prepared cases on this rank, alone.
+def abort_cases(cases: "Sequence[PreparedCase]", gpu: "Gpu") -> None:
+    """Abort all operations of NCCL and free these prepared cases, whose GPU is ``gpu``, on this rank, alone.
 
     ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases share one: all
     graphs are therefore destroyed before any communicator is aborted. Buffers are freed when no kernel writes to them
@@ -31,9 +32,7 @@ def abort_cases(cases: "Sequence[PreparedCase]") -> None:
     for case in cases:
         case.destroy_graphs()
     abort_all_worlds()
-    for case in cases:
-        if case.gpu:
-            case.gpu.await_work()  # if the GPU hangs, its rank stays here and is lost
+    gpu.await_device()  # if the GPU hangs, its rank stays here and is lost
     for case in cases:
         case.close()
 
@@ -95,9 +94,10 @@ class RankGroup:
             StalledError: if no rank can go on.
             GpuFailedError: if the GPU of this rank has failed, which is no stall.
         """
-        self.gpus.gpu_of_rank.idle()
+        gpu = self.gpus.gpu_of_rank
+        gpu.idle()
         where = f" ({prepared.progress()})" if prepared else ""
-        abort_cases(prepared.calls if prepared else ())
+        abort_cases(prepared.calls if prepared else (), gpu)
         before = launcher_numbers(self.ranks.comm)
         description, comm = sync.regroup(type(error)(f"{error}{where}"))
         if lost := [rank for rank in before if rank not in launcher_numbers(comm)]:

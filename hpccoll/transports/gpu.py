@@ -294,6 +294,10 @@ class Gpu:
         """
         poll_until(self.idle, no_error, limit_s, f"the work on GPU {self.id} of {node_name()}")
 
+    def await_device(self) -> None:
+        """Wait for the work of this process on all streams of the GPU, once NCCL is aborted; there is no limit."""
+        self._cupy.cuda.runtime.deviceSynchronize()
+
     def idle(self) -> bool:
         """Return whether all queued work has completed.
 

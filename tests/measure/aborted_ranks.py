@@ -62,7 +62,7 @@ def aborted_after_a_run(make):
     COMM.Barrier()
     prepared.run()
     assert prepared.wrong() == 0
-    abort_cases(prepared.calls)
+    abort_cases(prepared.calls, GPU)
 
 
 def unfinished(make, error):

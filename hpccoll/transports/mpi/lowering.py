@@ -68,6 +68,7 @@ class MpiLowering(Lowering):
         tmp = (shared.empty if shared else self.empty)(self.tmp_length, operation.dtype)
         self.buffers = {"src": src, "dst": dst, "tmp": tmp}
         self.datatypes: list[MPI.Datatype] = []
+        self.scratches: list[Array] = []
         self.node_peers = self._node_peers(shared) if shared else {}
 
     def sequences(self) -> list[list[LoweredStep]]:
@@ -78,6 +79,7 @@ class MpiLowering(Lowering):
         steps = [(lane, step) for lane in lanes for step in self.steps(lane)]
         length = max((sum(map(len, self._written(lane, step))) for lane, step in steps), default=0)
         scratch = self.empty(length, self.operation.dtype)
+        self.scratches.append(scratch)
         lowered = []
         for lane in lanes:
             for step in self.steps(lane):

@@ -103,6 +103,7 @@ class MpiPlan:
         self.result = operation.result(dst, comm.rank)
         lowering = MpiLowering(comm.rank, operation, src, dst, shared, memory)
         sequences, self._datatypes = lowering.sequences(), lowering.datatypes
+        self._memory = lowering.buffers, lowering.scratches  # folds on a GPU hold only their addresses
         _check_plans_match(comm, operation, sequences)
         staggered = comm.allreduce(_starts_inside_node(sequences, operation.layout, comm.rank), MPI.LAND)
         initial = len(operation.slices) if staggered else len(sequences)

@@ -26,8 +26,8 @@
  * (hostDevice) are refused as by NCCL of that version, with NCCL_HOSTID and NCCL_MULTI_RANK_GPU_ENABLE.
  *
  * With NCCL_TEST_ORDER=strict a device has room for one kernel of NCCL: a group or a collective begins when those that the
- * process launched before it have ended, whatever their communicators and streams are. Ranks then deadlock that launch
- * their operations in orders of which no one order of all exists.
+ * process launched before it have ended, whatever their communicators and streams are. Ranks whose launch orders fit no
+ * common order then deadlock.
  *
  * With NCCL_DEBUG=WARN or INFO it warns of each fault that is injected. With NCCL_DEBUG=INFO it also logs its version,
  * communicators and calls in the lines of NCCL 2.30.7 (src/init.cc:1422,
