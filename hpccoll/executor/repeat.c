@@ -9,7 +9,7 @@ static int call_barrier(const repeated_case_t *c) {
 
 static void enter(repeated_case_t *c, enum phase phase) {
     c->progress[0] = phase;
-    c->progress[2] += phase == PHASE_WAITING; /* an operation is not alive because it has begun */
+    c->progress[2] += phase == PHASE_WAITING; /* that an operation has begun is no sign of progress */
 }
 
 /* Run `count` iterations; all ranks call this together.

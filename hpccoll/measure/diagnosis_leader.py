@@ -261,8 +261,6 @@ class Leader:
             for rank in awaited & found.keys():
                 awaited -= _answered(rank, orders[rank], found[rank])
             member.pause()
-        if 0 in awaited:
-            member.print_complaint()
         self._keep_pending(asked, answers, awaited)
         return found
 
@@ -300,6 +298,7 @@ class Leader:
             if rank:
                 self._member.send((order, limit_s, silent_s), rank, ORDERS)
         if 0 in orders:
+            self._member.limit_s = limit_s
             self._member.take(orders[0])
 
     @property

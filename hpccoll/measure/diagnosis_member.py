@@ -26,6 +26,9 @@ second longer each."""
 LEFT_LIMIT_S, END_LIMIT_S = 1.0, 300.0
 """How long, in the end, a rank waits for transfers that it has left, and for rank 0 to write the results and abort."""
 
+MOST_OF_LIMIT = 0.8
+"""The share of its limit after which a transfer that is left counts as one that did not connect."""
+
 ORDERS = 0
 """The tag of orders; an answer has that of its slot."""
 
@@ -116,6 +119,8 @@ class Member:
         self._host = ranks.node_id[0]
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
         self._transfer: BegunTransfer | None = None
+        self.limit_s = math.inf  # of the next transfer: how long rank 0 waits for it
+        self._began, self._limit_s = 0.0, math.inf  # of the transfer
         self._connects = False  # whether the transfer waits for an order when it has connected
         self.rests = True  # whether nothing that is to be answered is under way
         self._failed: list[BegunTransfer] = []
@@ -135,21 +140,26 @@ class Member:
     def take(self, order: Order) -> None:
         """Go on with the current transfer, or leave it, and begin that of an order."""
         if self._transfer and not isinstance(order, Go):
+            self._print_complaint()
             with suppress(MPI.Exception):  # whatever it is, the next order counts
                 self._transfer.leave()
             self._left.append(self._transfer)
             self._transfer = None
         if isinstance(order, Transfer):
             self._transfer = self.kind.begin(self._data, order)
+            self._began, self._limit_s = time.monotonic(), self.limit_s
         self._waits.end()
         if self._transfer:
             self._waits.begin()
         self._connects = self.kind.connects_first and isinstance(order, Transfer)
         self.rests = self._transfer is None
 
-    def print_complaint(self) -> None:
-        """Print what is known of the current transfer if it does not connect, for its deadline has passed."""
-        complaint = self._transfer.complaint() if self._transfer else None
+    def _print_complaint(self) -> None:
+        """Print what is known of the current transfer if it has not connected within its limit."""
+        lasted = time.monotonic() - self._began
+        if self._transfer is None or lasted < MOST_OF_LIMIT * self._limit_s:
+            return  # it is left because another rank has failed
+        complaint = self._transfer.complaint()
         if complaint:
             print_of_rank(self.rank, f"{complaint} (on {self._host})")
 
@@ -197,6 +207,7 @@ class Member:
                 if isinstance(order, LastOrder):
                     break
                 orders, until = self.control.irecv(source=0, tag=ORDERS), time.monotonic() + silent_s + self.rank
+                self.limit_s = limit_s
                 self.take(order)
                 leaves = math.inf
                 if isinstance(order, Transfer | Go):
@@ -208,7 +219,6 @@ class Member:
                 self.send((timing, self.stop()), 0, tag)
             elif time.monotonic() > leaves:  # the partner does not answer, but this rank does
                 leaves = math.inf
-                self.print_complaint()
                 self.take(None)
                 self.send((FAILED, self.stop()), 0, tag)
             elif time.monotonic() > until:

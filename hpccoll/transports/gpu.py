@@ -243,7 +243,7 @@ class Gpu:
         cupy/_core/_routines_linalg.pyx of CuPy 14.2; there float32 uses TF32 only if CUPY_TF32 is set).
 
         The values are random: with equal ones few bits change from term to term, the GPU draws less power, and its
-        clock stays higher than in a training.
+        clock stays higher than in training.
         """
         random = np.random.default_rng(RANDOM_SEED)
         count = most_rows * most_rows

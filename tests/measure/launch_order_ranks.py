@@ -20,13 +20,14 @@ from nccl_on_host import HostGpu
 from rank_checks import run_on_all
 
 from hpccoll.cases.case import Case
+from hpccoll.common.errors import StalledError
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.prepared_step import PreparedStep
-from hpccoll.measure.recovery import StalledError, poll_until
 from hpccoll.measure.step_computations import BEGIN, END
 from hpccoll.schedule import Layout
 from hpccoll.training.workload import TRAINING_STEP, Workload
 from hpccoll.transports.nccl.communicators import abort_all_worlds, close_all_worlds
+from hpccoll.transports.stream_wait import poll_until
 
 COMM, LIMIT = MPI.COMM_WORLD, 1.0
 DIRECTORY, ORDER, *STEPS = sys.argv[1:]

@@ -198,7 +198,7 @@ def transfer_in_child(number: int) -> str | None:
 
 
 def exchange_gpu_memory(comm: "MPI.Intracomm") -> bool:
-    """Exchange memory of the current GPU between the ranks, at opposite ends of ``comm``, and all-reduce it.
+    """Exchange memory of the current GPU, each rank with the one at the other end of ``comm``, and all-reduce it.
 
     Values are made and compared on the host: kernels would need CUDA's headers, whose absence says nothing about MPI.
 
