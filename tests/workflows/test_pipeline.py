@@ -83,7 +83,8 @@ def test_a_job_whose_raw_file_is_gone_is_run_again_and_one_that_has_a_journal_is
 def test_an_error_of_snakemake_is_printed_and_the_report_is_written(copy):
     result = spawn("sweep", "tiny.yaml", "--", "--frobnicate", cwd=copy.home)
     assert result.code == 3
-    assert "snakemake ended with 2: see results/tiny/logs" in result.err
+    assert "snakemake ended with 2 " in result.err
+    assert "--frobnicate): see results/tiny/logs" in result.err
     assert result.out.splitlines()[-1] == "report: results/tiny/report/index.html"
 
 
