@@ -8,6 +8,7 @@ OPTIONS are those of diagnosis_ranks.py. Rank k pretends to be node nk, and has 
         "has no memory"; "its GPU fails", on the host; a rank of None is all of them;
     aborting_s: how long an abort takes;
     first_limit_s: the deadline of the first slot;
+    blocks: whether a synchronisation of a stream never returns;
     connecting_s: how much later each rank has connected than the one before.
 
 In the end each rank prints how many communicators it has made, and how many it has destroyed or aborted, and a line in
@@ -48,6 +49,8 @@ LONGER = 5
 
 options = json.loads(sys.argv[2])
 pause_ns, connecting_s, aborting_s = (options.pop(name, 0) for name in ("pause_ns", "connecting_s", "aborting_s"))
+if options.pop("blocks", False):
+    nccl_on_host.Stream.synchronize = lambda _stream: signal.pause()
 gpu_pair_transfers.FIRST_LIMIT_S = options.pop("first_limit_s", gpu_pair_transfers.FIRST_LIMIT_S)
 who, when, kind = options.pop("sender", (-1, 0, ""))
 begun, counts, times = count(), {"made": 0, "ended": 0, "early": 0}, []

@@ -96,6 +96,13 @@ def test_no_program_synchronises_a_stream_on_which_nccl_works(launched, program)
     assert not [*place.glob("hpccoll-nccl-*")]  # no message has named a log
 
 
+def test_a_diagnosis_synchronises_no_stream_on_which_nccl_works(mpiexec, nccl_library, tmp_path):
+    arguments = DIAGNOSIS, tmp_path / "out.json", json.dumps({"slot_s": 0.02, "blocks": True}), "host", nccl_library
+    ended = mpiexec(2, *arguments, TMPDIR=str(tmp_path))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert json.loads((tmp_path / "out.json").read_text())["load"]["program"] == "NCCL"
+
+
 def test_pairs_of_a_diagnosis_that_never_connect_end_it_with_warnings_and_log(mpiexec, nccl_library, tmp_path):
     arguments = DIAGNOSIS, tmp_path / "out.json", json.dumps({"first_limit_s": 3}), "host", nccl_library
     ended = mpiexec(2, *arguments, NCCL_TEST_FAULT="-1:1:stall", TMPDIR=str(tmp_path))

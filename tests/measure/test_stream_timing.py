@@ -86,7 +86,7 @@ def test_operations_are_queued_after_the_barrier_between_two_events_with_one_wai
 
 def test_the_floor_of_times_between_events_is_that_of_two_in_a_row_on_an_idle_stream():
     made, elapsed = Recorded(), iter([9000, *[2500] * 30])
-    made.synchronize = partial(made.log.append, "wait")
+    made.await_work = partial(made.log.append, "wait")
     made.record = lambda event: event.record(None)
     made.elapsed_ns = lambda _start, _end: next(elapsed)
     assert event_floor_ns(made) == 2500

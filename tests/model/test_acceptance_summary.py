@@ -20,11 +20,12 @@ def test_of_one_size_the_row_farthest_below_its_range_decides():
     assert acceptance(rows).decisive is rows[1]
 
 
-def test_rows_of_which_nothing_can_be_told_refuse_nothing_unless_some_are_required():
+def test_rows_of_which_nothing_can_be_told_refuse_unless_none_are_required():
     rows = [each for each in of_two_nodes() if each.verdict is Acceptance.CANNOT_TELL]
     found = acceptance(rows)
-    assert (found.verdict, found.is_refused, found.decisive) == (Acceptance.CANNOT_TELL, False, rows[-1])
+    assert (found.verdict, found.is_refused, found.decisive) == (Acceptance.CANNOT_TELL, True, rows[-1])
     assert acceptance(rows, required=1).is_refused
+    assert not acceptance(rows, required=0).is_refused
 
 
 @pytest.mark.parametrize(("required", "refused"), [(3, False), (4, True)])
