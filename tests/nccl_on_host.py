@@ -8,6 +8,7 @@ import ctypes
 import platform
 import sys
 import threading
+import time
 import weakref
 from functools import partial
 from types import ModuleType, SimpleNamespace
@@ -59,6 +60,9 @@ def host_view(array):
     """Return the array of NumPy on the memory of an array of CuPy."""
     return np.frombuffer((ctypes.c_char * array.nbytes).from_address(address(array)), array.dtype).reshape(array.shape)
 
+
+POLL_S = 5e-5
+"""The pause after a look at unfinished work: ranks share their cores with the threads of streams."""
 
 STREAMS = weakref.WeakSet()
 """All streams of this process."""
@@ -204,7 +208,10 @@ class HostGpu(gpu.Gpu):
             raise AssertionError(f"a query of a stream of GPU {self.number} creates a context on the current GPU")
         if self.broken:
             raise GpuFailedError(f"GPU {self.id} of {platform.node()} failed: cudaErrorECCUncorrectable")
-        return self.stream.done
+        done = self.stream.done
+        if not done:
+            time.sleep(POLL_S)
+        return done
 
     def event(self, *, timing=True):  # noqa: ARG002  events of the host have times
         return Event(self.library)
