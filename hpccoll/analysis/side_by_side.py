@@ -44,8 +44,8 @@ class SideBySide:
 def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]:
     """Return each result of another program with ours of the same operation.
 
-    Of several of ours the one of the program's own loop is taken, then the one whose timing, type of elements and
-    placement are theirs, and then the fastest: the library's own call has two placements.
+    Our row with the timing of that program comes first. Then comes the row with the same timing, element type and
+    placement, and then the fastest one, because the library's own call has two placements.
     """
     by_operation = defaultdict[tuple[str, str, CallKey], list[Row]](list)
     for row in ours:

@@ -12,7 +12,7 @@ def level_without_recovery(provenance: Mapping[str, object], ranks: int, transpo
 
     Args:
         provenance: of an attempt; one of another program does not say.
-        ranks: how many the attempt has; a single rank has nobody to go on without it.
+        ranks: the number of ranks of the attempt; with a single one no rank could go on.
         transports: those of its cases.
     """
     mpi = cast("Mapping[str, Any]", provenance.get("mpi") or {})

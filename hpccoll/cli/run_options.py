@@ -190,7 +190,7 @@ def _default_largest(transports: list[str]) -> str:
 
 
 def takes_sizes_that_fit(arguments: argparse.Namespace) -> bool:
-    """Return whether the largest size is the one that fits the memory of the GPUs: over NCCL, if none is given."""
+    """Return whether the memory of the GPUs limits the sizes: over NCCL, if the user gives no largest size."""
     chosen = arguments.job or arguments.workload or arguments.end
     return not chosen and _words(arguments.transport) == ["nccl"]
 

@@ -1,4 +1,4 @@
-"""How many cases a judgement must decide, so that a gate does not open because nothing could be told."""
+"""How many cases a judgement must decide: a gate must stay closed if most cases are undecided."""
 
 from dataclasses import dataclass
 

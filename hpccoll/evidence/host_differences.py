@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hpccoll.evidence.log_record import HostDifference
 
 PORTS, NETWORK, VERSION = "ports", "network", "version"
-"""Facts that are no variables."""
+"""The facts beside variables."""
 
 _OF_HOST = ("NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE")
 """Variables that may differ between hosts of a healthy job."""

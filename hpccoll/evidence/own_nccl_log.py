@@ -77,7 +77,7 @@ class OwnNcclLog:
         os.environ[FILE_VARIABLE] = str(self._directory / FILE_NAME)
 
     def mark(self) -> None:
-        """Leave the warnings up to now out of reports: they belong to what has succeeded since."""
+        """Leave earlier warnings out of reports: the operations that caused them have succeeded."""
         path = log_path()
         self._marked_bytes = path.stat().st_size if path and path.exists() else 0
 

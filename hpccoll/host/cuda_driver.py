@@ -17,7 +17,7 @@ def supports_multicast(driver: Any = None) -> bool | None:
         driver: the library, for tests; None to load it.
 
     Returns:
-        None if nothing is known: there is no driver, as on a login node, or no GPU, or the driver is too old.
+        None if this machine cannot tell: it has no driver (a login node) or no GPU, or its driver is too old.
     """
     try:
         driver = driver or ctypes.CDLL("libcuda.so.1")

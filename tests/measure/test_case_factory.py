@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
+from hpccoll.common.errors import StalledError
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure import case_factory
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase, make_unless_refused
@@ -17,6 +18,7 @@ from hpccoll.measure.prepared_case import RunSettings
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
 from hpccoll.transports.nccl import communicators
+from hpccoll.transports.stream_wait import Connecting
 
 NATIVE_OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
 REFUSAL = "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)"
@@ -91,6 +93,21 @@ def test_a_rank_whose_call_succeeded_while_others_were_refused_closes_its_plan_b
     world.communicator = SimpleNamespace(abort=lambda: done.append("aborted"))
     assert make_unless_refused(plan_maker(closed=done), comm) == SkippedCase(f"NCCL refuses it: {REFUSAL}")
     assert done == ["closed", "aborted"]
+
+
+class Stalls(Connecting):
+    """Ranks of which another one has stalled."""
+
+    def await_all(self):
+        raise StalledError("another rank has stopped")
+
+
+def test_graphs_of_a_case_that_is_made_while_another_rank_stalls_are_destroyed_before_nccl_is_aborted():
+    done = []
+    calls = [SimpleNamespace(destroy_graphs=lambda: done.append("destroyed"))]
+    with pytest.raises(StalledError, match="another rank"):
+        make_unless_refused(lambda: SimpleNamespace(calls=calls), MPI.COMM_SELF, Stalls())
+    assert done == ["destroyed"]
 
 
 FAILED = communicators.NcclFailedError("NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR")

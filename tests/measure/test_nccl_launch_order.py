@@ -54,3 +54,9 @@ def test_the_users_own_setting_remains(order, monkeypatch, tmp_path):
 def test_operations_wait_for_each_other_only_with_an_nccl_without_the_variable(order, monkeypatch, version, in_turns):
     monkeypatch.setattr(order, "loaded_nccl_version", lambda: version)
     assert order.launches_in_turns() == in_turns
+
+
+def test_operations_take_turns_if_the_user_turns_the_order_of_nccl_off(order, monkeypatch):
+    monkeypatch.setattr(order, "loaded_nccl_version", lambda: (2, 28, 9))
+    monkeypatch.setenv(order.VARIABLE, "0")
+    assert order.launches_in_turns()
