@@ -144,8 +144,8 @@ def gpu_time_findings(results: Results) -> Iterator[Finding]:
         floor_us = max(floors) * 1e6
         yield info(
             "event_floor",
-            f"Times by events of GPUs contain {floor_us:.2f} us, which two events in a row take; an operation that is "
-            "not longer is written <=.",
+            f"Times by GPU events include the {floor_us:.2f} us between two events in a row; a time that is not longer "
+            "is shown as <= this floor.",
             floor_us=floor_us,
         )  # fmt: skip
 
