@@ -39,6 +39,8 @@ class PrintableStream:
         self._error = 0  # the errno of the first error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+            if stream.write_through:  # PYTHONUNBUFFERED: lines of ranks that share the stream would mix
+                stream.reconfigure(write_through=False, line_buffering=True)
 
     def write(self, text: str) -> int:
         self._write(ERASE_LINE * self._has_status + printable(text))

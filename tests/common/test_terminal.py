@@ -66,6 +66,24 @@ def test_a_status_line_is_replaced_and_needs_a_terminal():
     assert last == f"{ERASE_LINE}2 of 2{ERASE_LINE}"
 
 
+def test_a_line_is_one_write_also_if_python_buffers_nothing():
+    class Pipe(io.RawIOBase):
+        def __init__(self):
+            self.writes = []
+
+        def writable(self):
+            return True
+
+        def write(self, content):
+            self.writes.append(bytes(content))
+            return len(content)
+
+    pipe = Pipe()
+    stream = PrintableStream(io.TextIOWrapper(pipe, write_through=True))
+    print("r0 | one line", file=stream)
+    assert pipe.writes == [b"r0 | one line\n"]
+
+
 @pytest.mark.parametrize("must_succeed", [True, False])
 @pytest.mark.parametrize("buffering", [-1, 1])
 def test_a_full_stdout_is_an_error_each_time_and_a_full_stderr_none_and_then_nothing_is_written(
