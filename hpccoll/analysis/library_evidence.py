@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from hpccoll.cases.skip_reason import COLLECTIVE_VARIABLES
+from hpccoll.evidence.creation_sentences import creation_summary
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.schedule.collective import NATIVE
@@ -51,9 +52,9 @@ def _network_facts(record: LogRecord) -> Iterator[str]:
     if record.library != "nccl":
         return
     across = record.nodes is None or record.nodes > 1
-    yield f"NCCL {record.version or 'of a version that it does not log'}" + (
-        f" over {', '.join(record.network)}" if record.network and across else ""
-    )
+    name = f"NCCL {record.version or 'of a version that it does not log'}"
+    networks = ", ".join(record.network)
+    yield f"{name} over {networks}" if networks and across else name
     if record.gdr is not None:
         yield "GPUDirect RDMA on every hop" if record.gdr else "not every hop with GPUDirect RDMA"
     if tuner := record.plugins.get("tuner"):
@@ -69,6 +70,7 @@ def library_facts(run: Run) -> dict[str, object]:
     facts = {
         "library": library_summary(probe),
         "channels": ", ".join(f"{count} x {path}" for path, count in record.paths.items()),
+        "communicators": creation_summary(record.creations),
         "refused": "; ".join(refusal.line for refusal in record.unavailable),
         "warnings": "; ".join(record.warnings),
         "no evidence": probe.failure,

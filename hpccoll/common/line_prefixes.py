@@ -27,6 +27,12 @@ _YEAR = r" \d{4}"
 _TIME = re.compile(f"(?P<clock>{_CLOCK})(?P<year>{_YEAR})?|{_SECONDS}")
 _FIRST_TIME = re.compile(rf"\W*{_CLOCK}")
 
+_TIME_OF_DAY = re.compile(
+    r"(?:(?<![\w:.-])|(?<=\dT))(?P<hours>\d\d?):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)(?:[.,](?P<fraction>\d{1,9}))?"
+    r"(?: ?(?P<half>[AP])M)?(?![\d:])|(?<![\w.])(?P<epoch>1\d{9}\.\d{1,9})(?![\w.])"
+)
+"""A time of day, or seconds since 1970, which in logs have a fraction."""
+
 MAX_PREFIXES = 64
 """The maximum number of prefixes that are remembered: each line without an anchor is compared with all of them."""
 
@@ -48,6 +54,20 @@ def _text_of(exported: Mapping[str, Any]) -> str | None:
     texts = (exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str))
     nested = (text for one in exported.values() if isinstance(one, dict) and (text := _text_of(one)))
     return next(texts, None) or next(nested, None)
+
+
+def time_of_day_s(text: str) -> float | None:
+    """Return the last time in a text as seconds since midnight, of its own time zone; None without one."""
+    times = [*_TIME_OF_DAY.finditer(text)]
+    if not times:
+        return None
+    time = times[-1]
+    if time["epoch"]:
+        return float(time["epoch"]) % 86400
+    hours = int(time["hours"])
+    if time["half"]:
+        hours = hours % 12 + (12 if time["half"] == "P" else 0)
+    return hours * 3600 + int(time["minutes"]) * 60 + float(f"{time['seconds']}.{time['fraction'] or 0}")
 
 
 class PrefixReader:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
-from hpccoll.common.line_prefixes import PrefixReader, exported_text
+from hpccoll.common.line_prefixes import PrefixReader, exported_text, time_of_day_s
+from hpccoll.evidence.creation_times import CommunicatorRank, CreationTimes
 from hpccoll.evidence.fallback_reasons import unavailable_reason
 from hpccoll.evidence.host_differences import HostFacts
 from hpccoll.evidence.log_record import TCP_NETWORK, LogRecord, Unavailable
@@ -25,7 +26,8 @@ class LogMessage:
     ``origin`` is ``nccl``, ``sharp`` (libsharp) or ``ucc``, None for a line without a known header; ``process`` the
     host and process id of the writer, empty if no header names them; ``place`` file and line of the source, for
     warnings and errors; ``thread`` the header without time, level and place, which names the thread, without a process
-    also with the prefix; ``time`` the time in the line, if it is finer than a second.
+    also with the prefix; ``time`` the time in the line, if it is finer than a second; ``clock_s`` the time of day in
+    seconds before the header of a line about the creation of a communicator.
     """
 
     origin: str | None
@@ -35,6 +37,7 @@ class LogMessage:
     place: str = ""
     thread: str = ""
     time: str = ""
+    clock_s: float | None = None
 
     @property
     def host(self) -> str | None:
@@ -120,8 +123,15 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
             yield LogMessage(
                 origin, "" if pid is None else f"{host}:{pid}", level, body,
                 re.sub(r".*/src/", "", place) if place and level in _WITH_PLACE else "",
-                thread.strip() if pid else f"{prefix or ''} {thread}".strip(), time,
+                thread.strip() if pid else f"{prefix or ''} {thread}".strip(), time, _clock_s(whole),
             )  # fmt: skip
+
+
+def _clock_s(line: str) -> float | None:
+    """Return the time of day before the only message in a line about a communicator, in s; None for other lines."""
+    if "- Init " not in line or line.count("NCCL INFO") != 1:
+        return None
+    return time_of_day_s(line.partition("NCCL INFO")[0])
 
 
 class LoggedCall(NamedTuple):
@@ -136,14 +146,6 @@ class LoggedCall(NamedTuple):
     dtype: str
     op: str | None
     ranks: int | None
-
-
-class CommunicatorStart(NamedTuple):
-    """The beginning of a communicator, as one of its ranks logs it: its name, how many ranks it has, and the rank."""
-
-    name: str
-    size: int
-    rank: int
 
 
 HostMembers = defaultdict[str | None, set[tuple[int, str]]]
@@ -176,8 +178,9 @@ class ParserState:
         self.warning_hosts: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by the text of the warning
         self.communicators: set[tuple[int, int]] = set()  # ranks and nodes
         self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
-        self.begun: dict[tuple[str, str], CommunicatorStart] = {}  # by process and address of the communicator
+        self.begun: dict[tuple[str, str], CommunicatorRank] = {}  # by process and address of the communicator
         self.incomplete: set[tuple[str, str]] = set()  # those of them without a sign of their completion
+        self.creation_times = CreationTimes()
 
     def add(self, field: str, fact: object) -> None:
         """Add a line, or another fact, to a field of the record, each once."""
@@ -196,6 +199,7 @@ class ParserState:
         rdma = [path for path in self.paths if path.startswith("NET/") and not TCP_NETWORK.search(path)]
         found: dict[str, Any] = {field: tuple(facts) for field, facts in self.found.items()}
         used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
+        found["creations"] = tuple(self.creation_times.communicators())
         found["host_differences"] = tuple(self.host_facts.differences())
         found["warning_hosts"] = {
             text: tuple(hosts) for text, hosts in self.warning_hosts.items() if len(hosts) < len(self.hosts)

@@ -81,6 +81,25 @@ class UnfinishedCommunicator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CommunicatorCreation:
+    """How long the ranks of a communicator of NCCL took to create it, in seconds.
+
+    ``name`` and ``size`` are those of ``UnfinishedCommunicator``; the name is empty if the log has only the times. The
+    other fields have an entry for each rank with a time, in the order of ``ranks``; None where the log has none.
+    ``total_s`` and ``phases_s``, by NCCL's names of the phases, are measured by NCCL; ``logged_s`` is the time from
+    the line ``Init START`` to ``Init COMPLETE`` by the clock of the log.
+    """
+
+    name: str
+    size: int
+    ranks: tuple[int, ...]
+    hosts: tuple[str | None, ...]
+    total_s: tuple[float | None, ...]
+    phases_s: Mapping[str, tuple[float | None, ...]]
+    logged_s: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostDifference:
     """A fact that hosts log differently, and the hosts of each of its values; ports are listed."""
 
@@ -129,6 +148,7 @@ class LogRecord:
     unavailable: tuple[Unavailable, ...] = ()  # the requested features that were not used, with reasons
     failures: tuple[LoggedFailure, ...] = ()  # the errors that NCCL did not recover from
     unfinished: tuple[UnfinishedCommunicator, ...] = ()  # the communicators that ranks began and did not complete
+    creations: tuple[CommunicatorCreation, ...] = ()  # the times in which ranks created communicators
     # the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``)
     plugins: Mapping[str, str] = field(default_factory=dict)
     # the variables that NCCL read from the environment or a file, with their values

@@ -16,10 +16,10 @@ from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, NCCL_FUNCTIONS
 from hpccoll.common.limits import RANKS
 from hpccoll.common.units import format_size
+from hpccoll.evidence.creation_times import CommunicatorRank
 from hpccoll.evidence.host_differences import NETWORK, PORTS, VERSION
 from hpccoll.evidence.log_parser import (
     COMMON_RULES,
-    CommunicatorStart,
     HostMembers,
     LoggedCall,
     LogMessage,
@@ -123,7 +123,9 @@ def _add_numbered_collective(state: ParserState, match: re.Match[str], message: 
         state.add("collectives", line)
 
 
-_COMMUNICATOR_NAME = re.compile(r"commId (0x0*[1-9a-f][0-9a-f]*)|(splitCount \d+ color -?\d+|color -?\d+)")
+_COMMUNICATOR_NAME = re.compile(
+    r"commId (0x0*[1-9a-f][0-9a-f]*)|((?:splitCount|childCount) \d+ color -?\d+|color -?\d+)"
+)
 """What names a communicator on all of its ranks: its id, or the words about a split, whose id is 0 or missing."""
 
 
@@ -138,16 +140,33 @@ def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -
 def _add_creation(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Add that a rank begins a communicator, or that it has completed it, which a destroyed one was, too.
 
-    NCCL logs the beginning from 2.14 on. A split has no id, but a number and a color, which are equal on its ranks.
+    NCCL logs the beginning from 2.18.3 on. A split has no id, but a number and a color, which are equal on its ranks.
     """
     place = message.writer, match["comm"]
-    if match["event"] == "Init START" and RANKS.accepts(int(match["ranks"])):
-        identified = _COMMUNICATOR_NAME.search(match["more"])
-        name = identified[identified.lastindex or 0] if identified else "without an id"
-        state.begun[place] = CommunicatorStart(name, int(match["ranks"]), int(match["rank"]))
+    identified = _COMMUNICATOR_NAME.search(match["more"])
+    name = identified[identified.lastindex or 0] if identified else "without an id"
+    member = CommunicatorRank(name, int(match["ranks"]), int(match["rank"]))
+    event = match["event"]
+    if event == "Init START" and RANKS.accepts(member.size):
+        state.begun[place] = member
         state.incomplete.add(place)
-    elif match["event"] != "Abort":
+        state.creation_times.add_start(match["comm"], message)
+    elif event != "Abort":
         state.incomplete.discard(place)
+    if event == "Init" and RANKS.accepts(member.size):
+        state.creation_times.add_end(match["comm"], member, message)
+
+
+_PHASE = re.compile(r"(?P<name>[A-Za-z]\w{0,30}) (?P<seconds>-?\d{1,9}\.\d{1,9})(?:, |$)")
+
+
+def _add_timings(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    """Add the times in which a rank has created a communicator."""
+    size = int(match["ranks"])
+    if not RANKS.accepts(size):
+        return
+    phases = {phase["name"]: float(phase["seconds"]) for phase in _PHASE.finditer(match["phases"])}
+    state.creation_times.add_timings(size, int(match["rank"]), float(match["total"]), phases, message)
 
 
 def _add_unfinished(state: ParserState) -> None:
@@ -385,6 +404,11 @@ RULES: tuple[Rule, ...] = (
         r"(?:\[Rank \d+\] )?(?:\w+ )?comm (?P<comm>\S+) rank (?P<rank>\d{1,18}) nranks (?P<ranks>\d{1,18}) "
         r"(?P<more>cudaDev .*)- (?P<event>Init START|Init|Destroy|Abort)\b",
         _add_member,
+    ),
+    rule(
+        r"Init timings(?: - \w+)?: rank (?P<rank>\d{1,18}) nranks (?P<ranks>\d{1,18}) "
+        r"total (?P<total>\d{1,9}\.\d{1,9}) \((?P<phases>[^()]*)\)$",
+        _add_timings,
     ),
     rule(
         r"Rank (?P<rank>\d{1,18}): (?P<count>\d{1,18}) CollNet devices"

@@ -8,6 +8,13 @@ from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.evidence.creation_delays import creation_delays, creation_growth
+from hpccoll.evidence.creation_sentences import (
+    creation_sentence,
+    delay_sentences,
+    growth_sentence,
+    longest_creations,
+)
 from hpccoll.evidence.host_differences import PORTS
 from hpccoll.evidence.log_record import CollectiveLine, HostDifference, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
@@ -78,6 +85,7 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
     yield info("library", f"{name}{ranks}{nodes}")
     yield from _network_findings(record, expected)
     yield from map(partial(_difference_finding, record), record.host_differences)
+    yield from _creation_findings(record)
     for kind, title, values in (
         ("plugins", "plugins", record.plugins),
         ("variables", "set by the environment or files", record.settings),
@@ -94,6 +102,18 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
         if not _is_explained(line, record):
             hosts = record.warning_hosts.get(line, ())
             yield warning("warning", f"{line}{in_brackets(_on_hosts(hosts).strip())}", "warning", hosts=hosts)
+
+
+def _creation_findings(record: LogRecord) -> Iterator[Finding]:
+    shown = longest_creations(record.creations)
+    for creation in shown:
+        yield info("creation", creation_sentence(creation), "communicator created")
+    if len(shown) < len(record.creations):
+        others = format_count(len(record.creations) - len(shown), "more communicator")
+        yield info("creations", f"{others}, which took no longer; --json has them", "communicators created")
+    for creation in shown:
+        for sentence in delay_sentences(creation):
+            yield warning("creation_delay", sentence, "creation delayed")
 
 
 def _difference_finding(record: LogRecord, difference: HostDifference) -> Finding:
@@ -216,6 +236,9 @@ def log_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
             yield from [""] * bool(sentences or number > 1)
             yield f"== launch {number} of {len(logs.launches)}: {_log_names(launch)}"
         yield from map(str, launch_findings(launch.record, expected))
+    growth = creation_growth(launch.record.creations for launch in logs.launches)
+    if growth is not None:
+        yield f"creation of the largest communicator, shortest time over its ranks: {growth_sentence(growth)}"
     yield from (f"{file}: {text}" for file, text in logs.dumps.items())
 
 
@@ -233,6 +256,11 @@ def logs_json(logs: LogSet, expected: str | None = None) -> dict[str, Any]:
             "red": next((one.text for one in critical_findings(launch.record, expected)), None),
             "network": launch.record.network_type,
             "record": to_builtins(launch.record),
+            "creation_delays": [
+                {"communicator": creation.name, "size": creation.size, **to_builtins(delay)}
+                for creation in launch.record.creations
+                for delay in creation_delays(creation)
+            ],
             "executed": [
                 {
                     "collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op,
@@ -243,4 +271,5 @@ def logs_json(logs: LogSet, expected: str | None = None) -> dict[str, Any]:
         }
         for launch in logs.launches
     ]  # fmt: skip
-    return {"launches": launches, "dumps": dict(logs.dumps)}
+    growth = creation_growth(launch.record.creations for launch in logs.launches)
+    return {"launches": launches, "creation_growth": growth and to_builtins(growth), "dumps": dict(logs.dumps)}
