@@ -94,8 +94,22 @@ def package_versions() -> dict[str, str]:
 
 
 def rack_name() -> str:
-    """Return the path of switches above this node in Slurm's topology, empty without a topology.
+    """Return what is above this node in Slurm's topology: switches, a block, a ring or a torus; empty without any.
 
-    SLURM_TOPOLOGY_ADDR holds the path from the top switch to the node, such as spine.rack1.n1 (``man srun``).
+    SLURM_TOPOLOGY_ADDR holds the path from the top to the node: spine.rack1.n1 of topology/tree (``man srun``), from
+    Slurm 24.05 on block1.n1 of topology/block, or n1 alone. SLURM_TOPOLOGY_ADDR_PATTERN has the kinds of its parts:
+    switch.switch.node, block.node, node. Rings and tori (26.05) add the place of the node, which no other node has:
+    ring0:3.n1, a ring:position.node. Source: topology_p_get_node_addr in src/plugins/topology/. If topology.yaml has
+    several topologies, it is the first one with ``cluster_default``, in all partitions (topology_g_get_node_addr in
+    src/interfaces/topology.c of 25.05).
     """
-    return os.environ.get("SLURM_TOPOLOGY_ADDR", "").rpartition(".")[0]
+    address = os.environ.get("SLURM_TOPOLOGY_ADDR", "")
+    *kinds, last = os.environ.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
+    above = address.rpartition(".")[0]
+    if last != "node":  # no pattern, or an unknown one
+        return above
+    *units, _ = address.split(".", len(kinds))  # the name of a node may have a domain
+    if len(units) != len(kinds):
+        return above
+    names = [unit.rsplit(":", kind.count(":"))[0] for unit, kind in zip(units, kinds, strict=True)]
+    return ".".join(names)

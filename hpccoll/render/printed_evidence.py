@@ -14,6 +14,7 @@ from hpccoll.common.units import format_size
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_settings import PROBE_REMEDY
 from hpccoll.evidence.nic_gpu_affinity import NearestNics, describe_balance
+from hpccoll.evidence.nvlink_racks import nvlink_sentence
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule import WORKLOADS, collective
@@ -36,6 +37,8 @@ def found_lines(attempt: Attempt) -> Iterator[str]:
     hosts = sum(len(group["hosts"]) for group in found)
     yield from _by_text("GPUs", hosts, ((_describe_gpus(group["gpus"]), group["hosts"]) for group in found))
     yield from _by_text("NICs", hosts, ((_describe_nics(group["gpus"]), group["hosts"]) for group in found))
+    if nvlink := nvlink_sentence(_nvlink_domains(found), {place.host: place.rack for place in attempt.places}):
+        yield f"NVLink: {nvlink}"
     floors = cast("Sequence[float | None]", attempt.provenance.get("event_floor_ns_of_rank") or ())
     if known := [floor for floor in floors if floor is not None]:
         yield f"events of GPUs: two in a row take up to {max(known) / 1e3:.2f} us, which every device_s contains"
@@ -54,6 +57,16 @@ def found_lines(attempt: Attempt) -> Iterator[str]:
         yield f"network of NCCL: {', '.join((*record.network, *record.devices))}"
     yield f"NVLS: {_availability(record, 'nvls', record.nvls) or f'unknown, {_NVLS_REASON}'}"
     yield f"SHARP: {_sharp(record, attempt.nodes)}"
+
+
+def _nvlink_domains(found: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the NVLink domain of each host whose GPUs all have the same one."""
+    domains: dict[str, str] = {}
+    for group in found:
+        names = {gpu.get("nvlink_domain") for gpu in group["gpus"]}
+        name = names.pop() if len(names) == 1 else None
+        domains |= dict.fromkeys(group["hosts"], name or "")
+    return domains
 
 
 def _by_text(name: str, count: int, described: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:

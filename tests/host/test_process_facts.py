@@ -30,11 +30,25 @@ def test_a_node_is_oversubscribed_if_ranks_must_share_a_cpu_or_exceed_a_quota(ra
     assert is_oversubscribed(ranks, quotas) is oversubscribed
 
 
-@pytest.mark.parametrize(("address", "rack"), [(None, ""), ("n1", ""), ("spine.rack2.n7", "spine.rack2")])
-def test_the_rack_of_a_node_is_its_path_in_slurms_topology(address, rack, monkeypatch):
-    monkeypatch.delenv("SLURM_TOPOLOGY_ADDR", raising=False)
-    if address:
-        monkeypatch.setenv("SLURM_TOPOLOGY_ADDR", address)
+@pytest.mark.parametrize(
+    ("address", "pattern", "rack"),
+    [
+        (None, None, ""), ("n1", None, ""), ("spine.rack2.n7", None, "spine.rack2"),
+        # srun(1), SLURM_TOPOLOGY_ADDR_PATTERN; topology_p_get_node_addr in src/plugins/topology/*/topology_*.c
+        ("s3.s0.dev1", "switch.switch.node", "s3.s0"), ("s3.s[1-2].dev1", "switch.switch.node", "s3.s[1-2]"),
+        ("b8.tux1", "block.node", "b8"), ("tux1", "node", ""),
+        ("ring0:3.node04", "ring:position.node", "ring0"), ("pod1:0:3:1.node14", "torus:x:y:z.node", "pod1"),
+        # names of nodes with a domain
+        ("tux1.cluster.example", "node", ""), ("b8.tux1.cluster.example", "block.node", "b8"),
+        # patterns that are unknown, or do not fit
+        ("b8.tux1", "block.host", "b8"), ("tux1", "block.node", ""), ("a.b", "", "a"), (None, "block.node", ""),
+    ],
+)  # fmt: skip
+def test_the_rack_of_a_node_is_what_is_above_it_in_slurms_topology(address, pattern, rack, monkeypatch):
+    for name, value in (("SLURM_TOPOLOGY_ADDR", address), ("SLURM_TOPOLOGY_ADDR_PATTERN", pattern)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
     assert rack_name() == rack
 
 

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import pytest
 import raw_examples
 from golden_page import assert_golden
 
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.render.printed_evidence import executed_lines, found_lines
+from hpccoll.store.raw_results import RankLocation
 
 LOGS = Path(__file__).parents[1] / "evidence" / "logs"
 NCCL = {"version": "2.28.9", "files": ["/opt/libnccl.so.2"]}
@@ -79,3 +81,13 @@ def test_what_runs_on_gpus_begin_and_end_with():
     unlogged.attempts = [(raw_examples.attempt(ranks=1), unlogged.attempts[0][1])]
     lines += ["-- one rank exchanges nothing", *executed_lines(unlogged)]
     assert_golden("run_evidence", lines)
+
+
+@pytest.mark.parametrize(("domains", "words"), [(("a.1", "b.1"), "is one NVLink domain"), (("a.1", None), None)])
+def test_racks_of_slurm_that_are_nvlink_domains_by_nvml_are_named(domains, words):
+    gpus = [{"hosts": [f"n{rack}"], "gpus": [gpu(nvlink_domain=domain)] * 4} for rack, domain in enumerate(domains)]
+    places = tuple(
+        RankLocation(host=f"n{rack}", node=rack, clock=rack, pid=1, affinity="0", rack=rack) for rack in range(2)
+    )
+    lines = [line for line in found_lines(attempt(gpus, places=places)) if line.startswith("NVLink: ")]
+    assert (lines == []) if words is None else (words in lines[0])

@@ -61,8 +61,9 @@ def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there i
     """Have a cluster of Slurm, without a database; its settings can be changed."""
     monkeypatch.setattr(cpu_and_memory, "TESTBED_FILE", tmp_path / "marker")
 
-    def cluster(*, partition=WORK, **changed):
-        programs("scontrol", {"show config": settings(**changed), "show partition": partition})
+    def cluster(*, partition=WORK, topologies=None, **changed):
+        shown = {f"show topology{name}": text for name, text in (topologies or {}).items()}
+        programs("scontrol", {"show config": settings(**changed), "show partition": partition, **shown})
 
     programs("sbatch")
     programs("sinfo", {"%P": "work*\n", "%N": "n1|idle|2|worker\nn2|idle|2|worker\n"})
@@ -253,3 +254,38 @@ def test_doctor_warns_of_what_else_uses_the_machine(monkeypatch):
         monkeypatch.setattr(cluster_checks, "load_between", lambda *_, load=load: load)
         found = cluster_checks.load(MachineFacts(NO_GPU))
         assert (found.kind, found.severity, "make 1.50" in found.text) == (kind, severity, cores > 1)
+
+
+BLOCKS = (
+    "BlockName=b1 BlockIndex=0 Nodes=node[01-04] BlockSize=4\nBlockName=b2 BlockIndex=1 Nodes=node[05-08] BlockSize=4\n"
+)
+LEAVES = "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=node[01-02]\nSwitchName=s2 Level=0 LinkSpeed=1 Nodes=node[03-04]\n"
+"""Topologies of topology.yaml(5), section EXAMPLE, as scontrol prints them: a part of topo2, and topo1."""
+
+
+@pytest.mark.parametrize(
+    ("topologies", "partition", "kind", "words"),
+    [
+        ({"": BLOCKS}, WORK, "topology", ("topology/block, 2 blocks of 4 nodes", "if each block is one NVLink domain")),
+        ({"": LEAVES}, WORK, "topology", ("topology/tree, 2 leaf switches of 2 nodes",)),
+        # partitions of a topology of topology.yaml
+        ({" topo2": BLOCKS, "": LEAVES}, f"{WORK.strip()} Topology=topo2", "topology_of_partition",
+         ("partition work has topology topo2", "show topology NAME > FILE")),
+        ({" topo2": BLOCKS, "": ""}, f"{WORK.strip()} Topology=topo2", "topology_of_partition",
+         ("no racks by default",)),
+        ({" topo2": BLOCKS, "": BLOCKS}, f"{WORK.strip()} Topology=topo2", "topology", ("2 blocks",)),
+        ({"": LEAVES + BLOCKS}, WORK, "topology_unknown", ("topology/tree and topology/block",)),
+        ({"": "BlockName=b1 Nodes=node[01-"}, WORK, "topology_unknown", ("node[01-",)),
+        ({"": "words"}, WORK, "topology_unknown", ("words",)),
+    ],
+)  # fmt: skip
+def test_the_racks_of_slurms_topology_are_reported(cluster, topologies, partition, kind, words):
+    cluster(partition=f"{partition.strip()}\n", topologies=topologies)
+    examined = findings()["topology"]
+    assert examined.kind == kind
+    assert [word for word in words if word not in examined.with_remedy] == []
+
+
+def test_without_a_topology_nothing_is_said_of_racks(cluster):
+    cluster(topologies={"": ""})
+    assert "topology" not in findings()

@@ -90,9 +90,11 @@ CYCLIC = (
     ("warning", "left_out"),
     [
         ("scontrol: No topology information available\n", {"one on each node"}),
+        ("", {"one on each node"}),  # topology/flat prints nothing
         ("SwitchName=rack1 Level=0 LinkSpeed=1 Nodes=n[1-3]\n", set()),
+        ("BlockName=b1 BlockIndex=0 Nodes=n[1-3] BlockSize=3\n", set()),
     ],
-    ids=["no racks", "racks"],
+    ids=["no racks", "flat", "racks", "blocks"],
 )
 def test_where_slurm_knows_of_no_racks_the_plan_leaves_out_the_mapping_that_changes_nothing(
     on_cluster, programs, warning, left_out

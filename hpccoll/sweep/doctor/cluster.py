@@ -6,8 +6,9 @@ import shutil
 import time
 
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.text import Finding, absent, critical, info, warning
-from hpccoll.common.units import format_seconds
+from hpccoll.common.slurm_topology import BLOCK, FLAT, RACK_NOUNS, SlurmTopology
+from hpccoll.common.text import Finding, absent, critical, info, join_ends, join_words, warning
+from hpccoll.common.units import format_count, format_seconds
 from hpccoll.executor.build import LIBRARY
 from hpccoll.executor.library import ExecutorUnavailableError, load_library
 from hpccoll.host import cpu_and_memory
@@ -122,6 +123,52 @@ def partitions(machine: MachineFacts) -> Finding | None:
     if any(partition.usable for partition in partitions.values()):
         return info("partitions", text)
     return critical("partitions_unusable", text, remedy="run 'sinfo -R' to see why")
+
+
+def topology(machine: MachineFacts) -> Finding | None:
+    """Report the racks that Slurm's default topology gives to ranks, and the partitions that have another topology."""
+    if not machine.settings:
+        return None
+    try:
+        known = query.load_topology()
+        others = _partitions_elsewhere(known)
+    except BadInputError:  # the check of partitions says why
+        return None
+    except ValueError as error:
+        remedy = "racks are those of SLURM_TOPOLOGY_ADDR; see 'scontrol show topology', or give diagnose --racks FILE"
+        return warning("topology_unknown", str(error), remedy=remedy)
+    text = _racks_text(known)
+    if others:
+        text += f"; {join_words(others)}, and Slurm gives ranks the default one"
+        remedy = "do: scontrol show topology NAME > FILE; hpccoll diagnose --racks FILE"
+        return warning("topology_of_partition", text, remedy=remedy)
+    if known.plugin == FLAT:
+        return None
+    return info("topology", text, remedy=_BLOCK_REMEDY if known.plugin == BLOCK else "")
+
+
+_BLOCK_REMEDY = (
+    "if each block is one NVLink domain, which Slurm does not say, give its nodes as nvlink_nodes: in the site file"
+)
+
+
+def _racks_text(topology: SlurmTopology) -> str:
+    if topology.plugin == FLAT:
+        return "no racks by default"
+    sizes = sorted({len(hosts) for hosts in topology.racks.values()})
+    racks = format_count(len(topology.racks), RACK_NOUNS[topology.plugin])
+    return f"{topology.plugin}, {racks} of {join_ends(sizes)} nodes"
+
+
+def _partitions_elsewhere(default: SlurmTopology) -> list[str]:
+    """Return the partitions with a topology of topology.yaml that has other racks than the default one."""
+    records = query.parse_records(query.slurm_output("scontrol", "-a", "-o", "show", "partition"))
+    others: list[str] = []
+    for record in records:
+        name = record.get("Topology")
+        if name and query.load_topology(name) != default:
+            others.append(f"partition {record['PartitionName']} has topology {name}")
+    return others
 
 
 def load(machine: MachineFacts) -> Finding | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.slurm_topology import SlurmTopology, parse_topology
 
 ANSWER_TIMEOUT_S = 30.0
 """Timeout of a command in seconds; a busy controller needs several seconds."""
@@ -76,14 +77,34 @@ def has_accounting() -> bool:
 
 
 def has_no_topology() -> bool:
-    """Return whether Slurm reports no switches: nodes then belong to no rack.
+    """Return whether Slurm reports no switches and no blocks: nodes then belong to no rack.
+
+    topology/tree and topology/block without entries print an error, and may fail; topology/flat, and topology/default
+    before it, print nothing (topology_p_topoinfo_print in src/plugins/topology/flat/topology_flat.c).
 
     Raises:
         UnusableError: if Slurm does not answer.
     """
-    result = run_slurm("scontrol", "show", "topology")  # without switches it prints an error and may fail
+    result = run_slurm("scontrol", "show", "topology")
     _check_reachable(result.stderr)
-    return "No topology information" in result.stdout + result.stderr
+    printed = (result.stdout + result.stderr).strip()
+    return "No topology information" in printed or (result.returncode == 0 and not printed)
+
+
+def load_topology(name: str | None = None) -> SlurmTopology:
+    """Return a topology of topology.yaml by its name; without one the default, in which Slurm places its ranks.
+
+    Raises:
+        UnusableError: if Slurm does not answer.
+        ValueError: if Slurm prints something else.
+    """
+    result = run_slurm("scontrol", "show", "topology", *filter(None, (name,)))
+    _check_reachable(result.stderr)
+    if "No topology information" in result.stdout + result.stderr:
+        return parse_topology(())
+    if result.returncode:
+        raise ValueError(" ".join(result.stderr.split()) or f"scontrol ended with {result.returncode}")
+    return parse_topology(result.stdout.splitlines())
 
 
 def mpi_types() -> list[str]:
