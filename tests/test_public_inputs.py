@@ -113,6 +113,8 @@ SCRIPTS = {
     "predict-own-port.sh": (2, ("--rate x0.5",)),
     "predict-step-7b-fsdp.sh": (0, ("837 ms",)),
     "slurm-node-inval.sh": (2, ("4 nodes, 2 of them down or drained",)),
+    "slurm-array-task.sh": (0, ("measured: 4 nodes", "no node or link is slow")),
+    "slurm-refusals.sh": (2, ("GPU32 Account", "Invalid qos specification", "Invalid account", "number of tasks")),
     "slurm-salloc.sh": (1, ("--ntasks-per-node",)),
     "slurm-node-with-blanks.sh": (0, ("{'n1': ['n1-ib']}",)),
     "sweep-home-not-writable.sh": (0, ("2 of 2 cases", "rc 0")),
@@ -144,3 +146,21 @@ def test_a_notebook_reads_a_file_by_h5py_and_hpccoll_at_once(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("rows 8") == 4
     assert "Error" not in ended.stdout
+
+
+def test_frames_can_be_exported_as_people_do_it_in_notebooks(tmp_path):
+    raw = tmp_path / "a.h5"
+    assert invoke("import", INPUTS / "nccl-mpi-operator-launcher.txt", "--out", raw).code == 0
+    command = [sys.executable, INPUTS / "notebook-exports.py", raw]
+    ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    words = [line.split()[0] for line in ended.stdout.splitlines()]
+    assert words == ["ok"] * 20, ended.stdout + ended.stderr
+
+
+@pytest.mark.long
+def test_a_sweep_whose_plan_has_times_in_the_future_measures_nothing_again():
+    ended = subprocess.run(
+        ["bash", INPUTS / "sweep-clock-ahead.sh"], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    before, after = ended.stdout.splitlines()
+    assert before == after

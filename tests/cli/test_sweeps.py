@@ -2,7 +2,9 @@
 
 import os
 
+import pytest
 import raw_examples
+from cli_runner import invoke
 from recorded_diagnoses import recorded
 
 from hpccoll.analysis.diagnosis.records import Component
@@ -52,3 +54,10 @@ def test_a_job_without_a_diagnosis_is_named(tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-1] == "diagnosis of mpi.n4x1:"
     assert "logs has its output" in printed.err
+
+
+@pytest.mark.parametrize("name", ["o{x}", "a: b"])
+def test_a_directory_whose_name_snakemake_would_change_is_refused_before_anything_is_written(name, tmp_path):
+    result = invoke("sweep", "--out", tmp_path / name)
+    assert result.is_bad_input("--out", name, "a path without braces")
+    assert [*tmp_path.iterdir()] == []

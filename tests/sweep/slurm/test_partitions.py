@@ -115,3 +115,20 @@ def test_a_refusal_for_a_value_of_the_site_file_names_its_key(cluster, site, mes
     cluster("sbatch", code=1, err=f"sbatch: error: Batch job submission failed: {message}\n")
     with pytest.raises(BadInputError, match=f"^{re.escape(key)}.*{re.escape(message)}$"):
         partitions.check_request(REQUEST, site)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (("sbatch: error: !!! slurm_job_submit ERROR: submitted a job to a gpu32 partition, without a GPU32 Account.\n"
+         "sbatch: error: Batch job submission failed: Unspecified error\n"), "without a GPU32 Account"),
+        ("allocation failure: Invalid account or account/partition combination specified\n", "Invalid account"),
+        (("sbatch: error: You must specify a number of tasks.\n"
+         "allocation failure: Job size specification needs to be provided\n"), "You must specify a number of tasks."),
+    ],
+    ids=["a plugin of the site", "account", "two lines"],
+)  # fmt: skip
+def test_a_refusal_has_the_words_of_slurm_and_of_its_plugins(cluster, answer, words):
+    cluster("sbatch", code=1, err=answer)
+    with pytest.raises(BadInputError, match=rf"^job: '--nodes=2 .*: a request that Slurm grants: .*{re.escape(words)}"):
+        partitions.check_request(REQUEST, {})

@@ -59,3 +59,15 @@ def test_of_nodes_with_different_cpus_the_smallest_counts(programs, cpus, groups
     job = f"JobId=7 NumNodes=3 NumCPUs={cpus} NumTasks=3 JOB_GRES=(null) {groups} MinCPUsNode=1\n"
     programs("scontrol", {"show job": job, "hostnames n[1-2]": "n1\nn2\n", "hostnames n3": "n3\n"})
     assert squeue.cpus_of_node("7") == expected
+
+
+def test_the_last_task_of_an_array_has_its_own_hosts(programs):
+    """Its id is that of the array, for which scontrol prints all tasks, this one first (job_array.html of Slurm)."""
+    tasks = [
+        f"JobId={number} ArrayJobId=36 ArrayTaskId={task} JobState=RUNNING NodeList={nodes} NumNodes=4 NumCPUs=16"
+        for number, task, nodes in ((36, 3, "n[5-8]"), (37, 1, "n[1-4]"))
+    ]
+    programs("scontrol", {
+        "show job 36": "\n".join(tasks), "hostnames n[5-8]": "n5\nn6\nn7\nn8\n", "hostnames n[1-4]": "n1\nn2\nn3\nn4\n",
+    })  # fmt: skip
+    assert squeue.allocated_hosts("36") == ("n5", "n6", "n7", "n8")
