@@ -258,27 +258,23 @@ def fault(of: Input, result: CommandResult) -> str:
     return f"it printed control characters or a long line: {bad[0][:300]!r}" if bad else ""
 
 
-def run_in_child(of: Input) -> str:
-    """Run a command in a child of this process, and return its defect; empty without one."""
-
-    def judge() -> str:
-        with tempfile.TemporaryDirectory(prefix="f") as directory:
-            os.chdir(directory)
-            of.write_files()
-            before = {*Path().rglob("*")}
-            try:
-                found = fault(of, invoke(*of.arguments))
-            except BaseException:  # noqa: BLE001  any exception is a defect
-                return traceback.format_exc()[-800:]
-            left = () if of.may_be_valid else {*Path().rglob("*")} - before
-            return found or (f"it left {sorted(map(str, left))[:5]}" if left else "")
-
-    return in_child(judge)[0]
+def defect_of(tried: Input) -> str:
+    """Run a command in an empty directory, and return its defect; empty without one."""
+    with tempfile.TemporaryDirectory(prefix="f") as directory:
+        os.chdir(directory)
+        tried.write_files()
+        before = {*Path().rglob("*")}
+        try:
+            defect = fault(tried, invoke(*tried.arguments))
+        except BaseException:  # noqa: BLE001  any exception is a defect
+            return traceback.format_exc()[-800:]
+        left = () if tried.may_be_valid else {*Path().rglob("*")} - before
+        return defect or (f"it left {sorted(map(str, left))[:5]}" if left else "")
 
 
 def trials(seed: int, number: int, _directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
     """Yield inputs of all families or of one, the defect in the response to each, and whether there is one."""
     for each in islice(inputs(seed, [only] if only else FAMILIES), number):
-        defect = run_in_child(each)
+        defect = in_child(lambda each=each: defect_of(each))[0]
         files = {name: content[:300] for name, content in each.files.items()}
         yield f"{[word[:80] for word in each.arguments]} {files}", defect or "ended as they should", bool(defect)

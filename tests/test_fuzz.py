@@ -32,15 +32,16 @@ def test_a_changed_figure_and_a_process_that_dies_or_takes_much_memory_are_defec
     assert in_child(lambda: str(len(b"1" * (GROWTH_MIB + 9 << 20))))[0].startswith("it took 5")
 
 
-def test_bad_inputs_and_extreme_options_end_in_lines_or_well():
+@pytest.mark.parametrize(("fuzzer", "number"), [("commands", 70), ("foreign", 40)])
+def test_bad_inputs_extreme_options_and_files_of_others_end_in_lines_or_well(fuzzer, number):
     assert all(map(options, COMMANDS))
     # In a process that has drawn nothing: a child of one with V8's threads would wait for them when it draws a chart.
-    words = "commands", "--seed", "20261122", "--number", "70"
+    words = fuzzer, "--seed", "20261122", "--number", str(number)
     fuzzed = subprocess.run(
         [sys.executable, Path(__file__).with_name("fuzz.py"), *words], check=False, capture_output=True, text=True
     )
     assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
-    assert "70 tried: 70 ended as they should" in fuzzed.stdout
+    assert f"{number} tried: {number} ended as they should" in fuzzed.stdout
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from hpccoll.common.errors import UnusableError, writing
 
 family = typer.Typer()
 
+MOST_LINES = 20
+"""The most files for each of which a line says why it cannot be read."""
+
 
 @family.command(epilog="Example: hpccoll trace /tmp/nccl_trace_rank_*")
 def trace(
@@ -45,8 +48,10 @@ def trace(
         read = read_job(files, progress)
     if not read.jobs and not read.damaged:
         raise UnusableError("FILES", "there is no file in the directory")
-    for line in read.damaged:
+    for line in read.damaged[:MOST_LINES]:
         typer.echo(f"hpccoll: {line}", err=True)
+    if len(read.damaged) > MOST_LINES:
+        typer.echo(f"hpccoll: FILES: {len(read.damaged) - MOST_LINES} more files cannot be read", err=True)
     if not read.jobs:
         return UnusableError.exit_code
     jobs = list[JobFindings]()

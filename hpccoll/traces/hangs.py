@@ -10,9 +10,12 @@ fewer. If a job was recorded several times, only what did not change since the t
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from hpccoll.traces.records import ANY, MESSAGES, Group, Progress, RecordedJob, RecordedOperation, by_call
+
+Wait = TypeVar("Wait")
+"""A wait, or its number."""
 
 Reason: TypeAlias = Literal[
     "not created", "not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"
@@ -247,18 +250,19 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
 
 def _blame(waits: Sequence[BlockedRanks], blamed: set[int], counted: set[tuple[int, Group]]) -> Iterator[Hang]:
     """Yield a hang for each operation that a rank lacks, one a rank, with the ranks that lack it."""
-    together = defaultdict[tuple[BlockedRanks, bool], list[int]](list)
-    awaiting = _by_rank((rank, wait) for wait in waits for rank in wait.awaited)
+    together = defaultdict[tuple[int, bool], list[int]](list)  # by the number of the wait: its ranks may be thousands
+    awaiting = _by_rank((rank, number) for number, wait in enumerate(waits) for rank in wait.awaited)
     for rank in sorted(blamed):
-        wait = min(awaiting[rank], key=_order)
-        together[wait, (rank, wait.group) in counted].append(rank)
-    for (wait, is_recorded), ranks in together.items():
+        number = min(awaiting[rank], key=lambda number: _order(waits[number]))
+        together[number, (rank, waits[number].group) in counted].append(rank)
+    for (number, is_recorded), ranks in together.items():
+        wait = waits[number]
         reason: Reason = "unrecorded" if not is_recorded else "behind" if wait.behind else "not joined"
         yield Hang(reason, tuple(ranks), wait.group, wait.operation, tuple(_chain(waits, ranks)))
 
 
-def _by_rank(waits: Iterable[tuple[int, BlockedRanks]]) -> Mapping[int, list[BlockedRanks]]:
-    of_rank = defaultdict[int, list[BlockedRanks]](list)
+def _by_rank(waits: Iterable[tuple[int, Wait]]) -> Mapping[int, list[Wait]]:
+    of_rank = defaultdict[int, list[Wait]](list)
     for rank, wait in waits:
         of_rank[rank].append(wait)
     return of_rank
