@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import fuzz_files
+import fuzz_foreign
 import pytest
 from cli_runner import invoke
 from fuzz import GROWTH_MIB, in_child
-from fuzz_commands import COMMANDS, options
+from fuzz_commands import COMMANDS, Input, defect_of, options
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,13 @@ def test_bad_inputs_extreme_options_and_files_of_others_end_in_lines_or_well(fuz
     )
     assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
     assert f"{number} tried: {number} ended as they should" in fuzzed.stdout
+
+
+@pytest.mark.parametrize("shape", ["a group of 100,000 ranks", "archive of 50,000 links"])
+def test_what_a_small_file_says_costs_no_more_than_it_holds(shape):
+    arguments, name, make = fuzz_foreign.SHAPES[shape]
+    tried = Input(tuple(each.replace("FILE", name) for each in arguments), {name: make()}, may_be_valid=True)
+    assert in_child(lambda: defect_of(tried), fuzz_foreign.CPU_S)[0] == ""
 
 
 @pytest.mark.parametrize(

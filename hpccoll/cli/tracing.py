@@ -1,5 +1,6 @@
 """The command trace."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,15 @@ family = typer.Typer()
 
 MOST_LINES = 20
 """The most files for each of which a line says why it cannot be read."""
+
+
+def _print_damaged(lines: Sequence[str]) -> None:
+    """Print why files cannot be read, and how many more there are."""
+    for line in lines[:MOST_LINES]:
+        typer.echo(f"hpccoll: {line}", err=True)
+    more = len(lines) - MOST_LINES
+    if more > 0:
+        typer.echo(f"hpccoll: FILES: {more} more files cannot be read", err=True)
 
 
 @family.command(epilog="Example: hpccoll trace /tmp/nccl_trace_rank_*")
@@ -48,10 +58,7 @@ def trace(
         read = read_job(files, progress)
     if not read.jobs and not read.damaged:
         raise UnusableError("FILES", "there is no file in the directory")
-    for line in read.damaged[:MOST_LINES]:
-        typer.echo(f"hpccoll: {line}", err=True)
-    if len(read.damaged) > MOST_LINES:
-        typer.echo(f"hpccoll: FILES: {len(read.damaged) - MOST_LINES} more files cannot be read", err=True)
+    _print_damaged(read.damaged)
     if not read.jobs:
         return UnusableError.exit_code
     jobs = list[JobFindings]()

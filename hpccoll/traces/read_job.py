@@ -141,9 +141,9 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
                 for number, member in enumerate(archive):
                     if number == MAX_MEMBERS:
                         raise ValueError(f"it holds more than {MAX_MEMBERS} files")
-                    # A link is a second name of a file. To find that file, tarfile would read the whole archive.
-                    source = archive.extractfile(member) if member.isreg() else None
-                    if source is not None:
+                    if not member.isreg():  # to find the file of a link, tarfile would read the whole archive
+                        continue
+                    if (source := archive.extractfile(member)) is not None:
                         name = Path(member.name).name
                         target = scratch / str(number) / Path(member.name).parent.name / name
                         yield path / member.name, partial(_copied, source, target)

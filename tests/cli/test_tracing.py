@@ -178,3 +178,12 @@ def test_damaged_files_are_a_line_each_and_the_command_fails_only_without_any_ot
     (tmp_path / "empty").mkdir()
     assert invoke("trace", str(tmp_path / "empty")).is_bad_input("no file")
     assert invoke("trace", str(tmp_path / "none")).is_bad_input("none")
+
+
+def test_of_many_files_that_cannot_be_read_the_rest_is_counted(hanging):
+    for number in range(25):
+        (hanging / f"empty{number}").touch()
+    result = invoke("trace", str(hanging))
+    *_, last = result.err.splitlines()
+    assert (result.code, len(result.err.splitlines())) == (3, 21)
+    assert last == "hpccoll: FILES: 5 more files cannot be read"
