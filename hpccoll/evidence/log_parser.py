@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.evidence.fallback_reasons import unavailable_reason
-from hpccoll.evidence.host_differences import HostFacts
+from hpccoll.evidence.host_differences import NETWORK, HostFacts
 from hpccoll.evidence.log_record import TCP_NETWORK, LogRecord, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
 
@@ -197,6 +197,7 @@ class ParserState:
         found: dict[str, Any] = {field: tuple(facts) for field, facts in self.found.items()}
         used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
         found["host_differences"] = tuple(self.host_facts.differences())
+        found["network_hosts"] = self.host_facts.hosts(NETWORK)
         found["warning_hosts"] = {
             text: tuple(hosts) for text, hosts in self.warning_hosts.items() if len(hosts) < len(self.hosts)
         }
