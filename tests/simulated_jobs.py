@@ -15,8 +15,9 @@ The assumptions:
   stage and over all ranks (pipeline); experts, whose all-to-alls have other blocks in each step (moe); embedding
   tables, all-to-alls of blocks that are unequal all the time, unequal all-gathers and reduce-scatters (dlrm).
 - A late rank needs 5 to 30 % of a step more in each step: before its first operation (as a slow loader of data does),
-  or spread over all of its computation (a slow GPU). Nothing else is wrong. In a pipeline whose stages differ, a part of
-  that is hidden by the waiting of its stage.
+  or spread over all of its computation (a slow GPU; in pipelines always). Nothing else is wrong. In a pipeline whose
+  stages differ, the waiting of its stage hides a part of that.
+- The last and the first stage of a pipeline also reduce among themselves (tied embeddings) if messages are recorded.
 - Hosts have 1, 2, 4 or 8 ranks. Their clocks differ by milliseconds to seconds, and drift by up to 20 ppm.
 - PyTorch's profiler (Kineto) records some steps, those of a few ranks from another operation on, with kernels in tenths
   of microseconds; traces of 2023 have no arguments, and no host is named before 2.13. The recorder may start while its

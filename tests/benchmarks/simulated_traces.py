@@ -152,7 +152,8 @@ def main() -> int:
         print(f"\nranks are said to keep others waiting, unless the job was still running: {perhaps} jobs\n")
         if is_late:
             reached.append(verdict("the late rank alone is named", f"{right} of {count}", right >= ASKED * count))
-        reached.append(verdict("jobs in which a rank is wrongly named", f"{blamed} of {count}", not blamed))
+        else:
+            reached.append(verdict("jobs in which a rank is wrongly named", f"{blamed} of {count}", not blamed))
         for each in verdicts if asked.list else ():
             if not each.is_right:
                 print(each)
