@@ -14,7 +14,7 @@ from shipped_sweeps import sweep_files
 ROOT = Path(__file__).parents[1]
 GUIDES = (
     "README.md", "workflows/README.md", "slurm/README.md", "slurm/GPU.md", "results/README.md", "results/REPORT.md",
-    "results/CHOOSE.md", "results/PREDICT.md", "results/FILES.md", "hpccoll/README.md",
+    "results/CHOOSE.md", "results/PREDICT.md", "results/FILES.md", "results/ALL_IS_WELL.md", "hpccoll/README.md",
 )  # fmt: skip
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

@@ -133,3 +133,15 @@ def prepare(guide, home):
         shutil.copy(Path(__file__).parent / "evidence" / "logs" / "rdma-2.27.log", home / "logs")
     if guide in NEED_RESULTS and not (home / "results" / "default").exists():
         assert run_here("hpccoll sweep", home).code == 0
+
+
+def test_each_test_that_shows_what_all_is_well_rests_on_exists():
+    page = (ROOT / "results" / "ALL_IS_WELL.md").read_text()
+    named = re.findall(r"`(tests/\S+\.py)::(test_\w+)`", page)
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| rests", "| ---"))]
+    assert len(named) == len(rows)
+    missing = [test for file, test in named if f"def {test}(" not in (ROOT / file).read_text()]
+    assert missing == []
+    assert re.findall("## `hpccoll (\\w+)`", page) == [
+        "trace", "evidence", "accept", "compare", "diagnose", "doctor", "status",
+    ]  # fmt: skip

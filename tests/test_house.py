@@ -226,13 +226,12 @@ def test_what_identifies_a_call_is_a_call_key_and_no_tuple_of_fields_of_a_row():
 
 
 DENSEST = {
-    # room: nodes a statement; conditionals and comprehensions of 1,000 statements; dense functions
     "__init__.py": (7.17, 0, 0, 0),
     "__main__.py": (10.77, 0, 0, 0),
     "algorithms": (20.04, 40, 158, 2),
     "analysis": (20.05, 99, 250, 36),
     "cases": (17.66, 132, 165, 3),
-    "cli": (11.98, 79, 73, 2),
+    "cli": (11.97, 78, 72, 2),
     "common": (14.3, 109, 75, 1),
     "evidence": (16.72, 87, 148, 2),
     "executor": (15.27, 65, 123, 1),
@@ -240,11 +239,11 @@ DENSEST = {
     "interop": (17.74, 90, 154, 8),
     "measure": (14.94, 75, 91, 6),
     "model": (18.53, 100, 167, 12),
-    "render": (19.96, 158, 241, 40),
+    "render": (19.9, 158, 239, 40),
     "schedule": (16.93, 86, 136, 0),
     "store": (17.94, 90, 158, 7),
     "sweep": (13.79, 81, 87, 5),
-    "traces": (19.45, 87, 248, 7),
+    "traces": (18.98, 82, 244, 7),
     "training": (17.07, 76, 119, 2),
     "transports": (14.97, 78, 102, 3),
 }

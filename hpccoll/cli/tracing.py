@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hpccoll.cli import common
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, writing
+
+if TYPE_CHECKING:
+    from hpccoll.render.trace_text import JobFindings
 
 family = typer.Typer()
 
@@ -43,8 +46,8 @@ def trace(
 
     It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler and its execution
     traces, files of NCCL's Inspector, and logs of NCCL. Dumps, reports or logs of two times tell late ranks from absent
-    ones: give the files of both. Nothing in a file is executed. Ends with 3 if ranks wait for others or failed, or if a
-    file cannot be read.
+    ones: give the files of both. Nothing in a file is executed. Ends with 3 if ranks wait for others or failed, if a
+    file cannot be read, or if nothing is recorded of a rank or of any operation.
     """
     from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
     from hpccoll.store.load_results import read_results
@@ -74,5 +77,15 @@ def trace(
     common.show_found(trace_record(jobs), trace_lines(jobs), as_json=as_json)
     if out:
         typer.echo(f"page: {page}", err=as_json)
-    is_wrong = read.damaged or any(hang.is_absence for each in jobs for hang in each.hangs)
-    return common.INCOMPLETE if is_wrong else 0
+    if read.damaged or any(map(_is_incomplete, jobs)):
+        return common.INCOMPLETE
+    return 0
+
+
+def _is_incomplete(findings: "JobFindings") -> bool:
+    """Return whether ranks are awaited, or nothing can be said of some, or of any."""
+    job = findings.job
+    is_silent = bool(job.ranks) and not (job.progress or job.operations)
+    is_partial = bool(job.progress and job.unrecorded)
+    is_wrong = any(hang.is_absence or hang.reason == "older" for hang in findings.hangs)
+    return is_silent or is_partial or is_wrong

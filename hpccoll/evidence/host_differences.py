@@ -23,6 +23,10 @@ class HostFacts:
         if host is not None and fact not in _OF_HOST:
             self._values[fact][host].add(value)
 
+    def hosts(self, fact: str) -> tuple[str, ...]:
+        """Return the hosts that log a fact, in order."""
+        return tuple(sorted(self._values[fact]))
+
     def differences(self) -> Iterator[HostDifference]:
         """Yield what differs. Ports have other names on healthy hosts, and differ if some hosts have fewer."""
         for fact, values_by_host in self._values.items():

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from hpccoll.common.line_prefixes import PrefixReader, exported_text, time_of_day_s
 from hpccoll.evidence.creation_times import CommunicatorRank, CreationTimes
 from hpccoll.evidence.fallback_reasons import unavailable_reason
-from hpccoll.evidence.host_differences import HostFacts
+from hpccoll.evidence.host_differences import NETWORK, HostFacts
 from hpccoll.evidence.log_record import TCP_NETWORK, LogRecord, Unavailable
 from hpccoll.evidence.nccl_failures import ErrorTraces
 
@@ -201,6 +201,7 @@ class ParserState:
         used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
         found["creations"] = tuple(self.creation_times.communicators())
         found["host_differences"] = tuple(self.host_facts.differences())
+        found["network_hosts"] = self.host_facts.hosts(NETWORK)
         found["warning_hosts"] = {
             text: tuple(hosts) for text, hosts in self.warning_hosts.items() if len(hosts) < len(self.hosts)
         }

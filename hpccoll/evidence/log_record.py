@@ -164,6 +164,7 @@ class LogRecord:
     # the hosts that logged a warning, by its text, if others did not
     warning_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     host_differences: tuple[HostDifference, ...] = ()  # what hosts log differently
+    network_hosts: tuple[str, ...] = ()  # the hosts that log which network NCCL uses
 
     @property
     def network_type(self) -> str | None:

@@ -167,6 +167,7 @@ def _is_explained(warning: str, record: LogRecord) -> bool:
 
 def _network_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
     used, title = record.network_type, "network between nodes"
+    silent = _silent_nodes(record)
     if used:
         ports = f": {', '.join(record.devices)}" if record.devices else ""
         text = f"{NETWORKS[used]} ({', '.join(record.network or ('Socket',))}{ports})"
@@ -174,6 +175,10 @@ def _network_findings(record: LogRecord, expected: str | None) -> Iterator[Findi
             yield info("network_unused", f"{text}; unused, all ranks are on one node", title)
         elif expected is None:
             yield info("network", f"{text}; --network rdma or --network tcp says which was expected", title)
+        elif used == expected and silent:
+            missing = f"the logs of {silent} of {format_count(record.nodes or 0, 'node')} are missing"
+            partly = f"{text}, as expected{_on_hosts(record.network_hosts)}; {missing}"
+            yield warning("network_partly", partly, title)
         elif used == expected:
             yield info("network_expected", f"{text}, as expected", title)
         else:
@@ -190,6 +195,11 @@ def _network_findings(record: LogRecord, expected: str | None) -> Iterator[Findi
         some = any("GDRDMA" in path for path in record.paths if path.startswith("NET/"))
         channels = "all channels" if record.gdr else "some channels" if some else "no channel"
         yield info("gpudirect", f"on {channels} of NET", "GPUDirect RDMA", channels=channels)
+
+
+def _silent_nodes(record: LogRecord) -> int:
+    """Return of how many nodes no log names the network; 0 if that is not known."""
+    return max(0, (record.nodes or 0) - len(record.network_hosts)) if record.network_hosts else 0
 
 
 def _collective_finding(record: LogRecord, line: CollectiveLine, requested: str | None, verdict: Verdict) -> Finding:

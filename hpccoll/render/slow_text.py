@@ -8,18 +8,22 @@ import numpy as np
 from hpccoll.common.text import Columns, first_few, table_lines, table_of
 from hpccoll.common.units import (
     format_count,
+    format_cpu_list,
     format_factor,
     format_per_cent,
     format_rounded_size,
     format_seconds,
 )
+from hpccoll.store.waiting import LateRank
 from hpccoll.traces.against_curve import AgainstCurve
+from hpccoll.traces.late import FEWEST_PARTS, LEAST_PART, Lag
+from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.records import Group
-from hpccoll.traces.slow import OperationTimes, RankTimes, SlowParts
+from hpccoll.traces.slow import RankTimes, SlowParts
 
-LATE_SHARE, LATE_PART, MIXED_SHARE, SLOWER, MAX_SLOWER = 0.6, 0.01, 0.01, 1.1, 3
-"""Answers name ranks that came last in this share of their operations, if it cost this part of the longest
-communication, what else is more than a share of it, and collectives that take so much longer."""
+OPENING_PART, MIXED_SHARE, SLOWER, MAX_SLOWER = 0.01, 0.01, 1.1, 3
+"""Answers name the waiting in the first operation if it is more than a part of the longest communication, what else is
+more than a share of it, and collectives that take so much longer."""
 MAX_SIZES = 5
 MAX_ROWS = 16
 """The most rows of a table of ranks or groups in a terminal."""
@@ -47,31 +51,54 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
     if known:
         transfer, waited = (_range(each[n] or 0.0 for each in known) for n in (0, 1))
         yield f"of that {transfer} is transfer, and {waited} waiting for ranks that come later"
-    if parts.opening:
-        rank, name, late_s = parts.opening
-        late_by = f"rank {rank} came {format_seconds(late_s)} late to the first operation, {name}"
-        yield f"{late_by}: that may be the start of the recorder, and makes the waiting longer"
-    mixed = [each.operations_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
     longest_s = max(each.communication_s for each in parts.ranks)
+    if parts.opening and parts.opening[1] > OPENING_PART * longest_s:
+        name, late_s = parts.opening
+        yield (
+            f"one rank came {format_seconds(late_s)} after the others to the first operation, {name}: that may be the"
+            " start of its recorder, and makes the waiting longer"
+        )
+    mixed = [each.operations_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
     if max(mixed) > MIXED_SHARE * longest_s:
         yield (
             f"of up to {format_seconds(max(mixed))} it is not known what is transfer and what waiting: of broadcasts,"
             " of messages, of all-to-alls whose blocks may differ, and of operations that not all ranks recorded"
         )
-    for late in parts.late:
-        if late.share < LATE_SHARE or late.total_s < LATE_PART * longest_s:
-            continue
-        host = parts.hosts.get(late.rank)
-        yield (
-            f"rank {late.rank}{f' on {host}' if host else ''} came last in {late.operations} of its {late.taken} "
-            f"operations, {format_seconds(late.total_s)} in all after the median of the others"
-        )
+    yield from _late_answers(parts)
     slower = [(each.factor, each) for each in against or () if each.factor and each.factor >= SLOWER]
     for factor, each in sorted(slower, key=lambda pair: -pair[0])[:MAX_SLOWER]:
         yield (
             f"{each.collective} of {format_rounded_size(each.bytes)} in group {group_text(each.group)} takes "
             f"{factor:.2g} times what this machine gave ({each.kind})"
         )
+
+
+def _late_answers(parts: SlowParts) -> Iterator[str]:
+    """Yield which ranks are late, that none is, and of which ranks that is not known."""
+    yield from (_late_text(lag, parts) for lag in parts.late)
+    judged = len(parts.ranks) - len(parts.unjudged)
+    if parts.unjudged:
+        which = f"rank {format_cpu_list(parts.unjudged)}" if judged else "any rank"
+        yield (
+            f"whether {which} is late is not known: that takes {FEWEST_PARTS + 1} equal collectives, such as"
+            " all-reduces, which all of a group recorded, none of whom sends messages to another"
+        )
+    if judged and not parts.late:
+        other = "other " if parts.unjudged else ""
+        yield f"no {other}rank is late by {format_per_cent(LEAST_PART)} of the time or more"
+
+
+def _late_text(lag: Lag, parts: SlowParts) -> str:
+    """Return by how much a rank is late, and in how many operations the others waited for it."""
+    host = parts.hosts.get(lag.rank)
+    place = f" on {host}" if host else ""
+    text = f"rank {lag.rank}{place} is late: the others wait {format_seconds(lag.total_s)} in all for it"
+    if lag.part is not None:
+        text += f", {format_per_cent(lag.part)} of the time"
+    for each in parts.came_last:
+        if each.rank == lag.rank:
+            text += f", and came last in {each.operations} of its {each.taken} operations"
+    return text
 
 
 def _range(seconds: Iterable[float]) -> str:
@@ -127,15 +154,15 @@ AGAINST_COLUMNS: Columns[AgainstCurve] = (
 def slow_tables(
     parts: SlowParts, against: Sequence[AgainstCurve] | None = None
 ) -> dict[str, tuple[list[str], list[list[str]]]]:
-    """Return the tables by their headings: collectives, late ranks, ranks, and what the machine gave."""
-    late = [
+    """Return the tables by their headings: collectives, who came last, ranks, and what the machine gave."""
+    last = [
         [str(of.rank), parts.hosts.get(of.rank) or "unknown", f"{of.operations} of {of.taken}",
          *map(format_seconds, (of.median_s, of.total_s))]
-        for of in parts.late
+        for of in parts.came_last
     ]  # fmt: skip
     tables = {
         "collectives": table_of(COLLECTIVE_COLUMNS, parts.times),
-        "late ranks": (["rank", "host", "last in", "after the others by", "in all"], late),
+        "who came last": (["rank", "host", "last in", "after the others by", "in all"], last),
         "ranks": table_of(RANK_COLUMNS, parts.ranks), "beside this machine": table_of(AGAINST_COLUMNS, against or ()),
     }  # fmt: skip
     return {heading: table for heading, table in tables.items() if table[1]}
@@ -163,11 +190,9 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
     return {
         **{name: _median(getattr(each, name) for each in parts.ranks)
            for name in ("step_s", "waiting_s", "share", "exposed", "transfer_s")},
-        "late": [
-            {"rank": each.rank, "host": parts.hosts.get(each.rank), "share": each.share, "median_s": each.median_s,
-             "total_s": each.total_s, "operations": each.operations}
-            for each in parts.late
-        ],
+        "late": [_late_record(lag, parts) for lag in parts.late],
+        "late_unknown": list(parts.unjudged),
+        "came_last": [_last_record(each, parts) for each in parts.came_last],
         "collectives": [
             {"group": of.group.name, "collective": of.collective, "ranks": len(of.ranks), "all_ranks": of.is_complete,
              "operations": len(of.operations), "transfer_s": float(of.waiting.transfer_s.sum()) if of.waiting else None}
@@ -180,6 +205,22 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
             for each in against
         ],
     }  # fmt: skip
+
+
+def _last_record(each: LateRank, parts: SlowParts) -> dict[str, Any]:
+    return {
+        "rank": each.rank, "host": parts.hosts.get(each.rank), "share": each.share, "median_s": each.median_s,
+        "total_s": each.total_s, "operations": each.operations,
+    }  # fmt: skip
+
+
+def _late_record(lag: Lag, parts: SlowParts) -> dict[str, Any]:
+    """Return a late rank as JSON has it, with how often it came last."""
+    record = {"share": None, "median_s": None, "operations": 0}
+    for each in parts.came_last:
+        if each.rank == lag.rank:
+            record = _last_record(each, parts)
+    return record | {"rank": lag.rank, "host": parts.hosts.get(lag.rank), "part": lag.part, "total_s": lag.total_s}
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -38,6 +38,7 @@ SENTENCES: Mapping[Reason, str] = {
     "circle": "{ranks} wait for one another: the first one in {operation}",
     "mismatch": "at the same time {called} in group {group}",
     "unrecorded": "nothing is recorded of {ranks}, for which others wait in {operation}",
+    "older": "the files of {ranks} are older: others completed what takes all ranks; do: record all ranks at once",
     "launched": "all ranks have launched {operation}: if it does not end, the GPU or the network is stuck",
 }
 
@@ -74,8 +75,17 @@ def hang_lines(findings: JobFindings) -> Iterator[str]:
         yield from _hang_lines(hang, findings.job, sizes, shown)
     if any(hang.may_be_late(findings.job) for hang in findings.hangs):
         yield "  if the job was still running, that may only be late: record it once more, and read all of its files"
-    if not findings.hangs and (findings.job.progress or not findings.job.ranks):
-        yield "  no rank waits for another one, as far as these files say"
+    if not findings.hangs:
+        yield from _peace_lines(findings.job)
+
+
+def _peace_lines(job: RecordedJob) -> Iterator[str]:
+    """Yield that no rank waits, with what that leaves out; nothing of a format that does not tell who waits."""
+    if job.progress or not job.ranks:
+        left_out = f"; nothing is recorded of {ranks_text(job.unrecorded)}" if job.unrecorded else ""
+        yield f"  no rank waits for another one, as far as these files say{left_out}"
+    elif not job.operations:
+        yield "  whether a rank waits for another one is not known: no operation is recorded"
 
 
 def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:

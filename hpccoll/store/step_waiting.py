@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hpccoll.store.step_times import Seconds, StepTimes
-from hpccoll.store.waiting import SYNCHRONISING, waiting_of
+from hpccoll.store.waiting import SYNCHRONISING, beyond_others, waiting_of
 
 LATE_SHARE, LATE_PART, LATE_S = 0.75, 0.01, 1e-4
 """The share of the steps in which a late rank comes last (if several are late, among as many last ones), at least, and
@@ -69,7 +69,7 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
         found = waiting_of(durations.reshape(-1, len(ranks)))
         transfer[:, ranks] += found.transfer_s.reshape(begin.shape[:2]).sum(axis=1, keepdims=True)
         waiting[:, ranks] += found.waiting_s.reshape(begin.shape).sum(axis=1)
-        later[:, ranks] += np.maximum(_beyond_others(came), 0.0).sum(axis=1)
+        later[:, ranks] += np.maximum(beyond_others(came), 0.0).sum(axis=1)
     if not of_groups:
         return None
     transfer_s, waiting_s = (float(np.median(each.max(axis=1))) for each in (transfer, waiting))
@@ -79,7 +79,7 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
     judged: list[tuple[bool, float, float, int]] = []
     for own in _own_s(step):
         for group in map(list, of_groups):
-            lag_s = np.minimum(_beyond_others(own[:, group]), later[:, group])
+            lag_s = np.minimum(beyond_others(own[:, group]), later[:, group])
             share = (lag_s >= np.maximum(lag_s.max(axis=1, keepdims=True), 1e-9)).mean(axis=0).tolist()
             are_late = _are_late(lag_s, float(np.median(step.step_s.max(axis=1))))
             judged += zip(are_late, np.median(lag_s, axis=0).tolist(), share, step.ranks[group].tolist(), strict=True)
@@ -105,15 +105,6 @@ def _are_late(lag_s: Seconds, step_s: float) -> list[bool]:
         if ((lag_s[:, latest] >= least).mean(axis=0) >= LATE_SHARE).all():
             late = latest
     return [each in late for each in range(lag_s.shape[1])]
-
-
-def _beyond_others(seconds: Seconds) -> Seconds:
-    """Return by how much each rank, along the last axis, is beyond the median of the others."""
-    ordered, place = np.sort(seconds, axis=-1), seconds.argsort(axis=-1).argsort(axis=-1)
-    middle = (seconds.shape[-1] - 2) // 2, (seconds.shape[-1] - 1) // 2
-    low, high = (np.take_along_axis(ordered, each + (place <= each), axis=-1) for each in middle)
-    beyond: Seconds = seconds - (low + high) / 2
-    return beyond
 
 
 def _own_s(step: StepTimes) -> Iterator[Seconds]:

@@ -8,6 +8,7 @@ another rank spends beyond that, it waits.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to
 """The collectives in which no rank ends before all have come; a broadcast, a reduce or a message bounds nothing."""
 
 NO_RANK = -1
+
+Seconds: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +98,12 @@ def late_ranks(waitings: Sequence[tuple[Waiting, Sequence[int]]]) -> list[LateRa
         LateRank(rank, len(times), taken[rank], float(np.median(times)), sum(times)) for rank, times in late.items()
     ]
     return sorted(found, key=lambda each: (-each.total_s, each.rank))
+
+
+def beyond_others(seconds: Seconds) -> Seconds:
+    """Return by how much each rank, along the last axis, is beyond the median of the others."""
+    ordered, place = np.sort(seconds, axis=-1), seconds.argsort(axis=-1).argsort(axis=-1)
+    middle = (seconds.shape[-1] - 2) // 2, (seconds.shape[-1] - 1) // 2
+    low, high = (np.take_along_axis(ordered, each + (place <= each), axis=-1) for each in middle)
+    beyond: Seconds = seconds - (low + high) / 2
+    return beyond

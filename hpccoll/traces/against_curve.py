@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hpccoll.store.rows import Row
+from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.records import Group
-from hpccoll.traces.slow import OperationTimes
 
 
 class AgainstCurve(NamedTuple):

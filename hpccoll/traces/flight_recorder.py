@@ -196,21 +196,29 @@ def _is_batch(entry: _Entry) -> bool:
 
 
 def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
-    peer = re.search(r"(?:->|<-)(\d{1,9})", entry.profiling_name)
-    dtypes = [dtype_of_torch(name) for name in entry.output_dtypes[:1]]
     collective = collective_of_torch(entry.profiling_name)
+    bytes_in = _total_bytes(entry.input_sizes, entry.input_dtypes)
+    bytes_out = _total_bytes(entry.output_sizes, entry.output_dtypes)
+    largest = max(bytes_in or 0, bytes_out or 0)
+    dtype = dtype_of_torch(entry.output_dtypes[0]) if entry.output_dtypes else None
+    is_completed = entry.retired or entry.state == "completed"
+    number = entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id
+    duration_s = entry.duration_ms / 1e3 if entry.duration_ms else None
+    peer = re.search(r"(?:->|<-)(\d{1,9})", entry.profiling_name)
     return RecordedOperation(
         rank,
         group,
         collective,
-        entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id,
-        _bytes(entry),
-        dtypes[0][0] if dtypes and dtypes[0] else None,
+        number,
+        largest or None,
+        bytes_in,
+        bytes_out,
+        dtype[0] if dtype else None,
         enqueued_ns=entry.time_created_ns or None,
         started_ns=entry.time_discovered_started_ns or None,
         ended_ns=entry.time_discovered_completed_ns or None,
-        duration_s=entry.duration_ms / 1e3 if entry.duration_ms else None,
-        state="completed" if entry.retired or entry.state == "completed" else "enqueued",
+        duration_s=duration_s,
+        state="completed" if is_completed else "enqueued",
         peer=_rank_in(group, int(peer[1])) if peer else None,
         may_be_uneven=collective == "all_to_all",  # all_to_all_single with splits has this name, too
         where=_place(entry.frames),
@@ -224,14 +232,13 @@ def _rank_in(group: Group, number: int) -> int | None:
     return group.ranks[number] if number < len(group.ranks) else None
 
 
-def _bytes(entry: _Entry) -> int | None:
-    """Return S: the larger one of what goes in and what comes out; None if no size or type is known."""
-    totals = [0]
-    for shapes, names in ((entry.input_sizes, entry.input_dtypes), (entry.output_sizes, entry.output_dtypes)):
-        types = [dtype_of_torch(name) or ("", 0) for name in names]
-        if all(len(shape) <= MAX_DIMENSIONS for shape in shapes):
-            totals.append(sum(math.prod(shape) * size for shape, (_, size) in zip(shapes, types, strict=False)))
-    return max(totals) if 0 < max(totals) < MAX_SIZE else None
+def _total_bytes(shapes: Sequence[Sequence[Integer]], names: Sequence[str]) -> int | None:
+    """Return the bytes of all tensors; None if no size or type is known."""
+    if any(len(shape) > MAX_DIMENSIONS for shape in shapes):
+        return None
+    types = [dtype_of_torch(name) or ("", 0) for name in names]
+    total = sum(math.prod(shape) * size for shape, (_, size) in zip(shapes, types, strict=False))
+    return total if 0 < total < MAX_SIZE else None
 
 
 def _place(frames: Sequence[_Frame]) -> str | None:

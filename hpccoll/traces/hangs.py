@@ -12,18 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 
+from hpccoll.store.waiting import SYNCHRONISING
 from hpccoll.traces.records import ANY, MESSAGES, Group, Progress, RecordedJob, RecordedOperation, by_call
 
 Wait = TypeVar("Wait")
 """A wait, or its number."""
 
 Reason: TypeAlias = Literal[
-    "not created", "not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched"
+    "not created", "not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched", "older"
 ]
 """Why the job hangs: ranks did not complete a communicator that they began; ranks did not enqueue an operation; they
 did, but do not complete what others completed; their processes report an error or do not answer; ranks wait for one
-another, or call different operations at the same time; nothing is recorded of them; or all ranks launched all
-operations, so that the GPU or the network is stuck."""
+another, or call different operations at the same time; nothing is recorded of them; all ranks launched all
+operations, so that the GPU or the network is stuck; or nothing can be said of them, because their files are older."""
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter")
 """The collectives in which each rank names the same bytes."""
 
@@ -55,7 +56,7 @@ class Hang:
     @property
     def is_absence(self) -> bool:
         """Whether ranks are awaited, recorded or not, and not the GPU or the network alone."""
-        return self.reason != "launched"
+        return self.reason not in ("launched", "older")
 
     def may_be_late(self, job: RecordedJob) -> bool:
         """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
@@ -72,6 +73,9 @@ def find_hangs(job: RecordedJob) -> list[Hang]:
     found = [Hang("failed", tuple(ranks), status=status) for status, ranks in failed.items()]
     found += _not_created(job)
     recorded, counted = {each.rank for each in job.progress}, {(each.rank, each.group) for each in job.progress}
+    if older := _older_files(job):
+        found.append(Hang("older", tuple(sorted(older))))
+        job = _without_ranks(job, older)
     opened, waits = _opened(job), [*_waits(job)]
     if job.before:  # what changed since then is not stuck
         then = {(rank, each.call) for rank, operations in _opened(job.before).items() for each in operations}
@@ -102,6 +106,31 @@ def _not_created(job: RecordedJob) -> Iterator[Hang]:
     for group, ranks in incomplete.items():
         unseen = max(0, len(group.ranks) - len(recorded[group]))
         yield Hang("not created", tuple(sorted(ranks)), group, unseen=unseen)
+
+
+def _older_files(job: RecordedJob) -> set[int]:
+    """Return the ranks whose files are older than others: these completed what no rank can without all ranks.
+
+    Where ranks were recorded several times, files are of different times anyway.
+    """
+    if job.before:
+        return set()
+    completed = defaultdict[Group, int](int)  # the last synchronising collective that some rank has completed
+    for each in job.operations:
+        if each.state == "completed" and each.collective in SYNCHRONISING and each.sequence is not None:
+            completed[each.group] = max(completed[each.group], each.sequence)
+    return {
+        each.rank
+        for each in job.progress
+        if each.completed is not None and each.collective == ANY and each.enqueued < completed[each.group]
+    }
+
+
+def _without_ranks(job: RecordedJob, ranks: set[int]) -> RecordedJob:
+    """Return a job without what some ranks recorded."""
+    operations = [each for each in job.operations if each.rank not in ranks]
+    progress = [each for each in job.progress if each.rank not in ranks]
+    return replace(job, operations=operations, progress=progress)
 
 
 def _when(operation: RecordedOperation) -> tuple[int, int]:

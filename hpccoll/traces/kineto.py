@@ -46,6 +46,8 @@ class _Arguments(msgspec.Struct, gc=False):
     ranks: _Scalar = msgspec.field(default=None, name="Process Group Ranks")
     sequence: _Scalar = msgspec.field(default=None, name="Seq")
     size: _Scalar = msgspec.field(default=None, name="Group size")
+    source: _Scalar = msgspec.field(default=None, name="Src Rank")
+    target: _Scalar = msgspec.field(default=None, name="Dst Rank")
     shapes: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input type")
 
@@ -178,9 +180,15 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
     return RecordedOperation(
         rank, groups.of(arguments), name, arguments.sequence if isinstance(arguments.sequence, int) else None,
         bytes=nbytes if 0 <= nbytes < 1 << 62 else None, dtype=dtype[0] if dtype else None,
-        started_ns=begin, ended_ns=end, duration_s=(event.dur or 0.0) / 1e6,
+        started_ns=begin, ended_ns=end, duration_s=(event.dur or 0.0) / 1e6, peer=_peer(name, arguments),
         may_be_uneven=name == "all_to_all" and arguments.collective is None,
     )  # fmt: skip
+
+
+def _peer(name: str, arguments: _Arguments) -> int | None:
+    """Return the other rank of a message."""
+    peer = {"send": arguments.target, "receive": arguments.source}.get(name)
+    return peer if isinstance(peer, int) and RANK.accepts(peer) else None
 
 
 def _collective(event: _Event, annotation: _Event | None) -> str:

@@ -33,6 +33,7 @@ class _Header(msgspec.Struct):
 class _Metadata(msgspec.Struct):
     hostname: str | None = None
     pid: int | None = None
+    dump_timestamp_us: Any = None
 
 
 class _Line(msgspec.Struct):
@@ -107,7 +108,7 @@ def read(path: Path) -> RecordedJob:
     operations = [
         operation
         for place, record in recorded
-        for operation in _operations(record.line, groups[record.header.id], numbers[place])
+        for operation in _operations(record, groups[record.header.id], numbers[place])
     ]
     missing = [
         "which rank did not join an operation: only the latest completed operations are kept",
@@ -156,8 +157,9 @@ def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:
     return records, damaged
 
 
-def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperation]:
-    for prefix, perf in (("coll", line.coll_perf), ("p2p", line.p2p_perf)):
+def _operations(record: _Record, group: Group, rank: int) -> Iterator[RecordedOperation]:
+    written_us = _number(record.metadata.dump_timestamp_us)
+    for prefix, perf in (("coll", record.line.coll_perf), ("p2p", record.line.p2p_perf)):
         if not perf:
             continue
         name, nbytes = collective_of_torch(str(perf.get(prefix))), _number(perf.get(f"{prefix}_msg_size_bytes"))
@@ -169,6 +171,7 @@ def _operations(line: _Line, group: Group, rank: int) -> Iterator[RecordedOperat
             bytes=None if nbytes is None else int(nbytes) * factor, enqueued_ns=enqueued,
             started_ns=stopped - round(seconds * 1000) if stopped is not None and seconds is not None else None,
             ended_ns=stopped, duration_s=None if seconds is None else seconds / 1e6,
+            written_ns=None if written_us is None else round(written_us * 1000),
             peer=None if peer is None else int(peer), by_type=True,
         )  # fmt: skip
 

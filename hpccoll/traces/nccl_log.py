@@ -77,7 +77,7 @@ def read(path: Path) -> RecordedJob:
             collective_of_torch(function) if function else ANY, is_created=(writer, comm) not in incomplete,
         )
         for (writer, comm, function), count in (*calls.items(), *((each, 0) for each in sorted(idle)))
-        if (writer, comm) in members
+        if (writer, comm) in members and not first.get((writer, comm))
     ]  # fmt: skip
     ranks = tuple(Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items())
     unnamed = sum(count for key, count in calls.items() if key[:2] not in members)
@@ -91,4 +91,4 @@ def _cannot_say(path: Path, unnamed: int, *, begun_late: bool) -> Iterator[str]:
     if unnamed:
         yield f"the ranks of the communicators of {unnamed} calls in {path.name}"
     if begun_late:
-        yield f"the first calls of a communicator in {path.name}, whose counts are too low"
+        yield f"the first calls of a communicator in {path.name}, whose counts are left out"

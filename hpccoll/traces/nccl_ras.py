@@ -20,6 +20,7 @@ from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob
 
 SOURCE = "NCCL RAS"
 MAX_REPORT_BYTES = 32 << 20
+NO_COMMUNICATOR = "it reports no communicator; do: ask again while the job runs"
 UNCOUNTED = "messages, all-to-alls, gathers and scatters, which NCCL does not count, nor operations of CUDA graphs"
 
 COLLECTIVES = {
@@ -94,6 +95,8 @@ def read(path: Path) -> RecordedJob:
 
 
 def _to_job(report: _Report) -> RecordedJob:
+    if not report.communicators:
+        raise ValueError(NO_COMMUNICATOR)
     communicators = sorted(report.communicators, key=lambda each: (-each.size, each.hash, each.secondary_hash))
     numbers, ranks, progress = dict[Place, int](), dict[int, Rank](), list[Progress]()
     for each in communicators:
@@ -147,6 +150,8 @@ def _read_text(text: str) -> RecordedJob:
     report = _TextReport()
     for line in text.splitlines():
         report.read(line.strip())
+    if not (report.sizes or report.blocks or report.processes):
+        raise ValueError(NO_COMMUNICATOR)
     check_members(report.blocks.values())
     check_members((number for classes in report.launched.values() for number, _, _ in classes))
     return report.to_job()

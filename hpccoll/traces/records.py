@@ -51,11 +51,14 @@ class RecordedOperation:
     collective: str  # a name of ours, "send", "receive", or the source's where we have none
     sequence: int | None  # of the group; see ``by_type``
     bytes: int | None = None  # S
+    bytes_in: int | None = None  # of this rank, where S may be that of another one
+    bytes_out: int | None = None
     dtype: str | None = None  # NumPy's name, or "bfloat16", "float8_e4m3fn", "float8_e5m2"
     enqueued_ns: int | None = None
     started_ns: int | None = None
     ended_ns: int | None = None
     duration_s: float | None = None  # of the kernel: waiting is included
+    written_ns: int | None = None  # when the recorder wrote it down, some time after its end
     state: State = "completed"
     peer: int | None = None  # of a message, as ``rank``
     by_type: bool = False  # whether sequence counts operations of this type only, as NCCL does
@@ -112,6 +115,12 @@ class RecordedJob:
         """The path of its file; of several ones what their paths begin with, and a ``*``."""
         begin = os.path.commonprefix([*self.files])  # noqa: RUF071 - of characters: it may end within a name
         return begin + "*" * (len(self.files) > 1)
+
+    @property
+    def unrecorded(self) -> list[int]:
+        """The ranks that its groups name, and of which no file records anything."""
+        named = {rank for group in self.groups if group.of_job for rank in group.ranks}
+        return sorted(named - {each.rank for each in self.ranks})
 
     @property
     def moved(self) -> bool:

@@ -1,8 +1,8 @@
 """What is slow in a recorded job: transfer and waiting of each collective, late ranks, and what communication costs.
 
-Operations are matched over ranks by their numbers, or by their order where a format numbers none. Clocks of hosts
-differ; ranks end a collective together, in which none can end before all have come. The clock of each host is therefore
-shifted by the median difference of such ends, and what is left bounds what is known about the order of starts.
+Clocks of hosts differ; ranks end a collective together, in which none can end before all have come. The clock of each
+host is therefore shifted by the median difference of such ends, and what is left bounds what is known about the order
+of starts.
 """
 
 import math
@@ -16,61 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll.store.waiting import NO_RANK, SYNCHRONISING, LateRank, Waiting, late_ranks, waiting_of
-from hpccoll.traces.records import MESSAGES, Computing, Group, RecordedJob, RecordedOperation, union_of
+from hpccoll.store.waiting import NO_RANK, LateRank, late_ranks, waiting_of
+from hpccoll.traces.late import Lag, find_lags
+from hpccoll.traces.operation_times import MatchedOperation, OperationTimes, match_operations
+from hpccoll.traces.records import Computing, Group, RecordedJob, RecordedOperation, union_of
 
 RESOLUTION_S = 2e-6
 """Recorders count microseconds."""
 
 RESIDUAL_QUANTILE = 0.9
 """Of the operations, by how far apart the ends of their ranks are after the shift of the clocks."""
-
-
-@dataclass(frozen=True, slots=True)
-class MatchedOperation:
-    """An operation with the records of its ranks."""
-
-    records: Mapping[int, RecordedOperation]  # by rank
-    ranks: int  # of the group, recorded or not
-
-    @property
-    def first(self) -> RecordedOperation:
-        """The record of one rank, for what all have in common."""
-        return next(iter(self.records.values()))
-
-    @property
-    def bytes(self) -> int | None:
-        """S: the largest one of all ranks."""
-        return max((each.bytes for each in self.records.values() if each.bytes is not None), default=None)
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether its shortest duration bounds the transfer."""
-        if self.first.collective == "all_to_all":
-            return not self.may_be_uneven
-        return self.first.collective in SYNCHRONISING - {"all_to_all_v"}
-
-    @property
-    def may_be_uneven(self) -> bool:
-        """Whether the blocks of an all-to-all may differ in size: then ranks that receive little end early."""
-        sizes = {record.bytes for record in self.records.values()}
-        return len(sizes) > 1 or self.first.may_be_uneven
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all ranks have a record of it."""
-        return len(self.records) == self.ranks > 1
-
-
-class OperationTimes(NamedTuple):
-    """The operations of one collective in one group: those whose shortest duration bounds the transfer have waiting."""
-
-    group: Group
-    collective: str
-    operations: Sequence[MatchedOperation]
-    ranks: Sequence[int]  # at each position of ``waiting``
-    waiting: Waiting | None
-    is_complete: bool  # whether each operation has the records of all ranks: else its transfer is an upper bound
 
 
 class RankTimes(NamedTuple):
@@ -103,7 +58,9 @@ class SlowParts:
 
     times: Sequence[OperationTimes]
     ranks: Sequence[RankTimes]
-    late: Sequence[LateRank]
+    came_last: Sequence[LateRank]
+    late: Sequence[Lag]
+    unjudged: Sequence[int]  # the ranks of which it is not known whether they are late
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
     unmatched: Mapping[Group, int]  # operations of groups of which ranks recorded different ones
@@ -129,11 +86,11 @@ class SlowParts:
         return sorted(begun, key=itemgetter(0))
 
     @property
-    def opening(self) -> tuple[int, str, float] | None:
-        """Who came last to the first operation, which that was, and by how much: its recorder may have started late."""
+    def opening(self) -> tuple[str, float] | None:
+        """The first operation, and by how much a rank came after the others: its recorder may have started late."""
         for _, of, row in self.in_order[:1]:
-            if of.waiting and (last := of.waiting.last[row]) != NO_RANK:
-                return of.ranks[last], of.collective, float(of.waiting.late_s[row])
+            if of.waiting and of.waiting.last[row] != NO_RANK:
+                return of.collective, float(of.waiting.late_s[row])
         return None
 
 
@@ -143,9 +100,9 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     if not timed:
         if job.progress or not job.operations:
             return None
-        called, unmatched = _match(job.operations)
-        return SlowParts([*_collectives(called, {}, None)], (), (), None, {}, unmatched)
-    matched, unmatched = _match(timed)
+        called, unmatched = match_operations(job.operations)
+        return SlowParts([*_collectives(called, {}, None)], (), (), (), (), None, {}, unmatched)
+    matched, unmatched = match_operations(timed)
     hosts = {each.rank: each.host for each in job.ranks if each.host}
     shifts_s, residual_s = _align(matched, hosts)
     if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
@@ -158,35 +115,12 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
         for rank, waited in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
             known_s[rank][0] += float(waiting.transfer_s.sum())
             known_s[rank][1] += waited
-    of_ranks, shifts_s = [*_rank_times(job, timed, known_s)], _begin_together(timed, hosts, shifts_s) | shifts_s
-    return SlowParts(times, of_ranks, late_ranks(waits), residual_s, shifts_s, unmatched)
-
-
-def _match(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], dict[Group, int]]:
-    """Return the operations with the records of all ranks, and how many of a group are left out, for they differ."""
-    by_group: defaultdict[Group, dict[int, list[RecordedOperation]]] = defaultdict(dict)
-    for each in timed:
-        by_group[each.group].setdefault(each.rank, []).append(each)
-    matched, unmatched = list[MatchedOperation](), dict[Group, int]()
-    for group, of_ranks in by_group.items():
-        keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
-        for rank, records in of_ranks.items():
-            seen = Counter[tuple[object, ...]]()
-            for each in records:
-                key: tuple[object, ...] = each.collective if each.by_type else "", each.sequence
-                if each.collective in MESSAGES:
-                    key = each.collective, rank  # a message is of two ranks, and bounds nothing
-                keyed[*key, seen[key]][rank] = each  # grouped calls share a number, and others have none
-                seen[key] += 1
-        unnumbered = {sum(each.sequence is None and each.collective not in MESSAGES for each in of)
-                      for of in of_ranks.values()}  # fmt: skip
-        size = max(len(group.ranks), group.size, len(of_ranks))
-        same = [members for members in keyed.values() if len({each.collective for each in members.values()}) == 1]
-        if len(unnumbered) > 1 or (len(same) < len(keyed) and unnumbered != {0}):
-            same = []  # without numbers, the order says nothing of any
-        unmatched |= {group: len(keyed) - len(same)} if len(same) < len(keyed) else {}
-        matched += [MatchedOperation(members, size) for members in same]
-    return matched, unmatched
+    of_ranks = [*_rank_times(job, timed, known_s)]
+    steps = max((record.steps for record in job.computing), default=1)
+    lags = find_lags(timed, times, {} if residual_s is None else shifts_s, steps)
+    shifts_s = _begin_together(timed, hosts, shifts_s) | shifts_s
+    unjudged = sorted({each.rank for each in of_ranks} - {*lags.judged})
+    return SlowParts(times, of_ranks, late_ranks(waits), lags.late, unjudged, residual_s, shifts_s, unmatched)
 
 
 def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tuple[dict[int, float], float | None]:

@@ -5,6 +5,7 @@ import json
 import pytest
 from cli_runner import invoke
 
+from tests.traces.kernel_files import nccl_log
 from tests.traces.recorded_files import Call, Ring, dump, ras, write_dumps
 from tests.traces.test_nccl_ras import TABLE
 
@@ -187,3 +188,47 @@ def test_of_many_files_that_cannot_be_read_the_rest_is_counted(hanging):
     *_, last = result.err.splitlines()
     assert (result.code, len(result.err.splitlines())) == (3, 21)
     assert last == "hpccoll: FILES: 5 more files cannot be read"
+
+
+def test_a_file_that_is_older_than_the_others_blames_no_rank_and_leaves_the_rest_open(tmp_path):
+    """Dumps of a running job, one of them a moment earlier: all-reduces that the others completed had all ranks."""
+    program = [Call(WORLD)] * 5
+    dumps = {rank: dump(rank, program, range(5), active=False) for rank in (0, 1, 3)}
+    dumps[2] = dump(2, program[:2], range(2), active=False)
+    path = str(write_dumps(tmp_path, dumps))
+    result = invoke("trace", path)
+    assert (result.code, "the files of rank 2 are older" in result.out) == (3, True)
+    assert "did not join" not in result.out
+    assert "no rank waits" not in result.out
+    assert json.loads(invoke("trace", path, "--json").out)["not_joined"] == []
+
+
+def test_that_no_rank_waits_leaves_out_the_ranks_without_a_file_by_name(tmp_path):
+    program = [Call(WORLD)] * 2
+    path = write_dumps(tmp_path, {rank: dump(rank, program, range(2), active=False) for rank in range(4)})
+    whole = invoke("trace", str(path))
+    assert (whole.code, whole.out.splitlines()[-1]) == (0, "  no rank waits for another one, as far as these files say")
+    (path / "nccl_trace_rank_3").unlink()
+    result = invoke("trace", str(path))
+    assert (result.code, "nothing is recorded of rank 3" in result.out) == (3, True)
+
+
+def test_files_without_an_operation_or_a_communicator_do_not_say_that_no_rank_waits(tmp_path):
+    path = write_dumps(tmp_path / "dumps", {rank: dump(rank, (), ()) for rank in range(2)})
+    result = invoke("trace", str(path))
+    assert (result.code, "no rank waits" in result.out, "is not known" in result.out) == (3, False, True)
+    words = tmp_path / "ras.txt"
+    words.write_text("No communicator data collected!\n")
+    report = tmp_path / "ras.json"
+    report.write_text(json.dumps(ras({0: 5}) | {"communicators": [], "communicators_count": 0}))
+    for each in (words, report):
+        result = invoke("trace", str(each))
+        assert (result.code, "no rank waits" in result.out) == (2, False)
+
+
+def test_a_log_that_begins_late_has_fewer_calls_and_blames_no_rank(tmp_path):
+    for rank in range(4):
+        (tmp_path / f"rank{rank}.log").write_text(nccl_log(rank, 9 - 4 * (rank == 2), first=4 * (rank == 2)))
+    result = invoke("trace", str(tmp_path))
+    assert "did not join" not in result.out
+    assert "whose counts are left out" in result.out

@@ -51,7 +51,7 @@ def test_the_page_has_the_chart_and_the_tables_and_replaces_no_other_page(traced
     assert invoke("trace", traced, "--out", out).code == 0
     text = (out / "index.html").read_text()
     assert [each.text for each in elements(text).all("h3")] == [
-        "Operations by rank over time", "Collectives", "Late ranks", "Ranks",
+        "Operations by rank over time", "Collectives", "Who came last", "Ranks",
     ]  # fmt: skip
     (chart,) = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)
     (bars,) = json.loads(chart)["datasets"].values()

@@ -76,3 +76,19 @@ def test_only_the_head_of_a_large_unknown_file_is_read(tmp_path, monkeypatch):
     assert invoke("evidence", tmp_path / "late.log").is_bad_input("log", "no line of it begins as theirs do")
     (tmp_path / "early.log").write_text(text + junk + text)
     assert invoke("evidence", tmp_path / "early.log").code == 0
+
+
+def test_a_network_is_as_expected_only_on_the_nodes_whose_logs_name_it(tmp_path):
+    for rank in range(2):
+        (tmp_path / f"{rank}.log").write_text(
+            f"n{rank}:70:80 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB ens1:10.0.0.1<0>\n"
+            f"n{rank}:70:80 [0] NCCL INFO Using network IB\n"
+            f"n{rank}:70:80 [0] NCCL INFO ncclCommInitRank comm 0x55f0 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId"
+            " 1000 commId 0xad56c683b0c4ef12 - Init COMPLETE\n"
+            f"n{rank}:70:80 [0] NCCL INFO comm 0x55f0 rank {rank} nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n"
+        )
+    whole = invoke("evidence", str(tmp_path), "--network", "rdma").out
+    assert ", as expected\n" in whole
+    assert "are missing" not in whole
+    one = invoke("evidence", str(tmp_path / "0.log"), "--network", "rdma").out
+    assert "as expected on n0; the logs of 1 of 2 nodes are missing" in one

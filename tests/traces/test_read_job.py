@@ -120,9 +120,10 @@ def test_processes_without_a_communicator_of_all_are_told_apart_by_host_and_pid(
     (job,) = read_job([tmp_path]).jobs
     assert [(each.rank, each.host) for each in job.ranks] == [(rank, f"n{rank // 4}") for rank in range(8)]
     parts = slow_parts(job)
-    assert [(each.rank, each.operations) for each in parts.late] == [(late, 9)]
+    assert [each.rank for each in parts.late] == [late]
+    assert [(each.rank, each.operations) for each in parts.came_last] == [(late, 9)]
     assert [(each.is_complete, len(each.operations)) for each in parts.times] == [(True, 9)] * 6
-    assert parts.late[0].median_s == pytest.approx(5e-3)
+    assert parts.came_last[0].median_s == pytest.approx(5e-3)
 
 
 def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_path):

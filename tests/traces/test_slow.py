@@ -51,7 +51,8 @@ def recorded(
 def test_a_rank_that_comes_5_ms_late_is_named_whatever_the_clocks_of_its_host_show():
     starts = [[10.0 * n, 10.0 * n + 0.1, 10.0 * n + 5.0] for n in range(1, 9)]
     parts = slow_parts(recorded(starts, clocks_ms=(0.0, 700.0, -4000.0)))
-    (late,) = parts.late
+    assert [each.rank for each in parts.late] == [2]
+    (late,) = parts.came_last
     assert (late.rank, late.share) == (2, 1.0)
     assert late.median_s == pytest.approx(5e-3, rel=0.1)
     assert parts.shifts_s[1] - parts.shifts_s[2] == pytest.approx(4.7)
@@ -83,8 +84,9 @@ def test_who_waited_for_a_late_rank_in_one_group_is_not_late_in_the_next():
                     ))  # fmt: skip
                     now[rank] = end
     job = RecordedJob("x", [Rank(rank, "n0") for rank in range(4)], operations)
-    assert {late.rank for late in slow_parts(job).late} == {3}
-    assert "rank 3 on n0 came last" in answers(job)
+    assert {each.rank for each in slow_parts(job).came_last} == {3}
+    assert [each.rank for each in slow_parts(job).late] == [3]
+    assert "rank 3 on n0 is late" in answers(job)
 
 
 def test_a_rank_that_is_late_while_its_other_stream_waits_is_not_excused():
@@ -94,23 +96,24 @@ def test_a_rank_that_is_late_while_its_other_stream_waits_is_not_excused():
         [[20.0 * n + 10, 20.0 * n] for n in range(20)], 0.1, name="reduce_scatter", group=Group("1", (0, 1))
     )
     parts = slow_parts(RecordedJob("x", reduced.ranks, [*reduced.operations, *scattered.operations]))
-    late = {each.rank: each.operations for each in parts.late}
+    late = {each.rank: each.operations for each in parts.came_last}
     assert late[1] == 20
     assert parts.times[0].waiting.late_s == pytest.approx(np.array([5e-3, *[4e-3] * 19]))  # of 1 ms it only waited
 
 
-def test_a_rank_that_was_late_once_is_not_called_last_in_all_operations():
+def test_a_rank_that_was_late_once_is_not_called_late():
     job = recorded([[10.0 * n, 10.0 * n + 5.0 * (n == 50)] for n in range(100)])
-    (late,) = slow_parts(job).late
-    assert (late.rank, late.share) == (1, 0.01)
-    assert "last" not in answers(job)
+    (last,) = slow_parts(job).came_last
+    assert (last.rank, last.share) == (1, 0.01)
+    assert slow_parts(job).late == []
+    assert "no rank is late" in answers(job)
     assert slow_parts(job).opening is None
 
 
 @pytest.mark.parametrize("jitter_ms", [0.001, 0.02])
 def test_a_healthy_job_names_no_late_rank(jitter_ms):
     spread = np.random.default_rng(48).uniform(0, jitter_ms, (200, 2))
-    assert "last" not in answers(recorded([[10.0 * n + a, 10.0 * n + b] for n, (a, b) in enumerate(spread)]))
+    assert "no rank is late" in answers(recorded([[10.0 * n + a, 10.0 * n + b] for n, (a, b) in enumerate(spread)]))
 
 
 def test_what_a_broadcast_takes_is_neither_called_transfer_nor_waiting():
@@ -207,7 +210,8 @@ def test_ends_that_were_noticed_late_leave_the_order_to_the_durations():
     ]
     parts = slow_parts(RecordedJob("x", job.ranks, late))
     assert parts.residual_s is None
-    assert (parts.late[0].rank, parts.late[0].median_s) == (1, pytest.approx(5e-3))
+    assert [each.rank for each in parts.late] == [1]
+    assert (parts.came_last[0].rank, parts.came_last[0].median_s) == (1, pytest.approx(5e-3))
 
 
 def test_operations_without_numbers_match_by_order_only_if_all_ranks_recorded_the_same_ones():
@@ -229,7 +233,8 @@ def test_a_number_under_which_ranks_recorded_different_operations_hides_no_other
     ]
     parts = slow_parts(RecordedJob("x", job.ranks, mixed))
     assert ([len(of.operations) for of in parts.times], [*parts.unmatched.values()]) == ([9], [1])
-    assert [(each.rank, each.operations) for each in parts.late] == [(1, 9)]
+    assert [(each.rank, each.operations) for each in parts.came_last] == [(1, 9)]
+    assert [each.rank for each in parts.late] == [1]
 
 
 def test_transfer_of_operations_at_the_same_time_is_not_called_a_part_of_less_time():
@@ -289,7 +294,7 @@ def test_an_all_to_all_whose_blocks_may_differ_makes_no_rank_late(sizes, may_be_
     ]
     parts = slow_parts(RecordedJob("x", [*map(Rank, range(3))], operations))
     (times,) = parts.times
-    assert ((times.waiting is not None), bool(parts.late)) == (is_bounded, is_bounded)
+    assert ((times.waiting is not None), bool(parts.came_last)) == (is_bounded, is_bounded)
 
 
 @pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of public traces")
@@ -311,3 +316,55 @@ def test_in_the_public_traces_of_dlrm_only_all_reduces_are_bounded_as_its_all_to
     assert [rank for _, rank in sorted(started)] == [7, 5, 4]
     assert [of.collective for of in parts.times if of.waiting is None] == ["all_to_all"]
     assert parts.opening is None
+
+
+def test_that_no_rank_is_late_is_said_only_where_enough_operations_of_all_ranks_are_recorded():
+    few, enough = ([[10.0 * n, 10.0 * n + 0.01 * (n % 2)] for n in range(count)] for count in (3, 12))
+    assert "whether any rank is late is not known" in answers(recorded(few))
+    assert "no rank is late by 2.0 % of the time or more" in answers(recorded(enough))
+    partial = recorded(enough, group=Group("0", (0, 1, 2)))
+    assert "whether any rank is late is not known" in answers(partial)
+    assert "no rank is late" not in answers(partial)
+
+
+def test_a_rank_whose_blocks_are_small_is_not_late_where_the_name_does_not_tell():
+    """PyTorch gathers unequal blocks under the plain name, each rank with its own size."""
+    ranks = range(3)
+    operations = [
+        RecordedOperation(
+            rank, Group("0", tuple(ranks)), name, number, bytes=1024 * (1 + rank), started_ns=number * 10 * MS,
+            ended_ns=(number * 10 + 1 + rank) * MS, duration_s=1e-3 * (1 + rank),
+        )
+        for name in ("all_gather", "reduce_scatter")
+        for number in range(20)
+        for rank in ranks
+    ]  # fmt: skip
+    for name in ("all_gather", "reduce_scatter"):
+        parts = slow_parts(RecordedJob("x", [*map(Rank, ranks)], [o for o in operations if o.collective == name]))
+        assert [of.waiting for of in parts.times] == [None]
+        assert (parts.late, parts.came_last) == ([], [])
+
+
+def pipeline_job(bubble_ms: float) -> RecordedJob:
+    """Stages 0 and 1 of a pipeline: stage 0 receives its last gradients so much later than stage 1 sends its own."""
+    group, operations = Group("0", (0, 1), "default_pg"), []
+    for step in range(12):
+        begin, came = 100.0 * step, (100.0 * step + 50 + bubble_ms, 100.0 * step + 50)
+        end = max(came) + 1
+        operations += [
+            RecordedOperation(
+                rank, group, "all_reduce", step, started_ns=round(came[rank] * MS), ended_ns=round(end * MS),
+                duration_s=(end - came[rank]) / 1e3,
+            )
+            for rank in range(2)
+        ]  # fmt: skip
+        operations.append(RecordedOperation(
+            0, Group("1", (0, 1), "pp"), "receive", step, started_ns=round((begin + 40) * MS),
+            ended_ns=round((begin + 40 + bubble_ms) * MS), duration_s=bubble_ms / 1e3, peer=1,
+        ))  # fmt: skip
+    return RecordedJob("x", [Rank(0, "n0"), Rank(1, "n0")], operations)
+
+
+def test_stages_of_a_pipeline_are_not_compared_with_each_other():
+    parts = slow_parts(pipeline_job(20.0))
+    assert (parts.late, parts.unjudged) == ([], [0, 1])
