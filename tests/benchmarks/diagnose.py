@@ -203,7 +203,7 @@ class Run(NamedTuple):
         setting.call("clear")
         return {
             **self._asdict(), "code": code, "seconds": seconds, "leads": hosts[0],
-            "load_average": [before, os.getloadavg()[0]],
+            "load_average": [round(before, 1), round(os.getloadavg()[0], 1)],
             "planted": [(fault.component.kind, fault.component.where, fault.percent) for fault in planted],
             "verdict": verdict_of(read_diagnosis(raw)).to_json() if raw.exists() else None,
         }  # fmt: skip
