@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import Namespace
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,11 +110,20 @@ def test_faults_are_of_all_kinds_on_different_hosts_and_follow_from_the_seed():
     assert {fault.component.kind for pair in drawn(few, 2) for fault in pair} == {"node"}
 
 
+def test_rank_0_is_on_each_host_in_turn_and_a_given_loss_of_rate_is_that_of_a_wire():
+    setting = Setting(6, 1000, 0, "none", busy=8, slow=40)
+    assert [setting.ranks(number)[0] for number in range(7)] == ["n1", "n2", "n3", "n4", "n5", "n6", "n1"]
+    assert all(sorted(setting.ranks(number)) == sorted(setting.ranks(0)) for number in range(7))
+    assert {(fault.component.kind, fault.percent) for (fault,) in drawn(setting, 1)} == {("node", 40)}
+    assert setting.directory != replace(setting, busy=0).directory
+
+
 def named(kind, *hosts, rack=None, candidates=()):
     return {"kind": kind, "where": hosts, "rack": rack, "rail": None, "candidates": candidates}
 
 
 NODE = [("node", [2], 12.5)]
+LOADED = named("node", "n9") | {"waited_for_core": 0.8}
 SEVERAL = named("node", "n3", "n4", candidates=[[named("node", "n3")], [named("node", "n4")]])
 
 
@@ -129,6 +139,9 @@ SEVERAL = named("node", "n3", "n4", candidates=[[named("node", "n3")], [named("n
         (NODE, [SEVERAL], (False, True, False)),
         ([("node", [8], 12.5)], [SEVERAL], (False, False, True)),
         ([], [SEVERAL], (False, False, True)),
+        ([], [LOADED], (False, True, False)),
+        (NODE, [named("node", "n3"), LOADED], (False, True, False)),
+        (NODE, [named("send", "n5"), LOADED], (False, False, True)),
         ([("link", [1, 11], 15)], [named("link", "n2", "n12")], (True, False, False)),
         ([("rack", [1], 15)], [named("rack", "n5", "n6", "n7", "n8", rack="rack2")], (True, False, False)),
         ([("rack", [1], 15)], [named("node", "n5"), named("node", "n7")], (False, False, False)),
@@ -146,7 +159,7 @@ def test_a_run_without_a_verdict_is_not_exact():
 
 
 def test_shards_share_all_runs_and_a_line_that_was_cut_off_is_measured_again(tmp_path):
-    runs = runs_of(Namespace(faults=4, two=2, healthy=3, seed=43))
+    runs = runs_of(Namespace(faults=4, two=2, healthy=3, seed=43, slow=None))
     assert Counter(run.sort for run in runs) == {ONE: 4, TWO: 2, HEALTHY: 3}
     for shard in (1, 2):
         records = [json.dumps(run._asdict()) + "\n" for run in runs[shard - 1 :: 2]]

@@ -252,14 +252,15 @@ class Leader:
             in_time = time.monotonic() < until
             if waiting:
                 send_waiting()
+            member.arrived_order()
             if timing := member.advance():
                 found[0] = timing, member.stop()
-            # Otherwise this rank would receive more slowly than others, unless its GPU receives.
+            # While it transfers, this rank does what all others do, and nothing else, unless its GPU transfers.
             if member.rests or member.kind.connects_first or not in_time:
                 arrived, contents = MPI.Request.testsome(answers)
                 found |= zip((asked[k] for k in arrived or ()), contents or (), strict=True)
-            for rank in awaited & found.keys():
-                awaited -= _answered(rank, orders[rank], found[rank])
+                for rank in awaited & found.keys():
+                    awaited -= _answered(rank, orders[rank], found[rank])
             member.pause()
         self._keep_pending(asked, answers, awaited)
         return found

@@ -101,11 +101,6 @@ def _faults(verdict: MachineVerdict) -> Iterator[str]:
         if fault not in hung:
             yield fault_sentence(fault)
             yield f"  {_evidence(fault)}"
-            if fault.wait:
-                host, *shares = fault.wait
-                share, of_others = map(format_per_cent, shares)
-                waited = f"the rank of {host} waited for a core {share} of the time, those of others {of_others}"
-                yield f"  {waited}: the load of the node may be what is slow, not its wire; therefore not excluded"
 
 
 def fault_sentence(fault: NamedFault) -> str:
@@ -121,6 +116,10 @@ def fault_sentence(fault: NamedFault) -> str:
         names = ", or ".join(first_few(map(_both, fault.candidates), MOST_NAMED, "explanation"))
         cannot = "the diagnosis cannot tell what is slow"
         return f"{cannot}: {names}; transfers take {factor} the usual time {interval}"
+    if fault.wait:
+        name = place_name(place)
+        cannot = f"the diagnosis cannot tell under this load whether {name} is slow"
+        return f"{cannot}: transfers take {factor} the usual time {interval}"
     sentence = SENTENCES[place.kind].format(name=place_name(place), hosts=_hosts(place.hosts), factor=factor)
     return f"{sentence} {interval}"
 
@@ -150,6 +149,12 @@ def _evidence(fault: NamedFault) -> str:
     parts = [f"{format_count(fault.slots.get(fault.deciding, 0), 'slot')} {SLOTS[fault.deciding]} decided"]
     if not ends:
         parts.append("both nodes answer to others")
+    elif fault.wait:
+        host, *shares, explained = fault.wait
+        share, of_others = map(format_per_cent, shares)
+        parts.append(f"the rank of {host} waited for a core {share} of the time, those of others {of_others}")
+        parts.append(f"that may make transfers take up to {format_factor(explained)} as long")
+        parts.append("therefore not excluded")
     else:
         below = "below " if fault.chance < LEAST_CHANCE else ""
         parts.append(f"chance on a healthy machine {below}{100 * max(fault.chance, LEAST_CHANCE):.2g} %")
@@ -194,7 +199,7 @@ LEGEND: Mapping[State, str] = {
     "candidate": "1.10x?: it, or another one",
     "healthy": ".: not accused",
     "absent": "-: not in the diagnosis",
-    "undecided": "?: interrupted, or not judged",
+    "undecided": "?: interrupted, not judged, or under load",
 }
 """What a diagnosis said of a place, in the table of all diagnoses."""
 

@@ -27,7 +27,7 @@ def _slow_parts(runs: Iterable[Run]) -> Iterator[Finding]:
         files[diagnosis_of_job(Path(run.path).parent, run.job, variables.get("SLURM_JOB_ID", "local"))] = run.job
     for file, job in files.items():
         try:
-            verdicts = verdict_of(read_diagnosis(file)).verdicts
+            verdicts = [fault for fault in verdict_of(read_diagnosis(file)).verdicts if not fault.wait]
         except BadInputError:  # none was asked, or it failed, which the log of the job says
             continue
         if verdicts:

@@ -22,11 +22,14 @@ class HostLoad:
     stolen: float  # the share of CPU time that was stolen
     other_cores: float  # the CPU seconds per second of processes that are not ours
     busiest: Mapping[str, float]  # the names of the busiest of them, with the cores that they used
+    averages: tuple[float, ...] = ()  # of the last minute, before and after the attempt
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "HostLoad":
         busiest = {str(each["name"]): float(each["cores"]) for each in fields["busiest"]}
-        return cls(str(fields.get("host", "")), float(fields["stolen"]), float(fields["other_cores"]), busiest)
+        stolen, other_cores = float(fields["stolen"]), float(fields["other_cores"])
+        averages = tuple(map(float, fields.get("load_average") or ()))
+        return cls(str(fields.get("host", "")), stolen, other_cores, busiest, averages)
 
     @property
     def used_by_others(self) -> bool:
@@ -39,11 +42,26 @@ class HostLoad:
 
 def busy_hosts(provenance: Mapping[str, Any]) -> list[HostLoad]:
     """Return the hosts of an attempt that something else used; empty if its end recorded no load, or is damaged."""
+    return [load for load in _recorded_loads(provenance) if load.used_by_others or load.was_stolen]
+
+
+def _recorded_loads(provenance: Mapping[str, Any]) -> list[HostLoad]:
     try:
-        loads = [HostLoad.from_json(fields) for fields in provenance.get(KEY) or () if "other_cores" in fields]
+        return [HostLoad.from_json(fields) for fields in provenance.get(KEY) or () if "other_cores" in fields]
     except (KeyError, TypeError, ValueError, AttributeError):
         return []
-    return [load for load in loads if load.used_by_others or load.was_stolen]
+
+
+def describe_load(provenance: Mapping[str, Any]) -> str:
+    """Return the highest load average of the hosts of an attempt, and what else used them; empty if it is unknown."""
+    loads = _recorded_loads(provenance)
+    highest = max(loads, key=lambda load: max(load.averages, default=0.0), default=None)
+    busy = describe_busy(busy_hosts(provenance))
+    if highest is None or not highest.averages:
+        return busy
+    averages = " to ".join(map("{:.1f}".format, highest.averages))
+    average = f"the load average was {averages}"
+    return f"{average}; {busy}" if busy else average
 
 
 def describe_busy(hosts: Iterable[HostLoad]) -> str:

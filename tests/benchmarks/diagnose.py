@@ -4,24 +4,32 @@ By hand, as root, on a machine where nothing else runs; a run of 16 hosts takes 
 
     python tests/benchmarks/diagnose.py --hosts 16 --rate 100mbit --keep DIR >> diagnose.md
     python tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --keep DIR >> diagnose.md
+    python tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --slow 40 --faults 6 --healthy 12 --keep DIR
+    python tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --slow 40 --faults 6 --healthy 12 --busy 8 --keep DIR
     python tests/benchmarks/diagnose.py --hosts 16 --rate 100mbit --keep DIR --shard 1/2    # and 2/2 on another machine
     python tests/benchmarks/diagnose.py --hosts 16 --rate 100mbit --keep DIR --read         # nothing is measured
 
 Each run is a line in ``DIR/SETTING/*.jsonl`` when it has ended, and a raw file beside it. A call that was killed
 continues there, and repeats launches that failed; the files of shards are put into one directory and read together.
 Places, kinds and sizes of faults follow from the seed: wires, links, uplinks and all wires of racks lose 10 to 20 % of
-their rate. Healthy runs are then resampled (``resampled_times``). It ends with 1 where what is asked is missed, or not
+their rate; with ``--slow`` it is the wire of a host that does. Rank 0 is on each host in turn. With ``--busy``
+processes beside each run, load may be why nothing is decided, but never why something healthy is accused. Healthy runs
+are then resampled (``resampled_times``). It ends with 1 where what is asked is missed, or not
 all of it is recorded.
 """
 
 import argparse
 import json
+import math
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,15 +85,25 @@ class Setting:
     rate: float  # of a wire, in Mbit/s
     racks: int  # 0: all hosts are in one
     name: str
+    busy: int = 0  # processes beside each run, each of which uses as much of a core as it gets
+    slow: float | None = None  # by how many per cent the wire of a host is slower; None: faults are drawn
 
     @property
     def text(self) -> str:
         racks = f", {self.racks} racks" if self.racks else ""
-        return f"{self.hosts} hosts, wires of {self.rate:g} Mbit/s{racks}"
+        busy = f", beside {self.busy} busy processes" if self.busy else ""
+        return f"{self.hosts} hosts, wires of {self.rate:g} Mbit/s{racks}{busy}"
 
     @property
     def directory(self) -> str:
-        return f"{self.hosts}-{self.rate:g}mbit" + f"-{self.racks}racks" * bool(self.racks)
+        racks = f"-{self.racks}racks" if self.racks else ""
+        busy = f"-{self.busy}busy" if self.busy else ""
+        return f"{self.hosts}-{self.rate:g}mbit{racks}{busy}"
+
+    @property
+    def percent(self) -> tuple[float, float]:
+        """Between which per cents a rate is lower."""
+        return PERCENT if self.slow is None else (self.slow, self.slow)
 
     @property
     def uplink(self) -> float:
@@ -106,7 +124,7 @@ class Setting:
 
     def kinds(self, faults: int) -> list[Kind]:
         """Return the kinds that several faults at once may have: of few hosts, only pairs of nodes can be told."""
-        if faults > 1 and self.hosts < FEWEST_NODES_TO_FIT:
+        if self.slow is not None or (faults > 1 and self.hosts < FEWEST_NODES_TO_FIT):
             return ["node"]
         return [*DIRECTIONS, "link", *(OF_A_RACK if self.racks else ())]
 
@@ -124,7 +142,7 @@ class Setting:
             kind = kinds[number % len(kinds)] if faults == 1 else kinds[rng.integers(len(kinds))]
             places = self.racks if kind in OF_A_RACK else self.hosts
             where = sorted(rng.choice(places, 2 if kind == "link" else 1, replace=False).tolist())
-            component, percent = Component(kind, tuple(where)), round(float(rng.uniform(*PERCENT)), 1)
+            component, percent = Component(kind, tuple(where)), round(float(rng.uniform(*self.percent)), 1)
             if not any(self.members(component) & self.members(other.component) for other in planted):
                 planted.append(Planted(component, percent))
         return planted
@@ -140,6 +158,11 @@ class Setting:
         else:
             for host in self.members(fault.component):
                 self.call("fault", f"n{host + 1}", *DIRECTIONS.get(kind, []), *rate)
+
+    def ranks(self, number: int) -> list[str]:
+        """Return the hosts of the ranks of a run: rank 0 is on each of them in turn."""
+        first = number % self.hosts
+        return [f"n{1 + (first + rank) % self.hosts}" for rank in range(self.hosts)]
 
     def component(self, named: dict[str, Any]) -> Component:
         """Return a component of a verdict's JSON, which names hosts and racks, with their numbers."""
@@ -168,24 +191,41 @@ class Run(NamedTuple):
         setting.call("clear")
         for fault in planted:
             setting.plant(fault)
-        ranks = str(setting.hosts)
-        command = ["srun", "-N", ranks, "-n", ranks, "--mpi=pmi2", "hpccoll", "diagnose", "--out", str(raw)]
-        begun = time.monotonic()
-        code = setting.call("run", *command, "--seed", str(self.number), check=False)
-        seconds = time.monotonic() - begun
+        ranks, hosts = str(setting.hosts), setting.ranks(self.number)
+        command = ["srun", "-N", ranks, "-n", ranks, "-m", "arbitrary", "--mpi=pmi2"]
+        diagnose = ["hpccoll", "diagnose", "--out", str(raw), "--seed", str(self.number)]
+        with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file, busy_processes(setting.busy):
+            print(*hosts, sep="\n", file=file, flush=True)
+            order = {"SLURM_HOSTFILE": file.name}
+            before, begun = os.getloadavg()[0], time.monotonic()
+            code = run_testbed("run", "--name", setting.name, *command, *diagnose, check=False, environment=order)
+            seconds = time.monotonic() - begun
         setting.call("clear")
         return {
-            **self._asdict(), "code": code, "seconds": seconds,
+            **self._asdict(), "code": code, "seconds": seconds, "leads": hosts[0],
+            "load_average": [round(before, 1), round(os.getloadavg()[0], 1)],
             "planted": [(fault.component.kind, fault.component.where, fault.percent) for fault in planted],
             "verdict": verdict_of(read_diagnosis(raw)).to_json() if raw.exists() else None,
         }  # fmt: skip
+
+
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Have processes use the cores, each in a session of its own, which Linux gives as much as a rank of Slurm's."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 class Score(NamedTuple):
     """What a verdict is worth."""
 
     exact: bool  # it is the truth, and certain
-    undecided: bool  # the truth is among several explanations
+    undecided: bool  # the truth is among several explanations, or load may explain what seems slow
     wrong: bool  # it accuses something healthy
 
     @classmethod
@@ -193,20 +233,24 @@ class Score(NamedTuple):
         """Return what the verdict of a record is worth; without a verdict, it names nothing."""
         truth = {Component(kind, tuple(where)) for kind, where, _ in record["planted"]}
         found = record["verdict"] or {"verdicts": [], "complete": False, "too_many": False}
-        certain = {setting.component(fault) for fault in found["verdicts"] if not fault["candidates"]}
+        accused = [fault for fault in found["verdicts"] if fault.get("waited_for_core") is None]
+        certain = {setting.component(fault) for fault in accused if not fault["candidates"]}
         explanations = [
             [{*map(setting.component, each)} for each in fault["candidates"]]
-            for fault in found["verdicts"] if fault["candidates"]
-        ]  # fmt: skip
+            for fault in accused
+            if fault["candidates"]
+        ]
         wrong = bool(certain - truth - also_right(truth, setting.rack_of))
         wrong |= any(truth not in each for each in explanations) or (found["too_many"] and not truth)
-        exact = certain == truth and not explanations and found["complete"] and not found["too_many"]
-        return cls(exact, bool(explanations) and not wrong, wrong)
+        is_open = bool(explanations) or len(accused) < len(found["verdicts"])
+        exact = certain == truth and not is_open and found["complete"] and not found["too_many"]
+        return cls(exact, is_open and not wrong, wrong)
 
 
 def runs_of(asked: argparse.Namespace) -> list[Run]:
     """Return all runs in the order in which they are measured: drawn, so that whatever drifts meets all sorts."""
-    wanted = {ONE: asked.faults, TWO: asked.two, HEALTHY: asked.healthy}
+    two = 0 if asked.two is None and asked.slow is not None else asked.two
+    wanted = {ONE: asked.faults, TWO: 10 if two is None else two, HEALTHY: asked.healthy}
     runs = [Run(sort, number, asked.seed) for sort, count in wanted.items() for number in range(count)]
     return [runs[index] for index in np.random.default_rng(asked.seed).permutation(len(runs))]
 
@@ -283,10 +327,12 @@ def print_records(setting: Setting, records: Sequence[dict[str, Any]]) -> None:
         if runs := [record for record in records if sort_of(record) == sort]:
             scores, seconds = [Score.of(record, setting) for record in runs], [record["seconds"] for record in runs]
             counts = [sum(getattr(score, name) for score in scores) for name in Score._fields]
-            rows.append([sort, len(runs), *counts, f"{statistics.median(seconds):.0f}", f"{max(seconds):.0f}"])
-    print_table(
-        ["slow by 10 to 20 %", "runs:", "exact:", "one of several:", "healthy accused:", "median s:", "most s:"], rows
-    )
+            loads = [max(record.get("load_average", [math.nan])) for record in runs]
+            load = f"{min(loads):.0f} to {max(loads):.0f}"
+            rows.append([sort, len(runs), *counts, load, f"{statistics.median(seconds):.0f}", f"{max(seconds):.0f}"])
+    percent = " to ".join(f"{each:g}" for each in dict.fromkeys(setting.percent))
+    counted = "runs:", "exact:", "undecided:", "healthy accused:", "load average:", "median s:", "most s:"
+    print_table([f"slow by {percent} %", *counted], rows)
     for record in records:
         score = Score.of(record, setting)
         if not score.exact:
@@ -294,7 +340,9 @@ def print_records(setting: Setting, records: Sequence[dict[str, Any]]) -> None:
             planted = [
                 (kind, *(place + 1 for place in where), f"{percent} %") for kind, where, percent in record["planted"]
             ]
-            print(f"- {Run(*(record[name] for name in Run._fields)).name}: {planted}: {found}, {score}")
+            name = Run(*(record[name] for name in Run._fields)).name
+            circumstances = f"rank 0 on {record.get('leads')}, load average {record.get('load_average')}"
+            print(f"- {name}: {planted}: {found}, {score}, {circumstances}")
 
 
 def print_verdicts(setting: Setting, records: Sequence[dict[str, Any]]) -> bool:
@@ -305,6 +353,9 @@ def print_verdicts(setting: Setting, records: Sequence[dict[str, Any]]) -> bool:
         if not scores:
             continue
         runs, exact, wrong = len(scores), sum(score.exact for score in scores), sum(score.wrong for score in scores)
+        if setting.busy:
+            reached.append(verdict(f"{runs} runs, {sort}: nothing healthy accused", f"{runs - wrong}", not wrong))
+            continue
         if sort == HEALTHY:
             reached.append(verdict(f"{runs} healthy runs without a fault", f"{exact}", exact == runs))
             continue
@@ -325,8 +376,12 @@ def main() -> int:
     parser.add_argument("--rate", default="100mbit", help="rate of their wires, such as 1gbit [100mbit]")
     parser.add_argument("--racks", type=int, default=0, help="racks, which then have faults, too [none]")
     parser.add_argument("--faults", type=int, default=40, help="runs with one fault [40]")
-    parser.add_argument("--two", type=int, default=10, help="runs with two faults [10]")
+    parser.add_argument("--two", type=int, help="runs with two faults [10, with --slow none]")
     parser.add_argument("--healthy", type=int, default=60, help="runs without [60]")
+    parser.add_argument(
+        "--slow", type=float, metavar="PERCENT", help="faults are wires slower by this [10 to 20, all kinds]"
+    )
+    parser.add_argument("--busy", type=int, default=0, help="processes that use the cores beside each run [0]")
     parser.add_argument("--bootstrap", type=int, default=300, help="replays of the healthy runs [300]")
     parser.add_argument("--seed", type=int, default=43, help="of all that is drawn [43]")
     parser.add_argument("--shard", default="1/1", metavar="K/N", help="only each N-th run, from the K-th on [1/1]")
@@ -335,7 +390,8 @@ def main() -> int:
     parser.add_argument("--name", default="diagnose", help="name of the testbed [diagnose]")
     asked = parser.parse_args()
     unit = {"mbit": 1, "gbit": 1000}
-    setting = Setting(asked.hosts, float(asked.rate[:-4]) * unit[asked.rate[-4:]], asked.racks, asked.name)
+    rate = float(asked.rate[:-4]) * unit[asked.rate[-4:]]
+    setting = Setting(asked.hosts, rate, asked.racks, asked.name, asked.busy, asked.slow)
     keep = (asked.keep / setting.directory).resolve()
     runs, (shard, shards) = runs_of(asked), map(int, asked.shard.split("/"))
     if not asked.read:

@@ -12,6 +12,7 @@ The object has fields of DiagnosisOptions, and
     leader_stops: whether rank 0 stops when the others have reported;
     leader_limit_s: LEADER_LIMIT_S;
     report: what rank 1 reports at the end: of REPORTS;
+    polls: whether each rank prints what it calls from pause to pause while its transfers are under way;
     fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS; with a fourth item, the
         PARTNER, from the first transfer with that rank on.
 """
@@ -25,6 +26,7 @@ import time
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import BadInputError
@@ -186,6 +188,42 @@ def fail(who, when, kind, partner=None):
     diagnosis_member.Member.take = take_with_fault
 
 
+called = []
+"""What a rank has called since its transfer began, or since its last pause."""
+
+polls = set()
+
+
+def record_calls():
+    """Have this rank record what it calls from pause to pause while its transfer is under way."""
+    member = diagnosis_member.Member
+
+    def take(self, order, take=member.take):
+        called.clear()
+        take(self, order)
+
+    def pause(self, pause=member.pause):
+        if not self.rests:
+            polls.add(tuple(called))
+        called.clear()
+        pause(self)
+
+    def recorded(name, function):
+        def call(*arguments):
+            called.append(name)
+            return function(*arguments)
+
+        return call
+
+    member.take, member.pause = take, pause
+    for name in ("arrived_order", "advance", "send"):
+        setattr(member, name, recorded(name, getattr(member, name)))
+    diagnosis_leader.MPI = SimpleNamespace(
+        Request=SimpleNamespace(testsome=recorded("testsome", MPI.Request.testsome)),
+        REQUEST_NULL=MPI.REQUEST_NULL, TAG_UB=MPI.TAG_UB,
+    )  # fmt: skip
+
+
 options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
 nodes = options.pop("nodes", None)
 limit_s = options.pop("leader_limit_s", diagnosis_member.LEADER_LIMIT_S)
@@ -236,6 +274,9 @@ def send_counted(self, content, to, tag, send=diagnosis_member.Member.send):
 
 
 diagnosis_member.Member.send = send_counted
+shows_polls = options.pop("polls", False)
+if shows_polls:
+    record_calls()
 diagnosis_leader.KEEP_INTERVAL_S = 0.0
 
 
@@ -264,6 +305,8 @@ try:
 except BadInputError as error:
     print(f"rank {comm.rank}: {error}\n", end="", flush=True)
     sys.exit(0)
+if shows_polls:
+    print(f"polls of rank {comm.rank}: {json.dumps(sorted(polls))}\n", end="", flush=True)
 if recorded:
     write(recorded)
     diagnosis_runner.end_launch(recorded, 3)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,15 @@ def test_the_slots_are_those_that_the_procedure_asks_for_and_their_times_give_th
     assert found.noise == result["diagnosis"]["noise"]
     assert {*result["provenance"]["core_waits"]} == {*"abcdefgh"}
     assert all(0 <= share <= 1 for share in result["provenance"]["core_waits"].values())
+
+
+@pytest.mark.mpi
+def test_rank_0_does_in_its_transfers_what_all_others_do_and_nothing_else(diagnose):
+    ended, _ = diagnose([*"abcd"], polls=True, links=False)
+    assert ended.returncode == 0, ended.stderr
+    polls = re.findall(r"polls of rank (\d): (.*)", ended.stdout)
+    assert sorted(rank for rank, _ in polls) == [*"0123"]
+    assert {of_rank for _, of_rank in polls} == {'[["arrived_order", "advance"]]'}
 
 
 @pytest.mark.mpi

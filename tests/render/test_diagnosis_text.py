@@ -6,11 +6,12 @@ from dataclasses import replace
 from golden_page import assert_golden
 from recorded_diagnoses import LOAD, recorded
 
-from hpccoll.analysis.diagnosis.core_waits import CoreWait
+from hpccoll.analysis.diagnosis.core_waits import CoreWait, finding_of_load
 from hpccoll.analysis.diagnosis.history import MachineHistory, PastState, PlaceHistory
 from hpccoll.analysis.diagnosis.records import Component
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
 from hpccoll.render.diagnosis_text import diagnosis_lines, history_lines
+from hpccoll.store.host_load import KEY as HOST_LOAD
 
 RACK = tuple(f"n{node}" for node in range(24, 32))
 HEALTHY = MachineVerdict(
@@ -38,6 +39,9 @@ def hung(host, *partners):
 
 DIRECTIONS = (Place("receive", ("n1",)),), (Place("send", ("n2",)),)
 NODES = (Place("node", ("n1",)), Place("node", ("n2",))), (Place("node", ("n1",)), Place("node", ("n3",)))
+LOADED = CoreWait("n1", 0.304, 0.0212, 1.41)
+BUSY = {HOST_LOAD: [{"host": "n1", "load_average": [2.5, 9.0], "stolen": 0, "other_cores": 1.9,
+                "busiest": [{"name": "make", "cores": 1.8}]}]}  # fmt: skip
 SITUATIONS = {
     "a healthy machine": verdict(),
     "a healthy machine of racks, without single links": verdict(nodes=128, racks=("a", "b", "c", "d"), links=False),
@@ -46,7 +50,7 @@ SITUATIONS = {
         fault("node", "n5"), hung("n3", "n7", "n9"), exclude=("n3", "n5")
     ),
     "a node whose rank waited for a core": verdict(
-        replace(fault("receive", "n1", effect=1.3), wait=CoreWait("n1", 0.304, 0.0212))
+        replace(fault("receive", "n1", effect=1.3), wait=LOADED), findings=(finding_of_load([LOADED], BUSY),)
     ),
     "a node that sends slowly, and one that receives slowly": verdict(
         fault("send", "n5", chance=2e-4), fault("receive", "n6", effect=1.3), exclude=("n5", "n6")

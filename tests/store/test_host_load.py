@@ -3,7 +3,7 @@
 import pytest
 import raw_examples
 
-from hpccoll.store.host_load import KEY, busy_hosts, describe_busy
+from hpccoll.store.host_load import KEY, busy_hosts, describe_busy, describe_load
 from hpccoll.store.journal import Journal, journal_path, read_journal
 
 
@@ -29,6 +29,14 @@ def test_the_words_name_the_busiest_host_and_its_processes():
     words = describe_busy(busy_hosts({KEY: [load(0.5), load(1.25, 0.031, "n1", cc1=0.9, make=0.35)]}))
     assert [word for word in ("1.25 cores of n1", "cc1 0.90", "make 0.35", "3.1 %") if word not in words] == []
     assert "%" not in describe_busy(busy_hosts({KEY: [load(0.5)]}))
+
+
+def test_the_load_of_hosts_is_their_highest_average_and_what_else_used_them():
+    loads = [load() | {"load_average": [1.0, 2.04]}, load(1.25, host="n1", make=1.2) | {"load_average": [9.06, 1.5]}]
+    words = describe_load({KEY: loads})
+    assert [word for word in ("9.1 to 1.5", "1.25 cores of n1", "make 1.20") if word not in words] == []
+    assert describe_load({KEY: loads[:1]}).endswith("1.0 to 2.0")
+    assert describe_load({KEY: [load()]}) == describe_load({}) == describe_load({KEY: [3]}) == ""
 
 
 def test_what_is_known_at_the_end_of_an_attempt_is_kept(out):

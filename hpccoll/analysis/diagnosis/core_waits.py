@@ -1,17 +1,23 @@
 """Nodes whose ranks waited for cores: what is slow may be their load, and not their wire.
 
-A rank that has a core for a part of the time only moves its messages in that part. If it waits for w of the time, and
-those of other nodes for v, its transfers take up to (1 - v) / (1 - w) as long as theirs.
+A rank that waits for a core in a share w of the time of its transfers moves messages in the rest. Without the wait its
+transfers would take 1 - w of the time, at the least: load explains a factor of up to 1 / (1 - w).
+If ranks of other nodes wait for a share v, it is less: (1 - v) / (1 - w) for what the rank waits beyond them, and what
+differs between ranks that wait alike. How much of a wait a transfer feels depends on the messages that are under way
+when it begins. That differs from slot to slot, and shows as noise, and from rank to rank, by a part of the noise.
 Behind a slow wire a rank waits for no core.
 """
 
 import math
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpccoll.analysis.diagnosis.robust_statistics import median
+from hpccoll.common.text import Finding, warning
+from hpccoll.common.units import format_per_cent
+from hpccoll.store.host_load import describe_load
 
 CORE_WAITS = "core_waits"
 """The key of the provenance with the share of the time of its transfers, by host, in which a rank waited for a core: of
@@ -24,30 +30,66 @@ EXPLAINED = 0.8
 """The part of the logarithm of an effect that the wait must explain: what is left would be no fault of its own."""
 
 
+UNEVEN = 2
+"""How many standard deviations of a pair ranks that wait alike may differ by: a rank that made one call less of MPI in
+each look for messages took up to 1.2 of them longer, on two cores with a load of 8 to 18."""
+
+
 class CoreWait(NamedTuple):
-    """A wait that may explain an effect: shares of the time."""
+    """A wait that may explain an effect."""
 
     host: str
-    share: float
-    of_others: float
+    share: float  # of the time
+    of_others: float  # the median; NaN if none is known
+    explained: float  # how many times as long transfers take because of it, at the most
 
 
 def explaining_wait(
-    waits: Mapping[str, float], hosts: Collection[str], accused: Collection[str], effect: float
+    waits: Mapping[str, float], hosts: Collection[str], accused: Collection[str], effect: float, noise: float
 ) -> CoreWait | None:
-    """Return the wait of one of some hosts that may explain their effect; None if there is none.
+    """Return the longest wait of some hosts if it may explain their effect; None if it does not.
 
     Args:
         waits: CORE_WAITS.
         hosts: those of the fault.
         accused: those of all faults, with which none is compared.
         effect: how many times as long transfers take.
+        noise: the standard deviation of the logarithm of the time of a pair; NaN if it is unknown.
     """
-    others = [share for host, share in waits.items() if host not in accused]
     known = [(waits[host], host) for host in hosts if host in waits]
-    if not (others and known and math.isfinite(effect)):
+    share, host = max(known, default=(0.0, ""))
+    if share < LEAST_WAIT or math.isinf(effect):
         return None
-    (share, host), usual = max(known), float(median(np.array(others)))
-    explained = math.log((1 - min(usual, 0.999)) / (1 - min(share, 0.999)))
-    is_explained = share >= LEAST_WAIT and explained >= EXPLAINED * math.log(effect)
-    return CoreWait(host, share, usual) if is_explained else None
+    of_others = median(np.array([wait for host, wait in waits.items() if host not in accused]))
+    at_most = _slowdown(share)
+    beyond_others = max(at_most - _slowdown(of_others), 0.0) + UNEVEN * noise
+    explained = at_most if math.isnan(beyond_others) else min(at_most, beyond_others)
+    is_explained = explained >= EXPLAINED * math.log(effect)
+    return CoreWait(host, share, of_others, math.exp(explained)) if is_explained else None
+
+
+def largest_hidden(waits: Mapping[str, float], noise: float) -> float:
+    """Return the largest effect, a factor, that the usual wait of ranks may explain; 1 if they hardly wait.
+
+    Args:
+        waits: CORE_WAITS.
+        noise: as in ``explaining_wait``.
+    """
+    usual = median(np.array([*waits.values()]))
+    if not usual >= LEAST_WAIT or math.isnan(noise):
+        return 1.0
+    return math.exp(min(_slowdown(usual), UNEVEN * noise) / EXPLAINED)
+
+
+def _slowdown(share: float) -> float:
+    """Return the logarithm of the factor of a time of which a rank waits for a share."""
+    return -math.log1p(-min(share, 0.999))
+
+
+def finding_of_load(waits: Collection[CoreWait], provenance: Mapping[str, Any]) -> Finding:
+    """Return how long ranks waited at most, and the load of the hosts."""
+    longest = max(waits, key=lambda wait: wait.share)
+    waited = f"Ranks waited for a core for up to {format_per_cent(longest.share)} of the time of their transfers"
+    load = describe_load(provenance)
+    text = f"{waited}; {load}." if load else f"{waited}."
+    return warning("loaded", text, remedy="do: diagnose again while nothing else uses these hosts", share=longest.share)

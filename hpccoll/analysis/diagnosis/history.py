@@ -18,7 +18,8 @@ DAYS = 3
 
 State: TypeAlias = Literal["slow", "hung", "failed", "candidate", "healthy", "absent", "undecided"]
 """What a diagnosis says of a place: a candidate is one of several that cannot be distinguished; a place is absent if a
-host of it is, or all hosts of a rack; undecided are an interrupted diagnosis, and what was not judged."""
+host of it is, or all hosts of a rack; undecided are an interrupted diagnosis, what was not judged, and what load may
+explain."""
 
 CERTAIN: tuple[State, ...] = "slow", "hung", "failed"
 ACCUSED: tuple[State, ...] = *CERTAIN, "candidate"
@@ -123,7 +124,7 @@ def _cluster(verdict: MachineVerdict) -> str:
 
 
 def _accused(verdict: MachineVerdict) -> dict[Key, tuple[Place, NamedFault]]:
-    """Return the places that a diagnosis accused with their faults, those that are certain in favour of candidates."""
+    """Return the places that may be slow with their faults, those that are certain in favour of candidates."""
     found: dict[Key, tuple[Place, NamedFault]] = {}
     for fault in sorted(verdict.verdicts, key=lambda fault: not fault.candidates):
         for each in chain.from_iterable(fault.candidates or ((fault.place,),)):
@@ -143,11 +144,21 @@ def _state(
     is_judged = has_times and (verdict.links or place.kind != "link")
     state: State = "healthy"
     if fault:
-        endless: State = "failed" if fault.error else "hung"
-        state = "candidate" if fault.candidates else "slow" if math.isfinite(fault.effect) else endless
+        state = _state_of(fault)
     elif _cluster(verdict) != key[0] or not is_there:
         state = "absent"
     elif not (verdict.complete and is_judged):
         state = "undecided"
-    effect = fault.effect if fault and math.isfinite(fault.effect) else None
+    has_effect = fault is not None and state in ACCUSED and math.isfinite(fault.effect)
+    effect = fault.effect if fault and has_effect else None
     return PastState(verdict.begun, state, effect)
+
+
+def _state_of(fault: NamedFault) -> State:
+    if fault.wait:
+        return "undecided"
+    if fault.candidates:
+        return "candidate"
+    if math.isfinite(fault.effect):
+        return "slow"
+    return "failed" if fault.error else "hung"

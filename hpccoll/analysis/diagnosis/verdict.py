@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from hpccoll.analysis.diagnosis.cluster import judged_racks
-from hpccoll.analysis.diagnosis.core_waits import CORE_WAITS, CoreWait, explaining_wait
+from hpccoll.analysis.diagnosis.core_waits import CORE_WAITS, CoreWait, explaining_wait, finding_of_load, largest_hidden
 from hpccoll.analysis.diagnosis.nodes_alone import TRANSFER_ERRORS, TransferError, findings_of_nodes
 from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
 from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
@@ -54,7 +54,7 @@ class NamedFault:
     slots: Mapping[Purpose, int]  # how many measured it, by their purpose
     missed_with: tuple[str, ...] = ()  # the other hosts of transfers that did not end
     error: str | None = None  # with which transfers ended
-    wait: CoreWait | None = None  # for cores, which may explain the effect: then nothing is excluded for it
+    wait: CoreWait | None = None  # for cores, which may explain the effect: then it is no accusation
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -147,22 +147,26 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     waits = cast("Mapping[str, float]", recorded.provenance.get(CORE_WAITS, {}))
     of_hosts = (fault.hosts if fault.place.kind in OF_NODES else () for fault in verdicts)
     verdicts = [
-        replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect))
+        replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect, known.noise))
         for fault, hosts in zip(verdicts, of_hosts, strict=True)
     ]
     # A rate that few nodes are compared with, unless it is a little wrong: then it says nothing of a node either.
     uses_rate = question.expected_s is not None and {each.component.kind for each in known.effects} != {*DIRECTIONS[1:]}
-    loaded = {fault.wait.host for fault in verdicts if fault.wait}
+    waiting = [fault.wait for fault in verdicts if fault.wait]
+    undecided = {host for fault in verdicts if fault.wait for host in fault.hosts}
+    hidden = largest_hidden(waits, known.noise)
+    of_load = [finding_of_load(waiting, recorded.provenance)] if waiting else []
     return MachineVerdict(
         verdicts=(*verdicts,),
-        exclude=tuple(host for node in known.exclude if (host := question.hosts[node]) not in loaded),
-        complete=found is not None, slots=slots, noise=known.noise, smallest_effect=known.smallest_effect,
-        smallest_link_effect=known.smallest_link_effect,
+        exclude=tuple(host for node in known.exclude if (host := question.hosts[node]) not in undecided),
+        complete=found is not None, slots=slots, noise=known.noise,
+        smallest_effect=max(known.smallest_effect, hidden),
+        smallest_link_effect=max(known.smallest_link_effect, hidden),
         too_many=known.too_many, nodes=len(question.hosts), unjudged=unjudged,
         only_directions=found is not None and len(question.hosts) - hung == 2 and not uses_rate,
         racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,
         load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
-        findings=(*findings_of_nodes(recorded),),
+        findings=(*of_load, *findings_of_nodes(recorded)),
     )  # fmt: skip
 
 
