@@ -152,7 +152,9 @@ def larger_classes(like: ClassSection | None, nodes: int) -> list[int]:
     if node_class(like, nodes)[1] is not None:
         return []
     of_fabric = like.fabric_nodes if like else 1
-    return [of_fabric * scale for scale in sorted(SCALES) if of_fabric * scale > nodes]
+    larger = [of_fabric * scale for scale in SCALES if of_fabric * scale > nodes]
+    larger.sort()
+    return larger
 
 
 def usual_algorithm(like: ClassSection, nodes: int) -> str | None:

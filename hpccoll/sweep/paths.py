@@ -44,7 +44,7 @@ def newest_sweep(results: Path) -> Path:
     return max(plans, key=plans.__getitem__).parent
 
 
-SLURM_SESSION = "SLURM_JOB_ID", "SLURM_JOBID"
+SLURM_SESSION = frozenset({"SLURM_JOB_ID", "SLURM_JOBID"})
 """Variables that make mpiexec of MPICH start ranks by srun, also where the job is over or there is no srun."""
 
 
@@ -65,6 +65,6 @@ def mpiexec_command() -> list[str]:
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
         return ["mpiexec", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
-    if "HYDRA" in version and any(name in os.environ for name in SLURM_SESSION):
+    if "HYDRA" in version and SLURM_SESSION & os.environ.keys():
         return ["mpiexec", "-launcher", "fork", "-host", "localhost"]
     return ["mpiexec"]

@@ -53,11 +53,12 @@ class Partition:
 
     def _why_fewer(self) -> str:
         """Return why jobs cannot start on some of the nodes; empty if they can start on all."""
-        counts = {
-            "down or drained": self.nodes - self.usable - self.in_maintenance,
-            "in maintenance": self.in_maintenance,
-        }
-        return "".join(f", {count} of them {why}" for why, count in counts.items() if count)
+        why = ""
+        if down := self.nodes - self.usable - self.in_maintenance:
+            why += f", {down} of them down or drained"
+        if self.in_maintenance:
+            why += f", {self.in_maintenance} of them in maintenance"
+        return why
 
 
 UNUSABLE_STATES = (
@@ -87,24 +88,28 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
     lines = sorted({tuple(line.split("|")) for line in listed})  # a hidden partition is listed, too
     nodes = [(state, int(cpus)) for _, state, cpus, features in lines if feature in (None, *features.split(","))]
     partition_state = record.get("State", UP)
-    maintained = [state for state, _ in nodes if _plain_state(state) == MAINTENANCE]
-    usable = tuple(cpus for state, cpus in nodes if partition_state == UP and not _is_unusable(state))
+    usable, in_maintenance = list[int](), 0
+    for state, cpus in nodes:
+        if _plain_state(state) == MAINTENANCE:
+            in_maintenance += 1
+        elif partition_state == UP and not _is_unusable(state):
+            usable.append(cpus)
     limit, accounts = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
         nodes=len(nodes),
-        cpus=usable,
+        cpus=tuple(usable),
         largest=int(limit) if limit.isdecimal() else None,
         accounts=None if accounts == "ALL" else tuple(accounts.split(",")),
         feature=feature,
         state=partition_state,
-        in_maintenance=len(maintained),
+        in_maintenance=in_maintenance,
     )
 
 
 def _is_unusable(state: str) -> bool:
     """Return whether no job can start on a node in this state; a trailing * means that it does not respond."""
-    return state.endswith("*") or _plain_state(state) in (*UNUSABLE_STATES, MAINTENANCE)
+    return state.endswith("*") or _plain_state(state) in UNUSABLE_STATES
 
 
 def _plain_state(state: str) -> str:
