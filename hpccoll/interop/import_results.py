@@ -141,7 +141,16 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
     split = [reader.split(line) for line in lines]
     kept = writers.keys() if any(writers) else {""}
     lost = any(rest.strip() for writer, rest in split if writer not in kept)
-    return [rest if writer in kept else "\n" for writer, rest in split], [*writers] if lost else []
+    texts = [_without_inner_prefix(writer, rest) if writer in kept else "\n" for writer, rest in split]
+    return texts, [*writers] if lost else []
+
+
+def _without_inner_prefix(writer: str, line: str) -> str:
+    """Return a row without the prefix of its line, which launchers repeat before each piece that nccl-tests writes."""
+    is_row = line.lstrip()[:1].isdigit()
+    if is_row and writer and not writer[0].isdigit():  # such a prefix is no part of a number or of a time of day
+        return line.replace(writer, " ")
+    return line
 
 
 def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:

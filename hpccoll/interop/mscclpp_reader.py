@@ -74,6 +74,8 @@ def proven(where: str, text: str) -> ProvenPlan:
 def plan_of(content: Json) -> ProvenPlan:
     """Return the plan in a JSON text, proven; raises as ``proven``, and others if it is no plan."""
     names = {theirs: ours for ours, theirs in PLAN_NAMES.items()}
+    if "colletive" in content or any("inputChunks" in gpu for gpu in content["gpus"]):
+        raise UnusableError("plan", "it has the older form, of before August 2025 (inputChunks), which is not read")
     if content["collective"] not in names:
         raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
     if content["protocol"] not in PROTOCOLS:

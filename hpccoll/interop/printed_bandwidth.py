@@ -17,6 +17,9 @@ MEASURED = "time", "algbw", "busbw"
 SINGLETONS = "built without MPI=1, or started without the launcher of its MPI library"
 """Why each process may measure alone."""
 
+_WITHOUT_OWN_BLOCK = "all_gather", "reduce_scatter"
+"""The collectives whose algbw left out the block of the rank itself, as busbw does, before June 2020 (ec1b5e2)."""
+
 _TOLERANCE = 0.02
 """The largest relative difference, rounding left out, of a printed bandwidth from the one computed from its row."""
 _ROUNDING = 0.51
@@ -46,9 +49,10 @@ class PrintedBandwidth:
         time, unit = self.time
         if time <= unit:
             return None
+        factor = _factor(name, ranks)
         for column, (printed, digit), times in (
-            ("algbw", self.algbw, 1.0),
-            ("busbw", self.busbw, _factor(name, ranks)),
+            ("algbw", self.algbw, factor if self.may_be_older(name) else 1.0),
+            ("busbw", self.busbw, factor),
         ):
             expected = times * self.size / time / 1e3
             if abs(printed - expected) > expected * (_TOLERANCE + unit / time) + digit:
@@ -59,6 +63,10 @@ class PrintedBandwidth:
                 return f"{self.where}: {column}", f"{printed:g}", reason
         return None
 
+    def may_be_older(self, name: str) -> bool:
+        """Return whether algbw may leave out the block of the rank itself, as that of older versions did."""
+        return name in _WITHOUT_OWN_BLOCK and self.algbw == self.busbw
+
     def admits(self, factor: float) -> bool:
         """Return whether busbw over algbw may be a factor, as far as the printed digits show."""
         (algbw, unit), (busbw, digit) = self.algbw, self.busbw
@@ -66,10 +74,13 @@ class PrintedBandwidth:
 
 
 def possible_ranks(name: str, ranks: int, bandwidths: Sequence[PrintedBandwidth]) -> list[int]:
-    """Return the numbers of ranks near ``ranks`` that the digits of all bandwidths of a run allow; empty if none does.
+    """Return the numbers of ranks near ``ranks`` that the digits of all bandwidths of a run allow.
 
-    All digits show more than the tolerance of one result, which cannot tell 15 ranks from 16.
+    All digits show more than the tolerance of one result, which cannot tell 15 ranks from 16. The list is empty if they
+    allow none, or if an older version printed them, which shows nothing of ranks.
     """
+    if all(one.may_be_older(name) for one in bandwidths):
+        return []
     near = range(max(1, ranks - _NEAR), ranks + _NEAR + 1)
     return [count for count in near if all(one.admits(_factor(name, count)) for one in bandwidths)]
 

@@ -147,6 +147,16 @@ def node_class(like: ClassSection | None, nodes: int) -> tuple[bool, int | None]
     return True, SCALES[0] if fabrics >= SCALES[0] else fabrics if fabrics in SCALES else None
 
 
+def larger_classes(like: ClassSection | None, nodes: int) -> list[int]:
+    """Return the numbers of nodes of the classes above a number of nodes that is of no class, the nearest first."""
+    if node_class(like, nodes)[1] is not None:
+        return []
+    of_fabric = like.fabric_nodes if like else 1
+    larger = [of_fabric * scale for scale in SCALES if of_fabric * scale > nodes]
+    larger.sort()
+    return larger
+
+
 def usual_algorithm(like: ClassSection, nodes: int) -> str | None:
     """Return what NCCL takes on so many nodes without a setting, for large all-reduces; None if that is unknown."""
     return like.default_algorithms.get(node_class(like, nodes)[1] or 0)

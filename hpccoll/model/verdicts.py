@@ -49,6 +49,7 @@ from hpccoll.model.published_rates import (
     SCALES,
     SourceRates,
     is_old,
+    larger_classes,
     node_class,
     rates_by_source,
     usual_algorithm,
@@ -76,9 +77,9 @@ FAIL_BELOW = (LARGE, 0.85), (1 << 20, 0.65), (0, 0.4)
 which has an interval of its own, the first share counts for all sizes. Healthy pairs of nodes with 8 H100 or H200 have
 0.79 times the bandwidth of others at 64 MiB (AWS p5), 0.7 times at 16 MiB, and at 64 KiB take 33 to 70 us."""
 
-OLD_EXCUSES = 0.5
-"""An NCCL before OLD is an excuse from this share of the low end of later versions on: below it something else is at
-fault, such as one port of eight in use (nccl-tests#112: 5 % of the wire)."""
+NO_EXCUSE = 0.5
+"""An NCCL before OLD, or fewer nodes than the next class has, is an excuse from this share of the low end of others on:
+below it something else is at fault, such as one port of eight in use (nccl-tests#112: 5 % of the wire)."""
 
 WIDEST = 1.5
 """The ratio of the ends of a published range, from LARGE on, beyond which it decides nothing: sources do not agree."""
@@ -283,7 +284,7 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
     )  # fmt: skip
     if len(found) >= NEEDED:
         return _published(found, wire), ""
-    if far_below := _far_below_later(row, machine, library, algorithm, wire):
+    if far_below := _far_below(row, machine, library, algorithm, wire):
         return far_below, ""
     modelled = None
     if algorithm and row.transport == "nccl" and row.bytes >= LARGE:
@@ -294,20 +295,22 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
     return Expected(*modelled, MODEL, (f"{algorithm}, which a log or a setting names",), wire), ""
 
 
-def _far_below_later(
+def _far_below(
     row: Row, machine: MachineFile, library: str, algorithm: str | None, wire: float | None
 ) -> Expected | None:
-    """Return what later versions reach, if an old NCCL is so far below it that its age is no excuse; else None."""
-    if not is_old(library):
-        return None
-    found = rates_by_source(
-        machine, row.collective, row.nodes, row.ranks_per_node or 1, row.bytes, dtype=row.dtype, in_place=row.in_place,
-        algorithm=algorithm, library="",
-    )  # fmt: skip
-    if len(found) < NEEDED:
-        return None
-    expected = _published(found, wire)
-    return expected if (row.busbw_Bps or 0.0) < OLD_EXCUSES * expected.low else None
+    """Return what others reach, if a row is so far below that an old NCCL or a few nodes less are no excuse; else None.
+
+    Of a number of nodes that no class has, others are those of the nearest larger class with enough sources.
+    """
+    for nodes in [row.nodes] if is_old(library) else larger_classes(machine.machine_class, row.nodes):
+        found = rates_by_source(
+            machine, row.collective, nodes, row.ranks_per_node or 1, row.bytes, dtype=row.dtype, in_place=row.in_place,
+            algorithm=algorithm, library="",
+        )  # fmt: skip
+        if len(found) >= NEEDED:
+            expected = _published(found, wire)
+            return expected if (row.busbw_Bps or 0.0) < NO_EXCUSE * expected.low else None
+    return None
 
 
 def _published(found: Mapping[str, SourceRates], wire: float | None) -> Expected:

@@ -266,13 +266,21 @@ def hosts_to_diagnose(text: str | None) -> tuple[str, ...]:
     job = os.environ.get(JOB_ID)
     if text is None and job is None:
         raise BadInputError("--hosts", None, f"there is no allocation ({JOB_ID}): name the hosts, with commas")
-    hosts = allocated_hosts(str(job)) if text is None else _named_hosts(text)
+    hosts = _hosts_of_job(str(job)) if text is None else _named_hosts(text)
     if len(hosts) > MOST_HOSTS:
         why = f"the program is launched on each pair in each slot; do: --hosts, {MOST_HOSTS} of them"
         raise UnusableError("--with", f"there are {len(hosts)} hosts, and it takes at most {MOST_HOSTS}: {why}")
     if len(hosts) < 3 or len({*hosts}) < len(hosts):
         raise BadInputError("--hosts", ",".join(hosts), "three hosts or more, each once: their pairs are compared")
     return hosts
+
+
+def _hosts_of_job(job: str) -> tuple[str, ...]:
+    try:
+        return allocated_hosts(job)
+    except BadInputError as error:  # the job is over, or Slurm does not answer, as in a container
+        why = f"the hosts of the job are not known ({JOB_ID}={job}): {error}; do: name the hosts, with commas"
+        raise UnusableError("--hosts", why) from None
 
 
 def _named_hosts(text: str) -> tuple[str, ...]:

@@ -44,8 +44,12 @@ def newest_sweep(results: Path) -> Path:
     return max(plans, key=plans.__getitem__).parent
 
 
+SLURM_SESSION = frozenset({"SLURM_JOB_ID", "SLURM_JOBID"})
+"""Variables that make mpiexec of MPICH start ranks by srun, also where the job is over or there is no srun."""
+
+
 def mpiexec_command() -> list[str]:
-    """Return mpiexec with the options that it needs here.
+    """Return mpiexec with the options that it needs here, on this machine.
 
     mpiexec is searched with the directory of this Python first on PATH, as the workflow's rules do, and is returned
     without its directory, so that a plan does not depend on where the environment is installed.
@@ -61,4 +65,6 @@ def mpiexec_command() -> list[str]:
     version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
         return ["mpiexec", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    if "HYDRA" in version and SLURM_SESSION & os.environ.keys():
+        return ["mpiexec", "-launcher", "fork", "-host", "localhost"]
     return ["mpiexec"]

@@ -28,6 +28,8 @@ _MEMBER = re.compile(
     r"commId (?P<id>0x[0-9a-f]+) - Init (?P<event>\w+)"
 )
 
+_MEMBER_OF_OLDER = re.compile(r"(?:\w+ )*comm 0x[0-9a-f]+ rank \d{1,6} n[rR]anks \d{1,6} .*- Init ")
+
 
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a log of NCCL."""
@@ -44,6 +46,7 @@ def read(path: Path) -> RecordedJob:
     calls: Counter[tuple[str, str, str]] = Counter()
     hosts: dict[str, str | None] = {}
     first: dict[tuple[str, str], int] = {}  # the number of the first call of a communicator
+    without_ids = False  # whether it has lines of communicators of NCCL before 2.16
     incomplete = set[tuple[str, str]]()  # the communicators that were begun, and neither completed nor used
     file = io.BytesIO(read_bytes(path, "FILES", LOG_BYTES))
     pieces = iter(partial(file.readline, MAX_LINE_BYTES), b"")
@@ -54,11 +57,15 @@ def read(path: Path) -> RecordedJob:
             incomplete.discard((message.writer, match["comm"]))
             if match["event"] == "START":
                 incomplete.add((message.writer, match["comm"]))
+        elif _MEMBER_OF_OLDER.match(message.text):
+            without_ids = True
         elif match := _CALL.match(message.text):
             writer, comm = message.writer, match["comm"]
             incomplete.discard((writer, comm))
             first.setdefault((writer, comm), int(match["number"], 16))
             calls[writer, comm, match["function"]] += 1
+    if not members and without_ids:
+        raise ValueError("NCCL before 2.16 logs no commId: which processes share a communicator is not known")
     if not members:
         raise ValueError("it has no line of a communicator and its ranks; do: log with NCCL_DEBUG_SUBSYS=INIT,COLL")
     largest: dict[str, re.Match[str]] = {}

@@ -15,6 +15,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from hpccoll.common.files import read_bytes
+from hpccoll.common.units import format_count
 from hpccoll.traces.job_file import check_members
 from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob
 
@@ -37,6 +38,12 @@ _LAUNCHED = r"ha(?:s|ve) (?:launched up to operation (\d{1,18})|not launched any
 _SEVERAL = re.compile(rf"(\d{{1,9}}) ranks? {_LAUNCHED}")
 _RANK = re.compile(rf"Rank (\d{{1,9}}) (?:{_LAUNCHED}\D*?)?-- (?:GPU \S+ managed by process \d+ on node (\S+)|\[)")
 _PROCESS = re.compile(r"Process \d+ on node (\S+) managing GPUs? .*")
+
+_TIMEOUT = re.compile(
+    r".*\[Rank (\d{1,9})\] Watchdog caught collective operation timeout: "
+    r"WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w{1,40})"
+)
+"""A line of PyTorch's watchdog, which lands in the same output."""
 
 TABLE_COLUMNS = 8
 """Of the summary: group, communicators in it, nodes, ranks on a node, ranks, ranks in the group, status, errors."""
@@ -171,14 +178,24 @@ class _TextReport:
         if len(words) == TABLE_COLUMNS and words[0].isdecimal() and words[4].isdecimal():
             self.sizes[words[0]] = int(words[4])
         elif found := _BLOCK.match(line):
-            self.block, self.kind = found[2], found[3]
-            self.blocks[self.block] = self.sizes.get(found[1], 0)
+            self._begin_block(found)
         elif found := _TYPE.match(line):
             self.collective = COLLECTIVES.get(found[1], found[1])
         elif not self.block and (found := _PROCESS.match(line)):
             self.processes.append(Rank(-1 - len(self.processes), found[1], f"({line[:200]}) does not answer"))
+        elif found := _TIMEOUT.match(line):
+            self.lacking.append(f"why PyTorch's watchdog of rank {found[1]} timed out in {found[3]} {found[2]}")
         elif self.block:
             self._read_ranks(line)
+
+    def _begin_block(self, found: re.Match[str]) -> None:
+        size = self.sizes.get(found[1])
+        if size == 0:  # NCCL 2.27.3 lists such ones, with ranks that no job has
+            self.block = ""
+            self.lacking.append(f"the ranks of communicator 0x{found[2].lstrip('0')}: the report lists it with 0 ranks")
+            return
+        self.block, self.kind = found[2], found[3]
+        self.blocks[self.block] = size or 0
 
     def _read_ranks(self, line: str) -> None:
         classes = self.launched.setdefault((self.block, self.collective), [])
@@ -207,6 +224,9 @@ class _TextReport:
                 progress += [Progress(rank, group, operation, None, collective) for rank in sorted(names or others)]
         if len({each.group for each in progress}) > 1:
             self.lacking.append("which ranks of different communicators are one process")
+        if not self.blocks and self.sizes:
+            listed = format_count(max(self.sizes.values()), "rank")
+            self.lacking.append(f"the counts of its {listed}: a report in words lists only ranks that differ")
         ranks = {each.rank: Rank(each.rank) for each in progress} | self.ranks
         unnamed = () if failed else self.processes  # else they are named once more, with their ranks
         return RecordedJob(SOURCE, (*unnamed, *ranks.values()), (), progress, cannot_say=(UNCOUNTED, *self.lacking))

@@ -35,6 +35,10 @@ MAX_ZIP_TABLE_BYTES, ZIP_TAIL_BYTES = 4 << 20, (1 << 16) + 22
 _ZIP_END = re.compile(rb"(?s)PK\x05\x06.{8}(.{4})(?!.*PK\x05\x06)")
 
 HEAD_BYTES, PIECE_BYTES = 1 << 16, 1 << 20
+GZIP = b"\x1f\x8b"
+
+DESKTOP_FILES = re.compile(r"(^|/)(__MACOSX/.*|\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)$")
+"""Files that macOS and Windows add to directories and archives."""
 
 READ_ERRORS = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError, EOFError, OSError,
@@ -105,7 +109,15 @@ def _line(shown: Path, unpacked: Path, error: BaseException) -> str:
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
-        yield from sorted(each for each in path.rglob("*") if not each.is_dir()) if path.is_dir() else (path,)
+        if path.is_dir():
+            yield from sorted(each for each in path.rglob("*") if not each.is_dir() and _is_of_user(each))
+        else:
+            yield path
+
+
+def _is_of_user(name: Path | str) -> bool:
+    """Return whether a file of a directory or an archive is one that its user put there."""
+    return not DESKTOP_FILES.search(str(name))
 
 
 def _read_file(path: Path) -> RecordedJob:
@@ -128,7 +140,7 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
     """Yield a file, or each file in an archive, as people know it, and what returns the place of its content."""
     with open_regular(path, "FILES") as file:
         begin = file.read(4)
-        packed = begin.startswith(b"\x1f\x8b")
+        packed = begin.startswith(GZIP)
         if begin == b"PK\x03\x04":
             yield from _zip_members(path, file, scratch)
             return
@@ -141,12 +153,13 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
                 for number, member in enumerate(archive):
                     if number == MAX_MEMBERS:
                         raise ValueError(f"it holds more than {MAX_MEMBERS} files")
-                    if not member.isreg():  # to find the file of a link, tarfile would read the whole archive
+                    # A link is a second name of a file. To find that file, tarfile would read the whole archive.
+                    if not (member.isreg() and _is_of_user(member.name)):
                         continue
                     if (source := archive.extractfile(member)) is not None:
                         name = Path(member.name).name
                         target = scratch / str(number) / Path(member.name).parent.name / name
-                        yield path / member.name, partial(_copied, source, target)
+                        yield path / member.name, partial(_unpacked, source, target)
         elif packed:
             yield path, partial(_copied, content, scratch / path.parent.name / path.name.removesuffix(".gz"))
         else:
@@ -166,7 +179,7 @@ def _zip_members(path: Path, file: BinaryIO, scratch: Path) -> Iterator[tuple[Pa
         for number, member in enumerate(archive.infolist()):
             if number == MAX_MEMBERS:
                 raise ValueError(f"it holds more than {MAX_MEMBERS} files")
-            if not member.is_dir():
+            if not member.is_dir() and _is_of_user(member.filename):
                 name = PurePosixPath(member.filename)
                 target = scratch / str(number) / name.parent.name / name.name
                 yield path / member.filename, partial(_unzipped, archive, member, target)
@@ -176,7 +189,19 @@ def _unzipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -
     if member.flag_bits & 1:
         raise ValueError("it is encrypted; do: unpack it")
     with archive.open(member) as source:
-        return _copied(source, target)
+        return _unpacked(source, target)
+
+
+def _unpacked(source: IO[bytes], target: Path) -> Path:
+    """Return the file with the content of a member of an archive, without its own compression by gzip."""
+    copy = _copied(source, target)
+    with copy.open("rb") as file:
+        if file.read(len(GZIP)) != GZIP:
+            return copy
+        file.seek(0)
+        copy.unlink()
+        content = cast("IO[bytes]", gzip.GzipFile(fileobj=file))
+        return _copied(content, copy.parent / "unpacked" / copy.parent.name / copy.name.removesuffix(".gz"))
 
 
 class _Limited:

@@ -19,7 +19,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import Name
 from hpccoll.common.records import from_builtins
 from hpccoll.schedule import DTYPE
@@ -51,13 +51,22 @@ class ModelRecord:
     sample: Name = "a sample"
 
 
+MISTRAL_KEYS = {"dim", "n_layers", "n_heads"}
+"""Keys of the params.json beside weights of Mistral and of Meta's Llama."""
+
+
 def model_from_json(name: str, content: object) -> ModelShape:
     """Return the model of a file.
 
     Raises:
         BadInputError: names the first key that is wrong, with its value and what is valid.
     """
-    return model_of_config(name, content) if is_config(content) else _of_modules(name, content)
+    if is_config(content):
+        return model_of_config(name, content)
+    if isinstance(content, Mapping) and content.keys() >= MISTRAL_KEYS:
+        why = "it is a params.json, which lies beside weights of Mistral and Llama; do: give the config.json"
+        raise UnusableError("model", f"{why} of the same model on Hugging Face")
+    return _of_modules(name, content)
 
 
 def _of_modules(name: str, content: object) -> ModelShape:

@@ -511,6 +511,11 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         ),
         (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["channel_ids: 7"]),
         (lambda plan: plan.update(gpus=7), ["no plan of MSCCL++"]),
+        (lambda plan: plan.update(colletive=plan.pop("collective")), ["older form", "not read"]),
+        (
+            lambda plan: [gpu.update(inputChunks=gpu.pop("input_chunks")) for gpu in plan["gpus"]],
+            ["older form", "not read"],
+        ),
         (
             lambda plan: [
                 plan["gpus"][1].update(output_chunks=0),

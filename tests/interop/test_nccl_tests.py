@@ -69,6 +69,7 @@ LOST = plain(("#  Rank  [012].*\n", ""))
         f"0: 1 node\n1: n1:7:7 [0] NCCL INFO Using IB\n{each_line(PLAIN, '0: {line}')}1: 1048576 1 2 3\n",
         "".join(json.dumps({"log": line, "time": 7}) + "\n" for line in PLAIN.splitlines(keepends=True)),
         plain(("( 2097152 )", r"4090-box:7:9 [0] NCCL INFO Connected all rings\n\1")),
+        each_line(plain((r"^( +\d.*?-1)( .*?)(  +\d+\.\d+ +\d+\.\d+ +\d+\.\d+ +0)$", r"\1[0] \2[0] \3")), "[0] {line}"),
         plain(("all_reduce_perf", "alltoallv_perf"), (" sum ", " sum  7 ")) + PLAIN,
     ],
 )  # fmt: skip
@@ -123,6 +124,16 @@ def test_outputs_that_do_not_name_their_program_are_imported_if_the_user_does(pr
     assert seconds == pytest.approx([100e-6, 98.5e-6])
     for other in {"all_reduce", "broadcast"} - {program}:
         assert f"--program {other}" in refused(tmp_path, text, program=other)
+
+
+@pytest.mark.parametrize("program", ["all_gather", "reduce_scatter"])
+def test_algbw_of_the_first_versions_left_out_the_own_block_as_busbw_does(program, tmp_path):
+    """Up to June 2020: on two ranks both are half of the size over the time (all_gather.cu of v2.0.0)."""
+    head, cell = (" redop", " sum") if program == "reduce_scatter" else ("", "")
+    text = OLDEST.format(head=head, cell=cell, first="5.24", second="5.32")
+    text = changed(text, ("10.49", " 5.24"), ("10.65", " 5.32"))
+    assert [one.seconds for one in read(tmp_path, text, program=program).results] == pytest.approx([100e-6, 98.5e-6])
+    assert "algbw" in refused(tmp_path, changed(text, ("5.24   5.24", "4.24   4.24")), program=program)
 
 
 @pytest.mark.parametrize("sign", [" Out", "# Out"])

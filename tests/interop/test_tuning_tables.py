@@ -96,7 +96,7 @@ TRAPS = {
     "two ranks": (classic("0 5 0 0", collective=3), "needs_ranks_fatal", 6, "two_proc"),
     "han": (classic("0 4 0 0"), "han_outranks", 0, None),
     # Open MPI, in JSON
-    "a comma before an end": (openmpi_json('{"alg": "ring",}'), "trailing_comma", 3, "the list"),
+    "a comment in JSON": (openmpi_json('{"alg": /* of us */ "ring"}'), "json_comment", 3, "/* */"),
     "a key that is misspelt": (openmpi_json('{"alg": "ring", "msg_size_mim": 8}'), "misspelt_key", 3, "msg_size_mim"),
     "an algorithm that is misspelt": (openmpi_json('{"alg": "rign"}'), "unknown_algorithm", 3, "rign"),
     "a collective that is misspelt": (openmpi_json(name="alreduce"), "unknown_name", 2, "alreduce"),
@@ -325,6 +325,20 @@ def test_a_finding_is_one_line_with_its_severity_line_value_and_remedy(tmp_path)
     assert (result.code, result.err) == (3, "")
     assert wrong.split()[:3] == ["WRONG", "line", "1:"]
     assert "do: did you mean ring?" in wrong
+
+
+def test_a_list_of_decisions_that_no_library_reads_is_no_table_of_a_tuner():
+    """As aws-ofi-nccl prints them: a tuner's line begins with a collective, not with numbers."""
+    printed = "nodes,ranks,size,collective,algo,proto,platform\n16,128,32,AllGather,Ring,Ll,P5en\n"
+    assert recognise_format(printed) is None
+    assert recognise_format("collective,min,max,algo,proto\nallreduce,0,1024,ring,ll,4,-1,-1\n") == "nccl-csv"
+
+
+def test_a_schema_and_a_comma_before_an_end_are_no_errors_for_open_mpi_6():
+    """Its own guide has both (docs/tuning-apps/collectives/tuned.rst), and its parser takes them."""
+    text = openmpi_json('{"alg": "ring",},').replace('{"collectives"', '{"$schema": "tuned_schema.json", "collectives"')
+    found = lint_table(text)
+    assert (len(found.rules), [each.kind for each in found.findings]) == (1, ["json_in_5"])
 
 
 def test_what_is_right_ends_with_0_and_json_has_its_rules(tmp_path):

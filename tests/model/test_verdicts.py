@@ -162,6 +162,13 @@ def test_below_half_of_what_recent_ones_reach_an_old_nccl_is_no_excuse(busbw, ve
     assert (one.verdict, one.expected is not None) == (verdict, verdict is FAIL)
 
 
+@pytest.mark.parametrize(("busbw", "verdict"), [(5.3, FAIL), (300, CANNOT_TELL)])
+def test_far_below_the_next_class_a_number_of_nodes_without_a_class_is_no_excuse(busbw, verdict, judged):
+    """3 nodes of 8 H100 with 5.3 GB/s (NVIDIA/nccl#1453): 4 nodes reach hundreds."""
+    (one,) = judged(Call(GIB, busbw), nodes=3)
+    assert (one.verdict, one.expected is not None) == (verdict, verdict is FAIL)
+
+
 @pytest.mark.parametrize(("busbw", "verdict"), [(180, FAIL), (360, PASS), (450, CANNOT_TELL)])
 def test_a_ring_that_a_log_names_is_held_against_the_model_and_not_against_the_usual_algorithm(busbw, verdict, judged):
     call = Call(GIB, busbw)

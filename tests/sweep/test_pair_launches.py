@@ -44,6 +44,17 @@ def accused(recorded):
     }
 
 
+@pytest.mark.parametrize(
+    "message", ["slurm_load_jobs error: Invalid job id specified", "scontrol: DNS SRV lookup failed"]
+)
+def test_without_an_answer_of_slurm_the_remedy_is_to_name_the_hosts(programs, monkeypatch, message):
+    """The job is over in this session, or scontrol finds no controller, as in a container."""
+    programs("scontrol", err=message, code=1)
+    monkeypatch.setenv("SLURM_JOB_ID", "36")
+    with pytest.raises(BadInputError, match=f"--hosts.*36.*{message}.*name the hosts"):
+        hosts_to_diagnose(None)
+
+
 def test_a_slow_node_is_found_by_the_program_of_others_whose_one_time_counts_in_both_directions(diagnose):
     recorded = diagnose(slow={"n3": 1.25})
     assert accused(recorded) == {("node", "n3")}

@@ -35,7 +35,16 @@ def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_mpich_needs_no_options(launcher):
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOBID"])
+def test_in_a_session_of_slurm_mpich_starts_ranks_here_and_not_by_srun(launcher, monkeypatch, name):
+    launcher("HYDRA build details: Version: 5.0.2")
+    monkeypatch.setenv(name, "77")
+    assert paths.mpiexec_command() == ["mpiexec", "-launcher", "fork", "-host", "localhost"]
+
+
+def test_mpich_needs_no_options(launcher, monkeypatch):
+    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
+        monkeypatch.delenv(name, raising=False)
     launcher("HYDRA build details: Version: 5.0.2")
     assert paths.mpiexec_command() == ["mpiexec"]
 

@@ -300,6 +300,13 @@ def test_a_communicator_is_not_created_for_the_ranks_that_began_it_and_did_not_c
     assert found == ([("not created", incomplete, size - len(begun))] if incomplete else [])
 
 
+def test_a_log_of_nccl_before_2_16_is_refused_for_its_missing_ids_and_not_for_missing_lines(tmp_path):
+    """As in NVIDIA/nccl#394, of 2.5.7: it has lines of communicators, which do not say which are the same."""
+    text = kernel_files.nccl_log(0, 2).replace(" commId 0xad56c683b0c4ef12", "")
+    with pytest.raises(ValueError, match="commId"):
+        nccl_log.read(write(tmp_path / "nccl.log", text))
+
+
 def test_a_communicator_whose_completion_was_lost_has_been_created_if_it_was_used(tmp_path):
     _, *calls = kernel_files.nccl_log(0, 2).splitlines()
     (job,) = read_job([write(tmp_path / "nccl.log", kernel_files.begun_communicator(0, 1) + "\n".join(calls))]).jobs

@@ -162,6 +162,35 @@ def test_ranks_that_a_report_does_not_name_are_said_to_be_unknown(tmp_path):
     assert [fact for fact in job.cannot_say if "which 4 ranks" in fact]
 
 
+def test_a_healthy_report_in_words_says_how_many_ranks_it_counts_and_who_timed_out_beside_it(tmp_path):
+    watchdog = (
+        "[rank6]:[E603 17:48:01.0 ProcessGroupNCCL.cpp:632] [Rank 6] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=2398459, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800068 ms"
+    )
+    job = read(tmp_path, TABLE.replace("MISMATCH", "OK") + f"\nErrors\n======\n\nWarnings\n========\n\n{watchdog}\n")
+    assert find_hangs(job) == []
+    lacking = " ".join(job.cannot_say)
+    assert "8 ranks" in lacking
+    assert "rank 6 timed out in ALLREDUCE 2398459" in lacking
+
+
+def test_ranks_of_a_communicator_that_is_listed_with_0_ranks_are_no_ranks_of_the_job(tmp_path):
+    """As NCCL 2.27.3 lists them (NVIDIA/nccl#1762); of the other communicator, the data of rank 1 are missing."""
+    row = "    0         1         1         1         2         1   RUNNING  INCOMPLETE\n"
+    nothing = "    2         4         0         0         0         0    NOCOMM  INCOMPLETE,MISMATCH\n"
+    head = TABLE.splitlines(keepends=True)[:2]
+    incomplete = (
+        "#0-0 (b3398875b8b2a063) INCOMPLETE\n  Missing communicator data from 1 rank\n"
+        "  Rank 1 -- GPU 0 managed by process 60004 on node 10.4.90.13\n\n"
+        "#2-0 (93d7000200000001) INCOMPLETE\n  Missing communicator data from 255 ranks\n"
+        "  Rank 1057455228 -- [process information not found]\n  Rank 0 -- [process information not found]\n"
+    )
+    job = read(tmp_path, "".join((*head, row, nothing, "\nErrors\n======\n\n", incomplete)))
+    (hang,) = find_hangs(job)
+    assert (hang.ranks, [each.host for each in job.ranks]) == ((1,), ["10.4.90.13"])
+    assert "0x93d7000200000001" in " ".join(job.cannot_say)
+
+
 with_data = pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of jobs")
 
 

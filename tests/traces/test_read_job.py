@@ -172,6 +172,25 @@ def test_members_of_archives_are_read_as_files_are(tmp_path):
         assert named(read_job([path])) == [2]
 
 
+def test_members_of_archives_may_be_compressed_themselves_and_files_of_a_desktop_are_left_out(tmp_path):
+    """Profilers write .json.gz, which people collect in an archive; macOS adds ._FILE and .DS_Store to it."""
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    for path in write_dumps(tmp_path / "dumps", dumps_of(2)).iterdir():
+        (packed / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        (packed / f"._{path.name}.gz").write_bytes(b"\0\5\x16\7\0\2\0\0Mac OS X")
+    (packed / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
+    with tarfile.open(tmp_path / "job.tar.gz", "w:gz") as archive:
+        archive.add(packed, "job/dumps")
+    with zipfile.ZipFile(tmp_path / "job.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__MACOSX/job/._dumps", b"\0\5\x16\7")
+        for path in packed.iterdir():
+            archive.write(path, f"job/dumps/{path.name}")
+    for path in (tmp_path / "job.tar.gz", tmp_path / "job.zip", packed):
+        found = read_job([path])
+        assert (named(found), found.damaged) == ([2], [])
+
+
 def test_of_archives_one_file_at_a_time_is_unpacked(tmp_path, monkeypatch):
     dumps, scratch, lying = write_dumps(tmp_path / "dumps", dumps_of(2)), tmp_path / "scratch", []
     scratch.mkdir()
@@ -186,8 +205,10 @@ def test_of_archives_one_file_at_a_time_is_unpacked(tmp_path, monkeypatch):
         "_read_file",
         lambda path: (lying.append(sum(each.is_file() for each in scratch.rglob("*"))), read(path))[1],
     )
+    with tarfile.open(dumps / "packed.tar", "w") as archive:
+        archive.add(dumps, "job", filter=lambda info: None if info.name.endswith("tar") else info)
     assert named(read_job([dumps])) == [2]
-    assert (lying, [*scratch.iterdir()]) == ([1] * 8, [])
+    assert (lying, [*scratch.iterdir()]) == ([1] * 12, [])
 
 
 def end_process(_path):

@@ -39,6 +39,12 @@ def test_a_wrong_file_is_refused_with_its_key(content, key):
     assert error.value.key == key
 
 
+def test_a_params_json_of_mistral_is_named_as_such():
+    content = {"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 32000}
+    with pytest.raises(BadInputError, match=r"params\.json.* config\.json"):
+        model_from_json("params", content)
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inside),

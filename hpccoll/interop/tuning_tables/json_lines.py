@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 _COMMENT = r"/\*.*?\*/|//[^\n]*"
 _TEXT = r'"(?:[^"\\\n]|\\.)*"'
-_TOKEN = re.compile(rf"(?P<key>{_TEXT})(?=\s*:)|{_TEXT}|{_COMMENT}|(?P<comma>,)(?=(?:\s|{_COMMENT})*[}}\]])", re.DOTALL)
+_TOKEN = re.compile(
+    rf"(?P<key>{_TEXT})(?=\s*:)|{_TEXT}|(?P<comment>{_COMMENT})|(?P<comma>,)(?=(?:\s|{_COMMENT})*[}}\]])", re.DOTALL
+)
 
 
 class JsonMember(NamedTuple):
@@ -18,24 +20,24 @@ class JsonMember(NamedTuple):
 
 
 def parse_json_lines(text: str) -> tuple[object, list[int]]:
-    """Return the value of a JSON text, with tuples of ``JsonMember`` for objects, and the lines of commas that end one.
+    """Return the value of a JSON text, with tuples of ``JsonMember`` for objects, and the lines of its comments.
 
     Raises:
         ValueError: the text is no JSON, or nested too deeply; ``lineno`` is its line, if it is a JSONDecodeError.
     """
-    line, counted, commas = 1, 0, list[int]()
+    line, counted, comments = 1, 0, list[int]()
 
     def replaced(token: re.Match[str]) -> str:
         nonlocal line, counted
         line, counted = line + text.count("\n", counted, token.start()), token.start()
         if token["key"]:
             return f'"{line} {token[0][1:]}'
-        if token["comma"]:
-            commas.append(line)
+        if token["comment"]:
+            comments.append(line)
         return token[0] if token[0].startswith('"') else re.sub("[^\n]", " ", token[0])
 
     try:
-        return json.loads(_TOKEN.sub(replaced, text), object_pairs_hook=_members), commas
+        return json.loads(_TOKEN.sub(replaced, text), object_pairs_hook=_members), comments
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

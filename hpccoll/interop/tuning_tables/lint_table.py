@@ -26,7 +26,7 @@ KNOWN_TABLES = (
 _NUMBERS = re.compile(r"\s*(?:[+-]?\d|rule-file-version)")
 """The beginning of a rule file of Open MPI."""
 
-_CSV_LINE = re.compile(r"(?m)^[^,\n]*(?:,[ \t]*-?\d[^,\n]*){2},[^,\n]*,[^,\n]*,")
+_CSV_LINE = re.compile(r"(?m)^[ \t]*[A-Za-z][^,\n]*(?:,[ \t]*-?\d[^,\n]*){2},[^,\n]*,[^,\n]*,")
 """A line of a tuner of NCCL: a collective, the first and the last size, and words."""
 
 _JSON_KEYS = "collectives", "rule_file_version", "comm_size_m", "msg_size_m"

@@ -9,6 +9,17 @@ from hpccoll.cases.plan import UNSET_VALUES, sbatch_options
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.sweep.slurm.query import has_accounting, parse_records, slurm_output
 
+UP = "UP"
+PARTITION_STATES = {
+    "DOWN": "is down: Slurm queues jobs there, and starts none",
+    "DRAIN": "is drained: Slurm accepts no new jobs there",
+    "INACTIVE": "is inactive: Slurm accepts no new jobs there, and starts none",
+}
+"""What the other states of a partition do to jobs (scontrol, State)."""
+
+MAINTENANCE = "MAINT"
+"""The state of a node in a reservation for maintenance, which sinfo prints for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -20,6 +31,8 @@ class Partition:
     largest: int | None  # the maximum number of nodes of a job; None if there is no limit
     accounts: tuple[str, ...] | None  # the accounts that may use it; None for all
     feature: str | None = None  # the feature that the nodes have; None for all nodes of the partition
+    state: str = UP  # as scontrol prints it
+    in_maintenance: int = 0  # the number of its nodes on which no job starts because of maintenance
 
     @property
     def usable(self) -> int:
@@ -30,12 +43,22 @@ class Partition:
         kind = f"nodes with feature {self.feature}" if self.feature else "nodes"
         if self.largest is not None and nodes + other_nodes > self.largest:
             return f"partition {self.name} gives a job at most {self.largest} nodes"
+        if self.state != UP:
+            effect = PARTITION_STATES.get(self.state, "is in a state in which Slurm starts no job")
+            return f"partition {self.name} {effect} (State={self.state})"
         if nodes > self.usable:
-            unusable = self.nodes - self.usable
-            why = f", {unusable} of them down or drained" if unusable else ""
-            return f"partition {self.name} has {self.nodes or 'no'} {kind}{why}"
+            return f"partition {self.name} has {self.nodes or 'no'} {kind}{self._why_fewer()}"
         fit = sum(available >= cpus for available in self.cpus)
         return None if nodes <= fit else f"{fit or 'no'} {kind} of partition {self.name} have {cpus} CPUs"
+
+    def _why_fewer(self) -> str:
+        """Return why jobs cannot start on some of the nodes; empty if they can start on all."""
+        why = ""
+        if down := self.nodes - self.usable - self.in_maintenance:
+            why += f", {down} of them down or drained"
+        if self.in_maintenance:
+            why += f", {self.in_maintenance} of them in maintenance"
+        return why
 
 
 UNUSABLE_STATES = (
@@ -64,22 +87,34 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
     listed = slurm_output("sinfo", "-h", "-N", "--noconvert", "-p", chosen, "-o", "%N|%T|%c|%b").splitlines()
     lines = sorted({tuple(line.split("|")) for line in listed})  # a hidden partition is listed, too
     nodes = [(state, int(cpus)) for _, state, cpus, features in lines if feature in (None, *features.split(","))]
-    up = record.get("State", "UP") == "UP"
-    usable = tuple(cpus for state, cpus in nodes if up and not _is_unusable(state))
+    partition_state = record.get("State", UP)
+    usable, in_maintenance = list[int](), 0
+    for state, cpus in nodes:
+        if _plain_state(state) == MAINTENANCE:
+            in_maintenance += 1
+        elif partition_state == UP and not _is_unusable(state):
+            usable.append(cpus)
     limit, accounts = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
         nodes=len(nodes),
-        cpus=usable,
+        cpus=tuple(usable),
         largest=int(limit) if limit.isdecimal() else None,
         accounts=None if accounts == "ALL" else tuple(accounts.split(",")),
         feature=feature,
+        state=partition_state,
+        in_maintenance=in_maintenance,
     )
 
 
 def _is_unusable(state: str) -> bool:
     """Return whether no job can start on a node in this state; a trailing * means that it does not respond."""
-    return state.endswith("*") or state.rstrip("~#!%$@^-+").upper() in UNUSABLE_STATES
+    return state.endswith("*") or _plain_state(state) in UNUSABLE_STATES
+
+
+def _plain_state(state: str) -> str:
+    """Return the state of a node without the signs behind it."""
+    return state.rstrip("~#!%$@^-+").upper()
 
 
 def check_account(account: str | None, where: Partition) -> None:

@@ -45,6 +45,23 @@ def test_without_a_default_partition_one_has_to_be_named_and_one_that_is_down_ha
     assert partitions.load_partition("work").usable == 0
 
 
+@pytest.mark.parametrize("state", ["DOWN", "DRAIN", "INACTIVE"])
+def test_a_partition_that_starts_no_job_is_the_reason_and_not_its_nodes(cluster, state):
+    cluster("scontrol", slurm_outputs.PARTITIONS.replace("State=UP", f"State={state}"))
+    why = partitions.load_partition("work").why_unavailable(1, 1)
+    assert f"State={state}" in why
+    assert "drained" not in why or state == "DRAIN"
+
+
+def test_a_node_in_maintenance_is_counted_out_with_that_reason(cluster):
+    cluster("sinfo", "n1|idle|8|x\nn2|down|8|x\nn3|maint|8|x\nn4|maint*|8|x\n")
+    found = partitions.load_partition("work")
+    assert (found.usable, found.why_unavailable(1, 8)) == (1, None)
+    why = found.why_unavailable(2, 8)
+    assert "in maintenance" in why
+    assert "down or drained" in why
+
+
 @pytest.mark.parametrize("state", ["down", "idle*", "draining", "inval", "inval*", "unknown", "future"])
 def test_nodes_on_which_no_job_can_start_are_counted_out(cluster, state):
     cluster("sinfo", f"n1|idle~|8|x\nn2|{state}|2|x\nn3|allocated+|4|x\nn4|mixed-|8|x\n")
