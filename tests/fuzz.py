@@ -18,18 +18,20 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-CPU_S, GROWTH_MIB, DATA_BYTES = 5, 500, 6 << 30
-"""The limits of a child: CPU time, peak resident memory above that of this process, and data, which ends a runaway."""
+CPU_S, GROWTH_MIB, DATA_BYTES = 60, 500, 6 << 30
+"""The limits of a child: CPU time, peak resident memory above that of this process, and data.
+
+They end a runaway: a page takes up to 9 s of a slow core."""
 NUMBERS = {"files": 1200, "commands": 5000, "outputs": 5000, "foreign": 2000}
 """For each fuzzer, in its file ``fuzz_*.py``, how many are tried."""
 
 
-def in_child(judge: Callable[[], str], limit_s: int = CPU_S) -> tuple[str, float]:
+def in_child(judge: Callable[[], str]) -> tuple[str, float]:
     """Return the result of ``judge`` in a process with limits, or how it died or exceeded them; and its CPU seconds."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
-        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
         resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
         before = _peak_mib()
         result = judge()

@@ -26,9 +26,6 @@ from traces.recorded_files import Call, Ring, as_json, as_pickle, dump, ras
 import hpccoll
 from hpccoll.analysis.diagnosis_file import write_diagnosis
 
-CPU_S = 20
-"""The limit of a child: an archive may unpack to 512 MiB before it is refused."""
-
 DP = Ring("0", (0, 1, 2, 3), "default_pg")
 
 
@@ -224,5 +221,5 @@ def trials(seed: int, number: int, _directory: Path, only: str | None = None) ->
         what, tries = foreign(draw)
         if only in (None, what):
             tried += 1
-            defect = in_child(lambda tries=tries: defect_of(tries), CPU_S)[0]
+            defect = in_child(lambda tries=tries: defect_of(tries))[0]
             yield f"{what}: {' '.join(tries.arguments)}", defect or "ended as they should", bool(defect)
