@@ -75,8 +75,11 @@ def hang_lines(findings: JobFindings) -> Iterator[str]:
         yield from _hang_lines(hang, findings.job, sizes, shown)
     if any(hang.may_be_late(findings.job) for hang in findings.hangs):
         yield "  if the job was still running, that may only be late: record it once more, and read all of its files"
-    if not findings.hangs:
-        yield from _peace_lines(findings.job)
+    for sentence in first_few(findings.job.unnamed_behind, 5, "group"):
+        yield f"  {sentence}"
+    if findings.hangs or findings.job.unnamed_behind:
+        return
+    yield from _peace_lines(findings.job)
 
 
 def _peace_lines(job: RecordedJob) -> Iterator[str]:

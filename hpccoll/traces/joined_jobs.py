@@ -126,11 +126,19 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
         [ranks[number] for number in sorted(ranks)],
         computing=[each for job in parts for each in job.computing],
         cannot_say=tuple(dict.fromkeys((*lacking, *(sentence for job in parts for sentence in job.cannot_say)))),
+        unnamed_behind=_unnamed_behind(parts),
         polls=min(polls),
         before=RecordedJob(parts[0].source, **as_of(2)) if max(polls) > 1 else None,
         files=paths,
         **as_of(1),
     )
+
+
+def _unnamed_behind(parts: Sequence[RecordedJob]) -> Sequence[str]:
+    sentences = dict[str, None]()  # in their order
+    for job in parts:
+        sentences |= dict.fromkeys(job.unnamed_behind)
+    return [*sentences]
 
 
 def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:

@@ -212,13 +212,18 @@ class _TextReport:
     def to_job(self) -> RecordedJob:
         """Return the poll; ranks that are not named are those that are left, if there is one class of them."""
         progress = list[Progress]()
+        behind = list[str]()
         failed = {rank for rank, each in self.ranks.items() if each.status}
         for (block, collective), classes in self.launched.items():
             members = range(self.blocks[block] or sum(number for number, _, _ in classes))
             group = Group(f"0x{block.lstrip('0')}", tuple(members), "", of_job=False)
             others = set(members) - failed.union(*(names for _, _, names in classes))
+            latest = max((operation for _, operation, _ in classes), default=0)
             for number, operation, names in classes:
                 if not names and number != len(others):
+                    if operation < latest:
+                        launched = f"have launched {collective} up to {operation}, others up to {latest}"
+                        behind.append(f"{number} ranks of {group.name} {launched}: the report does not name them")
                     self.lacking.append(f"which {number} ranks of {group.name} launched up to operation {operation}")
                     continue
                 progress += [Progress(rank, group, operation, None, collective) for rank in sorted(names or others)]
@@ -229,4 +234,10 @@ class _TextReport:
             self.lacking.append(f"the counts of its {listed}: a report in words lists only ranks that differ")
         ranks = {each.rank: Rank(each.rank) for each in progress} | self.ranks
         unnamed = () if failed else self.processes  # else they are named once more, with their ranks
-        return RecordedJob(SOURCE, (*unnamed, *ranks.values()), (), progress, cannot_say=(UNCOUNTED, *self.lacking))
+        return RecordedJob(
+            SOURCE,
+            (*unnamed, *ranks.values()),
+            progress=progress,
+            cannot_say=(UNCOUNTED, *self.lacking),
+            unnamed_behind=behind,
+        )

@@ -106,6 +106,7 @@ class RecordedJob:
     timeout_ns: int = 0  # after which all ranks of a job that hangs have written their files; 0 if it is unknown
     threads: Collection[str] = ()  # of the process that wrote the file, from which it enqueued operations
     cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
+    unnamed_behind: Sequence[str] = ()  # sentences: in which groups ranks are behind that no file names
     polls: int = 1  # how often each rank was recorded, at least
     before: "RecordedJob | None" = None  # if ranks were recorded several times, the job as it was the time before
     files: Sequence[str] = ()  # the paths of its files, of members below those of their archives

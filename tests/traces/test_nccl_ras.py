@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from cli_runner import invoke
 
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
@@ -206,3 +207,18 @@ with_data = pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL
 def test_recorded_reports_name_the_missing_rank(name, expected):
     (job,) = read_job([Path(os.environ["HPCCOLL_DATA"]) / "jobs" / "nccl-ras" / name]).jobs
     assert [(hang.reason, hang.ranks) for hang in find_hangs(job)] == expected
+
+
+def test_ranks_that_are_behind_and_not_named_are_counted_and_nobody_says_that_no_rank_waits(tmp_path):
+    path = tmp_path / "ras.txt"
+    path.write_text(
+        "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"
+        "    0         1         4         8        32        32   RUNNING  MISMATCH\n"
+        "#0-0 (000000000000ab12) MISMATCH\n"
+        "Communicator ranks have different AllReduce operation counts\n"
+        "16 ranks have launched up to operation 12\n"
+        "16 ranks have launched up to operation 13\n"
+    )
+    result = invoke("trace", str(path))
+    assert (result.code, "no rank waits" in result.out) == (3, False)
+    assert "16 ranks of 0xab12 have launched all_reduce up to 12, others up to 13" in result.out
