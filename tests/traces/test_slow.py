@@ -368,3 +368,33 @@ def pipeline_job(bubble_ms: float) -> RecordedJob:
 def test_stages_of_a_pipeline_are_not_compared_with_each_other():
     parts = slow_parts(pipeline_job(20.0))
     assert (parts.late, parts.unjudged) == ([], [0, 1])
+
+
+def job_of_unequal_blocks(*, has_clocks: bool) -> RecordedJob:
+    """Two ranks of unequal blocks: rank 1 has the larger one, and therefore comes last to the all-reduce after it.
+
+    Rank 0 has the larger block of the all-gather, which computation hides.
+    """
+    group, operations = Group("0", (0, 1), "dp"), []
+    for step in range(12):
+        begin = 100.0 * step
+        spans = {
+            "reduce_scatter": ((begin, begin + 2), (begin, begin + 12)),
+            "all_reduce": ((begin + 22, begin + 40), (begin + 32, begin + 40)),
+            "all_gather": ((begin + 50, begin + 80), (begin + 50, begin + 60)),
+        }
+        for name, of_ranks in spans.items():
+            for rank, (start, end) in enumerate(of_ranks):
+                size = {"reduce_scatter": (1024, 6144), "all_gather": (6144, 2048)}.get(name, (4096, 4096))[rank]
+                operations.append(RecordedOperation(
+                    rank, group, name, step, bytes=size, started_ns=round(start * MS) if has_clocks else None,
+                    enqueued_ns=round(start * MS), ended_ns=round(end * MS) if has_clocks else None,
+                    duration_s=(end - start) / 1e3, bytes_in=size, bytes_out=size,
+                ))  # fmt: skip
+    return RecordedJob("x", [Rank(0, "n0"), Rank(1, "n1")], operations)
+
+
+@pytest.mark.parametrize("has_clocks", [True, False])
+def test_a_rank_whose_larger_blocks_hold_it_up_is_not_late(has_clocks):
+    parts = slow_parts(job_of_unequal_blocks(has_clocks=has_clocks))
+    assert parts.late == []
