@@ -76,7 +76,7 @@ def parse_topology_line(line: str) -> TopologyUnit | None:
     """Return a line of Slurm's topology; None for another line.
 
     Raises:
-        ValueError: if the ranges of its nodes are incomplete, or stand for too many hosts.
+        ValueError: if its level is not a number, or the ranges of its nodes are incomplete or stand for too many hosts.
     """
     words = line.split()
     pairs: dict[str, str] = {}
@@ -88,7 +88,11 @@ def parse_topology_line(line: str) -> TopologyUnit | None:
     first = next(iter(pairs), "")
     if first not in _KINDS:
         return None
-    is_rack = first in _OF_RACKS and int(pairs.get("level", 0)) == 0
+    level = pairs.get("level", "0")
+    if not level.isdecimal():
+        raise ValueError(f"Level={level} is not a number: {line.strip()[:80]}")
+    is_lowest = not level.strip("0")
+    is_rack = first in _OF_RACKS and is_lowest
     hosts = expand_hosts(pairs.get("nodes", "")) if is_rack else []
     return TopologyUnit(_KINDS[first], pairs[first], tuple(hosts))
 

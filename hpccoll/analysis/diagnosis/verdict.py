@@ -54,7 +54,7 @@ class NamedFault:
     slots: Mapping[Purpose, int]  # how many measured it, by their purpose
     missed_with: tuple[str, ...] = ()  # the other hosts of transfers that did not end
     error: str | None = None  # with which transfers ended
-    wait: CoreWait | None = None  # for cores, which may explain the effect: then it is no accusation
+    wait: CoreWait | None = None  # a wait for cores that may explain the effect: then the hosts are not accused
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -108,6 +108,8 @@ class MachineVerdict:
     begun: str  # ISO 8601, UTC
     smallest_link_effect: float = math.inf  # as ``smallest_effect``, of a single link; infinite if none is judged
     findings: tuple[Finding, ...] = ()  # what stands beside it: what nodes do alone, differing devices, failed launches
+    unjudged_racks: tuple[str, ...] = ()  # racks, of several that are known, that are too few or too small to judge
+    has_rate: bool = False  # whether the user said how fast a transfer should be: nothing else shows a common fault
 
     @property
     def accuses_none(self) -> bool:
@@ -156,6 +158,9 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     undecided = {host for fault in verdicts if fault.wait for host in fault.hosts}
     hidden = largest_hidden(waits, known.noise)
     of_load = [finding_of_load(waiting, recorded.provenance)] if waiting else []
+    judged = tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ()))
+    is_one_rack = len(question.rack_names) == 1  # then no transfer is across racks
+    unjudged_racks = () if is_one_rack else tuple(name for name in question.rack_names if name not in judged)
     return MachineVerdict(
         verdicts=(*verdicts,),
         exclude=tuple(host for node in known.exclude if (host := question.hosts[node]) not in undecided),
@@ -164,7 +169,7 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         smallest_link_effect=max(known.smallest_link_effect, hidden),
         too_many=known.too_many, nodes=len(question.hosts), unjudged=unjudged,
         only_directions=found is not None and len(question.hosts) - hung == 2 and not uses_rate,
-        racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,
+        racks=judged, unjudged_racks=unjudged_racks, links=known.links, has_rate=question.expected_s is not None,
         load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
         findings=(*of_load, *findings_of_nodes(recorded)),
     )  # fmt: skip
