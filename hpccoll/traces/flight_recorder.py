@@ -107,7 +107,7 @@ def read(path: Path) -> RecordedJob:
     )  # fmt: skip
     rank = next((number for number in map(int, digits) if all(number in ranks for ranks in members)), None)
     if rank is None:
-        raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
+        raise ValueError("its name does not end with a rank of its groups; valid: PREFIX + rank, as PyTorch writes it")
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
     unknown = sum(not key.isdecimal() or int(key) not in of_id for key in dump.pg_status)
     operations = [_operation(rank, entry, of_id[entry.pg_id]) for entry in _single_entries(dump.entries)]

@@ -151,7 +151,7 @@ def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:
         else:
             records.append(_Record(last.header, last.metadata, line))
     if not records:
-        raise ValueError(f"it has no line of NCCL's Inspector: {error}")
+        raise ValueError(f"no line of it is one of NCCL's Inspector: {error}")
     if damaged > 1 and not any(record.line.has_operation for record in records):
         raise ValueError(f"none of the {damaged} lines of {path.name} with operations can be read: {error}")
     return records, damaged

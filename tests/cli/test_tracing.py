@@ -175,7 +175,7 @@ def test_damaged_files_are_a_line_each_and_the_command_fails_only_without_any_ot
     assert "nccl_trace_rank_0" in result.err
     notes = tmp_path / "notes.txt"
     notes.write_text("it hangs")
-    assert invoke("trace", str(notes)).is_bad_input("notes.txt", "no file of a recorded job", "NCCL RAS")
+    assert invoke("trace", str(notes)).is_bad_input("notes.txt", "not a file of a recorded job", "NCCL RAS")
     (tmp_path / "empty").mkdir()
     assert invoke("trace", str(tmp_path / "empty")).is_bad_input("no file")
     assert invoke("trace", str(tmp_path / "none")).is_bad_input("none")
