@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from statistics import median
 
 from hpccoll.analysis.printed_caveats import caveats_of
@@ -316,13 +317,20 @@ def _far_below(
 
 def _published(found: Mapping[str, SourceRates], wire: float | None) -> Expected:
     """Return the range of what several sources published."""
-    rates = [rate for each in found.values() for rate in each.rates]
-    figures = [figure for each in found.values() for figure in each.figures]
-    gpus, libraries = {each.gpu for each in figures} - {""}, {each.library for each in figures}
+    sources = found.values()
+    figures = list(chain.from_iterable(source.figures for source in sources))
+    gpus = {figure.gpu for figure in figures}
+    libraries = {figure.library for figure in figures}
     return Expected(
-        min(rates), median(median(each.rates) for each in found.values()), max(rates), PUBLISHED, tuple(found), wire,
-        tuple(sorted(gpus)), tuple(sorted(libraries, key=version_of)),
-    )  # fmt: skip
+        low=min(min(source.rates) for source in sources),
+        value=median(median(source.rates) for source in sources),
+        high=max(max(source.rates) for source in sources),
+        origin=PUBLISHED,
+        sources=tuple(found),
+        wire_Bps=wire,
+        gpus=tuple(sorted(gpus - {""})),
+        libraries=tuple(sorted(libraries, key=version_of)),
+    )
 
 
 def _unlike(row: Row, machine: MachineFile, library: str) -> str:
