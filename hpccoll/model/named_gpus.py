@@ -26,7 +26,7 @@ def other_gpus(run: Run, machine: MachineFile) -> str:
     if not others:
         return ""
     theirs = join_words(like.gpus, "or")
-    return f"the output lists {join_words(others)}, and figures of {machine.name} are of {theirs}"
+    return f"the results are of {join_words(others)}, and figures of {machine.name} are of {theirs}"
 
 
 def _is_one_of(name: str, gpus: tuple[str, ...]) -> bool:
@@ -38,10 +38,13 @@ def _gpu_names(run: Run) -> Iterator[str]:
     listed = run.provenance.get("device_names")
     if isinstance(listed, list):
         yield from map(str, listed)
-    groups = run.provenance.get("gpus")
-    if not isinstance(groups, list):
-        return
-    for group in groups:
-        for gpu in group["gpus"]:
-            if isinstance(gpu, Mapping) and gpu.get("name"):
-                yield str(gpu["name"])
+    for group in _mappings(run.provenance.get("gpus")):
+        for gpu in _mappings(group.get("gpus")):
+            yield str(gpu.get("name") or "")
+
+
+def _mappings(value: object) -> list[Mapping[str, object]]:
+    """Return the mappings of a list; none of another value, as a file of others may have it."""
+    if not isinstance(value, list):
+        return []
+    return [each for each in value if isinstance(each, Mapping)]
