@@ -85,9 +85,9 @@ def trace(
 def _is_incomplete(findings: "JobFindings") -> bool:
     """Return whether ranks are awaited, or nothing can be said of some, or of any."""
     job = findings.job
+    if job.unnamed_behind:
+        return True
     is_silent = bool(job.ranks) and not (job.progress or job.operations)
     is_partial = bool(job.progress and job.unrecorded)
     is_wrong = any(hang.is_absence or hang.reason == "older" for hang in findings.hangs)
-    if job.unnamed_behind:
-        return True
     return is_silent or is_partial or is_wrong
