@@ -169,9 +169,13 @@ def _with_one_job(name: str, values: dict[str, Any]) -> dict[str, Any]:
         BadInputError: if the plan has no such job.
     """
     jobs = values.get("jobs")
-    if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
+    if not isinstance(jobs, list):
         return values
-    names = [str(job.get("name")) for job in jobs]
-    if name not in names:
-        raise BadInputError("job", name, names)
-    return {**values, "jobs": [jobs[names.index(name)]], "skips": []}
+    names = list[str]()
+    for job in jobs:
+        if not isinstance(job, dict):
+            return values
+        if job.get("name") == name:
+            return {**values, "jobs": [job], "skips": []}
+        names.append(str(job.get("name")))
+    raise BadInputError("job", name, names)

@@ -75,7 +75,9 @@ def load_record(
             raise outdated(path, key)
         raise BadInputError(key, str(path), f"{what} (its schema is {format_value(found)})")
     if isinstance(values, dict):
-        values = {name: value for name, value in select(values).items() if name not in ignored}
+        values = select(values)
+        for name in ignored:
+            values.pop(name, None)
     try:
         return from_builtins(values, kind)
     except BadInputError as error:
