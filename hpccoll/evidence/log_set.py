@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.files import encoding_hint, read_lines, read_text
+from hpccoll.common.files import read_lines, read_text, unpacking_hint
 from hpccoll.common.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
 from hpccoll.evidence import nccl, nic_gpu_affinity, sharp, ucc
 from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, apply_rules, has_header, split_messages
@@ -215,7 +215,7 @@ def read_log_files(paths: Iterable[Path]) -> LogSet:
     known = {*dumps, *configs, *(name for launch in launches for name in launch)}
     unknown = [name for name in named if name in files and name not in known]
     if unknown or not (launches or dumps):
-        hint = encoding_hint(Path(unknown[0]), "log") if unknown else ""
+        hint = unpacking_hint(Path(unknown[0]), "log") if unknown else ""
         raise BadInputError("log", ", ".join(unknown or named), _EXPECTED_LOG + hint)
     return LogSet(tuple(_launch_logs(launch, configs, logs) for launch in launches), dumps)
 
