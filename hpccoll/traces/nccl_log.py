@@ -85,13 +85,14 @@ def read(path: Path) -> RecordedJob:
     ]  # fmt: skip
     ranks = tuple(Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items())
     unnamed = sum(count for key, count in calls.items() if key[:2] not in members)
-    return RecordedJob(
-        SOURCE, ranks, progress=progress, cannot_say=tuple(_cannot_say(path, unnamed, begun_late=any(first.values())))
-    )
+    cannot_say = _cannot_say(path, unnamed, has_calls=bool(calls), begun_late=any(first.values()))
+    return RecordedJob(SOURCE, ranks, progress=progress, cannot_say=tuple(cannot_say))
 
 
-def _cannot_say(path: Path, unnamed: int, *, begun_late: bool) -> Iterator[str]:
+def _cannot_say(path: Path, unnamed: int, *, has_calls: bool, begun_late: bool) -> Iterator[str]:
     yield "times of operations, and which of the calls have completed"
+    if not has_calls:
+        yield "calls of collectives, which NCCL logs with NCCL_DEBUG_SUBSYS=INIT,COLL"
     if unnamed:
         yield f"the ranks of the communicators of {unnamed} calls in {path.name}"
     if begun_late:
