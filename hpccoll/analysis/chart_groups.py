@@ -163,12 +163,14 @@ class ChartGroup:
     def several_executors(self) -> bool:
         return len({point.row.executor for point in self.usable}) > 1
 
-    @property
+    @cached_property
     def machines(self) -> tuple[str, ...]:
         """The machines, in order of first use."""
-        return tuple(dict.fromkeys(point.machine for point in (self.whole or self).points))
+        if self.whole:
+            return self.whole.machines
+        return tuple(dict.fromkeys(point.machine for point in self.points))
 
-    @property
+    @cached_property
     def machine_of_run(self) -> dict[str, str]:
         """The machine of each run, by run_id."""
         return {point.row.run_id: point.machine for point in self.points}

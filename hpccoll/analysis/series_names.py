@@ -87,6 +87,7 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
         if row.precedence == foremost[row.collective]:
             by_collective[row.collective].append(row)
     shape_labels = {collective: _shape_labels(members) for collective, members in by_collective.items()}
+    mappings = {collective: {row.mapping for row in members} for collective, members in by_collective.items()}
     rooted = {row.collective for row in rows if root_rank(row)}
     loaded = {row.collective for row in rows if row.load}
 
@@ -103,7 +104,7 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
         silent: tuple[str, ...] = () if moves else _ELEMENT_FIELDS
         if loosely:
             silent = (*silent, "timing", "rule", *(_ELEMENT_FIELDS if row.op is None else ()))
-        if len({other.mapping for other in by_collective[row.collective]}) > 1:
+        if len(mappings[row.collective]) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared
         labels = CallKey.of(row).without(*silent).words("dtype", "op", "device", "mapping", "timing", "rule")
         return (row.collective, *call, *labels, *shape_labels[row.collective](row))
@@ -143,9 +144,12 @@ def group_file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], s
     """Return a file name for each key: the collective, and the labels in which its groups differ."""
     names: dict[tuple[str, ...], str] = {}
     uses: Counter[str] = Counter()
+    words_at = defaultdict[tuple[str, int], set[str]](set)  # the words of a collective at each place of its keys
     for key in keys:
-        siblings = [other for other in keys if other[0] == key[0]]
-        differing = (word for i, word in enumerate(key[1:], 1) if len({other[i] for other in siblings}) > 1)
+        for place, word in enumerate(key):
+            words_at[key[0], place].add(word)
+    for key in keys:
+        differing = [word for place, word in enumerate(key) if place and len(words_at[key[0], place]) > 1]
         name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in (key[0], *filter(None, differing)))
         uses[name] += 1
         names[key] = name if uses[name] == 1 else f"{name}-{uses[name]}"

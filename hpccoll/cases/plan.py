@@ -3,8 +3,9 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -123,29 +124,24 @@ class Plan:
     # the options of the diagnosis that precedes the launches of every job on several nodes; None without a diagnosis
     diagnose: tuple[limits.LongLine, ...] | None = None
 
-    def job(self, name: str) -> Job:
-        """Return the job of that name.
-
-        Raises:
-            BadInputError: where there is none.
-        """
-        for job in self.jobs:
-            if job.name == name:
-                return job
-        raise BadInputError("job", name, [job.name for job in self.jobs])
-
     def to_json(self) -> str:
         return json_text(self)
 
     @classmethod
-    def load(cls, path: Path) -> "Plan":
+    def load(cls, path: Path, only: str | None = None) -> "Plan":
         """Read plan.json.
 
+        Args:
+            path: the file.
+            only: the name of the one job to read, without the skipped cases: a launch needs no other one.
+
         Raises:
-            BadInputError: where it is no plan.
+            BadInputError: if it is not a plan, or has no such job.
         """
         what = "a plan as 'hpccoll plan' writes it"
-        plan = load_record(path, "plan", limits.JOB_BYTES, cls, what, ignored=("evidence",))  # of 'hpccoll plan --json'
+        select = dict if only is None else partial(_with_one_job, only)
+        # 'hpccoll plan --json' has the evidence as well
+        plan = load_record(path, "plan", limits.JOB_BYTES, cls, what, ignored=("evidence",), select=select)
         try:
             plan.check()
         except BadInputError as error:
@@ -164,3 +160,22 @@ class Plan:
             raise BadInputError("jobs", len(self.jobs), "jobs with different names")
         for job in self.jobs:
             check_job(job)
+
+
+def _with_one_job(name: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a plan with one job of it, and no skipped cases; all values if they are not those of a plan.
+
+    Raises:
+        BadInputError: if the plan has no such job.
+    """
+    jobs = values.get("jobs")
+    if not isinstance(jobs, list):
+        return values
+    names = list[str]()
+    for job in jobs:
+        if not isinstance(job, dict):
+            return values
+        if job.get("name") == name:
+            return {**values, "jobs": [job], "skips": []}
+        names.append(str(job.get("name")))
+    raise BadInputError("job", name, names)

@@ -66,7 +66,7 @@ def accept(
     from hpccoll.model.acceptance_summary import AcceptanceSummary
     from hpccoll.model.symptoms import explain
     from hpccoll.model.verdicts import judge_rows
-    from hpccoll.render.acceptance_text import acceptance_lines
+    from hpccoll.render.acceptance_text import acceptance_lines, unnamed_gpu_lines
     from hpccoll.store.load_results import to_results
 
     common.check_suffix(out, *common.PICTURES)
@@ -84,6 +84,9 @@ def accept(
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
+    if as_json:  # the text has them among its lines
+        for line in unnamed_gpu_lines(acceptance):
+            typer.echo(f"hpccoll: note: {to_one_line(line)}", err=True)
     if missing:
         line = f"note: {format_count(len(missing), 'case')} of the reference missing, the first {missing[0]}"
         typer.echo(f"hpccoll: {to_one_line(line)}", err=True)

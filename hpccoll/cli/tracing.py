@@ -86,8 +86,8 @@ def trace(
 def _is_incomplete(findings: "JobFindings") -> bool:
     """Return whether ranks are awaited, or nothing can be said of some, or of any."""
     job = findings.job
-    is_partial = bool(job.progress and job.unrecorded) or bool(job.idle)
-    is_wrong = any(hang.is_absence or hang.reason == "older" for hang in findings.hangs)
     if job.unnamed_behind:
         return True
+    is_partial = bool(job.progress and job.unrecorded) or bool(job.idle)
+    is_wrong = any(hang.is_absence or hang.reason == "older" for hang in findings.hangs)
     return job.is_silent or is_partial or is_wrong

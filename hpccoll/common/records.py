@@ -53,11 +53,13 @@ def from_builtins(values: object, kind: type[Record], key: str = "", decode: Dec
 
 
 def load_record(
-    path: Path, key: str, max_bytes: int, kind: type[Record], what: str, ignored: Sequence[str] = ()
-) -> Record:
+    path: Path, key: str, max_bytes: int, kind: type[Record], what: str, ignored: Sequence[str] = (),
+    select: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+) -> Record:  # fmt: skip
     """Return the record of a JSON file (see ``read_json``) whose key ``schema`` names its format and version.
 
-    In messages ``what`` says what such a file is; ``ignored`` keys may be in it.
+    In messages ``what`` says what such a file is; ``ignored`` keys may be in it. ``select`` returns the values that are
+    decoded and checked: of a large file perhaps a part.
 
     Raises:
         BadInputError: if the file cannot be read, is of an earlier version, or has a wrong value.
@@ -72,8 +74,10 @@ def load_record(
         if str(found or schema).startswith(schema.split()[0]) and len(known & values.keys()) > len(known) // 2:
             raise outdated(path, key)
         raise BadInputError(key, str(path), f"{what} (its schema is {format_value(found)})")
-    for name in ignored if isinstance(values, dict) else ():
-        values.pop(name, None)
+    if isinstance(values, dict):
+        values = select(values)
+        for name in ignored:
+            values.pop(name, None)
     try:
         return from_builtins(values, kind)
     except BadInputError as error:

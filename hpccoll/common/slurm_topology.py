@@ -63,7 +63,7 @@ def parse_topology(lines: Iterable[str]) -> SlurmTopology:
     for line in filter(str.strip, lines):
         unit = parse_topology_line(line)
         if unit is None:
-            raise ValueError(f"no line of Slurm's topology: {line.strip()[:80]}")
+            raise ValueError(f"not a line of Slurm's topology: {line.strip()[:80]}")
         plugins[unit.plugin] = None
         if unit.hosts:
             racks[unit.name] = unit.hosts
@@ -76,7 +76,7 @@ def parse_topology_line(line: str) -> TopologyUnit | None:
     """Return a line of Slurm's topology; None for another line.
 
     Raises:
-        ValueError: if the ranges of its nodes are incomplete, or stand for too many hosts.
+        ValueError: if its level is not a number, or the ranges of its nodes are incomplete or stand for too many hosts.
     """
     words = line.split()
     pairs: dict[str, str] = {}
@@ -88,7 +88,11 @@ def parse_topology_line(line: str) -> TopologyUnit | None:
     first = next(iter(pairs), "")
     if first not in _KINDS:
         return None
-    is_rack = first in _OF_RACKS and int(pairs.get("level", 0)) == 0
+    level = pairs.get("level", "0")
+    if not level.isdecimal():
+        raise ValueError(f"Level={level} is not a number: {line.strip()[:80]}")
+    is_lowest = not level.strip("0")
+    is_rack = first in _OF_RACKS and is_lowest
     hosts = expand_hosts(pairs.get("nodes", "")) if is_rack else []
     return TopologyUnit(_KINDS[first], pairs[first], tuple(hosts))
 
@@ -114,7 +118,7 @@ def _expand_name(name: str, most: int) -> list[str]:
             raise ValueError(f"{name}: more than {MAX_HOSTS} hosts")
         names = [f"{beginning}{label}{following}" for beginning in names for label in labels]
     if {"[", "]"} & {*names[0]}:
-        raise ValueError(f"{name}: no host")
+        raise ValueError(f"{name}: not the name of a host")
     return names
 
 
@@ -124,9 +128,9 @@ def _numbers_in_ranges(text: str) -> list[str]:
     for part in text.split(","):
         numbers = _RANGE.fullmatch(part)
         if numbers is None:
-            raise ValueError(f"{part}: no range")
+            raise ValueError(f"{part}: not a range of numbers")
         first, last = numbers["first"], numbers["last"] or numbers["first"]
         if not int(first) <= int(last) < int(first) + MAX_HOSTS:
-            raise ValueError(f"{part}: no range of at most {MAX_HOSTS}")
+            raise ValueError(f"{part}: not an ascending range of at most {MAX_HOSTS} numbers")
         labels += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
     return labels

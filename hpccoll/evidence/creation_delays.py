@@ -18,8 +18,7 @@ WAITING_PHASES = ("bootstrap", "allgathers")
 """The phases in which a rank waits for all others: its own work there takes a few hundredths of a second."""
 
 _REST = "rest"
-"""The time outside of the phases: a rank sets its device there, but may also wait for ranks of its node, or of a split.
-"""
+"""The time outside of the phases, in which a rank sets its device, but may also wait for ranks of its node or split."""
 
 _MIN_DELAY_S = 0.5
 """The smallest delay that matters: GPUs of a healthy node differ by some tenths of a second in ``alloc``."""

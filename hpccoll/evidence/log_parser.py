@@ -196,22 +196,48 @@ class ParserState:
             self.add("unavailable", Unavailable(feature=feature, reason=reason, line=line))
 
     def record(self) -> LogRecord:
-        rdma = [path for path in self.paths if path.startswith("NET/") and not TCP_NETWORK.search(path)]
-        found: dict[str, Any] = {field: tuple(facts) for field, facts in self.found.items()}
-        used = [path.split("/")[1] for path in self.paths if path.startswith("NET/")]
-        found["creations"] = tuple(self.creation_times.communicators())
-        found["host_differences"] = tuple(self.host_facts.differences())
-        found["network_hosts"] = self.host_facts.hosts(NETWORK)
-        found["warning_hosts"] = {
-            text: tuple(hosts) for text, hosts in self.warning_hosts.items() if len(hosts) < len(self.hosts)
-        }
-        found.setdefault("network", tuple(dict.fromkeys(filter(None, used))))  # versions up to 2.5 have no other line
+        """Return what all messages say together."""
+        facts: dict[str, Any] = {field: tuple(lines) for field, lines in self.found.items()}
+        facts.setdefault("network", self._networks_of_paths())  # versions up to 2.5 have no other line
         return LogRecord(
-            library=self.library, version=self.version, build=self.build, nodes=self.nodes, ranks=self.ranks,
-            failures=tuple(self.errors.failures()), plugins=self.plugins,
-            gdr=all("GDRDMA" in path for path in rdma) if rdma else None, paths=dict(sorted(self.paths.items())),
-            settings=dict(sorted(self.settings.items())), communicator=dict(sorted(self.communicator.items())), **found,
-        )  # fmt: skip
+            library=self.library,
+            version=self.version,
+            build=self.build,
+            nodes=self.nodes,
+            ranks=self.ranks,
+            plugins=self.plugins,
+            failures=tuple(self.errors.failures()),
+            gdr=self._uses_gpudirect(),
+            paths=dict(sorted(self.paths.items())),
+            settings=dict(sorted(self.settings.items())),
+            communicator=dict(sorted(self.communicator.items())),
+            creations=tuple(self.creation_times.communicators()),
+            host_differences=tuple(self.host_facts.differences()),
+            network_hosts=self.host_facts.hosts(NETWORK),
+            warning_hosts=self._hosts_of_rare_warnings(),
+            **facts,
+        )
+
+    def _networks_of_paths(self) -> tuple[str, ...]:
+        """Return the networks that paths of channels name, such as ``IB`` in ``NET/IB/0``."""
+        networks = dict.fromkeys(path.split("/")[1] for path in self.paths if path.startswith("NET/"))
+        return tuple(filter(None, networks))
+
+    def _uses_gpudirect(self) -> bool | None:
+        """Return whether all channels over RDMA use GPUDirect; None without such a channel."""
+        is_used = None
+        for path in self.paths:
+            if path.startswith("NET/") and not TCP_NETWORK.search(path):
+                is_used = is_used is not False and "GDRDMA" in path
+        return is_used
+
+    def _hosts_of_rare_warnings(self) -> dict[str, tuple[str, ...]]:
+        """Return the hosts of warnings that some hosts did not log."""
+        rare = {}
+        for text, hosts in self.warning_hosts.items():
+            if len(hosts) < len(self.hosts):
+                rare[text] = tuple(hosts)
+        return rare
 
 
 AddFacts: TypeAlias = Callable[[ParserState, re.Match[str], LogMessage], None]

@@ -57,13 +57,15 @@ class LoggedFailure:
     """An error that ended the creation of a communicator of NCCL, or another call: ``communicator`` or ``call``.
 
     ``cause`` are the warnings before it, with their places in the source; ``callers`` those that returned the error,
-    from the innermost, and its name; ``processes`` is how many logged it.
+    from the innermost, and its name; ``processes`` is how many logged it, and ``hosts`` where they ran, as far as
+    their lines name it.
     """
 
     kind: str
     cause: str
     callers: str
     processes: int
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ NCCL_DEBUG=WARN only the causes are logged. Source: NCCLCHECK and its neighbours
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ class ErrorTrace:
     """
 
     process: str
+    host: str | None  # None if the lines do not name it
     created: bool
     causes: list[str] = field(default_factory=list)
     code: int = 0
@@ -55,12 +56,15 @@ class ErrorTrace:
             return True
         return bool(self.causes) and (not self.recovered or any(map(_PROXY.search, self.steps)))
 
-    def as_failure(self, processes: int) -> LoggedFailure:
+    def as_failure(self, same: "Sequence[ErrorTrace]") -> LoggedFailure:
+        """Return it as the failure of all processes that logged the ``same`` error."""
         creation = any(map(_CREATION.search, self.steps)) or not self.created
         steps = ", ".join(f"{place} -> {self.code}" for place in self.steps)
+        hosts = filter(None, dict.fromkeys(trace.host for trace in same))
         return LoggedFailure(
             kind="communicator" if creation else "call", cause="; ".join(self.causes),
-            callers=f"{steps}: {_RESULTS[self.code]}", processes=processes,
+            callers=f"{steps}: {_RESULTS[self.code]}", processes=len({trace.process for trace in same}),
+            hosts=tuple(hosts),
         )  # fmt: skip
 
 
@@ -77,10 +81,10 @@ class ErrorTraces:
     def add_message(self, message: "LogMessage") -> None:
         process, thread = message.writer, message.thread
         if message.level == "WARN":
-            trace = self._warned.setdefault(thread, ErrorTrace(process, process in self._creators))
+            trace = self._warned.setdefault(thread, self._begin(message))
             trace.causes.append(message.placed_text)
         elif step := _STEP.match(message.text):
-            self._add_step(process, thread, step[1], int(step[2]))
+            self._add_step(message, step[1], int(step[2]))
         else:
             self._warned.pop(thread, None)
             if thread in self._open:
@@ -88,8 +92,12 @@ class ErrorTraces:
             if "Init COMPLETE" in message.text:
                 self._creators.add(process)
 
-    def _add_step(self, process: str, thread: str, place: str, code: int) -> None:
+    def _begin(self, message: "LogMessage") -> ErrorTrace:
+        return ErrorTrace(message.writer, message.host, message.writer in self._creators)
+
+    def _add_step(self, message: "LogMessage", place: str, code: int) -> None:
         """Add a caller to the trace that it continues: of its thread, or, without a cause, of its process."""
+        process, thread = message.writer, message.thread
         warned, trace = self._warned.pop(thread, None), self._open.get(thread)
         if trace is None or trace.code != code:
             trace = warned
@@ -98,7 +106,7 @@ class ErrorTraces:
             if trace and not (trace.is_failure or (trace.causes and _API.search(place))):
                 trace = None
         if trace is None or not trace.steps:
-            trace = trace or ErrorTrace(process, process in self._creators)
+            trace = trace or self._begin(message)
             trace.code = code
             self._all.append(trace)
         if place not in trace.steps:
@@ -112,7 +120,7 @@ class ErrorTraces:
             first = trace.causes[0].partition(": ")[0] if trace.causes else trace.steps[0]
             same.setdefault((first, trace.code), []).append(trace)
         for traces in same.values():
-            yield traces[0].as_failure(len({trace.process for trace in traces}))
+            yield traces[0].as_failure(traces)
 
     def of_source(self, name: str) -> Iterator[ErrorTrace]:
         """Yield the errors, recovered or not, that began in or went through the source file ``name``."""

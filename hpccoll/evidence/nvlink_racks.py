@@ -28,4 +28,4 @@ def nvlink_sentence(domain_by_host: Mapping[str, str], rack_by_host: Mapping[str
     if len(racks) == len(domain_names) and all(len(domains) == 1 for domains in domains_of_rack.values()):
         return f"each of the {format_count(len(racks), 'rack')} of Slurm's topology is one NVLink domain, by NVML"
     domains = format_count(len(domain_names), "NVLink domain")
-    return f"the {format_count(len(racks), 'rack')} of Slurm's topology are no NVLink domains: NVML names {domains}"
+    return f"the {format_count(len(racks), 'rack')} of Slurm's topology are not NVLink domains: NVML names {domains}"

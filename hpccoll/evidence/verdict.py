@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
+from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count, format_cpu_list, format_size
 from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
 from hpccoll.evidence.fallback_reasons import reason_ranks
@@ -31,6 +32,9 @@ MISSING_STREAMING_TREE = (
     "reduce_scatter and all_gather of any size"
 )
 STREAMING_REMEDY = "no line says why; SHARP_COLL_ENABLE_SAT=1 requests one"
+
+MAX_HOSTS = 8
+"""How many hosts a finding names."""
 
 _MAX_SIZES = 8
 """How many of the logged sizes a message names."""
@@ -153,9 +157,12 @@ def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
 def failures(record: LogRecord) -> Iterator[str]:
     """Yield a sentence for each failure of the library itself."""
     for one in record.failures:
-        failed = "a communicator was not created" if one.kind == "communicator" else "a call failed"
-        processes = f" (in {one.processes} processes)" if one.processes > 1 else ""
-        yield f"{failed}{processes}: {one.cause or 'no warning says why'} ({one.callers})"
+        words = ["a communicator was not created" if one.kind == "communicator" else "a call failed"]
+        if one.hosts:
+            words.append(f"on {', '.join(first_few(one.hosts, MAX_HOSTS, 'host'))}")
+        if one.processes > 1:
+            words.append(f"(in {one.processes} processes)")
+        yield f"{' '.join(words)}: {one.cause or 'no warning says why'} ({one.callers})"
     yield from map(_unfinished_sentence, record.unfinished)
     for known in record.unavailable:
         if known.feature == "ucc" and not record.collectives:

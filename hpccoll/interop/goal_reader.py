@@ -24,7 +24,7 @@ GOAL_BYTES = 1 << 25
 """The maximum size of a text: it is read in fifteen seconds."""
 ANY_TAG = (1 << 32) - 1
 """What txt2bin makes of tag -1."""
-_NO_GOAL = "it is no schedule that is read: it begins neither with num_ranks, as GOAL, nor with {, as a plan of MSCCL++"
+_NO_GOAL = "it begins neither with num_ranks, as a schedule in GOAL, nor with {, as a plan of MSCCL++"
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|(?P<open>\Z))", re.DOTALL)
 """A comment; one without an end goes on to that of the text, so that no letter is read twice."""
 _ITEM = re.compile(
@@ -150,7 +150,11 @@ def _operation(where: str, item: re.Match[str], rank: int, line: int, ranks: int
 
 def _check_peer(where: str, rank: int, ranks: int) -> None:
     if not 0 <= rank < ranks:
-        reason = "a receive from any rank is not matched" if rank == -1 else f"rank {rank} is none of the {ranks}"
+        reason = (
+            "a receive from any rank is not matched"
+            if rank == -1
+            else f"rank {rank} is not one of ranks 0 to {ranks - 1}"
+        )
         raise UnusableError(where, reason)
 
 

@@ -7,7 +7,7 @@ thereby what its time means.
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -220,22 +220,41 @@ def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenan
 
 
 def _outcome(results: Sequence[ForeignResult], source: str, variables: Mapping[str, str]) -> Outcome:
+    """Return the results of one case, each of which is a round."""
     case, algorithm = results[-1].case, results[-1].algorithm
-    failures = Counter(failure for each in results if (failure := each.failure))
+    failures = dict.fromkeys(each.failure for each in results if each.failure)
     counted = [each.wrong for each in results if each.wrong is not None]
     wrong = sum(counted) if counted else None
-    family, size, ranks = collective(case.collective), itemsize(case.dtype), case.ranks or 1
-    times = (
-        CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=n) for n, each in enumerate(results, 1)
-    )
+    is_wrong = bool(failures or wrong)
     reported = [dict(each.reported) for each in results]
     outcome = Outcome(
-        case=case, status="wrong" if failures or wrong else "ok", reason="; ".join(failures) or None, wrong=wrong,
-        bytes=family.elements(case.bytes, size, ranks) * family.blocks(ranks) * size, params=case.params,
-        times=reduce(CaseTimes.merge, times), source=source, reported=json.dumps(reported, ensure_ascii=False),
+        case=case,
+        status="wrong" if is_wrong else "ok",
+        reason="; ".join(failures) or None,
+        wrong=wrong,
+        bytes=_moved_bytes(case),
+        params=case.params,
+        times=_times_of_rounds(results, case.ranks or 1),
+        source=source,
+        reported=json.dumps(reported, ensure_ascii=False),
         requested=requested_by_environment(variables, case.collective),
-    )  # fmt: skip
-    return replace(outcome, executed=algorithm, evidence=f"{source} prints it") if algorithm else outcome
+    )
+    if not algorithm:
+        return outcome
+    return replace(outcome, executed=algorithm, evidence=f"{source} prints it")
+
+
+def _moved_bytes(case: Case) -> int:
+    """Return the bytes of the whole elements that a case moves."""
+    family, size, ranks = collective(case.collective), itemsize(case.dtype), case.ranks or 1
+    return family.elements(case.bytes, size, ranks) * family.blocks(ranks) * size
+
+
+def _times_of_rounds(results: Sequence[ForeignResult], ranks: int) -> CaseTimes:
+    """Return the times of a case on some ranks, of which each round has one."""
+    rounds = enumerate(results, 1)
+    times = [CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=number) for number, each in rounds]
+    return reduce(CaseTimes.merge, times)
 
 
 def imported_lines(outputs: Mapping[Path, BenchmarkOutput]) -> Iterable[str]:

@@ -84,7 +84,7 @@ def reading(where: str, what: str) -> Iterator[None]:
     except KeyError as error:
         raise UnusableError(where, f"{error.args[0]} is missing") from None
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
-        raise UnusableError(where, f"it is no {what} of MSCCL++") from None
+        raise UnusableError(where, f"it is not a valid {what} of MSCCL++") from None
 
 
 def _item(where: str, key: str, listed: Sequence[Any], number: object) -> Any:
@@ -112,13 +112,13 @@ def _check_names(gpu: Json, me: int) -> None:
         for number, one in enumerate(block["ops"]):
             if one["name"] not in (*SHAPES, *FENCES):
                 where = f"rank {me}, thread block {block['id']}, operation {number} ({one['name']})"
-                raise UnusableError(where, f"it is not read; what is: {', '.join(sorted(SHAPES))}")
+                raise UnusableError(where, f"hpccoll cannot read it; valid: {', '.join(sorted(SHAPES))}")
 
 
 def _check_operation(one: Json, where: str) -> None:
     """Check that the executor runs an operation as its text says."""
     if one.get("reduce_op", "sum") != "sum":
-        raise UnusableError(where, f"it folds by {format_value(one['reduce_op'])}; what is read is sum")
+        raise UnusableError(where, f"it folds by {format_value(one['reduce_op'])}; valid: sum")
     _check_limits(where, one)
     name, kind, sides = one["name"], one.get("channel_type", ""), [one.get("src_buff", ()), one.get("dst_buff", ())]
     ends = ["".join("r" if "buffer_id" in each else str(each.get("type")) for each in side) for side in sides]

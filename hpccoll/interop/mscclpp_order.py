@@ -87,8 +87,8 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
         if not past[other] >> one & 1:
             raise UnusableError(
                 events[other].where,
-                f"it and {events[one].where} wait on one channel or semaphore, and each can take a signal that is meant "
-                "for the other one; do: order them by nop in one thread block, or by barrier",
+                f"it and {events[one].where} wait on one channel or semaphore, and each can take a signal that is for "
+                "the other one; do: order them by nop in one thread block, or by barrier",
             )
     return past, _closure(order, [each.seen for each in events])
 
@@ -183,7 +183,7 @@ def _race_with_program(run: PlanRun, cell: Cell, program: int, operation: int) -
     if run.number_of(program) > run.number_of(operation):
         return (
             f"{code} can {_verb(run.events[program], cell)} it after the run while {event.where} still uses it; do: "
-            "let a nop and a signal follow the operation, and let that rank wait for it, neither relaxed; or write pwsf "
+            "let a nop and a signal follow the operation, and let that rank wait for it, neither relaxed; or use pwsf "
             "in place of pws"
         )
     return (

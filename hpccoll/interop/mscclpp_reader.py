@@ -75,9 +75,9 @@ def plan_of(content: Json) -> ProvenPlan:
     """Return the plan in a JSON text, proven; raises as ``proven``, and others if it is no plan."""
     names = {theirs: ours for ours, theirs in PLAN_NAMES.items()}
     if "colletive" in content or any("inputChunks" in gpu for gpu in content["gpus"]):
-        raise UnusableError("plan", "it has the older form, of before August 2025 (inputChunks), which is not read")
+        raise UnusableError("plan", "it has the form of before August 2025 (inputChunks), which hpccoll cannot read")
     if content["collective"] not in names:
-        raise UnusableError("collective", f"{content['collective']!r} is not read, but {', '.join(names)}")
+        raise UnusableError("collective", f"{content['collective']!r} is not valid; valid: {', '.join(names)}")
     if content["protocol"] not in PROTOCOLS:
         raise BadInputError("protocol", content["protocol"], PROTOCOLS)
     RANKS.check("gpus", len(content["gpus"]))
@@ -85,7 +85,7 @@ def plan_of(content: Json) -> ProvenPlan:
     least, most, alignment = (content.get(key, default) for key, default in given.items())
     for key, value in zip(given, (least, most, alignment), strict=True):
         if type(value) is not int or value < 0:  # true is an int, too
-            raise UnusableError(key, f"{json.dumps(value)} is no whole number of bytes")
+            raise UnusableError(key, f"{json.dumps(value)} is not a whole number of bytes")
     if type(content["inplace"]) is not bool:
         raise UnusableError("inplace", f"{json.dumps(content['inplace'])} is neither true nor false")
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))

@@ -53,6 +53,7 @@ class Judged:
     reason: str = ""  # why it cannot be told, and what is missing; else empty
     causes: tuple[Cause, ...] = ()  # of a fail, the likeliest first
     library: str = ""  # the library of the run, with its version where it is known
+    gpu_unnamed: bool = False  # whether the results of a library for GPUs do not say which GPUs ran
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it, in SI units; absent values are None."""

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from hpccoll.common.decided_cases import DecidedCases
-from hpccoll.model.acceptance import RATE, Acceptance, Judged, of_large_sizes
+from hpccoll.model.acceptance import PUBLISHED, RATE, Acceptance, Judged, of_large_sizes
 from hpccoll.model.causes import Cause
 from hpccoll.store.call_key import CallKey
 
@@ -120,6 +120,13 @@ class AcceptanceSummary:
         """The rows of which something is expected, by where that comes from."""
         by_origin = _grouped(self.judged, lambda each: each.expected.origin if each.expected else "")
         return {origin: rows for origin, rows in by_origin.items() if origin}
+
+    @property
+    def of_unnamed_gpus(self) -> Sequence[Judged]:
+        """The rows that are held against figures of some GPUs, although the results do not say which GPUs ran."""
+        return [
+            each for each in self.judged if each.gpu_unnamed and each.expected and each.expected.origin == PUBLISHED
+        ]
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the rows as JSON has them, in SI units; absent values are None."""

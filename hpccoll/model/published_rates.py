@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 from math import log
 from pathlib import Path
 
@@ -173,21 +172,34 @@ def published_near(
     if machine.geometry is None or ranks_per_node != machine.geometry.ranks_per_node:
         return []
     near: dict[tuple[str, int, int], list[PublishedFigure]] = defaultdict(list)
-    for each in figures_of(machine):
-        if (
-            (each.collective, each.gpus_per_node, each.dtype) == (collective, ranks_per_node, DEFAULT_DTYPE)
-            and (each.nodes == nodes or (min(each.nodes, nodes) > FEW_NODES and _ratio(each.nodes, nodes) <= NEAR))
-            and each.nbytes >= SMALLEST
-            and _ratio(each.nbytes, nbytes) <= NEAR
-        ):
-            kind = each.algorithm if each.forced or machine.machine_class is None else DEFAULT
-            near[kind or DEFAULT, each.nodes, each.nbytes].append(each)
-    by_algorithm = groupby(sorted(near), key=lambda key: key[0])
-    return [
-        _section(machine, near[key])
-        for _, keys in by_algorithm
-        for key in [min(keys, key=lambda key: (abs(log(key[1] / nodes)), abs(log(key[2] / nbytes))))]
-    ]
+    for figure in figures_of(machine):
+        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == (
+            collective,
+            ranks_per_node,
+            DEFAULT_DTYPE,
+        )
+        if is_alike and _is_near(figure, nodes, nbytes):
+            is_named = figure.forced or machine.machine_class is None
+            algorithm = figure.algorithm if is_named else ""
+            near[algorithm or DEFAULT, figure.nodes, figure.nbytes].append(figure)
+
+    def distance(key: tuple[str, int, int]) -> tuple[float, float]:
+        _, nodes_of_figure, size = key
+        return abs(log(nodes_of_figure / nodes)), abs(log(size / nbytes))
+
+    nearest: dict[str, tuple[str, int, int]] = {}
+    for key in sorted(near, key=lambda key: (distance(key), key)):
+        nearest.setdefault(key[0], key)
+    return [_section(machine, near[nearest[algorithm]]) for algorithm in sorted(nearest)]
+
+
+def _is_near(figure: PublishedFigure, nodes: int, nbytes: int) -> bool:
+    """Return whether a figure is near a case in nodes and size, as ``published_near`` says."""
+    are_many_nodes = min(figure.nodes, nodes) > FEW_NODES
+    has_near_nodes = are_many_nodes and _ratio(figure.nodes, nodes) <= NEAR
+    if figure.nodes != nodes and not has_near_nodes:
+        return False
+    return figure.nbytes >= SMALLEST and _ratio(figure.nbytes, nbytes) <= NEAR
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ Expectations are never mixed: each has one origin.
 | reference | everything, if the user has one |
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from statistics import median
 
 from hpccoll.analysis.printed_caveats import caveats_of
@@ -42,6 +42,7 @@ from hpccoll.model.expected_times import expected_times
 from hpccoll.model.library_calls import modelled_busbw
 from hpccoll.model.library_expectations import library_expectations, transport_mismatch
 from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.named_gpus import gpus_with_model, other_gpus
 from hpccoll.model.observations import observations
 from hpccoll.model.published_rates import (
     NEAR,
@@ -141,8 +142,9 @@ def judge_rows(
         if own and own.version and not version_of(library):
             library = f"{row.transport.upper()} {own.version}"
         expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, own))
-        reason = reason or (_other_gpus(run, against) if run else "") or "; ".join(caveats_of(row))
-        one = replace(_judged(row, expected, reason), library=library)
+        reason = reason or (other_gpus(run, against) if run else "") or "; ".join(caveats_of(row))
+        is_unnamed = row.transport in NCCL_LIBRARIES and not (run and gpus_with_model(run))
+        one = replace(_judged(row, expected, reason), library=library, gpu_unnamed=is_unnamed)
         unasked = _unasked(row, against, own) if own and one.verdict is Acceptance.PASS else ""
         judged.append(replace(one, verdict=Acceptance.CANNOT_TELL, reason=unasked) if unasked else one)
     return _spoken(judged)
@@ -315,13 +317,20 @@ def _far_below(
 
 def _published(found: Mapping[str, SourceRates], wire: float | None) -> Expected:
     """Return the range of what several sources published."""
-    rates = [rate for each in found.values() for rate in each.rates]
-    figures = [figure for each in found.values() for figure in each.figures]
-    gpus, libraries = {each.gpu for each in figures} - {""}, {each.library for each in figures}
+    sources = found.values()
+    figures = list(chain.from_iterable(source.figures for source in sources))
+    gpus = {figure.gpu for figure in figures}
+    libraries = {figure.library for figure in figures}
     return Expected(
-        min(rates), median(median(each.rates) for each in found.values()), max(rates), PUBLISHED, tuple(found), wire,
-        tuple(sorted(gpus)), tuple(sorted(libraries, key=version_of)),
-    )  # fmt: skip
+        low=min(min(source.rates) for source in sources),
+        value=median(median(source.rates) for source in sources),
+        high=max(max(source.rates) for source in sources),
+        origin=PUBLISHED,
+        sources=tuple(found),
+        wire_Bps=wire,
+        gpus=tuple(sorted(gpus - {""})),
+        libraries=tuple(sorted(libraries, key=version_of)),
+    )
 
 
 def _unlike(row: Row, machine: MachineFile, library: str) -> str:
@@ -337,17 +346,6 @@ def _unlike(row: Row, machine: MachineFile, library: str) -> str:
     if row.op not in (None, *OF_FIGURES):
         return f"it folds by {row.op}, and figures are of {join_words(OF_FIGURES, 'or')}: NVLS folds by no other"
     return "" if row.busbw_Bps else f"{row.collective} has no bus bandwidth"
-
-
-def _other_gpus(run: Run, machine: MachineFile) -> str:
-    """Return that a run lists GPUs that a machine does not have; empty if it has them, or their names say no model."""
-    like, names = machine.machine_class, run.provenance.get("device_names")
-    known = tuple(like.gpus) if like else ()
-    listed = [str(name) for name in names if re.search(r"\b[A-Z]*\d", str(name))] if isinstance(names, list) else []
-    others = [name for name in listed if not any(word.startswith(known) for word in re.split(r"[^\w]", name))]
-    if not (known and others):
-        return ""
-    return f"the output lists {join_words(others)}, and figures of {machine.name} are of {join_words(known, 'or')}"
 
 
 def _too_few(row: Row, machine: MachineFile, found: Iterable[str], algorithm: str | None, library: str) -> str:

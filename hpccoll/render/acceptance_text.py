@@ -179,6 +179,16 @@ def origin_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
         sources = dict.fromkeys(source for each in rows if each.expected for source in each.expected.sources)
         named = join_ends(sources) if origin == REFERENCE else "; ".join(_without_parts(sources))
         yield f"{_sizes(rows)}: {ORIGINS[origin].heading}{in_brackets(_figures_of(rows))}: {named}"
+    yield from unnamed_gpu_lines(acceptance)
+
+
+def unnamed_gpu_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
+    """Yield that results do not name their GPUs, and which GPUs they are held against because the user says so."""
+    rows = acceptance.of_unnamed_gpus
+    gpus = sorted({gpu for each in rows if each.expected for gpu in each.expected.gpus})
+    if gpus:
+        taken = f"taken for {join_words(gpus, 'or')}, as you named {acceptance.against}"
+        yield f"{_sizes(rows)}: the results do not say which GPUs ran; they are {taken}"
 
 
 def _without_parts(sources: Iterable[str]) -> list[str]:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from hpccoll.analysis.diagnosis.history import DAYS, MachineHistory, PastState, State
-from hpccoll.analysis.diagnosis.nodes_alone import MOST_NAMED
-from hpccoll.analysis.diagnosis.records import Kind, Purpose
+from hpccoll.analysis.diagnosis.nodes_alone import MOST_NAMED, RATE_DOUBTFUL
+from hpccoll.analysis.diagnosis.records import LEAST_RACK, Kind, Purpose
 from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place
 from hpccoll.common.text import first_few, join_ends, join_words, rack_text, tables_within
 from hpccoll.common.units import format_count, format_factor, format_per_cent, format_size
@@ -45,6 +45,9 @@ SLOTS: Mapping[Purpose, str] = {
 }  # fmt: skip
 """The slots that may decide on a fault."""
 
+OWN_PROGRAMS = "MPI", "NCCL"
+"""What transfers by default; another program decides what it transfers, and --rate is refused beside it."""
+
 LEAST_CHANCE = 1e-6
 """Smaller chances are not told apart: they are of noise that is normal even in its tails."""
 
@@ -64,7 +67,9 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         other = "other " if verdict.unjudged else ""
         judged = ["node", *(["link"] if verdict.links else []), *(["rack"] if verdict.racks else [])]
         of_two = "neither direction between the two nodes is slower than the other"
-        yield of_two if verdict.only_directions else f"no {other}{join_words(judged, 'or')} is slow"
+        is_slow_alike = any(each.kind == RATE_DOUBTFUL and each.severity == "critical" for each in verdict.findings)
+        slow = "slower than the rest" if is_slow_alike else "slow"
+        yield of_two if verdict.only_directions else f"no {other}{join_words(judged, 'or')} is {slow}"
     yield from _faults(verdict)
     yield from critical
     if verdict.exclude:
@@ -76,12 +81,27 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         link = verdict.smallest_link_effect
         say_of_links = verdict.links and verdict.accuses_none and not verdict.only_directions and math.isfinite(link)
         yield f"{found}, and a single link over which they take {format_factor(link)}" if say_of_links else found
-    if verdict.only_directions:
-        yield "whether both directions are slow is unknown; do: add a node, or --rate RATE, the usual one"
-    if verdict.complete and not verdict.links:
-        yield "single links were not judged; do: --links"
+    yield from _unseen(verdict)
     yield from others
     yield _basis(verdict)
+
+
+def _unseen(verdict: MachineVerdict) -> Iterator[str]:
+    """Yield which faults the diagnosis cannot show, each with what would show it."""
+    takes_rate = verdict.load.program in OWN_PROGRAMS
+    rate = "--rate RATE, the usual one"
+    if verdict.only_directions:
+        remedy = f"add a node, or {rate}" if takes_rate else "add a node"
+        yield f"whether both directions are slow is unknown; do: {remedy}"
+    elif verdict.accuses_none and not verdict.has_rate:
+        remedy = f"; do: {rate}" if takes_rate else ""
+        yield f"whether all nodes are slow alike is unknown: nothing says how fast they should be{remedy}"
+    if verdict.complete and verdict.unjudged_racks:
+        racks = join_words(first_few([rack_text(name) for name in verdict.unjudged_racks], MOST_NAMED, "rack"))
+        were = "were" if len(verdict.unjudged_racks) > 1 else "was"
+        yield f"{racks} {were} not judged: it takes {LEAST_RACK} racks of {LEAST_RACK} nodes at least"
+    if verdict.complete and not verdict.links:
+        yield "single links were not judged; do: --links"
 
 
 def _faults(verdict: MachineVerdict) -> Iterator[str]:
@@ -215,6 +235,7 @@ def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
             yield f"{name} was accused in its last diagnosis"
     if not any(row.is_lasting or row.is_accused for row in rows):
         yield f"nothing was slow on {DAYS} days or more"
+    yield from _unknown_of_last(history.last)
     if rows:
         days = [each[5:10] for each in begun]
         heads = days if len({*days}) == len(days) else [f"{each[5:10]} {each[11:16]}" for each in begun]
@@ -223,6 +244,17 @@ def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
         yield from tables_within(width, labels, [*zip(heads, cells, strict=True)])
         used = {each.state for row in rows for each in row.states}
         yield from (f"  {meaning}" for state, meaning in LEGEND.items() if state in used)
+
+
+def _unknown_of_last(last: MachineVerdict) -> Iterator[str]:
+    """Yield what the newest diagnosis does not know, or what is wrong besides slow places: it is not healthy then."""
+    if not last.complete:
+        yield "the newest diagnosis was interrupted, and says nothing about the nodes"
+    if last.unjudged:
+        yield f"the newest diagnosis did not judge {host_ranges(last.unjudged)}"
+    for each in last.findings:
+        if each.severity == "critical":
+            yield f"newest diagnosis: {each.with_remedy.removesuffix('.')}"
 
 
 def _symbol(past: PastState) -> str:

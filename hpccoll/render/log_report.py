@@ -19,7 +19,7 @@ from hpccoll.evidence.host_differences import PORTS
 from hpccoll.evidence.log_record import CollectiveLine, HostDifference, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.nccl import NVLS_REFUSED
-from hpccoll.evidence.verdict import NETWORKS, Verdict, failures, judge_line, network_mismatch
+from hpccoll.evidence.verdict import MAX_HOSTS, NETWORKS, Verdict, failures, judge_line, network_mismatch
 
 _MAX_MODELLED = 3
 """The number of cells of NCCL's cost model that the report names: those with the highest bandwidth."""
@@ -39,9 +39,6 @@ _NO_COLLECTIVE = {
 """How to have a library log what ran."""
 
 _LIBRARIES = {"nccl": "NCCL", "rccl": "RCCL", "ucc": "UCC", "sharp": "libsharp alone, as under HCOLL and MVAPICH"}
-
-_MAX_HOSTS = 8
-"""The number of hosts that a finding names."""
 
 _IGNORE_MISMATCH = "NCCL_IGNORE_NET_MISMATCH"
 """The variable with which NCCL accepts hosts that differ in ports (2.30)."""
@@ -118,7 +115,7 @@ def _creation_findings(record: LogRecord) -> Iterator[Finding]:
 
 def _difference_finding(record: LogRecord, difference: HostDifference) -> Finding:
     parts = [f"{value}{_on_hosts(hosts)}" for value, hosts in difference.hosts.items()]
-    text = "; ".join(first_few(parts, _MAX_HOSTS, "value"))
+    text = "; ".join(first_few(parts, MAX_HOSTS, "value"))
     if difference.fact == PORTS and record.settings.get(_IGNORE_MISMATCH, "0") != "0":
         text += f"; {_IGNORE_MISMATCH} lets NCCL begin with that, and the job may hang"
     return warning(
@@ -127,7 +124,7 @@ def _difference_finding(record: LogRecord, difference: HostDifference) -> Findin
 
 
 def _on_hosts(hosts: Sequence[str]) -> str:
-    return f" on {', '.join(first_few(hosts, _MAX_HOSTS, 'host'))}" if hosts else ""
+    return f" on {', '.join(first_few(hosts, MAX_HOSTS, 'host'))}" if hosts else ""
 
 
 def _executed_findings(record: LogRecord) -> Iterator[Finding]:
@@ -179,12 +176,15 @@ def _network_findings(record: LogRecord, expected: str | None) -> Iterator[Findi
             missing = f"the logs of {silent} of {format_count(record.nodes or 0, 'node')} are missing"
             partly = f"{text}, as expected{_on_hosts(record.network_hosts)}; {missing}"
             yield warning("network_partly", partly, title)
+        elif used == expected and (record.nodes or 0) > 1 and not record.network_hosts:
+            of_nodes = f"no line names its host: whether all {record.nodes} nodes used it is unknown"
+            yield warning("network_partly", f"{text}; {of_nodes}", title)
         elif used == expected:
             yield info("network_expected", f"{text}, as expected", title)
         else:
             yield warning("network_unexpected", f"{text}, which was not expected", title)
     elif expected and record.nodes != 1:
-        text = f"no line names it; whether it was {NETWORKS[expected]}, as expected, is unknown"
+        text = f"no line names it: whether it was {NETWORKS[expected]} is unknown"
         yield warning("network_unknown", text, title)
     if record.paths:
         hops = {part for path in record.paths for part in path.split("/")}

@@ -87,6 +87,8 @@ def status_lines(status: SweepStatus) -> Iterator[str]:
         yield f"{status.directory}: {running}: {measurement_progress(status.progress)}"
     for job in status.jobs:
         results, state = job.results, job.state
+        if state == "complete" and results.missing:
+            state = "ended"  # every case has an outcome, and some are wrong or failed
         if state == "running":
             state = f"running ({measurement_progress(results.progress)})"
         attempts = [format_count(len(results.runs), "attempt")] if results.runs else []

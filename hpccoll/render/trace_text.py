@@ -149,26 +149,46 @@ def _hosts(job: RecordedJob, hang: Hang) -> list[str | None]:
 
 
 def _hang_lines(hang: Hang, job: RecordedJob, sizes: Sizes, shown: set[str]) -> Iterator[str]:
-    operation, named = hang.operation, [*dict.fromkeys(host for host in _hosts(job, hang) if host)]
-    place = f" on {', '.join(first_few(named, 8, 'host'))}" if named else ""
-    members = f", {ranks_text(hang.group.ranks)}" if hang.group and hang.group.ranks else ""
-    words = SENTENCES[hang.reason].format(
-        ranks=f"{ranks_text(hang.ranks)}{place}", each="each of " if len(hang.ranks) > 1 else "",
-        status=hang.status, operation=operation and operation_text(operation, sizes) + members,
-        called=", ".join(first_few(_calls(hang, place), MAX_CALLS, "call")),
-        group=hang.group and group_text(hang.group) + members,
-        created=hang.group and f"{hang.group.name} of {format_count(len(hang.group.ranks), 'rank')}",
-        unseen=f"; {format_count(hang.unseen, 'other rank')} logged no beginning" if hang.unseen else "",
-    )  # fmt: skip
-    yield f"  {words}"
-    if operation and operation.enqueued_ns:
-        since = datetime.fromtimestamp(operation.enqueued_ns // 10**9, UTC)
-        place = f", called at {operation.where}" if operation.where else ""
-        yield f"    rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
+    """Yield why ranks are waited for, since when, and who waits for them; a wait that was ``shown`` is left out."""
+    yield f"  {_hang_sentence(hang, job, sizes)}"
+    if hang.operation and hang.operation.enqueued_ns:
+        yield f"    {_enqueued_text(hang.operation, hang.operation.enqueued_ns)}"
     verb = "in" if hang.reason == "circle" else "to complete"
     waits = [_wait_text(wait, sizes, verb if wait.behind else "in") for wait in hang.waits]
-    yield from (f"    {line}" for line in first_few([line for line in waits if line not in shown], MAX_LINES, "wait"))
+    unseen = [line for line in waits if line not in shown]
+    for line in first_few(unseen, MAX_LINES, "wait"):
+        yield f"    {line}"
     shown.update(waits)
+
+
+def _hang_sentence(hang: Hang, job: RecordedJob, sizes: Sizes) -> str:
+    """Return the sentence of the reason of a hang, with its ranks, their hosts, the operation and the group."""
+    hosts = [*dict.fromkeys(host for host in _hosts(job, hang) if host)]
+    place = f" on {', '.join(first_few(hosts, 8, 'host'))}" if hosts else ""
+    values = {
+        "ranks": f"{ranks_text(hang.ranks)}{place}",
+        "each": "each of " if len(hang.ranks) > 1 else "",
+        "status": hang.status,
+        "called": ", ".join(first_few(_calls(hang, place), MAX_CALLS, "call")),
+        "unseen": f"; {format_count(hang.unseen, 'other rank')} logged no beginning" if hang.unseen else "",
+        **dict.fromkeys(("group", "created", "operation"), ""),
+    }
+    members = ""
+    if hang.group:
+        count = len(hang.group.ranks)
+        members = f", {ranks_text(hang.group.ranks)}" if count else ""
+        values["group"] = f"{group_text(hang.group)}{members}"
+        values["created"] = f"{hang.group.name} of {format_count(count, 'rank')}"
+    if hang.operation:
+        values["operation"] = f"{operation_text(hang.operation, sizes)}{members}"
+    return SENTENCES[hang.reason].format(**values)
+
+
+def _enqueued_text(operation: RecordedOperation, enqueued_ns: int) -> str:
+    """Return who enqueued an operation, when, and in which line of code if that is known."""
+    since = datetime.fromtimestamp(enqueued_ns // 10**9, UTC)
+    place = f", called at {operation.where}" if operation.where else ""
+    return f"rank {operation.rank} enqueued it at {since:%Y-%m-%d %H:%M:%S} UTC{place}"
 
 
 def _calls(hang: Hang, place: str) -> Iterator[str]:

@@ -53,10 +53,11 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         BadInputError: if the plan has no such job, too few hosts have the aggregator feature, or the ranks of this
             site do not find each other.
     """
-    plan = Plan.load(plan_file)
+    plan = Plan.load(plan_file, only=name)
     if plan.offline:
         raise BadInputError("plan", str(plan_file), "a plan that was made with --profile: this one is offline")
-    job, job_file = plan.job(name), plan_file.parent / "jobs" / f"{name}.json"
+    (job,) = plan.jobs
+    job_file = plan_file.parent / "jobs" / f"{name}.json"
     remove_failure_notes(out, "launch")
     left = [shape for shape in job.shapes if _is_incomplete(job, shape, _read_output(out))]
     if plan.launcher.slurm_conf:

@@ -7,7 +7,7 @@ A dump is a pickle of plain values, or JSON. One process writes it; its rank is 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -98,37 +98,64 @@ def read(path: Path) -> RecordedJob:
     dump = _read_dump(path)
     version = tuple(int(part) for part in re.findall(r"\d{1,4}", dump.version)[:2])
     if version < OLDEST_VERSION:
-        raise ValueError(f"its version is {dump.version[:20]!r}; read is 2.4, of PyTorch 2.5, and later")
+        raise ValueError(f"its version is {dump.version[:20]!r}; valid: 2.4, of PyTorch 2.5, and later")
     of_id = _groups_by_id(dump)
-    members = [group.ranks for group in of_id.values() if group.ranks]
-    digits = (
-        re.findall(RANK, path.name)[-1:] or re.findall(RANK, path.parent.name)[-1:]
-        or re.findall(r"\d{1,9}", path.name)[::-1] or re.findall(r"^\d{1,9}$", path.parent.name)
-    )  # fmt: skip
-    rank = next((number for number in map(int, digits) if all(number in ranks for ranks in members)), None)
-    if rank is None:
-        raise ValueError("its name has no number that is a rank of its groups; PyTorch writes PREFIX + rank")
+    rank = _rank_of_path(path, of_id.values())
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
-    unknown = sum(not key.isdecimal() or int(key) not in of_id for key in dump.pg_status)
-    operations = [_operation(rank, entry, of_id[entry.pg_id]) for entry in _single_entries(dump.entries)]
-    counts = {
-        of_id[int(key)]: (max(0, int(status.last_enqueued_collective)), max(0, int(status.last_completed_collective)))
-        for key, status in dump.pg_status.items()
-        if key.isdecimal() and int(key) in of_id
-    }
+    counts, unknown = _counts(dump, of_id)
+    progress = [Progress(rank, group, enqueued, None if is_gloo else done) for group, enqueued, done in counts]
+    cannot_say = []
+    if is_gloo:
+        cannot_say.append("which operations of gloo have completed")
+    if unknown:
+        cannot_say.append(f"the names of {unknown} groups of rank {rank}")
     return RecordedJob(
         SOURCE,
         ranks=(Rank(rank),),
-        operations=operations,
-        progress=[Progress(rank, group, count, None if is_gloo else done) for group, (count, done) in counts.items()],
+        operations=[_operation(rank, entry, of_id[entry.pg_id]) for entry in _single_entries(dump.entries)],
+        progress=progress,
         taken_ns=max((entry.latest_ns for entry in dump.entries), default=0),
         timeout_ns=max((entry.timeout_ms for entry in dump.entries), default=0) * 10**6,
         threads={str(entry.thread_id) for entry in dump.entries if entry.thread_id},
-        cannot_say=(
-            *(("which operations of gloo have completed",) if is_gloo else ()),
-            *((f"the names of {unknown} groups of rank {rank}",) if unknown else ()),
-        ),
+        cannot_say=tuple(cannot_say),
     )
+
+
+def _rank_of_path(path: Path, groups: Iterable[Group]) -> int:
+    """Return the rank that wrote a dump: PyTorch writes it behind a prefix, in the name of the file or its directory.
+
+    Raises:
+        ValueError: if no number of the name is in all groups.
+    """
+    members = [group.ranks for group in groups if group.ranks]
+    for number in map(int, _numbers_of_path(path)):
+        if all(number in ranks for ranks in members):
+            return number
+    raise ValueError("its name does not end with a rank of its groups; valid: PREFIX + rank, as PyTorch writes it")
+
+
+def _numbers_of_path(path: Path) -> Sequence[str]:
+    """Return the numbers that may be the rank, the likeliest first; only those in the likeliest place."""
+    return (
+        re.findall(RANK, path.name)[-1:]
+        or re.findall(RANK, path.parent.name)[-1:]
+        or re.findall(r"\d{1,9}", path.name)[::-1]
+        or re.findall(r"^\d{1,9}$", path.parent.name)
+    )
+
+
+def _counts(dump: _Dump, of_id: Mapping[int, Group]) -> tuple[list[tuple[Group, int, int]], int]:
+    """Return the groups with the numbers of collectives that were enqueued and completed, and how many are unknown."""
+    counts: dict[Group, tuple[int, int]] = {}
+    unknown = 0
+    for key, status in dump.pg_status.items():
+        group = of_id.get(int(key)) if key.isdecimal() else None
+        if group is None:
+            unknown += 1
+        else:
+            enqueued, completed = int(status.last_enqueued_collective), int(status.last_completed_collective)
+            counts[group] = max(0, enqueued), max(0, completed)
+    return [(group, *numbers) for group, numbers in counts.items()], unknown
 
 
 def _read_dump(path: Path) -> _Dump:

@@ -97,7 +97,7 @@ def read(path: Path) -> RecordedJob:
     named = re.search(r"(?:rank|worker)[-_]?(\d{1,6})", path.name)
     rank, size = distributed.get("rank", int(named[1]) if named else 0), distributed.get("world_size", 1)
     if not RANK.accepts(rank) or not RANKS.accepts(size):
-        raise ValueError("its rank and world_size are no numbers of ranks")
+        raise ValueError("its rank and world_size are not numbers, or out of range")
     timed = sorted((event for event in trace.events if event.dur is not None), key=lambda each: each.ts)
     kernels = [event for event in timed if event.cat.lower() == "kernel"]
     communication = [event for event in kernels if "nccl" in event.name.lower()]

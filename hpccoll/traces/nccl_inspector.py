@@ -9,7 +9,7 @@ keeps the latest ones, and none of an operation that hangs.
 
 import io
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -151,29 +151,57 @@ def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:
         else:
             records.append(_Record(last.header, last.metadata, line))
     if not records:
-        raise ValueError(f"it has no line of NCCL's Inspector: {error}")
+        raise ValueError(f"no line of it is one of NCCL's Inspector: {error}")
     if damaged > 1 and not any(record.line.has_operation for record in records):
         raise ValueError(f"none of the {damaged} lines of {path.name} with operations can be read: {error}")
     return records, damaged
 
 
 def _operations(record: _Record, group: Group, rank: int) -> Iterator[RecordedOperation]:
-    written_us = _number(record.metadata.dump_timestamp_us)
+    """Yield the collective of a line, and its message, if it has them."""
+    written_ns = _nanoseconds(_number(record.metadata.dump_timestamp_us))
     for prefix, perf in (("coll", record.line.coll_perf), ("p2p", record.line.p2p_perf)):
-        if not perf:
-            continue
-        name, nbytes = collective_of_torch(str(perf.get(prefix))), _number(perf.get(f"{prefix}_msg_size_bytes"))
-        factor = len(group.ranks) if name in ("all_gather", "reduce_scatter") else 1
-        seconds, sequence, peer = (_number(perf.get(f"{prefix}_{key}")) for key in ("exec_time_us", "sn", "peer"))
-        enqueued, stopped = _trace_times(perf.get("event_trace_ts"))
-        yield RecordedOperation(
-            rank, group, name, None if sequence is None or prefix == "p2p" else int(sequence),
-            bytes=None if nbytes is None else int(nbytes) * factor, enqueued_ns=enqueued,
-            started_ns=stopped - round(seconds * 1000) if stopped is not None and seconds is not None else None,
-            ended_ns=stopped, duration_s=None if seconds is None else seconds / 1e6,
-            written_ns=None if written_us is None else round(written_us * 1000),
-            peer=None if peer is None else int(peer), by_type=True,
-        )  # fmt: skip
+        if perf:
+            yield _operation(prefix, perf, group, rank, written_ns)
+
+
+def _operation(
+    prefix: str, perf: Mapping[str, Any], group: Group, rank: int, written_ns: int | None
+) -> RecordedOperation:
+    """Return an operation of a group; keys of a collective begin with ``coll``, those of a message with ``p2p``."""
+    name = collective_of_torch(str(perf.get(prefix)))
+    blocks = len(group.ranks) if name in ("all_gather", "reduce_scatter") else 1
+    nbytes = _whole(perf.get(f"{prefix}_msg_size_bytes"))
+    duration_us = _number(perf.get(f"{prefix}_exec_time_us"))
+    duration_ns = _nanoseconds(duration_us)
+    enqueued_ns, ended_ns = _trace_times(perf.get("event_trace_ts"))
+    started_ns = None
+    if ended_ns is not None and duration_ns is not None:
+        started_ns = ended_ns - duration_ns
+    return RecordedOperation(
+        rank,
+        group,
+        name,
+        sequence=None if prefix == "p2p" else _whole(perf.get(f"{prefix}_sn")),
+        bytes=None if nbytes is None else nbytes * blocks,
+        enqueued_ns=enqueued_ns,
+        started_ns=started_ns,
+        ended_ns=ended_ns,
+        duration_s=None if duration_us is None else duration_us / 1e6,
+        written_ns=written_ns,
+        peer=_whole(perf.get(f"{prefix}_peer")),
+        by_type=True,
+    )
+
+
+def _whole(value: object) -> int | None:
+    """Return a number without what is behind its point; None as ``_number``."""
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _nanoseconds(microseconds: float | None) -> int | None:
+    return None if microseconds is None else round(microseconds * 1000)
 
 
 def _number(value: object) -> float | None:

@@ -130,10 +130,11 @@ def _read_file(path: Path) -> RecordedJob:
             try:
                 job: RecordedJob = reader.read(path)
             except (msgspec.MsgspecError, RecursionError) as error:
-                raise ValueError(f"it is damaged, or no file of {reader.SOURCE}: {error}") from None
+                raise ValueError(f"it is damaged, or not a file of {reader.SOURCE}: {error}") from None
             return job
     known = ", ".join(reader.SOURCE for reader in READERS)
-    raise ValueError(f"it is {'no file of a recorded job' if head else 'empty'}; read are {known}")
+    problem = "not a file of a recorded job" if head else "empty"
+    raise ValueError(f"it is {problem}; valid: {known}")
 
 
 def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Path]]]:

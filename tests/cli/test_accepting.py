@@ -5,10 +5,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+import raw_examples
 from cli_runner import invoke
 from imported_outputs import OUTPUTS
 from printed_outputs import nccl_tests_output
 from written_runs import SIZES, write_run
+
+from hpccoll.store.hdf5 import write_raw_file
 
 H100 = "8xh100-400g"
 MIB, GIB = 1 << 20, 1 << 30
@@ -27,8 +30,8 @@ n1:100:100 [0] NCCL INFO AllReduce: {bytes} Bytes -> Algo RING proto SIMPLE chan
 def output(tmp_path):
     """Return a function that writes an output of nccl-tests with bus bandwidths in GB/s by size."""
 
-    def write(rates, name="nccl.txt", **more):
-        path = tmp_path / name
+    def write(rates, file="nccl.txt", **more):
+        path = tmp_path / file
         path.write_text(nccl_tests_output(rates, **more))
         return path
 
@@ -158,8 +161,10 @@ def test_a_run_that_ended_early_lacks_cases_of_the_reference(tmp_path):
     reference = tmp_path / "F.json"
     assert invoke("compare", "--make-reference", *runs, "--out", reference).code == 0
     assert "of the reference missing" in text(short, "--reference", reference)[0]
-    ended = invoke("accept", short, "--reference", reference, "--require", 1, "--json")
-    assert (ended.code, "of the reference missing" in ended.err) == (3, True)
+    for required, code in ((0, 0), (1, 3)):
+        ended = invoke("accept", short, "--reference", reference, "--require", required, "--json")
+        assert (ended.code, "of the reference missing" in ended.err) == (code, True)
+    assert text(short, "--reference", reference, "--require", 1, code=3)[0].startswith("cannot tell: ")
 
 
 def test_a_gate_requires_rows_of_each_file(output):
@@ -168,8 +173,11 @@ def test_a_gate_requires_rows_of_each_file(output):
 
 
 def test_a_bandwidth_above_all_that_is_known_does_not_pass_by_its_small_sizes(output):
-    first, *_ = text(output(HEALTHY | {GIB: 885, 8 * GIB: 885}), "--cluster", H100)
-    assert first.startswith("cannot tell: all_reduce 8 GiB")
+    """Half of the rows are decided: then it ends with 0 unless rows are required."""
+    path = output(HEALTHY | {GIB: 885, 8 * GIB: 885})
+    for required, code in (((), 0), (("--require", 1), 3)):
+        first, *_ = text(path, "--cluster", H100, *required, code=code)
+        assert first.startswith("cannot tell: all_reduce 8 GiB")
 
 
 def test_files_of_one_name_are_told_apart(output, tmp_path):
@@ -242,3 +250,71 @@ def test_a_comparison_in_which_all_is_too_noisy_to_tell_is_no_success(output, re
     ended = invoke("compare", *runs, *require)
     assert ended.code == code
     assert ("0 of 8 cases" in ended.out.splitlines()[-1]) == (code == 3)
+
+
+UNNAMED = "the results do not say which GPUs ran; they are taken for H100 or H200"
+
+
+@pytest.mark.parametrize("name", ["", "Graphics Device", "NVIDIA Device", "NVIDIA H100 80GB HBM3"])
+def test_gpus_without_a_model_in_their_name_are_those_of_the_cluster_that_the_user_names_which_is_said(output, name):
+    path = output(HEALTHY)
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", name))
+    is_unnamed = "H100" not in name
+    ended = invoke("accept", path, "--cluster", H100)
+    assert (ended.code, ended.out.startswith("pass"), UNNAMED in ended.out) == (0, True, is_unnamed)
+    as_json = invoke("accept", path, "--cluster", H100, "--json")
+    assert (as_json.code, UNNAMED in as_json.err) == (0, is_unnamed)
+
+
+def test_results_of_other_gpus_do_not_pass(output):
+    path = output(HEALTHY)
+    path.write_text(path.read_text().replace("H100 80GB HBM3", "L40S"))
+    ended = invoke("accept", path, "--cluster", H100)
+    assert (ended.code, ended.out.startswith("cannot tell"), "NVIDIA L40S" in ended.out) == (3, True, True)
+
+
+def is_refused(*words, verdict="cannot tell", reason=""):
+    """Return whether the command ends with 3, with a first line that has another verdict than pass, and a reason."""
+    ended = invoke("accept", *words)
+    assert (ended.code, ended.out.startswith(f"{verdict}: ")) == (3, True), ended
+    return reason in ended.out
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"), [(3, "no class has 3 nodes"), (64, "64 nodes x 8 (or 0.5 to 2 times as many nodes)")]
+)
+def test_figures_of_other_numbers_of_nodes_decide_nothing_and_the_reason_names_the_number(output, nodes, reason):
+    assert is_refused(output({GIB: 450}, ranks=8 * nodes, nodes=nodes), "--cluster", H100, reason=reason)
+
+
+def test_a_run_without_warm_up_does_not_pass(output):
+    path = output(HEALTHY)
+    path.write_text(path.read_text().replace("warmup iters: 5", "warmup iters: 0"))
+    assert is_refused(path, "--cluster", H100, reason="warm-up")
+
+
+@pytest.mark.parametrize(("sources", "code"), [(["ours"], 3), (["ours", "theirs"], 0)])
+def test_figures_of_one_source_do_not_let_a_run_pass(output, tmp_path, sources, code):
+    figure = {"nodes": 2, "bytes": GIB, "low_bytes_per_s": 440e9, "high_bytes_per_s": 460e9, "source": sources,
+              "collective": "reduce", "algorithm": "default"}  # fmt: skip
+    machine = tmp_path / "new.yaml"
+    machine.write_text(json.dumps({"like": H100, "published": [figure]}))
+    ended = invoke("accept", output({GIB: 450}, name="reduce"), "--cluster", machine)
+    assert (ended.code, ended.out.startswith("pass: ")) == (code, code == 0), ended
+    assert ("2 independent sources are needed" in ended.out) == (code == 3)
+
+
+BAD = {
+    "wrong": {"status": "wrong", "wrong": 1, "reason": "1 element differs"},
+    "failed": {"times": None, "status": "failed", "reason": "rank 1 died"},
+}
+
+
+@pytest.mark.parametrize("status", BAD)
+def test_wrong_results_and_failed_cases_fail_whatever_is_expected(tmp_path, status):
+    cases = [raw_examples.case(size) for size in (8, 16)]
+    outcomes = raw_examples.outcome(cases[0]), raw_examples.outcome(cases[1], **BAD[status])
+    write_raw_file(raw_examples.raw(*outcomes), tmp_path / "a.h5")
+    reason = BAD[status]["reason"]
+    for require in ((), ("--require", 0)):
+        assert is_refused(tmp_path / "a.h5", "--cluster", H100, *require, verdict="fail", reason=reason)

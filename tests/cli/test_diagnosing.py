@@ -1,6 +1,8 @@
 """``hpccoll diagnose``: what it reads and refuses, what it prints of recorded diagnoses, and how it ends."""
 
+import itertools
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from launched_programs import launched
 from nccl_tests_stand_in import installed
 from patience import LONG_S, wait
 from recorded_diagnoses import interrupted, recorded
+from simulated_machine import Environment
 
 from hpccoll.analysis.diagnosis.records import Component
 from hpccoll.analysis.diagnosis_file import read_diagnosis, write_diagnosis
@@ -62,7 +65,92 @@ def test_a_healthy_machine_ends_with_0_and_an_interrupted_diagnosis_with_3(tmp_p
     write_diagnosis(recorded(8), tmp_path / "F.h5")
     assert invoke("diagnose", "--report", tmp_path / "F.h5").code == 0
     write_diagnosis(interrupted(recorded(8)), tmp_path / "G.h5")
-    assert invoke("diagnose", "--report", tmp_path / "G.h5").code == 3
+    ended = invoke("diagnose", "--report", tmp_path / "G.h5")
+    assert (ended.code, ended.out.startswith("the diagnosis was interrupted"), PEACE in ended.out) == (3, True, False)
+
+
+@pytest.fixture
+def reported(tmp_path):
+    """Return a function that records a diagnosis of a simulated machine, and reports it."""
+
+    def reported(nodes=8, *faults, **about):
+        path = write_diagnosis(recorded(nodes, *faults, **about), tmp_path / f"{next(numbers)}.h5")
+        return invoke("diagnose", "--report", path)
+
+    numbers = itertools.count()
+    return reported
+
+
+PEACE = "no node or link is slow\n"
+
+
+def test_a_node_that_does_not_answer_is_named_and_ends_with_3(reported):
+    ended = reported(hung=[3])
+    assert (ended.code, ended.out.splitlines()[0], PEACE in ended.out) == (3, "n3 does not answer", False)
+
+
+@pytest.mark.parametrize(("failing", "named"), [([3], "n3 was not judged"), (range(8), "n[0-7] were not judged")])
+def test_nodes_without_times_were_not_judged_which_ends_with_3(reported, failing, named):
+    ended = reported(failing=failing)
+    assert (ended.code, ended.out.startswith(named), PEACE in ended.out) == (3, True, False)
+
+
+def test_of_two_nodes_it_is_unknown_whether_both_directions_are_slow_which_ends_with_0(reported):
+    ended = reported(2)
+    assert (ended.code, "whether both directions are slow is unknown" in ended.out, PEACE in ended.out) == (
+        0,
+        True,
+        False,
+    )
+
+
+ALIKE = "whether all nodes are slow alike is unknown"
+
+
+def test_that_all_nodes_are_slow_alike_takes_a_rate_which_a_diagnosis_without_one_says(reported):
+    """Transfers take 0.02 s; a fault that all nodes share changes no ratio between them."""
+    without, with_rate, slow = reported(), reported(expected_s=0.02), reported(expected_s=0.01)
+    assert [each.code for each in (without, with_rate, slow)] == [0, 0, 3]
+    assert [ALIKE in each.out for each in (without, with_rate, slow)] == [True, False, False]
+    assert [PEACE in each.out for each in (without, with_rate, slow)] == [True, True, False]
+    assert "all nodes are slow alike" in slow.out
+
+
+@pytest.mark.parametrize(("nodes", "is_named"), [(16, True), (32, False)])
+def test_racks_that_are_too_few_to_judge_are_named(reported, nodes, is_named):
+    ended = reported(nodes)
+    assert (ended.code, "rack0 and rack1 were not judged" in ended.out) == (0, is_named)
+    assert ("node, link or rack is slow" in ended.out) != is_named
+
+
+def test_without_slots_for_links_none_is_called_fine(reported):
+    ended = reported(links=False)
+    assert (ended.code, "single links were not judged" in ended.out, PEACE in ended.out) == (0, True, False)
+
+
+def test_noise_raises_the_smallest_effect_that_a_healthy_machine_names(reported):
+    def smallest(noise):
+        ended = reported(environment=Environment(noise=noise))
+        assert (ended.code, PEACE in ended.out) == (0, True)
+        return float(re.search(r"a node whose transfers take (\S+)x as long would have been found", ended.out)[1])
+
+    assert 1 < smallest(0.03) < 1.1
+    assert smallest(0.3) > 1.3
+
+
+def test_in_a_history_the_nodes_that_the_newest_diagnosis_did_not_judge_are_named_and_end_with_3(tmp_path):
+    begun = "2026-11-27T08:00:00+00:00"
+    newest = {
+        "the newest diagnosis did not judge n3": recorded(8, failing=[3], begun=begun),
+        "the newest diagnosis was interrupted": interrupted(recorded(8, begun=begun)),
+        "newest diagnosis: Even fast transfers take": recorded(8, expected_s=0.01, begun=begun),
+    }
+    write_diagnosis(recorded(8), tmp_path / "first.h5")
+    for said, diagnosis in newest.items():
+        write_diagnosis(diagnosis, tmp_path / "newest.h5")
+        ended = invoke("diagnose", "--report", tmp_path)
+        assert (ended.code, said in ended.out) == (3, True)
+        (tmp_path / "newest.h5").unlink()
 
 
 def test_only_an_interrupted_diagnosis_is_replaced(tmp_path):

@@ -5,7 +5,7 @@ import json
 import pytest
 from cli_runner import invoke
 
-from tests.traces.kernel_files import nccl_log
+from tests.traces.kernel_files import begun_communicator, nccl_log
 from tests.traces.recorded_files import Call, Ring, dump, ras, write_dumps
 from tests.traces.test_nccl_ras import TABLE
 
@@ -175,7 +175,7 @@ def test_damaged_files_are_a_line_each_and_the_command_fails_only_without_any_ot
     assert "nccl_trace_rank_0" in result.err
     notes = tmp_path / "notes.txt"
     notes.write_text("it hangs")
-    assert invoke("trace", str(notes)).is_bad_input("notes.txt", "no file of a recorded job", "NCCL RAS")
+    assert invoke("trace", str(notes)).is_bad_input("notes.txt", "not a file of a recorded job", "NCCL RAS")
     (tmp_path / "empty").mkdir()
     assert invoke("trace", str(tmp_path / "empty")).is_bad_input("no file")
     assert invoke("trace", str(tmp_path / "none")).is_bad_input("none")
@@ -246,3 +246,13 @@ def test_a_log_that_begins_late_has_fewer_calls_and_blames_no_rank(tmp_path):
     result = invoke("trace", str(tmp_path))
     assert "did not join" not in result.out
     assert "whose counts are left out" in result.out
+
+
+@pytest.mark.parametrize("completed", [{0, 1, 2}, {0, 2}])
+def test_a_communicator_that_a_rank_did_not_complete_is_named_and_ends_with_3(tmp_path, completed):
+    text = "".join(begun_communicator(rank, 3) for rank in range(3))
+    (tmp_path / "nccl.log").write_text(text + "".join(begun_communicator(rank, 3, "COMPLETE") for rank in completed))
+    result = invoke("trace", tmp_path)
+    is_whole = len(completed) == 3
+    assert (result.code, "no rank waits" in result.out) == (0 if is_whole else 3, is_whole)
+    assert ("rank 1 on n0 began communicator" in result.out) != is_whole

@@ -1,5 +1,7 @@
 """Slurm's topology: examples of its manuals, and lines as its plugins print them."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,3 +130,14 @@ def test_hosts_survive_their_ranges(numbers, width):
 def test_ranges_that_are_incomplete_or_too_long_are_a_value_error(text):
     with pytest.raises(ValueError, match=r"host|range"):
         expand_hosts(text)
+
+
+@pytest.mark.parametrize("level", ["x", "", "-1", "1.5"])
+def test_a_level_that_is_not_a_number_is_named_with_its_line(level):
+    lines = ["SwitchName=s1 Level=0 Nodes=n1", f"SwitchName=s2 Level={level} Nodes=n2"]
+    with pytest.raises(ValueError, match=rf"Level={re.escape(level)} is not a number: {re.escape(lines[1])}"):
+        parse_topology(lines)
+
+
+def test_a_level_of_many_digits_is_no_error():
+    assert parse_topology([f"SwitchName=s1 Level={'9' * 5000} Nodes=n1"]).racks == {}

@@ -9,9 +9,9 @@ RACKS = {"n1": 0, "n2": 0, "n3": 1, "n4": 1}
 
 @pytest.mark.parametrize(("domains", "racks", "words"), [
     ("aabb", RACKS, "each of the 2 racks of Slurm's topology is one NVLink domain"),
-    ("aaaa", RACKS, "no NVLink domains: NVML names 1 NVLink domain"),
-    ("abcd", RACKS, "no NVLink domains: NVML names 4 NVLink domains"),
-    ("abab", RACKS, "no NVLink domains: NVML names 2 NVLink domains"),
+    ("aaaa", RACKS, "not NVLink domains: NVML names 1 NVLink domain"),
+    ("abcd", RACKS, "not NVLink domains: NVML names 4 NVLink domains"),
+    ("abab", RACKS, "not NVLink domains: NVML names 2 NVLink domains"),
     (["a", "a", "b", ""], RACKS, None), (["a", "a", "b"], RACKS, None), ([], RACKS, None), ("aabb", {}, None),
     ("aabb", dict.fromkeys(RACKS, 0), None),
 ])  # fmt: skip

@@ -153,11 +153,11 @@ def test_what_is_written_on_2_to_8_ranks_is_read_again_step_for_step_and_each_me
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("rank 0 {\n}", "line 1: it is no schedule that is read: it begins neither with num_ranks"),
+        ("rank 0 {\n}", "line 1: it begins neither with num_ranks"),
         ("", "it begins neither with num_ranks"),
         ("num_ranks 0", "num_ranks: '0' is not valid"),
-        ("num_ranks 2\nrank 2 {\n}", "line 2: rank 2 is none of the 2"),
-        ("num_ranks 2\nrank 0 {\nsend 1b to 9\n}", "line 3: rank 9 is none"),
+        ("num_ranks 2\nrank 2 {\n}", "line 2: rank 2 is not one of ranks 0 to 1"),
+        ("num_ranks 2\nrank 0 {\nsend 1b to 9\n}", "line 3: rank 9 is not one of ranks 0 to 1"),
         ("num_ranks 2\nrank 0 {\nrecv 1b from -1\n}", "a receive from any rank"),
         ("num_ranks 2\nrank 0 {\nrecv 1b from 1 tag -1\n}", "a receive of any tag"),
         ("num_ranks 2\nrank 0 {\nsend 1 to 1\n}", "line 3: 'send 1 to 1' is not send"),

@@ -381,7 +381,7 @@ def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     assert [invoke("show", path, *more).out.splitlines()[0].partition(" on ")[2] for more in ((), ("-p", 4))] == [
         "4 workers on 2 nodes of 2", "4 workers on 1 node"
     ]  # fmt: skip
-    for text, words in (("[1]", "it is no plan of MSCCL++"), ("[1", "it is not JSON")):
+    for text, words in (("[1]", "it is not a valid plan of MSCCL++"), ("[1", "it is not JSON")):
         path.write_text(text)
         assert invoke("show", path).is_bad_input(f"file:{path}: ", words)
 
@@ -503,7 +503,10 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
         (with_operations({"name": "nop"}, 64), ["rank 1, thread block 0", "82 ops", "64"]),
         (with_operations({"name": "barrier", "barrier_id": 16, "num_threadblocks": 1}), ["barrier_id: 16"]),
         (with_operations({"name": "sem_acquire", "semaphore_ids": [0]}), ["semaphore_ids has 0", "there is none"]),
-        (with_operations({"name": "copy", "src_buff": [{}], "dst_buff": 7}), ["(copy)", "no operation of MSCCL++"]),
+        (
+            with_operations({"name": "copy", "src_buff": [{}], "dst_buff": 7}),
+            ["(copy)", "not a valid operation of MSCCL++"],
+        ),
         (wait_for_two, ["too few signals: semaphore 0 of rank 1 has 0 signals and 1 wait in a run"]),
         (borrow_a_signal, ["rank 0, semaphore 0: init_value", "from 0 to"]),
         (
@@ -521,18 +524,18 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
             ["rank 1", "place in a group"],
         ),
         (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["channel_ids: 7"]),
-        (lambda plan: plan.update(gpus=7), ["no plan of MSCCL++"]),
-        (lambda plan: plan.update(colletive=plan.pop("collective")), ["older form", "not read"]),
+        (lambda plan: plan.update(gpus=7), ["not a valid plan of MSCCL++"]),
+        (lambda plan: plan.update(colletive=plan.pop("collective")), ["before August 2025", "not read"]),
         (
             lambda plan: [gpu.update(inputChunks=gpu.pop("input_chunks")) for gpu in plan["gpus"]],
-            ["older form", "not read"],
+            ["before August 2025", "not read"],
         ),
         (
             lambda plan: [
                 plan["gpus"][1].update(output_chunks=0),
                 plan["gpus"][1]["threadblocks"][0]["ops"][0].update(name="pipeline"),
             ],
-            ["rank 1, thread block 0, operation 0 (pipeline): it is not read"],
+            ["rank 1, thread block 0, operation 0 (pipeline): hpccoll cannot read it"],
         ),
         (lambda plan: plan["gpus"][1].pop("scratch_chunks"), ["rank 1: scratch_chunks is missing"]),
         (lambda plan: plan["gpus"].pop(), ["rank 0: connected_to: 1", "from 0 to 0"]),
@@ -545,7 +548,7 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
             ["(copy), buffer i of rank 1: index 9 and size 1 are not of its 2 chunks"],
         ),
         *[
-            (lambda plan, size=size: plan.update(min_message_size=size), [f"min_message_size: {text} is no whole"])
+            (lambda plan, size=size: plan.update(min_message_size=size), [f"min_message_size: {text} is not a whole"])
             for size, text in ((-5, "-5"), (True, "true"), (1e3, "1000.0"), ("64K", '"64K"'), (None, "null"))
         ],
     ],

@@ -145,6 +145,7 @@ def test_figures_of_another_gpu_with_the_same_fabric_say_nothing(judged):
 def test_figures_of_tens_of_nodes_say_nothing_of_hundreds(nodes, judged):
     (one,) = judged(Call(GIB, 100), nodes=nodes)
     assert (one.verdict, one.expected) == (CANNOT_TELL, None)
+    assert f"{nodes} nodes x 8 (or 0.5 to 2 times as many nodes)" in one.reason
 
 
 def test_on_several_nodes_an_old_nccl_is_not_held_against_figures_of_recent_ones(judged):

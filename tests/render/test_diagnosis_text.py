@@ -42,10 +42,17 @@ NODES = (Place("node", ("n1",)), Place("node", ("n2",))), (Place("node", ("n1",)
 LOADED = CoreWait("n1", 0.304, 0.0212, 1.41)
 BUSY = {HOST_LOAD: [{"host": "n1", "load_average": [2.5, 9.0], "stolen": 0, "other_cores": 1.9,
                 "busiest": [{"name": "make", "cores": 1.8}]}]}  # fmt: skip
+BY_PROGRAM = replace(LOAD, program="sendrecv_perf")
+"""Its options decide what it transfers, and --rate is refused beside it."""
 SITUATIONS = {
     "a healthy machine": verdict(),
     "a healthy machine of racks, without single links": verdict(nodes=128, racks=("a", "b", "c", "d"), links=False),
+    "a healthy machine that is as fast as it should be": verdict(has_rate=True),
+    "a healthy machine, by another program": verdict(load=BY_PROGRAM),
+    "a healthy machine of racks that are too small": verdict(racks=("a", "b", "c", "d"), unjudged_racks=("e",)),
+    "a healthy machine of two racks": verdict(unjudged_racks=("a", "b")),
     "two healthy nodes, or both slow": verdict(nodes=2, only_directions=True),
+    "two healthy nodes, by another program": verdict(nodes=2, only_directions=True, load=BY_PROGRAM),
     "a slow node and a hung one": verdict(
         fault("node", "n5"), hung("n3", "n7", "n9"), exclude=("n3", "n5")
     ),

@@ -6,6 +6,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from cli_runner import invoke
 from golden_page import assert_golden
 
 from hpccoll.common.errors import UnusableError
@@ -177,6 +178,9 @@ def test_partitions_are_reported_with_their_usable_nodes_and_limits(programs, cl
 def test_mpiexec_matters_where_there_is_no_slurm(library, request):
     library("mpich", ranks="ranks 1\nranks 1\n")
     assert wrong() == {"launcher"}
+    ended = invoke("doctor")
+    (line,) = (line for line in ended.out.splitlines() if "launcher" in line)
+    assert (ended.code, line.split()[0]) == (1, "WRONG")
     request.getfixturevalue("cluster")
     assert not wrong()
     assert findings()["launcher"].remedy.startswith("for profile local only: ")

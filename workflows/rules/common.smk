@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -45,9 +46,16 @@ def place(_wildcards):
     return PLACE
 
 
+@lru_cache(maxsize=1)
+def plan_as_of(_changed_ns):
+    """What the workflow needs of the plan: it is large, and each job asks for a dozen resources."""
+    plan = json.loads((Path(OUT) / "plan.json").read_text())
+    return [job["name"] for job in plan["jobs"]], plan["resources"]
+
+
 def raw_files(_wildcards):
-    plan = json.loads(Path(checkpoints.plan.get().output[0]).read_text())
-    return [f"{OUT}/raw/{job['name']}.h5" for job in plan["jobs"]]
+    names, _ = plan_as_of(Path(checkpoints.plan.get().output[0]).stat().st_mtime_ns)
+    return [f"{OUT}/raw/{name}.h5" for name in names]
 
 
 def asked(name, otherwise):
@@ -55,7 +63,9 @@ def asked(name, otherwise):
 
     def ask(wildcards):
         plan = Path(OUT) / "plan.json"
-        resources = json.loads(plan.read_text())["resources"] if plan.exists() else {}
+        if not plan.exists():
+            return otherwise
+        _, resources = plan_as_of(plan.stat().st_mtime_ns)
         return resources.get(wildcards.job, {}).get(name, otherwise)
 
     return ask

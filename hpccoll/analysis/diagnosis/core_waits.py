@@ -82,7 +82,10 @@ def largest_hidden(waits: Mapping[str, float], noise: float) -> float:
 
 
 def _slowdown(share: float) -> float:
-    """Return the logarithm of the factor of a time of which a rank waits for a share."""
+    """Return the slowdown of transfers, as a logarithm, if their rank waits for a core in a share of their time.
+
+    It is that of 1 / (1 - share), because the rank moves messages only in the rest of the time.
+    """
     return -math.log1p(-min(share, 0.999))
 
 

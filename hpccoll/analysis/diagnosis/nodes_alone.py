@@ -49,6 +49,9 @@ CERTAIN = 0.99
 FAILED_PAIRS = "failed_pairs"
 """The key of the provenance of a diagnosis by another program, with the launches of it that failed: FailedPair."""
 
+RATE_DOUBTFUL = "rate_doubtful"
+"""The kind of the finding that no node transfers at the rate of --rate; critical if all may be slow alike."""
+
 TRANSFER_ERRORS = "transfer_errors"
 """The key of the provenance with the transfers that ended with an error: TransferError."""
 
@@ -217,9 +220,9 @@ def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     take = f"Even fast transfers take {format_factor(factor)} as long as --rate says"
     if beyond > LEAST_BEYOND_RATE:  # a wire also carries headers
         much, text = beyond > MUCH_BEYOND_RATE, f"{take}: it is too high, or all nodes are slow alike."
-        yield (critical if much else warning)("rate_doubtful", text, factor=factor)
+        yield (critical if much else warning)(RATE_DOUBTFUL, text, factor=factor)
     elif beyond < -2 * LEAST_BEYOND_RATE:  # a lower quartile is low by noise, too
-        yield warning("rate_doubtful", f"{take}: it is too low.", factor=factor)
+        yield warning(RATE_DOUBTFUL, f"{take}: it is too low.", factor=factor)
 
 
 def _missing_gpus(provenance: Mapping[str, Any]) -> Iterator[Finding]:

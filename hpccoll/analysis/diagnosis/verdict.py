@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.cluster import judged_racks
+from hpccoll.analysis.diagnosis.cluster import judged_racks as numbers_of_judged_racks
 from hpccoll.analysis.diagnosis.core_waits import CORE_WAITS, CoreWait, explaining_wait, finding_of_load, largest_hidden
 from hpccoll.analysis.diagnosis.nodes_alone import TRANSFER_ERRORS, TransferError, findings_of_nodes
 from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis
@@ -54,7 +54,7 @@ class NamedFault:
     slots: Mapping[Purpose, int]  # how many measured it, by their purpose
     missed_with: tuple[str, ...] = ()  # the other hosts of transfers that did not end
     error: str | None = None  # with which transfers ended
-    wait: CoreWait | None = None  # for cores, which may explain the effect: then it is no accusation
+    wait: CoreWait | None = None  # a wait for cores that may explain the effect: then the hosts are not accused
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -108,6 +108,8 @@ class MachineVerdict:
     begun: str  # ISO 8601, UTC
     smallest_link_effect: float = math.inf  # as ``smallest_effect``, of a single link; infinite if none is judged
     findings: tuple[Finding, ...] = ()  # what stands beside it: what nodes do alone, differing devices, failed launches
+    unjudged_racks: tuple[str, ...] = ()  # racks, of several that are known, that are too few or too small to judge
+    has_rate: bool = False  # whether the user said how fast a transfer should be: nothing else shows a common fault
 
     @property
     def accuses_none(self) -> bool:
@@ -134,40 +136,79 @@ class MachineVerdict:
 
 def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     """Return the verdict of a diagnosis."""
-    question, found = recorded.question, recorded.diagnosis
+    question = recorded.question
     slots = sum(len(each.seconds) for each in recorded.measured)
-    known = found or Diagnosis((), slots, math.nan, math.inf, links=False)
     unjudged = _unjudged(recorded)
+    judged_racks, unjudged_racks = _racks(question)
+    known = recorded.diagnosis or Diagnosis((), slots, math.nan, math.inf, links=False)
     if 2 * len(unjudged) > len(question.hosts):  # noise and thresholds are those of nodes without times
         known = replace(known, noise=math.nan, smallest_effect=math.inf, smallest_link_effect=math.inf)
-    parts = [part for each in known.faults for some in (*each.candidates, (each.component,)) for part in some]
-    hung = len({part.where for part in parts if part.kind == "hung"})
-    verdicts = [_named(fault, recorded) for fault in known.faults]
-    accused = {host for fault in verdicts for host in fault.hosts}
     waits = cast("Mapping[str, float]", recorded.provenance.get(CORE_WAITS, {}))
-    of_hosts = (fault.hosts if fault.place.kind in OF_NODES else () for fault in verdicts)
-    verdicts = [
-        replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect, known.noise))
-        for fault, hosts in zip(verdicts, of_hosts, strict=True)
-    ]
-    # A rate that few nodes are compared with, unless it is a little wrong: then it says nothing of a node either.
-    uses_rate = question.expected_s is not None and {each.component.kind for each in known.effects} != {*DIRECTIONS[1:]}
-    waiting = [fault.wait for fault in verdicts if fault.wait]
-    undecided = {host for fault in verdicts if fault.wait for host in fault.hosts}
     hidden = largest_hidden(waits, known.noise)
-    of_load = [finding_of_load(waiting, recorded.provenance)] if waiting else []
+    verdicts = _with_waits([_named(fault, recorded) for fault in known.faults], waits, known.noise)
+    waiting = [fault for fault in verdicts if fault.wait]
+    undecided = {host for fault in waiting for host in fault.hosts}
+    excluded = [question.hosts[node] for node in known.exclude]
+    findings = list(findings_of_nodes(recorded))
+    if waiting:
+        findings.insert(0, finding_of_load([fault.wait for fault in waiting if fault.wait], recorded.provenance))
     return MachineVerdict(
-        verdicts=(*verdicts,),
-        exclude=tuple(host for node in known.exclude if (host := question.hosts[node]) not in undecided),
-        complete=found is not None, slots=slots, noise=known.noise,
+        verdicts=tuple(verdicts),
+        exclude=tuple(host for host in excluded if host not in undecided),
+        complete=recorded.diagnosis is not None,
+        slots=slots,
+        noise=known.noise,
         smallest_effect=max(known.smallest_effect, hidden),
         smallest_link_effect=max(known.smallest_link_effect, hidden),
-        too_many=known.too_many, nodes=len(question.hosts), unjudged=unjudged,
-        only_directions=found is not None and len(question.hosts) - hung == 2 and not uses_rate,
-        racks=tuple(question.rack_names[rack] for rack in judged_racks(question.rack_numbers or ())), links=known.links,
-        load=recorded.load, kind=recorded.kind, machine=recorded.machine, begun=str(recorded.provenance["begun"]),
-        findings=(*of_load, *findings_of_nodes(recorded)),
-    )  # fmt: skip
+        too_many=known.too_many,
+        nodes=len(question.hosts),
+        unjudged=unjudged,
+        only_directions=recorded.diagnosis is not None and _shows_directions_only(known, question),
+        racks=judged_racks,
+        unjudged_racks=unjudged_racks,
+        links=known.links,
+        has_rate=question.expected_s is not None,
+        load=recorded.load,
+        kind=recorded.kind,
+        machine=recorded.machine,
+        begun=str(recorded.provenance["begun"]),
+        findings=tuple(findings),
+    )
+
+
+def _racks(question: Question) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the racks that a diagnosis judges, and of several racks those that are too few or too small."""
+    numbers = numbers_of_judged_racks(question.rack_numbers or ())
+    judged = tuple(question.rack_names[number] for number in numbers)
+    if len(question.rack_names) == 1:  # no transfer is across racks
+        return judged, ()
+    return judged, tuple(name for name in question.rack_names if name not in judged)
+
+
+def _with_waits(faults: Sequence[NamedFault], waits: Mapping[str, float], noise: float) -> list[NamedFault]:
+    """Return faults with the wait for cores that may explain them: of nodes and links, and not of racks."""
+    accused = {host for fault in faults for host in fault.hosts}
+    explained = []
+    for fault in faults:
+        hosts = fault.hosts if fault.place.kind in OF_NODES else ()
+        explained.append(replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect, noise)))
+    return explained
+
+
+def _shows_directions_only(diagnosis: Diagnosis, question: Question) -> bool:
+    """Return whether two nodes were left to compare, without a rate that decides about them.
+
+    A rate that is a little wrong says nothing of a node either: then only directions have effects.
+    """
+    hung = set()
+    for fault in diagnosis.faults:
+        for explanation in (*fault.candidates, (fault.component,)):
+            hung |= {part.where for part in explanation if part.kind == "hung"}
+    if len(question.hosts) - len(hung) != 2:
+        return False
+    directions = {*DIRECTIONS[1:]}
+    uses_rate = question.expected_s is not None and {each.component.kind for each in diagnosis.effects} != directions
+    return not uses_rate
 
 
 def place_of(component: Component, question: Question) -> Place:

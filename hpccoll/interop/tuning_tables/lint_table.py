@@ -72,7 +72,7 @@ def lint_table(text: str, name: str | None = None) -> TuningTable:
     found = recognise_format(text)
     known = name or found
     if known is None:
-        raise ValueError(f"it is no tuning table that is read: {KNOWN_TABLES}")
+        raise ValueError(f"its format is unknown; valid: {KNOWN_TABLES}")
     table = READERS[known](text)
     if name == "openmpi" and found in ("openmpi-json", "mpich"):
         table = TuningTable(name)

@@ -63,7 +63,7 @@ def _typed(table: TuningTable, line: int, name: str, value: object, kind: type[_
     """Return a value that is to be a list, or a tuple for an object; an empty one, and a finding, for others."""
     if isinstance(value, kind):
         return value
-    why = "is missing" if value is None else f"is no {'list' if kind is list else 'object'}"
+    why = "is missing" if value is None else f"is not {'a list' if kind is list else 'an object'}"
     table.add("malformed", line, name, why=why, outcome=_IGNORED)
     return kind()
 
@@ -86,7 +86,7 @@ def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
         _check_keys(table, rule, _OF_SIZES)
         line, chosen, found = _line(rule) or at, value_of(rule, "alg"), "ignore"
         if type(chosen) not in (str, int):
-            why = "is missing" if chosen is None else "is no name and no number"
+            why = "is missing" if chosen is None else "is neither a name nor a number"
             table.add("malformed", line, "alg", why=why, outcome="calls of this rule get the fixed decision")
         elif chosen not in ("ignore", 0):
             found = next((each.name for each in algorithms.values() if chosen in (each.name, each.id)), str(chosen))
@@ -112,7 +112,7 @@ def _number(table: TuningTable, value: object, key: str, default: int) -> int:
         return number
     if isinstance(number, str) and number.startswith(("inf", "Inf", "INF")):
         return UNLIMITED
-    table.add("malformed", _line(value), _shown(number), why=f"as {key} is no number and not inf", outcome=_IGNORED)
+    table.add("malformed", _line(value), _shown(number), why=f"as {key} is neither a number nor inf", outcome=_IGNORED)
     return default
 
 

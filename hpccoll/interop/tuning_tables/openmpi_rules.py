@@ -70,7 +70,7 @@ class _NumberReader:
         if numbered and word.isdigit() and int(word) < len(known):
             return known[int(word)]
         if word not in known:
-            self.fail(word, f"is no {what}", f"choose from {', '.join(known)}")
+            self.fail(word, f"is not a valid {what}", f"choose from {', '.join(known)}")
         return word
 
     def fail(self, value: object, why: str, remedy: str) -> NoReturn:
