@@ -1,16 +1,21 @@
 """What a procedure knows of the machine that it diagnoses."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.matchings import level_matchings, random_matchings, sweep_length
+from hpccoll.analysis.diagnosis.matchings import RoundRobin, level_matchings, random_matchings, sweep_length
 from hpccoll.analysis.diagnosis.records import LEAST_RACK, Booleans, Integers
 
 MATCHINGS = 16
 """Slots of the screen. 8 are enough from 256 nodes on; 24 find hardly more."""
+
+
+AT_ONCE = 256
+"""The slots of all pairs that are measured, and looked at, at once: all of them would have nodes^2 times. Effects of
+nodes follow from the first ones, by far more than a screen has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +50,24 @@ class Cluster:
         size = np.bincount(self.racks)
         return len(size) > 1 and 2 * size[size >= LEAST_RACK].sum() > self.nodes
 
-    def screen(self) -> Integers:
-        """Return the slots [slots, nodes] of the screen: all pairs if links are looked for."""
+    def screen(self) -> Iterator[Integers]:
+        """Yield the slots [slots, nodes] of the screen, and then, if links are looked for, those of all other pairs."""
         if self.links:
-            length = sweep_length(self.nodes)
-            return random_matchings(self.nodes, length * math.ceil(MATCHINGS / length), self.rng)
-        if self.has_level_rounds:
-            return level_matchings(self.racks, MATCHINGS, self.rng)
-        return random_matchings(self.nodes, MATCHINGS, self.rng)
+            yield from self._all_pairs()
+        elif self.has_level_rounds:
+            yield level_matchings(self.racks, MATCHINGS, self.rng)
+        else:
+            yield random_matchings(self.nodes, MATCHINGS, self.rng)
+
+    def _all_pairs(self) -> Iterator[Integers]:
+        """Yield slots of all pairs, AT_ONCE in each part; a few nodes meet several times."""
+        length = sweep_length(self.nodes)
+        if length <= AT_ONCE:
+            yield random_matchings(self.nodes, length * math.ceil(MATCHINGS / length), self.rng)
+            return
+        sweep = RoundRobin(self.nodes, self.rng)
+        for begin in range(0, length, AT_ONCE):
+            yield sweep.slots(begin, begin + AT_ONCE)
 
     def is_far(self, partners: Integers) -> Booleans:
         """Return which transfers [slots, nodes] are across racks."""

@@ -1,6 +1,7 @@
 """Slow links: pairs that are slower than both of their nodes explain."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +65,23 @@ def find_slow_pairs(fit: FittedEffects, partners: Integers) -> set[Pair]:
     return _pairs(partners, fit.residuals > _least(fit))
 
 
+def measure_other_pairs(cluster: Cluster, fit: FittedEffects, slots: Iterable[Integers]) -> Procedure[set[Pair]]:
+    """Measure the pairs that the screen left out, and return those that are slower than their nodes explain.
+
+    Args:
+        cluster: the nodes.
+        fit: the effects of the nodes in the screen.
+        slots: the partners of parts of these pairs, each [slots, nodes].
+    """
+    slow = set[Pair]()
+    for partners in slots:
+        measured = yield from measure_transfers(partners, "links")
+        expected = fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners)
+        left = measured.less(expected).both
+        slow |= _pairs(partners, left - quantile(left)[:, None] > _least(fit))
+    return slow
+
+
 def find_link_faults(
     cluster: Cluster, fit: FittedEffects, slow_pairs: set[Pair], slow: Integers, retest: Transfers | None
 ) -> Procedure[tuple[tuple[Fault, ...], tuple[JudgedEffect, ...]]]:
@@ -74,7 +92,7 @@ def find_link_faults(
     Args:
         cluster: the nodes.
         fit: the effects of the nodes, and what they leave of each pair.
-        slow_pairs: those of the screen.
+        slow_pairs: those of all pairs.
         slow: nodes whose pairs are not judged, and no controls.
         retest: of nodes, which measured pairs of other nodes, too.
     """
@@ -83,7 +101,7 @@ def find_link_faults(
         left = retest.both - slower_of(fit.of_nodes[0], retest.partners)
         fast = _pairs(retest.partners, left - quantile(left)[:, None] < cut)
     free, left_out = np.setdiff1d(np.arange(cluster.nodes), slow), set(slow.tolist())
-    pairs = sorted(pair for pair in slow_pairs - fast if left_out.isdisjoint(pair))
+    pairs = [pair for pair in slow_pairs - fast if left_out.isdisjoint(pair)]
     test = _test(cluster)
     tested: dict[Pair, _Tested] = {}
     for each in (*[1] * TIMES_SCREENED, SLOTS):
@@ -133,5 +151,6 @@ def _measure_again(
         measured = measured.less(fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners))
         beside = Controls(measured, ends)
         noise = max(fit.noise, beside.noise)
-        tested |= {pair: _Tested(float(beside.effects[0, pair[0]]), noise) for pair in group}
+        effects = beside.effects[0, ends[::2]].tolist()
+        tested |= {pair: _Tested(effect, noise) for pair, effect in zip(group, effects, strict=True)}
     return tested

@@ -1,6 +1,6 @@
 """Slots of disjoint pairs: which nodes transfer at the same time."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection
 
 import numpy as np
@@ -36,18 +36,34 @@ def random_matchings(nodes: int, count: int, rng: np.random.Generator) -> Intege
     The slots are rounds of the circle method (round robin), in random order, with random labels. No two nodes meet
     twice in a sweep of ``sweep_length`` slots, from the first one on; the next sweep has other labels.
     """
-    even, length = nodes + nodes % 2, sweep_length(nodes)
     sweeps: list[Integers] = []
-    for start in range(0, count, length):
-        rounds = rng.permutation(length)[: count - start, None]
-        partners = (rounds - np.arange(even)) % length  # the last label is the centre of the circle
-        partners = np.where(partners == np.arange(even), even - 1, partners)
-        partners[:, even - 1] = (rounds[:, 0] * (even // 2)) % length  # the label that would meet itself
-        label = rng.permutation(even)
-        named = np.empty_like(partners)
-        named[:, label] = label[partners]
-        sweeps.append(np.where(named[:, :nodes] == nodes, np.arange(nodes), named[:, :nodes]))
+    for start in range(0, count, sweep_length(nodes)):
+        sweep = RoundRobin(nodes, rng)
+        sweeps.append(sweep.slots(0, count - start))
     return np.concatenate(sweeps)
+
+
+class RoundRobin:
+    """Slots in which each of some nodes meets each other one once, in random order, with random labels."""
+
+    def __init__(self, nodes: int, rng: np.random.Generator) -> None:
+        self._nodes = nodes
+        self._even = nodes + nodes % 2
+        self._rounds = rng.permutation(sweep_length(nodes))
+        self._label = rng.permutation(self._even)
+
+    def slots(self, begin: int, end: int) -> Integers:
+        """Return the slots [slots, nodes] from ``begin`` on, before ``end``; the whole sweep has nodes^2 numbers."""
+        rounds = self._rounds[begin:end, None]
+        labels = np.arange(self._even)
+        last = self._even - 1  # the centre of the circle
+        partners = (rounds - labels) % last
+        partners = np.where(partners == labels, last, partners)
+        partners[:, last] = (rounds[:, 0] * (self._even // 2)) % last  # the label that would meet itself
+        named = np.empty_like(partners)
+        named[:, self._label] = self._label[partners]
+        of_nodes = named[:, : self._nodes]
+        return np.where(of_nodes == self._nodes, np.arange(self._nodes), of_nodes)
 
 
 def sweep_length(nodes: int) -> int:
@@ -117,10 +133,9 @@ def packed(pairs: Collection[Pair], most: int) -> list[list[Pair]]:
     Each is in the first group that it fits, those of the nodes with most pairs first, and of equals the lowest: the
     groups are then hardly more than the pairs of one node, and the same whatever order the pairs have.
     """
-    count = Counter(node for pair in pairs for node in pair)
     groups: list[list[Pair]] = []
     full, busy = 0, defaultdict[int, int](int)  # groups as bits: those without room, and those of each node
-    for pair in sorted(pairs, key=lambda pair: (-count[pair[0]] - count[pair[1]], pair)):
+    for pair in _most_paired_first(pairs):
         taken = full | busy[pair[0]] | busy[pair[1]]
         k = (~taken & (taken + 1)).bit_length() - 1  # the first bit that is not set
         if k == len(groups):
@@ -130,3 +145,13 @@ def packed(pairs: Collection[Pair], most: int) -> list[list[Pair]]:
             busy[node] |= 1 << k
         full |= (len(groups[k]) >= most) << k
     return groups
+
+
+def _most_paired_first(pairs: Collection[Pair]) -> list[Pair]:
+    if not pairs:
+        return []
+    ends = np.array([*pairs])
+    count = np.bincount(ends.ravel())
+    order = np.lexsort((ends[:, 1], ends[:, 0], -count[ends].sum(1)))
+    one, other = ends[order].T.tolist()
+    return [*zip(one, other, strict=True)]

@@ -11,7 +11,12 @@ from hpccoll.analysis.diagnosis.cluster import Cluster
 from hpccoll.analysis.diagnosis.contention import divided, is_contended
 from hpccoll.analysis.diagnosis.fitted_effects import fit_effects
 from hpccoll.analysis.diagnosis.hung_nodes import AnsweringNodes
-from hpccoll.analysis.diagnosis.link_faults import find_link_faults, find_slow_pairs, smallest_link_effect
+from hpccoll.analysis.diagnosis.link_faults import (
+    find_link_faults,
+    find_slow_pairs,
+    measure_other_pairs,
+    smallest_link_effect,
+)
 from hpccoll.analysis.diagnosis.node_faults import find_node_faults
 from hpccoll.analysis.diagnosis.rack_faults import find_rack_faults
 from hpccoll.analysis.diagnosis.rails import diagnose_rails
@@ -45,7 +50,8 @@ def diagnose(
     4. Racks and uplinks first, whose effects are subtracted (``rack_faults``).
     5. Nodes that stand out are measured again, and this retest alone decides (``node_faults``).
     6. Slow nodes among themselves, and alone (``accused_nodes``).
-    7. Pairs that are slower than their nodes, if all pairs were measured (``link_faults``).
+    7. Pairs that are slower than their nodes, after those that the screen left out, if links are looked for
+       (``link_faults``).
 
     Rails are diagnosed beside each other (``rails``); two to seven nodes by hypotheses (``small_clusters``).
 
@@ -85,7 +91,8 @@ def _diagnose_rail(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
 
 
 def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Procedure[Diagnosis]:
-    screen = yield from measure_transfers(cluster.screen(), "screen")
+    slots = cluster.screen()
+    screen = yield from measure_transfers(next(slots), "screen")
     fit = fit_effects(screen, cluster.racks)
     if check_contention and (yield from is_contended(cluster, fit, cluster.is_far(screen.partners))):
         less = _diagnose_fitted(replace(cluster, links=False))
@@ -97,6 +104,7 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
     faults = yield from mark_fast_alone(cluster, racks, faults, fit.noise)
     judged = racks.effects + nodes.effects
     if cluster.links:
+        slow_pairs |= yield from measure_other_pairs(cluster, fit, slots)
         slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes.nodes, nodes.retest)
         faults, judged = faults + slow_links, judged + links
     smallest = math.exp(nodes.smallest_effect)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from simulated_machine import Environment, MachineWithRails, SimulatedMachine, components
 
+from hpccoll.analysis.diagnosis import cluster
 from hpccoll.analysis.diagnosis.procedure import complete, diagnose
 from hpccoll.analysis.diagnosis.records import Component, Diagnosis, Floats, Slots
 from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
@@ -40,6 +41,25 @@ def diagnosed(simulated, seed=0, **options) -> Diagnosis:
 def test_a_slow_node_direction_or_link_is_found_and_nothing_else(nodes, fault, excluded, seed):
     found = diagnosed(machine(nodes, (fault, 30), seed=seed), seed)
     assert (components(found), found.exclude) == ({fault}, excluded)
+
+
+@pytest.mark.parametrize("faults", [{Component("link", (2, 6))}, {Component("node", (5,)), Component("link", (0, 9))}])
+def test_links_are_found_among_pairs_that_are_measured_in_parts(faults, monkeypatch):
+    monkeypatch.setattr(cluster, "AT_ONCE", 20)
+    simulated = machine(64, *((fault, 30) for fault in faults))
+    sizes, met = [], set()
+
+    def measure(slots):
+        if slots.purpose in ("screen", "links"):
+            sizes.append(len(slots.partners))
+        for partners in slots.partners.tolist():
+            met.update(enumerate(partners))
+        return simulated.measure(slots)
+
+    found = complete(diagnose(64, seed=0, racks=simulated.known_racks, links=True), measure)
+    assert components(found) == faults
+    assert max(sizes) == 20
+    assert {(a, b) for a in range(64) for b in range(64) if a != b} <= met
 
 
 @pytest.mark.parametrize("seed", SEEDS)
