@@ -273,8 +273,8 @@ def evidence(
 
     Logs of NCCL, RCCL, UCC and SHARP are read. The report names the algorithm, the network and the reason of a
     fallback, separately for each launch. Dumps of NCCL's topology among the logs show whether each GPU has a NIC as
-    near as its peers'. Ends with 3 if the logs name another network between nodes than --network, or if a library
-    failed, such as at the creation of a communicator.
+    near as its peers'. Ends with 3 if the logs name another network between nodes than --network, if a library
+    failed, such as at the creation of a communicator, or if PyTorch's watchdog timed out.
     """
     from hpccoll.evidence.log_set import read_log_files
     from hpccoll.render import log_report

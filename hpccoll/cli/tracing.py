@@ -46,8 +46,9 @@ def trace(
 
     It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler and its execution
     traces, files of NCCL's Inspector, and logs of NCCL. Dumps, reports or logs of two times tell late ranks from absent
-    ones: give the files of both. Nothing in a file is executed. Ends with 3 if ranks wait for others or failed, if a
-    file cannot be read, or if nothing is recorded of a rank or of any operation.
+    ones: give the files of both. Nothing in a file is executed. Ends with 3 if an operation cannot end because a rank
+    is missing or failed, if a file cannot be read, or if no operation is recorded of a rank or of the whole job. A late
+    rank slows the job, and the command ends with 0.
     """
     from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
     from hpccoll.store.load_results import read_results
@@ -87,7 +88,6 @@ def _is_incomplete(findings: "JobFindings") -> bool:
     job = findings.job
     if job.unnamed_behind:
         return True
-    is_silent = bool(job.ranks) and not (job.progress or job.operations)
-    is_partial = bool(job.progress and job.unrecorded)
+    is_partial = bool(job.progress and job.unrecorded) or bool(job.idle)
     is_wrong = any(hang.is_absence or hang.reason == "older" for hang in findings.hangs)
-    return is_silent or is_partial or is_wrong
+    return job.is_silent or is_partial or is_wrong

@@ -1,10 +1,14 @@
 """Readers of whole files that people or programs wrote: regular files of at most ``max_bytes`` bytes, text and JSON.
 
+Text is UTF-8, or what its byte order mark names: Windows PowerShell redirects output to files in UTF-16.
+
 The ``key`` is the option or key that names the file (``CONFIG``, ``--job``, ``table``); it begins each message.
 """
 
+import codecs
 import errno
 import hashlib
+import io
 import json
 import os
 import re
@@ -16,8 +20,8 @@ from typing import Any, BinaryIO, NoReturn
 from hpccoll.common.errors import BadInputError, UnusableError, file_error, format_value
 from hpccoll.common.units import format_size
 
-MAX_LINE_BYTES = 1 << 16
-"""The maximum number of bytes of a line of a log; a longer line is read in pieces."""
+MAX_LINE_LENGTH = 1 << 16
+"""The maximum number of characters of a line of a log; a longer line is read in pieces."""
 MAX_CONTAINERS = 1_000_000
 """The maximum number of lists and objects in a JSON text; each takes 30 times the memory of its brackets."""
 
@@ -86,23 +90,42 @@ def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:
     return content
 
 
-_ENCODINGS = (
+_PACKED = (
     ((b"\x1f\x8b", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd"), "it is compressed; do: decompress it"),
     ((b"PK\x03\x04",), "it is a zip archive; do: unpack it"),
-    ((b"\xff\xfe", b"\xfe\xff"), "it is text in UTF-16, as of PowerShell; do: iconv -f UTF-16 -t UTF-8"),
 )
-"""First bytes of files that hold text in another form (gzip, xz, bzip2, zstd; byte order marks), and what to do."""
+"""First bytes of files that hold text in another form (gzip, xz, bzip2, zstd; zip), and what to do."""
 
 
-def encoding_hint(path: Path, key: str) -> str:
-    """Return how to make text in UTF-8 of a file, as the end of a message; empty if it is nothing known.
+def unpacking_hint(path: Path, key: str) -> str:
+    """Return how to get the text that a packed file holds, as the end of a message; empty for any other file.
 
     Raises:
         UnusableError: if the file cannot be read.
     """
     with open_regular(path, key) as file:
         begin = file.read(8)
-    return next((f": {hint}" for begins, hint in _ENCODINGS if begin.startswith(begins)), "")
+    return next((f": {hint}" for begins, hint in _PACKED if begin.startswith(begins)), "")
+
+
+_ENCODINGS = {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16", codecs.BOM_UTF8: "UTF-8-sig"}
+"""The codecs of texts that begin with a byte order mark."""
+
+
+def text_encoding(begin: bytes) -> str:
+    """Return the codec of a text from its first bytes: the one of its byte order mark, or UTF-8 without a mark."""
+    for mark, codec in _ENCODINGS.items():
+        if begin.startswith(mark):
+            return codec
+    return "UTF-8"
+
+
+def to_utf8(content: bytes) -> bytes:
+    """Return the bytes of a text in UTF-8, without a byte order mark; the same bytes if no mark begins them."""
+    encoding = text_encoding(content)
+    if encoding == "UTF-8":
+        return content
+    return content.decode(encoding, "replace").encode()
 
 
 def _too_large(path: Path, key: str, max_bytes: int) -> UnusableError:
@@ -110,15 +133,17 @@ def _too_large(path: Path, key: str, max_bytes: int) -> UnusableError:
 
 
 def read_text(path: Path, key: str, max_bytes: int, errors: str = "strict") -> str:
-    """Return the text of a regular file in UTF-8; for other bytes ``errors`` is ``strict``, or ``replace`` by U+FFFD.
+    """Return the text of a regular file; where bytes are no text, ``errors`` is ``strict``, or ``replace`` by U+FFFD.
 
     Raises:
         UnusableError: if the file cannot be read, is not a regular file, is too large or is not text.
     """
+    content = read_bytes(path, key, max_bytes)
+    encoding = text_encoding(content)
     try:
-        return read_bytes(path, key, max_bytes).decode(errors=errors)
+        return content.decode(encoding, errors)
     except UnicodeDecodeError as error:
-        raise _refusal(key, path, f"is not text in UTF-8, at byte {error.start}") from None
+        raise _refusal(key, path, f"is not text in {encoding}, at byte {error.start}") from None
 
 
 def read_fact(path: Path) -> str:
@@ -130,19 +155,20 @@ def read_fact(path: Path) -> str:
 
 
 def read_lines(path: Path, key: str, max_bytes: int) -> Iterator[str]:
-    """Yield the lines of a regular file that may be large; U+FFFD replaces bytes that are not UTF-8.
+    """Yield the lines of a regular file that may be large; U+FFFD replaces bytes that are not text.
 
     Raises:
         UnusableError: if the file cannot be read, is not a regular file, or has more than ``max_bytes`` bytes.
     """
     with open_regular(path, key) as file:
-        read = 0
         try:
-            while line := file.readline(MAX_LINE_BYTES):
-                read += len(line)
-                if read > max_bytes:
+            encoding = text_encoding(file.read(len(codecs.BOM_UTF8)))
+            file.seek(0)
+            text = io.TextIOWrapper(file, encoding, "replace", newline="\n")
+            while line := text.readline(MAX_LINE_LENGTH):
+                if file.tell() > max_bytes:
                     raise _too_large(path, key, max_bytes)
-                yield line.decode(errors="replace")
+                yield line
         except OSError as error:
             raise file_error(key, path, error) from None
 

@@ -4,7 +4,7 @@ One call reports all errors in keys, types and validated names.
 """
 
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast, get_args
@@ -219,7 +219,21 @@ def to_model(content: Any, path: Path, model: type[Model]) -> Model:
     try:
         return model.model_validate(content, context={DIRECTORY: path.parent})
     except ValidationError as error:
-        raise _to_bad_input(path, model, error) from None
+        raise _to_bad_input(path, model, error.errors(include_url=False)) from None
+
+
+def check_keys(content: dict[str, Any], path: Path, model: type[YamlSection]) -> None:
+    """Check that a model has the keys of the content of a file, and nothing else of it.
+
+    Raises:
+        BadInputError: for keys that it does not have.
+    """
+    try:
+        model.model_validate(content, context={DIRECTORY: path.parent})
+    except ValidationError as error:
+        unknown = [detail for detail in error.errors(include_url=False) if detail["type"] == "extra_forbidden"]
+        if unknown:
+            raise _to_bad_input(path, model, unknown) from None
 
 
 def load_plain_yaml(path: Path, key: str) -> Any:
@@ -275,17 +289,23 @@ _EXPECTED: Mapping[str, str] = {
 """The valid values by pydantic's error types, with the numbers of the error's context."""
 
 
-def _to_bad_input(path: Path, model: type[YamlSection], error: ValidationError) -> BadInputError:
+def _to_bad_input(path: Path, model: type[YamlSection], details: Iterable[ErrorDetails]) -> BadInputError:
     """Return pydantic's errors as one error with the others attached, one for each value.
 
-    A missing key is not reported if its section has an unknown key, which may be the misspelt one.
+    Unknown keys come first. A missing key is not reported if its section has an unknown key, which may be the misspelt
+    one.
     """
-    details = sorted(error.errors(include_url=False)[:MAX_ERRORS], key=lambda detail: detail["type"] == "missing")
+    details = sorted(details, key=_error_order)[:MAX_ERRORS]
     misspelt = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
     reported = [detail for detail in details if detail["type"] != "missing" or detail["loc"][:-1] not in misspelt]
     errors = [bad_input for detail in reported for bad_input in _convert_error(path, model, detail)]
     unique = {(bad_input.key, repr(bad_input.value)): bad_input for bad_input in reversed(errors)}
     return combine_errors(*reversed(unique.values()))
+
+
+def _error_order(detail: ErrorDetails) -> int:
+    order = {"extra_forbidden": 0, "missing": 2}
+    return order.get(detail["type"], 1)
 
 
 def _convert_error(path: Path, model: type[YamlSection], detail: ErrorDetails) -> Iterator[BadInputError]:
@@ -302,7 +322,10 @@ def _convert_error(path: Path, model: type[YamlSection], detail: ErrorDetails) -
     elif detail["type"] == "missing":
         yield BadInputError(key, None, names[location[-1]])
     else:
-        yield BadInputError(key, detail["input"], _valid_choices(detail, location, model, names))
+        value = detail["input"]
+        if value is None and detail["type"] == "extra_forbidden":
+            value = "null"  # a key that does not exist cannot be missing
+        yield BadInputError(key, value, _valid_choices(detail, location, model, names))
 
 
 def _valid_choices(

@@ -7,7 +7,7 @@ before it is a truncated message, which the rules then do not match. Truncated l
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,7 +27,8 @@ class LogMessage:
     host and process id of the writer, empty if no header names them; ``place`` file and line of the source, for
     warnings and errors; ``thread`` the header without time, level and place, which names the thread, without a process
     also with the prefix; ``time`` the time in the line, if it is finer than a second; ``clock_s`` the time of day in
-    seconds before the header of a line about the creation of a communicator.
+    seconds before the header of a line about the creation of a communicator. ``prefix`` is what a launcher put before
+    the line, and ``host_of_prefix`` the only host whose lines begin with it.
     """
 
     origin: str | None
@@ -38,12 +39,14 @@ class LogMessage:
     thread: str = ""
     time: str = ""
     clock_s: float | None = None
+    prefix: str = ""
+    host_of_prefix: str | None = None
 
     @property
     def host(self) -> str | None:
-        """The host of the writer; None if the header names none, or if its name was replaced."""
+        """The host of the writer; None if neither header nor prefix names one, or if its name was replaced."""
         host = self.process.rpartition(":")[0]
-        return host if host[:1].isalnum() else None
+        return host if host[:1].isalnum() else self.host_of_prefix
 
     @property
     def writer(self) -> str:
@@ -112,7 +115,7 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
         headers = list(_HEADER.finditer(line)) if _LEVEL.search(line) else []
         before = line[: headers[0].start()] if headers else line
         if before.strip():
-            yield LogMessage(None, "", None, before.strip())
+            yield LogMessage(None, "", None, before.strip(), thread=prefix, prefix=prefix)
         for header, following in zip_longest(headers, headers[1:]):
             origin = next(name for name in _HEADERS if header[name] is not None)
             body = line[header.end() : following.start() if following else None].strip(_SEPARATORS)
@@ -123,8 +126,22 @@ def split_messages(lines: Iterable[str]) -> Iterator[LogMessage]:
             yield LogMessage(
                 origin, "" if pid is None else f"{host}:{pid}", level, body,
                 re.sub(r".*/src/", "", place) if place and level in _WITH_PLACE else "",
-                thread.strip() if pid else f"{prefix or ''} {thread}".strip(), time, _clock_s(whole),
+                thread.strip() if pid else f"{prefix or ''} {thread}".strip(), time, _clock_s(whole), prefix,
             )  # fmt: skip
+
+
+def with_hosts_of_prefixes(messages: Iterable[LogMessage]) -> list[LogMessage]:
+    """Return the messages of a log, those without a header with the host whose lines have the same prefix."""
+    every = [*messages]
+    hosts = defaultdict[str, set[str]](set)
+    for message in every:
+        if message.host:
+            hosts[message.prefix].add(message.host)
+    only = {prefix: names.pop() for prefix, names in hosts.items() if len(names) == 1}
+    for place, message in enumerate(every):
+        if message.origin is None and message.prefix in only:
+            every[place] = replace(message, host_of_prefix=only[message.prefix])
+    return every
 
 
 def _clock_s(line: str) -> float | None:
@@ -178,6 +195,8 @@ class ParserState:
         self.warning_hosts: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by the text of the warning
         self.communicators: set[tuple[int, int]] = set()  # ranks and nodes
         self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
+        # by operation, number and timeout in s: the ranks, and whether the timeout is of the group of all ranks
+        self.timeouts: dict[tuple[str, int, float], dict[int, bool]] = {}
         self.begun: dict[tuple[str, str], CommunicatorRank] = {}  # by process and address of the communicator
         self.incomplete: set[tuple[str, str]] = set()  # those of them without a sign of their completion
         self.creation_times = CreationTimes()
@@ -198,6 +217,8 @@ class ParserState:
     def record(self) -> LogRecord:
         """Return what all messages say together."""
         facts: dict[str, Any] = {field: tuple(lines) for field, lines in self.found.items()}
+        if len(facts.get("versions", ())) < 2:
+            facts.pop("versions", None)
         facts.setdefault("network", self._networks_of_paths())  # versions up to 2.5 have no other line
         return LogRecord(
             library=self.library,

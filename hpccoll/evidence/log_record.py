@@ -83,6 +83,22 @@ class UnfinishedCommunicator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveTimeout:
+    """An operation in which PyTorch's watchdog of ``ranks`` timed out, by PyTorch's name and number.
+
+    ``silent`` are the ranks of the job that reported no timeout, and ``silent_hosts`` where they ran; None if the log
+    does not tell which ranks the group has.
+    """
+
+    operation: str
+    number: int
+    timeout_s: float
+    ranks: tuple[int, ...]
+    silent: tuple[int, ...] | None = None
+    silent_hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommunicatorCreation:
     """How long the ranks of a communicator of NCCL took to create it, in seconds.
 
@@ -129,6 +145,7 @@ class LogRecord:
     version: str | None = None  # the version of NCCL, RCCL or UCC, such as ``2.30.7``
     # the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not NVIDIA's
     build: str = ""
+    versions: tuple[str, ...] = ()  # the versions that lines name, if they are several
     # the nodes of the largest communicator; None if unknown, or if it has one node and others may have more
     nodes: int | None = None
     ranks: int | None = None  # the ranks of the largest communicator; None if unknown
@@ -150,6 +167,7 @@ class LogRecord:
     unavailable: tuple[Unavailable, ...] = ()  # the requested features that were not used, with reasons
     failures: tuple[LoggedFailure, ...] = ()  # the errors that NCCL did not recover from
     unfinished: tuple[UnfinishedCommunicator, ...] = ()  # the communicators that ranks began and did not complete
+    timeouts: tuple[CollectiveTimeout, ...] = ()  # the operations in which PyTorch's watchdog timed out
     creations: tuple[CommunicatorCreation, ...] = ()  # the times in which ranks created communicators
     # the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``)
     plugins: Mapping[str, str] = field(default_factory=dict)

@@ -15,17 +15,25 @@ from pathlib import Path
 from typing import TypeAlias
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.files import encoding_hint, read_lines, read_text
+from hpccoll.common.files import read_lines, read_text, unpacking_hint
 from hpccoll.common.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
-from hpccoll.evidence import nccl, nic_gpu_affinity, sharp, ucc
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, apply_rules, has_header, split_messages
+from hpccoll.evidence import nccl, nic_gpu_affinity, sharp, torch_watchdog, ucc
+from hpccoll.evidence.log_parser import (
+    LogMessage,
+    ParserState,
+    Rule,
+    apply_rules,
+    has_header,
+    split_messages,
+    with_hosts_of_prefixes,
+)
 from hpccoll.evidence.log_record import LogRecord
 
 RULES: Mapping[str | None, Sequence[Rule]] = {
     "nccl": nccl.RULES,
     "sharp": sharp.RULES,
     "ucc": ucc.RULES,
-    None: nccl.BANNER_RULES,
+    None: (*nccl.BANNER_RULES, *torch_watchdog.RULES),
 }
 """The rules for the messages of each library."""
 
@@ -75,7 +83,7 @@ def read_logs(texts: Mapping[str, str]) -> LogRecord:
     """
     configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
     logs = (text for name, text in texts.items() if name not in configs)
-    return _record((split_messages(text.splitlines()) for text in logs), configs)
+    return _record((with_hosts_of_prefixes(split_messages(text.splitlines())) for text in logs), configs)
 
 
 def _record(logs: Iterable[Iterable[LogMessage]], configs: Mapping[str, str]) -> LogRecord:
@@ -93,6 +101,7 @@ def _record(logs: Iterable[Iterable[LogMessage]], configs: Mapping[str, str]) ->
             if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
                 state.settings.setdefault(setting[1], setting[2])
     nccl.add_conclusions(state)
+    torch_watchdog.add_timeouts(state)
     origin = next((library for library in _LIBRARIES if library in origins), None)
     state.library = state.library if origin == "nccl" and state.library else origin
     return state.record()
@@ -210,12 +219,12 @@ def read_log_files(paths: Iterable[Path]) -> LogSet:
     texts = {name: read_text(Path(name), "log", XML_BYTES, "replace") for name in small}
     dumps = {name: sentence for name, text in texts.items() if name.endswith(".xml") for sentence in _describe(text)}
     configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
-    logs = {name: [*split_messages(_log_lines(name))] for name in files if name not in texts}
+    logs = {name: with_hosts_of_prefixes(split_messages(_log_lines(name))) for name in files if name not in texts}
     launches = split_launches(logs)
     known = {*dumps, *configs, *(name for launch in launches for name in launch)}
     unknown = [name for name in named if name in files and name not in known]
     if unknown or not (launches or dumps):
-        hint = encoding_hint(Path(unknown[0]), "log") if unknown else ""
+        hint = unpacking_hint(Path(unknown[0]), "log") if unknown else ""
         raise BadInputError("log", ", ".join(unknown or named), _EXPECTED_LOG + hint)
     return LogSet(tuple(_launch_logs(launch, configs, logs) for launch in launches), dumps)
 

@@ -48,6 +48,7 @@ _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 def _add_version(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     state.version, state.build = match["version"], match["build"].rstrip()
     state.library = "rccl" if "+hip" in state.build else match["library"].lower()
+    state.add("versions", match["version"])
     state.host_facts.add(message.host, VERSION, match["version"])
 
 

@@ -4,11 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, SWITCH_ALGORITHMS, SWITCH_REQUESTS
-from hpccoll.common.text import first_few
+from hpccoll.common.text import first_few, join_words
 from hpccoll.common.units import format_count, format_cpu_list, format_size
 from hpccoll.evidence.expected_evidence import has_needed_tree, names_switches
 from hpccoll.evidence.fallback_reasons import reason_ranks
-from hpccoll.evidence.log_record import NCCL_LIBRARIES, CollectiveLine, LogRecord, UnfinishedCommunicator
+from hpccoll.evidence.host_differences import VERSION
+from hpccoll.evidence.log_record import (
+    NCCL_LIBRARIES,
+    CollectiveLine,
+    CollectiveTimeout,
+    LogRecord,
+    UnfinishedCommunicator,
+)
 from hpccoll.evidence.port_bytes import PortBytes
 
 UNKNOWN = "unknown"
@@ -159,14 +166,51 @@ def failures(record: LogRecord) -> Iterator[str]:
     for one in record.failures:
         words = ["a communicator was not created" if one.kind == "communicator" else "a call failed"]
         if one.hosts:
-            words.append(f"on {', '.join(first_few(one.hosts, MAX_HOSTS, 'host'))}")
+            words.append(f"on {hosts_text(one.hosts)}")
         if one.processes > 1:
             words.append(f"(in {one.processes} processes)")
         yield f"{' '.join(words)}: {one.cause or 'no warning says why'} ({one.callers})"
+    yield from _version_sentences(record)
     yield from map(_unfinished_sentence, record.unfinished)
+    for timeout in record.timeouts:
+        yield _timeout_sentence(timeout, alone=len(record.timeouts) == 1)
     for known in record.unavailable:
         if known.feature == "ucc" and not record.collectives:
             yield f"UCC is not used: {known.reason} ({known.line})"
+
+
+def _version_sentences(record: LogRecord) -> Iterator[str]:
+    """Yield that hosts have several versions of the library, if a communicator was not created."""
+    if len(record.versions) < 2 or not any(one.kind == "communicator" for one in record.failures):
+        return
+    versions = [difference for difference in record.host_differences if difference.fact == VERSION]
+    named = [f"{version} on {hosts_text(hosts)}" for each in versions for version, hosts in each.hosts.items()]
+    library = (record.library or "nccl").upper()
+    known = "; ".join(named) or f"{join_words(record.versions)}, and no line names their hosts"
+    yield f"the processes have different versions of {library}: {known}; do: give all hosts one version"
+
+
+def _timeout_sentence(timeout: CollectiveTimeout, *, alone: bool) -> str:
+    """Return a sentence about an operation in which PyTorch's watchdog timed out, and whom to look at.
+
+    It is ``alone`` if no rank timed out in another operation.
+    """
+    operation = f"{timeout.operation} {timeout.number}"
+    sentence = (
+        f"{_ranks_text(timeout.ranks)} timed out in {operation} after {timeout.timeout_s:g} s (PyTorch's watchdog)"
+    )
+    if timeout.silent is None:
+        return f"{sentence}; look at the ranks of the group that did not report a timeout"
+    if not timeout.silent:
+        why = "a GPU or the network is stuck, or a rank came too late" if alone else "they wait in different operations"
+        return f"{sentence}; all ranks of the job report a timeout: {why}"
+    place = f" on {hosts_text(timeout.silent_hosts)}" if timeout.silent_hosts else ""
+    return f"{sentence}; look at {_ranks_text(timeout.silent)}{place}, which did not report a timeout"
+
+
+def hosts_text(hosts: Sequence[str]) -> str:
+    """Return the first names of hosts, and how many more there are."""
+    return ", ".join(first_few(hosts, MAX_HOSTS, "host"))
 
 
 def _unfinished_sentence(communicator: UnfinishedCommunicator) -> str:

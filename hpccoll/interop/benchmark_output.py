@@ -174,10 +174,18 @@ class LineParser:
     def parse(self, lines: Iterable[str]) -> None:
         """Read the lines; a line of no known kind becomes a remark; BadInputError for a line that cannot be read."""
         for self.number, line in enumerate(lines, 1):
-            if text := line.strip():
-                if text[0].isdigit() and not line.endswith(("\n", "\r")):  # the last digits may be missing
-                    raise self.error(text, "a whole line; the output ends within it")
+            text = line.strip()
+            if not text:
+                continue
+            if text[0].isdigit() and not line.endswith(("\n", "\r")):
+                self.leave_out_cut_line(text)
+            else:
                 self.handlers.handle(self, text)
+
+    def leave_out_cut_line(self, line: str) -> None:
+        """Leave out a result within which the output ends, because its last digits may be missing."""
+        self.output.truncated = True
+        self.output.remarks.append(f"{self.where} is left out: the output ends within it: {line}")
 
     @property
     def where(self) -> str:

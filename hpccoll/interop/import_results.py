@@ -20,7 +20,7 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import MAX_ROUNDS, Case, Effort, Job
 from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.files import encoding_hint, read_text
+from hpccoll.common.files import read_text, unpacking_hint
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_count
@@ -94,7 +94,7 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     reader = next((read for sign, read in READERS if sign.search(text)), None)
     if reader is None:
         hints = (f"; here: {needed}" for has, needed in HINTS.items() if re.search(has, text, re.MULTILINE))
-        hint = encoding_hint(path, "FILE") or next(hints, "")
+        hint = unpacking_hint(path, "FILE") or next(hints, "")
         raise BadInputError("FILE", str(path), f"output of OSU, nccl-tests (text or JSON), rccl-tests or IMB{hint}")
     output = reader(path, lines, given)
     if without_signs:

@@ -207,6 +207,12 @@ class PlanRun:
         result = [(me, "dst", n) for n in self.numbers(me, self.call.target)]
         return self._add(f"the program of rank {me}", before, reads=[result], writes=[contributed], program=me)
 
+    def number_of(self, event: int) -> int:
+        """Return the number of the run that an operation belongs to, or that a program precedes."""
+        if self.events[event].program >= 0 and event >= len(self.events) - self.call.p:
+            return 2
+        return int(event >= self.last)
+
     def numbers(self, me: int, selected: Callable[[int, int], range]) -> list[int]:
         """Return the chunks of the whole buffer that a rank contributes or ends with."""
         return [unit * self.lanes + lane for unit in selected(me, self.units) for lane in range(self.lanes)]

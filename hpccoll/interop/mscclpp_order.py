@@ -25,7 +25,7 @@ def proven_moves(run: PlanRun) -> list[PlanEvent]:
     """
     _check_counts(run.events)
     order = _one_order(run)
-    _check_races(run.events, order, *_follows(run, order))
+    _check_races(run, order, *_follows(run, order))
     return [each for n in order if (each := run.events[n]).program >= 0 or (n < run.last and each.writes)]
 
 
@@ -85,7 +85,11 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
             events[wait].seen += {events[signal].begin for signal in signals if past[wait] >> signal & 1}
     for one, other in (pair for _, waits in counters.values() for pair in pairwise(waits)):
         if not past[other] >> one & 1:
-            raise UnusableError(events[other].where, f"it and {events[one].where} wait for one signal in no order")
+            raise UnusableError(
+                events[other].where,
+                f"it and {events[one].where} wait on one channel or semaphore, and each can take a signal that is for "
+                "the other one; do: order them by nop in one thread block, or by barrier",
+            )
     return past, _closure(order, [each.seen for each in events])
 
 
@@ -138,12 +142,13 @@ def _needed(
                 yield wait, signal
 
 
-def _check_races(events: Sequence[PlanEvent], order: Sequence[int], past: Sequence[int], seen: Sequence[int]) -> None:
+def _check_races(run: PlanRun, order: Sequence[int], past: Sequence[int], seen: Sequence[int]) -> None:
     """Check that operations on one chunk, of which one writes it, have an order.
 
     Raises:
         UnusableError: names the chunk and both operations.
     """
+    events = run.events
     written: dict[Cell, int] = {}
     read: defaultdict[Cell, list[int]] = defaultdict(list)
     for number in order:
@@ -153,9 +158,39 @@ def _check_races(events: Sequence[PlanEvent], order: Sequence[int], past: Sequen
             earlier = [written[cell]] if cell in written and not seen[number] >> written[cell] & 1 else []
             earlier += [each for each in read[cell] if cell in new and not past[number] >> each & 1]
             if earlier:
-                raise fault_of(cell, f"{events[earlier[0]].where} and {event.where} use it in no order")
+                raise fault_of(cell, _race(run, cell, earlier[0], number))
             if cell in new:
                 written[cell] = number
                 read[cell] = []
             else:
                 read[cell].append(number)
+
+
+def _race(run: PlanRun, cell: Cell, one: int, other: int) -> str:
+    """Return which events can use a chunk in either order, and what would order them, for the author of the plan."""
+    for program, operation in ((one, other), (other, one)):
+        if run.events[program].program >= 0:
+            return _race_with_program(run, cell, program, operation)
+    return (
+        f"{run.events[one].where} and {run.events[other].where} can happen in either order, and one of them writes it; "
+        "do: order them, by nop in one thread block, by barrier or semaphore in one rank, by signal and wait in two"
+    )
+
+
+def _race_with_program(run: PlanRun, cell: Cell, program: int, operation: int) -> str:
+    rank, event = run.events[program].program, run.events[operation]
+    code = f"the program of rank {rank} (the code that runs the plan)"
+    if run.number_of(program) > run.number_of(operation):
+        return (
+            f"{code} can {_verb(run.events[program], cell)} it after the run while {event.where} still uses it; do: "
+            "let a nop and a signal follow the operation, and let that rank wait for it, neither relaxed; or use pwsf "
+            "in place of pws"
+        )
+    return (
+        f"{event.where} can {_verb(event, cell)} it before {code} has finished with its buffers; do: let rank {rank} "
+        "signal when its run begins, and let the operation follow a wait for that signal and a nop"
+    )
+
+
+def _verb(event: PlanEvent, cell: Cell) -> str:
+    return "write" if any(cell in cells for cells in event.writes) else "read"

@@ -88,8 +88,8 @@ class PairResult:
 def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of nccl-tests; BadInputError for what could be misread or contradicts itself."""
     output = BenchmarkOutput(
-        source=NCCL_TESTS.source, program=NCCL_TESTS.source, ranks=0, nodes=0, library=given.library, truncated=True
-    )  # fmt: skip
+        source=NCCL_TESTS.source, program=NCCL_TESTS.source, ranks=0, nodes=0, library=given.library
+    )
     for run in _read_runs(path, lines, output, given, of_ours=True):
         add_run(path, run, output, given)
     return output
@@ -195,7 +195,7 @@ class _NcclTestsParser(LineParser):
         for suite, version, library in identities:
             self.output.source, self.output.library = suite.source, library
             self.output.program = f"{suite.source} {version}".rstrip()
-        self.output.truncated = not all(run.ended for run in self.runs)
+        self.output.truncated |= not all(run.ended for run in self.runs)
 
     def _enter(self, part: int) -> None:
         if part < self.run.stage or part == self.run.stage != DEVICES:
@@ -365,6 +365,10 @@ class _AnyProgramParser(_NcclTestsParser):
 
     def leave_out(self, program: str) -> None:
         """Leave out no program."""
+
+    def leave_out_cut_line(self, line: str) -> None:
+        """Leave out no line: the last one is the largest size, which is the result between two nodes."""
+        raise self.error(line, "a whole line; the output ends within it")
 
 
 def _json_run(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.common.text import join_words
@@ -12,6 +12,9 @@ CLUSTERS = Path(__file__).parent / "clusters"
 """The directory of the described clusters that come with hpccoll."""
 OF_A_CLASS = "layout", "port", "uplink", "tiers", "nccl"
 """The sections that decide which published figures are of machines like one; who changes them says ``class`` anew."""
+
+Check: TypeAlias = Callable[[Any, Path], object]
+"""Raises an error if the content of a file, the second argument, is wrong."""
 
 MAX_LIKE = 8
 """The most files of which each is like the next one."""
@@ -38,13 +41,14 @@ def machine_path(name: str | Path, key: str, directory: Path | None = None) -> P
     return path
 
 
-def read_content(path: Path, key: str, check: Callable[[Any, Path], object], readers: tuple[Path, ...] = ()) -> Any:
+def read_content(path: Path, key: str, check: Check, check_keys: Check, readers: tuple[Path, ...] = ()) -> Any:
     """Return the content of a file, with what it has of the machine that it is like.
 
     Args:
         path: the file.
         key: what names it in errors.
         check: raises an error if the content of a file that another one is like is no machine.
+        check_keys: raises an error if content has keys that no machine has.
         readers: the files that are like this one.
 
     Raises:
@@ -60,8 +64,9 @@ def read_content(path: Path, key: str, check: Callable[[Any, Path], object], rea
     base = machine_path(like, where, path.parent)
     if base.resolve() in readers or len(readers) > MAX_LIKE:
         raise BadInputError(where, like, f"a machine that is not like this one in turn, in at most {MAX_LIKE} files")
-    of_base = read_content(base, where, check, readers)
+    of_base = read_content(base, where, check, check_keys, readers)
     check(of_base, base)  # its errors are its own
+    check_keys({**of_base, **own}, path)  # a section may be the wrong one because its keys are misspelt
     if "class" in of_base and "class" not in own and (other := [name for name in OF_A_CLASS if name in own]):
         whose = f"that of {of_base['name']}, which has another {join_words(other)}"
         remedy = "null, or the fabric, network and rates of this machine"

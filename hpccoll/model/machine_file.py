@@ -19,7 +19,7 @@ from pydantic import (
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
 from hpccoll.common.limits import AGGREGATORS, MAX_LIST_ENTRIES, RANKS, RANKS_PER_NODE
 from hpccoll.common.units import format_size
-from hpccoll.common.yaml_model import Text, YamlSection, load_yaml, to_model
+from hpccoll.common.yaml_model import Text, YamlSection, check_keys, load_yaml, to_model
 from hpccoll.model.contradictions import contradictions
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.machine_content import machine_path, read_content
@@ -289,7 +289,12 @@ def read_machine(name: str | Path, key: str) -> MachineFile:
         BadInputError: if there is no such machine, or the file is invalid.
     """
     path = machine_path(name, key)
-    content = read_content(path, key, lambda base, of: to_model(base, of, MachineFile))
+    content = read_content(
+        path,
+        key,
+        check=lambda content, of: to_model(content, of, MachineFile),
+        check_keys=lambda content, of: check_keys(content, of, MachineFile),
+    )
     return to_model(content, path, MachineFile)
 
 

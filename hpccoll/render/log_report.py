@@ -6,7 +6,7 @@ from typing import Any
 
 from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.records import to_builtins
-from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, warning
+from hpccoll.common.text import Finding, critical, first_few, in_brackets, info, join_words, warning
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.evidence.creation_delays import creation_delays, creation_growth
 from hpccoll.evidence.creation_sentences import (
@@ -76,7 +76,8 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
     The ``expected`` network between nodes is ``rdma`` or ``tcp``; None for no expectation.
     """
     yield from critical_findings(record, expected)
-    name = " ".join(filter(None, (_LIBRARIES[str(record.library)], record.version)))
+    version = join_words(record.versions) or record.version
+    name = " ".join(filter(None, (_LIBRARIES[str(record.library)], version)))
     ranks = f", {format_count(record.ranks, 'rank')}" if record.ranks else ""
     nodes = f" on {format_count(record.nodes, 'node')}" if record.nodes else ""
     yield info("library", f"{name}{ranks}{nodes}")

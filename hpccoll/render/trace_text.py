@@ -84,11 +84,12 @@ def hang_lines(findings: JobFindings) -> Iterator[str]:
 
 def _peace_lines(job: RecordedJob) -> Iterator[str]:
     """Yield that no rank waits, with what that leaves out; nothing of a format that does not tell who waits."""
-    if job.progress or not job.ranks:
-        left_out = f"; nothing is recorded of {ranks_text(job.unrecorded)}" if job.unrecorded else ""
-        yield f"  no rank waits for another one, as far as these files say{left_out}"
-    elif not job.operations:
+    if job.is_silent:
         yield "  whether a rank waits for another one is not known: no operation is recorded"
+    elif job.progress or not job.ranks:
+        unrecorded = f"; nothing is recorded of {ranks_text(job.unrecorded)}" if job.unrecorded else ""
+        idle = f"; no operation is recorded of {ranks_text(job.idle)}" if job.idle else ""
+        yield f"  no rank waits for another one, as far as these files say{unrecorded}{idle}"
 
 
 def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:

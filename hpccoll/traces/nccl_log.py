@@ -4,14 +4,12 @@ The subsystem COLL logs a line for each call, INIT one for each rank of a commun
 that of one process, its commId (from 2.16) is equal on all ranks.
 """
 
-import io
 import re
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
-from hpccoll.common.files import MAX_LINE_BYTES, read_bytes
+from hpccoll.common.files import read_lines
 from hpccoll.common.limits import LOG_BYTES, RANKS
 from hpccoll.evidence.log_parser import has_header, split_messages
 from hpccoll.traces.job_file import check_members
@@ -48,9 +46,8 @@ def read(path: Path) -> RecordedJob:
     first: dict[tuple[str, str], int] = {}  # the number of the first call of a communicator
     without_ids = False  # whether it has lines of communicators of NCCL before 2.16
     incomplete = set[tuple[str, str]]()  # the communicators that were begun, and neither completed nor used
-    file = io.BytesIO(read_bytes(path, "FILES", LOG_BYTES))
-    pieces = iter(partial(file.readline, MAX_LINE_BYTES), b"")
-    for message in split_messages(piece.decode(errors="replace") for piece in pieces if b"NCCL" in piece):
+    lines = read_lines(path, "FILES", LOG_BYTES)
+    for message in split_messages(line for line in lines if "NCCL" in line):
         if match := _MEMBER.match(message.text):
             members[message.writer, match["comm"]] = match
             hosts[message.writer] = message.host
@@ -88,13 +85,14 @@ def read(path: Path) -> RecordedJob:
     ]  # fmt: skip
     ranks = tuple(Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items())
     unnamed = sum(count for key, count in calls.items() if key[:2] not in members)
-    return RecordedJob(
-        SOURCE, ranks, progress=progress, cannot_say=tuple(_cannot_say(path, unnamed, begun_late=any(first.values())))
-    )
+    cannot_say = _cannot_say(path, unnamed, has_calls=bool(calls), begun_late=any(first.values()))
+    return RecordedJob(SOURCE, ranks, progress=progress, cannot_say=tuple(cannot_say))
 
 
-def _cannot_say(path: Path, unnamed: int, *, begun_late: bool) -> Iterator[str]:
+def _cannot_say(path: Path, unnamed: int, *, has_calls: bool, begun_late: bool) -> Iterator[str]:
     yield "times of operations, and which of the calls have completed"
+    if not has_calls:
+        yield "calls of collectives, which NCCL logs with NCCL_DEBUG_SUBSYS=INIT,COLL"
     if unnamed:
         yield f"the ranks of the communicators of {unnamed} calls in {path.name}"
     if begun_late:

@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from hpccoll.common.files import read_bytes
+from hpccoll.common.files import read_bytes, to_utf8
 from hpccoll.common.units import format_count
 from hpccoll.traces.job_file import check_members
 from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob
@@ -94,7 +94,7 @@ def read(path: Path) -> RecordedJob:
     Raises:
         ValueError: if the file is no report, or is damaged; msgspec's errors are such, too.
     """
-    content = read_bytes(path, "FILES", MAX_REPORT_BYTES)
+    content = to_utf8(read_bytes(path, "FILES", MAX_REPORT_BYTES))
     if not content.lstrip().startswith(b"{"):
         return _read_text(content.decode(errors="replace"))
     # NCCL 2.28.7 to 2.28.9 leave out the comma before the status of a missing rank

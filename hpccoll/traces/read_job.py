@@ -19,7 +19,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 import msgspec
 
 from hpccoll.common.errors import UnusableError, format_value
-from hpccoll.common.files import open_regular
+from hpccoll.common.files import open_regular, to_utf8
 from hpccoll.common.units import format_size
 from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log, nccl_ras
 from hpccoll.traces.job_file import MAX_BYTES
@@ -122,7 +122,7 @@ def _is_of_user(name: Path | str) -> bool:
 
 def _read_file(path: Path) -> RecordedJob:
     with open_regular(path, "FILES") as file:
-        head = file.read(HEAD_BYTES)
+        head = to_utf8(file.read(HEAD_BYTES))
         if file.seek(0, 2) > MAX_BYTES:
             raise ValueError(f"it has more than {format_size(MAX_BYTES)}")
     for reader in READERS:

@@ -124,6 +124,24 @@ class RecordedJob:
         return sorted(named - {each.rank for each in self.ranks})
 
     @property
+    def called(self) -> set[int]:
+        """The ranks of which an operation is recorded, or counted."""
+        counted = {each.rank for each in self.progress if each.enqueued}
+        return counted | {each.rank for each in self.operations}
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its files name ranks, and no operation of any of them."""
+        return bool(self.ranks) and not self.called
+
+    @property
+    def idle(self) -> list[int]:
+        """The ranks without an operation in files that tell how far others have come."""
+        if not self.progress:
+            return []
+        return sorted({each.rank for each in self.ranks if each.rank >= 0} - self.called)
+
+    @property
     def moved(self) -> bool:
         """Whether counts and open operations differ from those of the time before."""
         now, then = (

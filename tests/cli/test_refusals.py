@@ -16,7 +16,7 @@ COMMANDS = [line for line in (GOLDEN / "refusals.txt").read_text().splitlines() 
 
 MODEL = b"modules: [{name: body, tensors: {weight: 9000}, forward_flops: 2.4e+3}]"
 FILES = {
-    "sweep.yaml": b"algorithms: [ring]\n", "a.log": b"\xff\xfe nothing of the kind\n", "resnet50.yaml": MODEL,
+    "sweep.yaml": b"algorithms: [ring]\n", "a.log": b"\x1f\x8b nothing of the kind\n", "resnet50.yaml": MODEL,
     "mine.yaml": MODEL.replace(b"forward_flops", b"flops"), "one/mine.yaml": MODEL, "two/mine.yaml": MODEL,
 }  # fmt: skip
 

@@ -213,10 +213,24 @@ def test_that_no_rank_waits_leaves_out_the_ranks_without_a_file_by_name(tmp_path
     assert (result.code, "nothing is recorded of rank 3" in result.out) == (3, True)
 
 
-def test_files_without_an_operation_or_a_communicator_do_not_say_that_no_rank_waits(tmp_path):
-    path = write_dumps(tmp_path / "dumps", {rank: dump(rank, (), ()) for rank in range(2)})
+@pytest.mark.parametrize("groups", [(), (WORLD,)])
+def test_a_rank_without_any_operation_is_named_beside_others_that_have_some(groups, tmp_path):
+    dumps = {rank: dump(rank, [Call(WORLD, "broadcast")], {0}, active=False) for rank in range(3)}
+    path = write_dumps(tmp_path, dumps | {3: dump(3, (), (), groups=groups)})
     result = invoke("trace", str(path))
-    assert (result.code, "no rank waits" in result.out, "is not known" in result.out) == (3, False, True)
+    assert (result.code, "no operation is recorded of rank 3" in result.out) == (3, True)
+
+
+def test_files_without_an_operation_or_a_communicator_do_not_say_that_no_rank_waits(tmp_path):
+    for number, groups in enumerate(((), (WORLD,))):  # a group was made, and nothing called in it
+        path = write_dumps(tmp_path / f"dumps{number}", {rank: dump(rank, (), (), groups=groups) for rank in range(2)})
+        result = invoke("trace", str(path))
+        assert (result.code, "no rank waits" in result.out, "is not known" in result.out) == (3, False, True)
+    (tmp_path / "logs").mkdir()
+    for rank in range(2):
+        (tmp_path / "logs" / f"rank{rank}.log").write_text(nccl_log(rank, 0))
+    result = invoke("trace", str(tmp_path / "logs"))
+    assert (result.code, "no rank waits" in result.out, "SUBSYS=INIT,COLL" in result.out) == (3, False, True)
     words = tmp_path / "ras.txt"
     words.write_text("No communicator data collected!\n")
     report = tmp_path / "ras.json"
@@ -240,5 +254,5 @@ def test_a_communicator_that_a_rank_did_not_complete_is_named_and_ends_with_3(tm
     (tmp_path / "nccl.log").write_text(text + "".join(begun_communicator(rank, 3, "COMPLETE") for rank in completed))
     result = invoke("trace", tmp_path)
     is_whole = len(completed) == 3
-    assert (result.code, "no rank waits" in result.out) == (0 if is_whole else 3, is_whole)
+    assert (result.code, "no operation is recorded" in result.out) == (3, is_whole)
     assert ("rank 1 on n0 began communicator" in result.out) != is_whole

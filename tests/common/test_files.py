@@ -9,7 +9,11 @@ import pytest
 from cli_runner import invoke
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.common.files import parse_json, read_bytes, read_json, read_text
+from hpccoll.common.files import MAX_LINE_LENGTH, parse_json, read_bytes, read_json, read_lines, read_text
+
+INPUTS = Path(__file__).parents[1] / "inputs"
+MARKED = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff", "utf-8": b"\xef\xbb\xbf"}
+"""The encodings with a byte order mark, and the mark."""
 
 
 def refused(read, path, *words):
@@ -52,6 +56,22 @@ def test_bytes_that_are_not_utf8_are_refused_or_replaced(tmp_path):
     assert read_text(file, "a", 100, errors="replace") == "ab\N{REPLACEMENT CHARACTER}"
 
 
+@pytest.mark.parametrize("encoding", MARKED)
+def test_text_is_read_by_its_byte_order_mark_whole_or_by_lines(encoding, tmp_path):
+    file = tmp_path / "a"
+    text = "ein Grü\N{SNOWMAN}\r\n\nend"
+    content = MARKED[encoding] + text.encode(encoding)
+    file.write_bytes(content)
+    assert read_text(file, "a", 100) == text
+    assert [*read_lines(file, "a", 100)] == text.splitlines(keepends=True)
+    refused(lambda *known: [*read_lines(*known[:2], len(content) - 1)], file, "larger")
+    file.write_bytes(content[:-1] if encoding != "utf-8" else content + b"\xe2")
+    refused(read_text, file, "is not text in UTF-")
+    assert [*read_lines(file, "a", 100)][-1].endswith("\N{REPLACEMENT CHARACTER}")
+    file.write_bytes(MARKED[encoding] + ("x" * (MAX_LINE_LENGTH + 1) + "\ny").encode(encoding))
+    assert [len(line) for line in read_lines(file, "a", 1 << 20)] == [MAX_LINE_LENGTH, 2, 1]
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5000, "[-Infinity]", "{'a': 1}", ""])
 def test_invalid_or_extreme_json_is_refused(text, tmp_path):
     file = tmp_path / "a"
@@ -66,7 +86,6 @@ def test_invalid_or_extreme_json_is_refused(text, tmp_path):
     ("content", "words"),
     [
         (gzip.compress(b"# OSU MPI", mtime=0), ["it is compressed; do: decompress it"]),
-        ("# OSU MPI".encode("utf-16"), ["it is text in UTF-16", "iconv"]),
         (b"\x1f", []),
     ],
 )  # fmt: skip
@@ -77,3 +96,17 @@ def test_text_in_another_form_is_refused_with_what_to_do(content, words, tmp_pat
         ran = invoke(command, path, *(["--out", tmp_path / "a.h5"] if command == "import" else []))
         assert ran.is_bad_input(key, *words)
         assert ("; do: " in ran.err) == bool(words)
+
+
+@pytest.mark.parametrize("encoding", MARKED)
+@pytest.mark.parametrize("command", ["evidence", "trace", "import"])
+def test_logs_and_tables_of_windows_are_read_as_plain_ones(command, encoding, tmp_path):
+    """Windows PowerShell writes UTF-16 with CRLF; programs that take its pipe for a terminal add colours."""
+    plain = INPUTS / f"nccl-plain-for-comparison.{'txt' if command == 'import' else 'log'}"
+    coloured = "".join(f"\x1b[32m{line}\x1b[0m\r\n" for line in plain.read_text().splitlines())
+    windows = tmp_path / plain.name
+    windows.write_bytes(MARKED[encoding] + coloured.encode(encoding))
+    options = ["--out", tmp_path / "a.h5"] if command == "import" else ["--json"]
+    expected, ran = (invoke(command, path, *options) for path in (plain, windows))
+    assert ran.out.replace(str(tmp_path), "") == expected.out.replace(str(INPUTS), "").replace(str(tmp_path), "")
+    assert (ran.code, ran.err) == (expected.code, "")

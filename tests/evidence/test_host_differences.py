@@ -42,6 +42,47 @@ def test_what_differs_between_hosts_is_named_with_the_hosts_of_each_value(texts,
     assert differences(*texts) == expected
 
 
+BANNER = "NCCL version {}+cuda12.4\n"
+
+
+@pytest.mark.parametrize(
+    ("tags", "hosts"),
+    [
+        (("n1: ", "n2: "), {"2.21.5": ("n1",), "2.19.3": ("n2",)}),
+        (("[1,0]<stdout>:", "[1,8]<stdout>:"), {"2.21.5": ("n1",), "2.19.3": ("n2",)}),
+        (("0: ", "1: "), {"2.21.5": ("n1",), "2.19.3": ("n2",)}),
+        (("[default0]:", "[default0]:"), {}),
+        (("", ""), {}),
+    ],
+)
+def test_a_version_without_a_host_is_of_the_host_whose_lines_have_its_prefix(tags, hosts):
+    texts = [
+        f"{tag}{line(host, 'Using network IB')}{tag}{BANNER.format(version)}"
+        for tag, host, version in zip(tags, ("n1", "n2"), ("2.21.5", "2.19.3"), strict=True)
+    ]
+    record = read_logs({"nccl.log": "".join(texts)})
+    found = {version: names for one in record.host_differences for version, names in one.hosts.items()}
+    assert (found, record.versions) == (hosts, ("2.21.5", "2.19.3"))
+    each_alone = read_logs({f"{number}.log": text for number, text in enumerate(texts)})
+    assert [one.fact for one in each_alone.host_differences] == ["version"]
+    same = read_logs({"nccl.log": "".join(texts).replace("2.19.3", "2.21.5")})
+    assert (same.host_differences, same.version, same.versions) == ((), "2.21.5", ())
+
+
+@pytest.mark.parametrize("tags", [("n1: ", "n2: "), ("", "")])
+def test_different_versions_are_wrong_if_a_communicator_was_not_created(tags):
+    failed = line("n2", "Message truncated", "WARN") + line("n2", "init.cc:968 -> 3")
+    texts = [
+        f"{tag}{line(host, 'Using network IB')}{tag}{BANNER.format(version)}"
+        for tag, host, version in zip(tags, ("n1", "n2"), ("2.21.5", "2.19.3"), strict=True)
+    ]
+    for version, count in (("2.19.3", 2), ("2.21.5", 1)):
+        record = read_logs({"nccl.log": "".join((*texts, failed)).replace("2.19.3", version)})
+        wrong = [one.text for one in launch_findings(record, None) if one.kind == "failure"]
+        assert len(wrong) == count
+        assert all("2.21.5" in text and "2.19.3" in text for text in wrong[1:])
+
+
 def test_a_warning_that_some_hosts_logged_names_them():
     common, own = line("n1", "of all", "WARN") + line("n2", "of all", "WARN"), line("n2", "of one", "WARN")
     record = read_logs({"nccl.log": common + own})

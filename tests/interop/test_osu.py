@@ -71,7 +71,7 @@ def test_the_headings_of_a_non_blocking_barrier_may_begin_without_a_sign(tmp_pat
 
 MISLEADING = [
     *(HEAD + rows for rows in (
-        "8   1.50\n16\n", "8   1.50\n16  2.", "8   1.50   2.50\n", "8   nan\n", "8K  1.50\n", f"{10**18}  1.50\n",
+        "8   1.50\n16\n", "8   1.5", "8   1.50   2.50\n", "8   nan\n", "8K  1.50\n", f"{10**18}  1.50\n",
         "8  1e300\n", "8   5.10   4.50   6.12\n", "8   5.10   5.20   6.12   1000\n", "8   5.10   4.50\n",
         "8   5.10   ok\n", "8   1.50\n8   2.50\n", "16   1.50\n8   2.50\n", "1024  1.50\n204  1.50\n4096  2.50\n",
         "8     1.50\n16    1.50\n32   0.5\n64    2.50\n", "8   1.50\n# Size       Avg Latency(us)\n16   2.50\n",

@@ -317,6 +317,16 @@ def test_every_finding_has_a_trap():
     assert kinds | {"no_rule"} == templates.keys()  # RCCL decides where NCCL is left with one channel
 
 
+def test_a_table_for_jobs_of_one_number_of_ranks_is_not_wrong_unless_an_algorithm_fails_on_fewer(tmp_path):
+    file = tmp_path / "rules.conf"
+    file.write_text(classic("0 3 0 0", "4096 2 0 0", collective=3, ranks="128"))
+    ran = invoke("tune", "--lint", file)
+    assert (ran.code, "WRONG" in ran.out, "128 ranks are the fewest of alltoall" in ran.out) == (0, False, True)
+    file.write_text(classic("0 5 0 0", collective=3, ranks="128"))  # of two ranks
+    ran = invoke("tune", "--lint", file)
+    assert (ran.code, "WRONG" in ran.out) == (3, True)
+
+
 def test_a_finding_is_one_line_with_its_severity_line_value_and_remedy(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(csv("allreduce,0,8,rign,ll,4,-1,-1"))

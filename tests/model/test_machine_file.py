@@ -266,6 +266,8 @@ def test_a_machine_that_is_like_another_has_what_it_does_not_say_itself_key_by_k
         ("like: ''\n", "like.yaml: like: "), ("like: long0.yaml\n", "at most 8 files"),
         ("like: 8xh100-400g\nlayout: {rails: 4}\n", "class: 'that of 8xh100-400g, which has another layout'"),
         ("like: 8xh100-400g\nport: {bytes_per_s: 12e9}\n", "--cluster 8xh100-400g --rate x0.5"),
+        ("like: 8xh100-400g\nport: {bytes_per_sec: 12e9}\n", "port.bytes_per_sec: '12e9' is not valid: no such key"),
+        ("like: 8xh100-400g\nclas: null\nport: {bytes_per_s: 12e9}\n", "clas: 'null' is not valid: no such key"),
         ("like: 8xh100-400g\nclass: null\nport: {bytes: 1}\n", "port.bytes"), ("like: bad.yaml\n", "bad.yaml: schema"),
     ],
 )  # fmt: skip

@@ -89,6 +89,13 @@ def test_a_bad_file_takes_one_line(site, text):
     assert not [word for word in BAD[text].split("|") if word not in message], message
 
 
+def test_unknown_keys_come_before_other_mistakes(site):
+    with pytest.raises(BadInputError) as error:
+        site("minutes: none\npartiton: gpu")
+    keys = [each.key.rpartition(": ")[2] for each in (error.value, *error.value.others)]
+    assert keys == ["partiton", "minutes"]
+
+
 def test_what_snakemake_would_refuse_when_it_submits_is_refused_when_it_is_planned(site):
     for pattern in get_forbidden_slurm_options():
         for option in re.sub(r"\[=\\s\]|\\s\??", "=x", pattern).split("|"):
