@@ -29,7 +29,7 @@ from hpccoll.measure.recognition import Recognition, recognise
 from hpccoll.measure.recovery import RankGroup
 from hpccoll.measure.step_engine import FOREVER_NS, ROWS, Gemm
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
-from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.case_times import CaseTimes, samples_of_round
 from hpccoll.store.gpu_throttling import lowered_round
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu import gpu_errors
@@ -204,9 +204,11 @@ class AttemptRunner:
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
         executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic, recognition)
+        clocks = [place.clock for place in self.attempt.places]
         times = CaseTimes.from_samples(
-            samples.start_ns, samples.end_ns, one_clock=len({place.clock for place in self.attempt.places}) == 1,
+            samples.start_ns, samples.end_ns, one_clock=len(set(clocks)) == 1, clocks=clocks,
             workers=self.attempt.ranks - self.attempt.aggregators, round_number=number,
+            limit=samples_of_round(self.job.effort.rounds),
             device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
             event_ns=None if events is None else np.moveaxis(events, 1, 2), of_training=learned.of_steps,
             has_mean=case.timing in LOOPS_OF_PROGRAMS,
