@@ -8,7 +8,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -93,10 +92,6 @@ class TimesOfRanks(KeptTimes):
         # a view would keep all samples in memory
         return TimesOfRanks(**{name: getattr(self, name)[:, ::factor].copy() for name in PER_RANK})
 
-    def followed_by(self, later: "TimesOfRanks") -> "TimesOfRanks":
-        """Return these times followed by ``later`` ones of the same ranks."""
-        return TimesOfRanks(**{name: _join(getattr(self, name), getattr(later, name)) for name in PER_RANK})
-
 
 @dataclass(frozen=True, slots=True)
 class StoredTimes(KeptTimes):
@@ -109,10 +104,10 @@ class StoredTimes(KeptTimes):
 
 
 @dataclass(frozen=True, slots=True)
-class RoundsOfRanks(KeptTimes):
-    """The times of several rounds, which need not be in memory."""
+class PartsOfRanks(KeptTimes):
+    """The times of the kept ranks in several parts, one after the other, which need not be in memory."""
 
-    # the times of some rounds each, and of how many of their kept ranks one is kept of all rounds
+    # the times of each part, and of how many of its ranks one is kept of all parts
     parts: tuple[tuple[KeptTimes, int], ...]
 
     @property
@@ -120,16 +115,16 @@ class RoundsOfRanks(KeptTimes):
         return all(times.is_in_memory for times, _ in self.parts)
 
     def read(self) -> TimesOfRanks:
-        return reduce(TimesOfRanks.followed_by, (times.read().thinned(factor) for times, factor in self.parts))
+        parts = [times.read().thinned(factor) for times, factor in self.parts]
+        return TimesOfRanks(**{name: _join([getattr(part, name) for part in parts]) for name in PER_RANK})
 
 
-def _join(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Join two arrays by iteration; the result is empty if one of them is."""
-    if not len(first):
-        return first
-    if not len(second):
-        return second
-    return np.concatenate([first, second])
+def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Join arrays by iteration; the result is empty if one of them is."""
+    for part in parts:
+        if not len(part):
+            return part
+    return np.concatenate(parts)
 
 
 def start_skew(start_ns: Nanoseconds, clocks: Sequence[int]) -> Nanoseconds:
@@ -199,18 +194,18 @@ class CaseTimes:
         clocks: Sequence[int] | None = None,
         workers: int | None = None,
         limit: int = MAX_SAMPLES,
+        least_stride: int = 1,
         round_number: int = 1,
         device_ns: Nanoseconds | None = None,
         event_ns: Nanoseconds | None = None,
-        of_training: Mapping[str, NDArray[Any]] | None = None,
         has_mean: bool = False,
     ) -> "CaseTimes":
         """Summarise the workers' times of a round, and keep the samples of a subset of all ranks.
 
         Times are [iteration, rank], and those of a training step, ``event_ns``, [iteration, rank, event]. The workers
-        are the first ranks [all]; of starts at most ``limit`` are kept. ``clocks`` has the number of the clock of each
-        rank [one for all, or one for each]. ``of_training`` has the fields OF_TRAINING; ``has_mean`` is whether the
-        time is a mean over ranks.
+        are the first ranks [all]; of starts at most ``limit`` are kept, those of every ``least_stride``-th rank or of
+        fewer. ``clocks`` has the number of the clock of each
+        rank [one for all, or one for each]; ``has_mean`` is whether the time is a mean over ranks.
         """
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
         durations = worker_ends - worker_starts
@@ -220,7 +215,8 @@ class CaseTimes:
             mean_ns = np.rint(durations.mean(axis=1)).astype(np.int64)
         if clocks is None:
             clocks = [0] * ranks if one_clock else range(ranks)
-        stride = stride_within(limit, iterations, ranks, 1 if event_ns is None else max(1, event_ns.shape[2]))
+        events = 1 if event_ns is None else max(1, event_ns.shape[2])
+        stride = max(least_stride, stride_within(limit, iterations, ranks, events))
         optional = {"device_ns": device_ns, "event_ns": event_ns}
         of_ranks = {"start_ns": start_ns, "end_ns": end_ns}
         of_ranks |= {name: values for name, values in optional.items() if values is not None}
@@ -237,7 +233,6 @@ class CaseTimes:
             skew_ns=start_skew(start_ns, clocks),
             device_max_ns=longest_on_device(device_ns),
             round=np.full(len(durations), round_number, np.uint8),
-            **(of_training or {}),
         )
 
     @property
@@ -268,6 +263,19 @@ class CaseTimes:
         """Return the same times without those of any rank."""
         return replace(self, kept=TimesOfRanks())
 
+    def with_events(self, event_ns: Nanoseconds, rank_stride: int) -> "CaseTimes":
+        """Return the same times with those within training steps, [iteration, kept rank, event].
+
+        These are kept of every ``rank_stride``-th rank, and then the others, too.
+        """
+        ranks = self.kept.read().thinned(rank_stride // self.rank_stride)
+        return replace(self, kept=replace(ranks, event_ns=event_ns), rank_stride=rank_stride)
+
+    def with_training(self, of_training: Mapping[str, NDArray[Any]]) -> "CaseTimes":
+        """Return the same times with the fields OF_TRAINING, none of them for other cases."""
+        values: dict[str, Any] = dict(of_training)
+        return replace(self, **values)
+
     def summarised(self, clocks: Sequence[int]) -> "CaseTimes":
         """Return the same times with what files of earlier releases lack: it follows from those of the kept ranks.
 
@@ -279,10 +287,15 @@ class CaseTimes:
 
     def merge(self, later: "CaseTimes") -> "CaseTimes":
         """Return these times followed by ``later`` ones, of the ranks that both keep."""
-        stride = max(self.rank_stride, later.rank_stride)
-        joined = {name: _join(getattr(self, name), getattr(later, name)) for name in PER_ITERATION}
-        parts = tuple((times.kept, stride // times.rank_stride) for times in (self, later))
-        return CaseTimes(rank_stride=stride, kept=RoundsOfRanks(parts), **joined)
+        return CaseTimes.joined([self, later])
+
+    @staticmethod
+    def joined(parts: "Sequence[CaseTimes]") -> "CaseTimes":
+        """Return the times of all parts, one after the other, of the ranks that all of them keep."""
+        stride = max(times.rank_stride for times in parts)
+        values = {name: _join([getattr(times, name) for times in parts]) for name in PER_ITERATION}
+        kept = tuple((times.kept, stride // times.rank_stride) for times in parts)
+        return CaseTimes(rank_stride=stride, kept=PartsOfRanks(kept), **values)
 
 
 PER_ITERATION = (
@@ -290,6 +303,34 @@ PER_ITERATION = (
     *OF_TRAINING,
 )  # fmt: skip
 """The fields of ``CaseTimes`` with a value for each iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSummary:
+    """How the times of a round are summarised."""
+
+    number: int = 1  # the number of the round
+    clocks: Sequence[int] | None = None  # the number of the clock of each rank [each has its own]
+    workers: int | None = None  # the first ranks [all]
+    limit: int = MAX_SAMPLES  # how many starts of the round are kept
+    has_mean: bool = False  # whether its time is a mean over ranks
+
+    def of(self, times_ns: Nanoseconds, iterations: int) -> CaseTimes:
+        """Return the summary of some iterations.
+
+        Args:
+            times_ns: start, end and device time of each iteration at each rank, [3, iteration, rank]; a device time is
+                -1 without a clock.
+            iterations: how many the round has so far, with these: the more, the fewer ranks are kept.
+        """
+        start_ns, end_ns, device_ns = times_ns
+        ranks = start_ns.shape[1]
+        one_clock = self.clocks is not None and len(set(self.clocks)) == 1
+        return CaseTimes.from_samples(
+            start_ns, end_ns, one_clock=one_clock, clocks=self.clocks, workers=self.workers,
+            limit=self.limit, least_stride=stride_within(self.limit, iterations, ranks), round_number=self.number,
+            device_ns=device_ns if (device_ns >= 0).all() else None, has_mean=self.has_mean,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,6 +243,11 @@ class RawResults:
             self._indexed[attempt] = len(outcomes)
         return self._positions
 
+    def place(self, case_id: str) -> tuple[int, int] | None:
+        """Return where the last outcome of a case is: the index of its attempt, and its own there; None without one."""
+        places = self._index_cases().get(case_id)
+        return places[-1] if places else None
+
     def histories(self, case_id: str | None = None) -> Iterator[CaseHistory]:
         """Yield the history of each case that has an outcome, or of the case ``case_id``."""
         cases = self._index_cases()

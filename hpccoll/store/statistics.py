@@ -22,12 +22,6 @@ from hpccoll.store.step_times import STEP_FIGURES, StepTimes
 from hpccoll.store.step_waiting import step_waiting
 
 
-def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the longest duration over ranks of each iteration, given starts and ends, [iteration, rank]."""
-    longest: NDArray[np.int64] = (end_ns - start_ns).max(axis=1)
-    return longest
-
-
 @lru_cache
 def _interval_ranks(n: int) -> tuple[int, int]:
     """Return the order statistics (0-based) that enclose the median of n samples with at least 95 % confidence.
