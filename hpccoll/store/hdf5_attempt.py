@@ -38,6 +38,11 @@ MAX_COLUMN_BYTES = 1 << 22
 """Columns up to this size are read whole; larger ones case by case."""
 MAX_CHUNK_VALUES = 1 << 23
 """The most values of a chunk, 64 MiB: HDF5 has a chunk in memory as a whole, and before 2.0 none of 4 GiB."""
+MAX_CHUNK_RANKS = 1 << 10
+"""The most ranks of a chunk: the chunks of ranks that are not kept are not stored."""
+PACKED = "kept_ranks_first"
+"""The attribute of groups where entry k along ``rank`` has the times of the k-th rank that is kept; in files of earlier
+releases it has those of rank k."""
 
 
 class AttemptWriter:
@@ -57,6 +62,7 @@ class AttemptWriter:
             "port": len(attempt.ports or [""]),
         }
         self._most = dict.fromkeys(_GROWING, 1)
+        group.attrs[PACKED] = True
         self._datasets: dict[str, Any] = {}
 
     def write(self, number: int, outcome: Outcome) -> None:
@@ -73,10 +79,7 @@ class AttemptWriter:
             if "event" in column.dims:
                 self._grow("event", values.shape[-1])
             dataset = self._dataset(column)
-            if column.dims[1:3] == ("iteration", "rank"):
-                _write_samples(dataset, number, values, values_by_name["rank_stride"])
-            else:
-                dataset[(number, *map(slice, values.shape))] = values
+            dataset[(number, *map(slice, values.shape))] = values
 
     def finish(self, attempt: Attempt, outcomes: Sequence[Outcome]) -> None:
         """Write what is known of the whole attempt, whose cases have all been written."""
@@ -129,22 +132,12 @@ class AttemptWriter:
         return dataset
 
     def _chunk(self, column: Column) -> tuple[int, ...]:
-        """Return the shape of a chunk: a case, or some of its iterations if it is larger than MAX_CHUNK_VALUES."""
+        """Return the shape of a chunk: of a case at most MAX_CHUNK_RANKS ranks, and MAX_CHUNK_VALUES values."""
         shape = self._shape(column)
         if "iteration" not in column.dims:
             return 1, *shape[1:]
-        of_iteration = math.prod(shape[2:])
-        return 1, min(self._iterations, max(1, MAX_CHUNK_VALUES // of_iteration)), *shape[2:]
-
-
-def _write_samples(dataset: Any, number: int, values: NDArray[Any], stride: int) -> None:
-    """Write values of every stride-th rank, [iteration, kept rank, ...], chunk by chunk: each is compressed once."""
-    rows = dataset.chunks[1]
-    for begin in range(0, len(values), rows):
-        part = values[begin : begin + rows]
-        whole = np.full((len(part), dataset.shape[2], *part.shape[2:]), dataset.fillvalue, dataset.dtype)
-        whole[:, ::stride] = part
-        dataset[(number, slice(begin, begin + len(part)), slice(None), *map(slice, part.shape[2:]))] = whole
+        of_iteration = tuple(min(size, MAX_CHUNK_RANKS) for size in shape[2:3]) + shape[3:]
+        return 1, min(self._iterations, max(1, MAX_CHUNK_VALUES // math.prod(of_iteration))), *of_iteration
 
 
 def _create_dataset(group: Any, column: Column, **options: Any) -> Any:
@@ -266,7 +259,9 @@ def _column(group: Any, column: Column, file_bytes: int) -> Any:
 
 def read_rank_times(group: Any, file_bytes: int, stored: StoredCase, names: Collection[str] = PER_RANK) -> TimesOfRanks:
     """Read the times of the ranks of a case, or only those with these ``names``."""
-    place = stored.number, slice(stored.iterations), slice(None, None, stored.rank_stride)
+    kept = slice(-(-len(group["rank"]) // stored.rank_stride))
+    if not group.attrs.get(PACKED):
+        kept = slice(None, None, stored.rank_stride)
     found: dict[str, NDArray[np.int64]] = {}
     for column in _OF_CASES:
         if column.name not in names or (column.name == "event_ns" and not stored.has_events):
@@ -276,7 +271,7 @@ def read_rank_times(group: Any, file_bytes: int, stored: StoredCase, names: Coll
             raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
         if not dataset.id.get_num_chunks():
             continue
-        values = dataset[place[:2]][:, place[2]].copy()
+        values = dataset[stored.number, : stored.iterations, kept]
         if column.name == "event_ns":  # the file has room for the largest program
             values = values[..., : int((values >= 0).any(axis=(0, 1)).sum())]
         if column.name != "device_ns" or (values >= 0).all():

@@ -297,7 +297,7 @@ COLUMNS = (
     _case(
         "rank_stride",
         "int64",
-        "times are kept for ranks 0, stride, 2 stride, ...: at most 2^22 of each kind, over all rounds of a case",
+        "times are kept of ranks 0, stride, 2 stride, ..., at most 2^22 over all rounds: the first entries along rank",
         "",
         0,
     ),

@@ -92,18 +92,40 @@ def test_dropped_ranks_are_absent_and_summaries_cover_all_ranks(tmp_path):
     with h5py.File(tmp_path / "F.h5") as file:
         group = file["attempt_1"]
         assert group["rank_stride"][0] == 4
-        assert ((group["start_ns"][0] >= 0) == [True, False, False, False, True, False]).all()
+        assert ((group["start_ns"][0] >= 0) == [True, True, False, False, False, False]).all()
+        assert (group["end_ns"][0][:, :2] == raw_examples.times(iterations=4, ranks=6).end_ns[:, ::4]).all()
         assert (group["max_ns"][0] == raw_examples.times(iterations=4, ranks=6).max_ns).all()
 
 
-@pytest.mark.parametrize(("iterations", "ranks", "chunk"), [(2000, 16, 2000), (300, 2, 300), (3000, 1 << 12, 2048)])
-def test_a_chunk_is_a_case_or_64_mib_of_it(tmp_path, iterations, ranks, chunk):
-    times = raw_examples.times(iterations, ranks, limit=1)
+@pytest.mark.parametrize(
+    ("iterations", "ranks", "chunk"),
+    [(2000, 16, (1, 2000, 16)), (300, 2, (1, 300, 2)), (9000, 3000, (1, 8192, 1024))],
+)
+def test_a_chunk_is_a_case_or_64_mib_of_some_of_its_ranks(tmp_path, iterations, ranks, chunk):
+    times = raw_examples.times(2, ranks, limit=1)
     raw = raw_examples.raw(raw_examples.outcome(times=times, cpu_s=np.zeros(ranks)))
     raw.attempts[0] = raw_examples.attempt(ranks=ranks), raw.attempts[0][1]
-    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    writer = hdf5.RawFileWriter(tmp_path / "F.h5", raw.job, iterations)
+    writer.finish(raw)
     with h5py.File(tmp_path / "F.h5") as file:
-        assert file["attempt_1"]["start_ns"].chunks == (1, chunk, ranks)
+        assert file["attempt_1"]["start_ns"].chunks == chunk
+
+
+def test_a_file_of_an_older_release_has_the_times_of_kept_ranks_at_their_places(tmp_path):
+    times = raw_examples.times(iterations=4, ranks=6, limit=8)
+    raw = raw_examples.raw(raw_examples.outcome(times=times, cpu_s=np.zeros(6)))
+    raw.attempts[0] = raw_examples.attempt(ranks=6), raw.attempts[0][1]
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    with h5py.File(tmp_path / "F.h5", "r+") as opened:
+        group = opened["attempt_1"]
+        del group.attrs["kept_ranks_first"]
+        for name in ("start_ns", "end_ns"):
+            packed = group[name][0]
+            group[name][0] = -1
+            group[name][0, :, ::4] = packed[:, :2]
+    seal(tmp_path / "F.h5")
+    ((_, (outcome,)),) = hdf5.read_raw_file(tmp_path / "F.h5").attempts
+    assert raw_examples.comparable(outcome.times) == raw_examples.comparable(times)
 
 
 @pytest.fixture
