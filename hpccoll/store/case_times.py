@@ -60,6 +60,10 @@ class KeptTimes(ABC):
             BadInputError: if they cannot be read, or differ from what was written.
         """
 
+    def parts_thinned(self, factor: int) -> "tuple[tuple[KeptTimes, int], ...]":
+        """Return the parts of which ``PartsOfRanks`` of every ``factor``-th of these ranks consist."""
+        return ((self, factor),)
+
 
 def _nothing(*shape: int) -> Callable[[], Nanoseconds]:
     return lambda: np.empty(shape, np.int64)
@@ -113,6 +117,9 @@ class PartsOfRanks(KeptTimes):
     @property
     def is_in_memory(self) -> bool:
         return all(times.is_in_memory for times, _ in self.parts)
+
+    def parts_thinned(self, factor: int) -> tuple[tuple[KeptTimes, int], ...]:
+        return tuple((times, factor * own) for times, own in self.parts)  # no deeper, however many are joined
 
     def read(self) -> TimesOfRanks:
         parts = [times.read().thinned(factor) for times, factor in self.parts]
@@ -294,8 +301,8 @@ class CaseTimes:
         """Return the times of all parts, one after the other, of the ranks that all of them keep."""
         stride = max(times.rank_stride for times in parts)
         values = {name: _join([getattr(times, name) for times in parts]) for name in PER_ITERATION}
-        kept = tuple((times.kept, stride // times.rank_stride) for times in parts)
-        return CaseTimes(rank_stride=stride, kept=PartsOfRanks(kept), **values)
+        kept = [part for times in parts for part in times.kept.parts_thinned(stride // times.rank_stride)]
+        return CaseTimes(rank_stride=stride, kept=PartsOfRanks(tuple(kept)), **values)
 
 
 PER_ITERATION = (

@@ -34,7 +34,7 @@ def seal_key(path: Path, found: os.stat_result) -> str:
 
 def is_checked(key: str) -> bool:
     """Return whether the seal of the file with this key was checked, and the file is as it was then."""
-    return key in _of_this_process() or key in _of_this_user()
+    return key in _checked()
 
 
 def remember_checked(key: str, found: os.stat_result) -> None:
@@ -42,14 +42,9 @@ def remember_checked(key: str, found: os.stat_result) -> None:
     changed = max(found.st_mtime, found.st_ctime)
     if not 0 <= changed < time.time() - SETTLED_S:
         return
-    _of_this_process().add(key)
+    _checked().add(key)
     with suppress(OSError):  # a home that cannot be written
         _append(key)
-
-
-@lru_cache(maxsize=1)
-def _of_this_process() -> set[str]:
-    return set()
 
 
 def _cache_file() -> Path:
@@ -58,7 +53,9 @@ def _cache_file() -> Path:
     return base / "hpccoll" / "seals"
 
 
-def _of_this_user() -> set[str]:
+@lru_cache(maxsize=1)  # directories hold thousands of files
+def _checked() -> set[str]:
+    """Return the keys that the list had when this process first asked, and those that it has added."""
     try:
         with _open(_cache_file(), os.O_RDONLY) as lines:
             return set(lines.read(2 * MAX_BYTES).decode(errors="replace").split())

@@ -1,6 +1,12 @@
 """Rank 0 writes cases as they finish, and has the times of one case in memory."""
 
 import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +15,7 @@ import raw_examples
 from hpccoll.cases.case import Effort
 from hpccoll.measure.job_results import JobResults
 from hpccoll.store import hdf5
+from hpccoll.store.result_files import has_results, read_raw
 from hpccoll.store.sealed_file import DiskFile
 
 CASES = [raw_examples.case(2**k) for k in range(10, 14)]
@@ -50,6 +57,10 @@ def whole(tmp_path):
     raw.job = JOB
     hdf5.write_raw_file(raw, tmp_path / "whole.h5")
     return content(tmp_path / "whole.h5")
+
+
+def times_of(out):
+    return [history.outcome.times for history in hdf5.read_raw_file(out).histories()]
 
 
 def test_a_case_is_written_when_its_last_round_is_measured_and_its_times_leave_the_memory(tmp_path, written):
@@ -109,3 +120,63 @@ def test_without_a_file_the_times_of_ranks_are_not_kept():
     measure(results, 1)
     ((_, outcomes),) = results.raw.attempts
     assert [(of.times.max_ns.size, of.times.start_ns.size) for of in outcomes] == [(4, 0)] * 4
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import raw_examples
+from test_job_results import CASES, JOB, measure
+from hpccoll.measure.job_results import JobResults
+
+step = 0
+def kill_at(frame, event, argument):
+    global step
+    if event == "c_call":
+        step += 1
+        if step == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+import h5py, hpccoll.store.hdf5
+out, number = Path(sys.argv[1]), int(sys.argv[3])
+sys.setprofile(kill_at)
+results = JobResults(JOB, out)
+done = results.open().measured_rounds
+left = [(each, case) for each in (1, 2) for case in CASES if each not in done.get(case.id, ())]
+if left:
+    results.records.begin(raw_examples.attempt(number))
+    for round_number, case in left:
+        measure(results, round_number, [case])
+        os.write(1, b"recorded ")
+results.finish()
+sys.setprofile(None)
+print(step)
+"""
+
+
+def test_a_kill_at_any_moment_loses_nothing_that_was_recorded(tmp_path):
+    places = str(Path(__file__).parent), str(Path(__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
+
+    def launch(out, step, number=1):
+        program = [sys.executable, "-c", KILLED, str(out), str(step), str(number)]
+        return subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+
+    *recorded, steps = launch(tmp_path / "F.h5", -1).stdout.split()
+    expected = whole(tmp_path)
+    assert content(tmp_path / "F.h5") == expected
+    assert len(recorded) == 2 * len(CASES)
+    draw = random.Random(61)  # noqa: S311 - moments, not secrets
+    for number, step in enumerate([*draw.sample(range(int(steps)), 8), int(steps) - 3]):
+        out = tmp_path / f"{number}" / "F.h5"
+        killed = launch(out, step)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        kept = read_raw(out).measurements if has_results(out) else 0
+        assert kept >= killed.stdout.count("recorded")
+        resumed = launch(out, -1, 2)
+        assert resumed.returncode == 0, resumed.stderr
+        raw = hdf5.read_raw_file(out)
+        assert raw.complete
+        assert 2 * len(CASES) - kept == resumed.stdout.count("recorded")
+        every = [raw_examples.comparable(history.outcome.times) for history in raw.histories()]
+        assert every == [raw_examples.comparable(outcome) for outcome in times_of(tmp_path / "whole.h5")]
+        assert [path.name for path in out.parent.iterdir()] == ["F.h5"]

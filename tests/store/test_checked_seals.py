@@ -14,7 +14,7 @@ def seals(tmp_path, monkeypatch):
     """Return the file of checked seals, as a new process finds it; files may have been changed at any time."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(checked_seals, "SETTLED_S", -60.0)
-    checked_seals._of_this_process().clear()
+    checked_seals._checked.cache_clear()
     return tmp_path / "cache" / "hpccoll" / "seals"
 
 
@@ -33,7 +33,7 @@ def raw_file(tmp_path):
 
 
 def read_in_another_process(file):
-    checked_seals._of_this_process().clear()
+    checked_seals._checked.cache_clear()
     return hdf5.read_raw_file(file)
 
 
