@@ -19,9 +19,6 @@ from hpccoll.store.sealed_file import RAW, OpenElsewhereError, SealedWriter, cre
 
 _ATTEMPT_PREFIX = "attempt_"
 
-MAX_CHUNK_ITERATIONS = 256
-"""The most iterations of a chunk of a file that is written case by case."""
-
 
 class RawFileWriter:
     """Writes the raw file of a job case by case, in any order; it gets its name when it is whole.
@@ -29,16 +26,14 @@ class RawFileWriter:
     Args:
         path: the file, which is replaced in the end.
         job: the job.
-        iterations: how many iterations most cases have at most [what the job asks for, up to MAX_CHUNK_ITERATIONS].
+        iterations: how many iterations the cases have at most, if that is known.
 
     Raises:
         OSError: if the file cannot be created.
     """
 
     def __init__(self, path: Path, job: Job, iterations: int | None = None) -> None:
-        most = job.effort.of_a_round.max_iterations * job.effort.rounds
-        self._iterations = iterations or min(most, MAX_CHUNK_ITERATIONS)
-        self._file, self._check = SealedWriter(path, RAW), OutcomeCheck(job)
+        self._file, self._check, self._iterations = SealedWriter(path, RAW), OutcomeCheck(job), iterations
         self._attempts: dict[int, AttemptWriter] = {}
         self._written: dict[tuple[int, int], Outcome] = {}
 

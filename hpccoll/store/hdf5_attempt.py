@@ -38,6 +38,8 @@ MAX_COLUMN_BYTES = 1 << 22
 """Columns up to this size are read whole; larger ones case by case."""
 MAX_CHUNK_VALUES = 1 << 23
 """The most values of a chunk, 64 MiB: HDF5 has a chunk in memory as a whole, and before 2.0 none of 4 GiB."""
+CHUNK_ITERATIONS = 32, 256
+"""The fewest and the most iterations of a chunk, where those of later cases are not known yet."""
 MAX_CHUNK_RANKS = 1 << 10
 """The most ranks of a chunk: the chunks of ranks that are not kept are not stored."""
 PACKED = "kept_ranks_first"
@@ -51,11 +53,11 @@ class AttemptWriter:
     Args:
         group: the group.
         attempt: the attempt; what is known of it only in the end may be missing.
-        iterations: how many iterations most cases have at most; those of others are stored in several chunks.
+        iterations: how many iterations of a case are in one chunk [those of the first case, within CHUNK_ITERATIONS].
     """
 
-    def __init__(self, group: Any, attempt: Attempt, iterations: int) -> None:
-        self._group, self._iterations = group, max(1, iterations)
+    def __init__(self, group: Any, attempt: Attempt, iterations: int | None = None) -> None:
+        self._group, self._iterations = group, iterations
         self._fixed = {
             "rank": attempt.ranks,
             "node_number": len({location.node for location in attempt.places}),
@@ -136,8 +138,10 @@ class AttemptWriter:
         shape = self._shape(column)
         if "iteration" not in column.dims:
             return 1, *shape[1:]
+        least, most = CHUNK_ITERATIONS
+        iterations = self._iterations or min(most, max(least, self._most["iteration"]))
         of_iteration = tuple(min(size, MAX_CHUNK_RANKS) for size in shape[2:3]) + shape[3:]
-        return 1, min(self._iterations, max(1, MAX_CHUNK_VALUES // math.prod(of_iteration))), *of_iteration
+        return 1, min(iterations, max(1, MAX_CHUNK_VALUES // math.prod(of_iteration))), *of_iteration
 
 
 def _create_dataset(group: Any, column: Column, **options: Any) -> Any:
