@@ -166,10 +166,13 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_recorded(tmp_path):
     assert content(tmp_path / "F.h5") == expected
     assert len(recorded) == 2 * len(CASES)
     draw = random.Random(61)  # noqa: S311 - moments, not secrets
-    for number, step in enumerate([*draw.sample(range(int(steps)), 8), int(steps) - 3]):
+    moments = [*draw.sample(range(int(steps)), 8), int(steps) - 3]
+    ends = []
+    for number, step in enumerate(moments):
         out = tmp_path / f"{number}" / "F.h5"
         killed = launch(out, step)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert killed.returncode in (-signal.SIGKILL, 0), killed.stderr  # 0: it needed fewer steps than the first one
+        ends.append(killed.returncode)
         kept = read_raw(out).measurements if has_results(out) else 0
         assert kept >= killed.stdout.count("recorded")
         resumed = launch(out, -1, 2)
@@ -180,3 +183,4 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_recorded(tmp_path):
         every = [raw_examples.comparable(history.outcome.times) for history in raw.histories()]
         assert every == [raw_examples.comparable(outcome) for outcome in times_of(tmp_path / "whole.h5")]
         assert [path.name for path in out.parent.iterdir()] == ["F.h5"]
+    assert ends.count(-signal.SIGKILL) > len(moments) // 2
