@@ -63,7 +63,7 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
     runs = tuple(_to_run(raw, attempt) for raw in raw_results for attempt, _ in raw.attempts)
     rows = (row for raw in raw_results for row in _to_rows(raw, rule))
     return Results(
-        step_times={key: times for raw in raw_results for key, times in _step_times(raw)},
+        step_times=MedianSteps({key: of for raw in raw_results for key, of in _measured_steps(raw)}),
         rows=tuple(sorted(with_exposed_times(rows, {run.run_id: run.machine for run in runs}), key=_row_order)),
         runs=runs,
         planned=sum(len(job.cases) for job in [*(raw.job for raw in raw_results), *unstarted]),
@@ -151,16 +151,36 @@ def _to_run(raw: RawResults, attempt: Attempt) -> Run:
     )  # fmt: skip
 
 
-def _step_times(raw: RawResults) -> Iterator[tuple[RowKey, StepTimes]]:
-    """Yield the times of one iteration of each training step: the one closest to its median over rounds."""
+class MedianSteps(Mapping[RowKey, StepTimes]):
+    """The times of one iteration of each training step: the one closest to its median over rounds.
+
+    They are read when they are asked for.
+    """
+
+    def __init__(self, measured: Mapping[RowKey, tuple[Outcome, int]]) -> None:
+        self._measured = measured  # the outcome of each step, and the number of its workers
+
+    def __getitem__(self, key: RowKey) -> StepTimes:
+        outcome, workers = self._measured[key]
+        step = StepTimes.of(outcome.times, outcome.program, workers) if outcome.times else None
+        if outcome.times is None or step is None:
+            raise KeyError(key)
+        took, rounds = outcome.times.max_ns, outcome.times.round
+        median = np.median([np.median(took[rounds == number]) for number in np.unique(rounds)])
+        return step.iteration(int(np.abs(took - median).argmin()))
+
+    def __iter__(self) -> Iterator[RowKey]:
+        return iter(self._measured)
+
+    def __len__(self) -> int:
+        return len(self._measured)
+
+
+def _measured_steps(raw: RawResults) -> Iterator[tuple[RowKey, tuple[Outcome, int]]]:
+    """Yield the outcome of each training step that was timed, and the number of its workers."""
     for attempt, outcome, _ in raw.histories():
         if outcome.times is not None and outcome.program:
-            step = StepTimes.of(outcome.times, outcome.program, attempt.ranks - attempt.aggregators)
-            if step is not None:
-                took, rounds = outcome.times.max_ns, outcome.times.round
-                median = np.median([np.median(took[rounds == number]) for number in np.unique(rounds)])
-                closest = step.iteration(int(np.abs(took - median).argmin()))
-                yield (raw.job.name, attempt.run_id, outcome.case.id), closest
+            yield (raw.job.name, attempt.run_id, outcome.case.id), (outcome, attempt.ranks - attempt.aggregators)
 
 
 def _to_rows(raw: RawResults, rule: str) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import BACK_TO_BACK, LOOPS_OF_PROGRAMS, Case, Job
 from hpccoll.schedule.reduction import itemsize
-from hpccoll.store.case_times import OF_TRAINING, CaseTimes, stage_programs
+from hpccoll.store.case_times import OF_TRAINING, CaseTimes, TimesOfRanks, stage_programs
 from hpccoll.store.schema import RANK_RESULT_MERGES, RESULT_COLUMNS
 
 if TYPE_CHECKING:
@@ -95,7 +95,23 @@ class OutcomeCheck:
             _raise_first(_times_violations(times, self.job, workers))
             needs_mean = attempt.ours and case.timing in LOOPS_OF_PROGRAMS
             _raise_first([(f"timing {case.timing} has no mean", needs_mean and not times.mean_ns.size)])
-            _raise_first(_timeline_violations(times, outcome.program, workers))
+            if times.kept.is_in_memory:
+                check_rank_times(times.kept.read(), times, outcome.program, attempt)
+
+
+def check_rank_times(ranks: TimesOfRanks, times: CaseTimes, program: str | None, attempt: "Attempt") -> None:
+    """Raise ImplausibleError if the times of the kept ``ranks`` contradict the summary ``times`` of all ranks.
+
+    Args:
+        ranks: the times of the kept ranks.
+        times: what is known of each iteration.
+        program: of a training step, its program as JSON.
+        attempt: the attempt that measured them.
+    """
+    workers = attempt.ranks - attempt.aggregators
+    _raise_first(_rank_shape_violations(ranks, times, attempt.ranks))
+    _raise_first(_rank_violations(ranks, times, workers))
+    _raise_first(_timeline_violations(ranks, times.rank_stride, program, workers))
 
 
 def _case_id_without_shape(case: Case) -> str:
@@ -146,47 +162,63 @@ def _is_traffic(text: str | None) -> bool:
     return True
 
 
+def _kept_ranks(times: CaseTimes, ranks: int) -> int:
+    return -(-ranks // times.rank_stride)
+
+
 def _shape_violations(times: CaseTimes, ranks: int) -> Iterator[Violation]:
     n, stride = len(times.max_ns), times.rank_stride
-    kept = -(-ranks // stride) if stride > 0 else 0
+    kept = _kept_ranks(times, ranks) if stride > 0 else 0
     is_power = stride & (stride - 1) == 0
     yield f"times of {kept} ranks, every {stride}th, are kept in {n} iterations", not (n and kept and is_power)
     per_iteration = times.min_ns, times.median_ns, times.max_ns, times.slowest_rank, times.round
     yield "its times are of different iterations", any(values.shape != (n,) for values in per_iteration)
-    samples = times.start_ns, times.end_ns
-    yield "its times are of different ranks", any(values.shape != (n, kept) for values in samples)
-    of_training = ((getattr(times, name), (n,)) for name in OF_TRAINING)
-    optional = (times.span_ns, (n,)), (times.mean_ns, (n,)), (times.device_ns, (n, kept)), *of_training
-    yield "its times by other rules are of different ranks", any(v.size and v.shape != shape for v, shape in optional)
+    optional = times.span_ns, times.mean_ns, times.skew_ns, times.device_max_ns
+    of_training = (getattr(times, name) for name in OF_TRAINING)
+    differ = any(values.size and values.shape != (n,) for values in (*optional, *of_training))
+    yield "its times by other rules are of different iterations", differ
+
+
+def _rank_shape_violations(ranks: TimesOfRanks, times: CaseTimes, count: int) -> Iterator[Violation]:
+    shape = len(times.max_ns), _kept_ranks(times, count)
+    samples = ranks.start_ns, ranks.end_ns
+    yield "its times are of different ranks", any(values.shape != shape for values in samples)
+    differ = ranks.device_ns.size > 0 and ranks.device_ns.shape != shape
+    yield "the times of its GPUs are of different ranks", differ
 
 
 def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[Violation]:
-    # The extremes cover all workers, so the durations of the kept ranks lie within them.
-    durations = (times.end_ns - times.start_ns)[:, : -(-workers // times.rank_stride)]
     ordered = (times.min_ns >= 0) & (times.min_ns <= times.median_ns) & (times.median_ns <= times.max_ns)
-    yield "an operation took less than nothing", bool((times.end_ns < times.start_ns).any())
-    yield "a clock showed less than nothing", bool((times.start_ns < 0).any())
     yield "the shortest, median and longest time are in no order", not ordered.all()
-    outside = (durations < times.min_ns[:, None]) | (durations > times.max_ns[:, None])
-    yield "the time of a rank is outside of the extremes", bool(outside.any())
     yield "the slowest rank is no rank of the job", _outside(times.slowest_rank, 0, workers - 1)
     yield f"a round is none of {job.effort.rounds}", _outside(times.round, 1, job.effort.rounds)
-    if times.rank_stride == 1:
-        longest = durations[np.arange(len(durations)), times.slowest_rank]
-        yield "the longest time is no rank's", bool((longest != times.max_ns).any())
     short = times.span_ns.size and (times.span_ns < times.max_ns).any()
     yield "the span is shorter than an operation", bool(short)
     if times.mean_ns.size:
         outside = (times.mean_ns < times.min_ns) | (times.mean_ns > times.max_ns)
         yield "the mean time is outside of the extremes", bool(outside.any())
-    yield "a GPU took less than nothing", bool((times.device_ns < 0).any())
+    yield "ranks started less than nothing apart", bool((times.skew_ns < 0).any())
+    yield "the slowest GPU took less than nothing", bool((times.device_max_ns < 0).any())
     yield "an accuracy is no share", _outside(times.step_accuracy, 0, 1)
     yield "other ranks than those of the job differ", _outside(times.step_differing, 0, workers - 1)
 
 
-def _timeline_violations(times: CaseTimes, program: str | None, workers: int) -> Iterator[Violation]:
+def _rank_violations(ranks: TimesOfRanks, times: CaseTimes, workers: int) -> Iterator[Violation]:
+    # The extremes cover all workers, so the durations of the kept ranks lie within them.
+    durations = (ranks.end_ns - ranks.start_ns)[:, : _kept_ranks(times, workers)]
+    yield "an operation took less than nothing", bool((ranks.end_ns < ranks.start_ns).any())
+    yield "a clock showed less than nothing", bool((ranks.start_ns < 0).any())
+    outside = (durations < times.min_ns[:, None]) | (durations > times.max_ns[:, None])
+    yield "the time of a rank is outside of the extremes", bool(outside.any())
+    if times.rank_stride == 1:
+        longest = durations[np.arange(len(durations)), times.slowest_rank]
+        yield "the longest time is no rank's", bool((longest != times.max_ns).any())
+    yield "a GPU took less than nothing", bool((ranks.device_ns < 0).any())
+
+
+def _timeline_violations(ranks: TimesOfRanks, stride: int, program: str | None, workers: int) -> Iterator[Violation]:
     """Yield the violations of the timeline of a training step; each test assumes that the tests before it passed."""
-    if not times.event_ns.size:
+    if not ranks.event_ns.size:
         return
     try:
         programs = stage_programs(program or "")
@@ -194,12 +226,11 @@ def _timeline_violations(times: CaseTimes, program: str | None, workers: int) ->
         yield f"the program of a training step is {program!r:.80}", True
         return
     events = [each.events for each in programs]
-    shape = (*times.start_ns.shape, max(events, default=0))
+    shape = (*ranks.start_ns.shape, max(events, default=0))
     yield f"{len(programs)} stages have {workers} ranks", not programs or workers % len(programs) > 0
-    yield f"its timeline has {times.event_ns.shape[2]} events of {shape[2]}", times.event_ns.shape != shape
-    ranks = range(0, workers, times.rank_stride)
-    counts = [events[rank * len(programs) // workers] for rank in ranks]
-    since = times.event_ns - times.start_ns[:, :, None]
+    yield f"its timeline has {ranks.event_ns.shape[2]} events of {shape[2]}", ranks.event_ns.shape != shape
+    counts = [events[rank * len(programs) // workers] for rank in range(0, workers, stride)]
+    since = ranks.event_ns - ranks.start_ns[:, :, None]
     early = any((since[:, position, :count] < 0).any() for position, count in enumerate(counts))
     yield "a part of a training step ran before the step", early
 

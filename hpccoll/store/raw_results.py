@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -125,7 +125,7 @@ class RankLocation:
     rack: int = 0  # the rack of its node in Slurm's topology
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, because cached_property needs a __dict__
 class Attempt(OfKind):
     """One launch of a job."""
 
@@ -163,7 +163,7 @@ class Attempt(OfKind):
             aggregators=layout.aggregators, oversubscribed=False, places=places, provenance=provenance,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """The layout of the ranks, as algorithms see it."""
         node, rack = (tuple(getattr(location, tier) for location in self.places) for tier in ("node", "rack"))
@@ -242,6 +242,11 @@ class RawResults:
                 self._positions.setdefault(outcomes[index].case.id, []).append((attempt, index))
             self._indexed[attempt] = len(outcomes)
         return self._positions
+
+    def place(self, case_id: str) -> tuple[int, int] | None:
+        """Return where the last outcome of a case is: the index of its attempt, and its own there; None without one."""
+        places = self._index_cases().get(case_id)
+        return places[-1] if places else None
 
     def histories(self, case_id: str | None = None) -> Iterator[CaseHistory]:
         """Yield the history of each case that has an outcome, or of the case ``case_id``."""

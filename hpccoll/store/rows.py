@@ -73,8 +73,8 @@ class Row(CaseResult, OfKind):
     round_run_ids: tuple[str | None, ...] = ()  # the launch of each round: an interrupted job has several
     algbw_Bps: float | None
     busbw_Bps: float | None
-    skew_s: float | None = None  # the median over iterations of how far apart kept ranks of one clock start
-    device_s: float | None = None  # by GPU events: the median over iterations of the maximum over kept ranks
+    skew_s: float | None = None  # the median over iterations of how far apart ranks of one clock start
+    device_s: float | None = None  # by GPU events: the median over iterations of the maximum over ranks
     device_floor_s: float | None = None  # the part of device_s that two events in a row take, the largest of all GPUs
     cpu_s: float | None  # CPU seconds per operation, the maximum over ranks
     worker_sent_predicted: float | None  # bytes per operation that a node of workers sends, the mean over such nodes

@@ -22,12 +22,6 @@ from hpccoll.store.step_times import STEP_FIGURES, StepTimes
 from hpccoll.store.step_waiting import step_waiting
 
 
-def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the longest duration over ranks of each iteration, given starts and ends, [iteration, rank]."""
-    longest: NDArray[np.int64] = (end_ns - start_ns).max(axis=1)
-    return longest
-
-
 @lru_cache
 def _interval_ranks(n: int) -> tuple[int, int]:
     """Return the order statistics (0-based) that enclose the median of n samples with at least 95 % confidence.
@@ -98,12 +92,15 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
     return RoundStatistics(median, (lows[first], highs[last]))
 
 
+def _median_s(nanoseconds: NDArray[np.int64]) -> float | None:
+    """Return the median over iterations in seconds; None without any."""
+    return float(np.median(nanoseconds)) / 1e9 if len(nanoseconds) else None
+
+
 def _device_s(times: CaseTimes, operations: int) -> float | None:
     """Return the median over iterations of the slowest GPU's time in seconds; None if a GPU has no events."""
-    elapsed = times.device_ns
-    if not elapsed.size or (elapsed < 0).any():
-        return None
-    return float(np.median(elapsed.max(axis=1))) / 1e9 / operations
+    elapsed_s = _median_s(times.device_max_ns)
+    return None if elapsed_s is None else elapsed_s / operations
 
 
 def _device_floor_s(attempt: Attempt, operations: int) -> float | None:
@@ -113,17 +110,6 @@ def _device_floor_s(attempt: Attempt, operations: int) -> float | None:
     if not known:
         return None
     return max(known) / 1e9 / operations
-
-
-def _skew_s(times: CaseTimes, attempt: Attempt) -> float | None:
-    """Return how far apart kept ranks of one clock start, the largest over clocks: the median in seconds.
-
-    None if no clock has two kept ranks.
-    """
-    clocks = np.array([location.clock for location in attempt.places])[:: times.rank_stride]
-    starts = [times.start_ns[:, clocks == clock] for clock in set(clocks)]
-    ranges = [np.ptp(of_clock, axis=1) for of_clock in starts if of_clock.shape[1] > 1 and len(of_clock)]
-    return float(np.median(np.max(ranges, axis=0))) / 1e9 if ranges else None
 
 
 def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
@@ -243,7 +229,7 @@ def make_row(
         round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
         device_s=device_s, device_floor_s=device_floor_s,
-        skew_s=None if times is None else _skew_s(times, attempt),
+        skew_s=None if times is None else _median_s(times.skew_ns),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         worker_sent_predicted=_per_worker_node(attempt, outcome.workers_sent_predicted),
         worker_sent_measured=_mean_if_complete(outcome.wire_sent[: attempt.nodes]),
