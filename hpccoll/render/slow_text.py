@@ -16,7 +16,7 @@ from hpccoll.common.units import (
 )
 from hpccoll.store.waiting import LateRank
 from hpccoll.traces.against_curve import AgainstCurve
-from hpccoll.traces.late import FEWEST_PARTS, LEAST_PART, Lag
+from hpccoll.traces.late import FEWEST_PARTS, LEAST_OF_COMMUNICATION, Lag
 from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.records import Group
 from hpccoll.traces.slow import RankTimes, SlowParts
@@ -85,7 +85,10 @@ def _late_answers(parts: SlowParts) -> Iterator[str]:
         )
     if judged and not parts.late:
         other = "other " if parts.unjudged else ""
-        yield f"no {other}rank is late by {format_per_cent(LEAST_PART)} of the time or more"
+        least = f"{format_per_cent(LEAST_OF_COMMUNICATION)} of the time in operations"
+        if parts.least_part is not None:
+            least = f"{format_per_cent(parts.least_part)} of the time"
+        yield f"no {other}rank is late by {least} or more"
 
 
 def _late_text(lag: Lag, parts: SlowParts) -> str:

@@ -29,8 +29,9 @@ FEWEST_PARTS, MAX_PARTS = 3, 12
 LEAST_PART, LEAST_S = 0.02, 1e-4
 """By how much a late rank is late, at least: a part of the time, as GPUs differ, and seconds in a part of the job."""
 
-LEAST_UNORDERED_PART = 0.03
-"""Likewise where the order of operations is not recorded: how often a lag is seen again is known less well."""
+LEAST_UNSURE_PART = 0.03
+"""Likewise where the order of operations is not recorded, or blocks of ranks differ: what part of a lag is seen again,
+or comes from a larger block, is then known less well."""
 
 LEAST_OF_COMMUNICATION = 0.2
 """Likewise, as a part of the time in operations, where no record says how much time passed."""
@@ -61,6 +62,7 @@ class Lags(NamedTuple):
 
     late: Sequence[Lag]  # the latest first
     judged: Collection[int]  # the ranks of which it is known whether they are late
+    least_part: float | None = LEAST_PART  # of the time, by which a late rank is late; None: of that in operations
 
 
 def find_lags(
@@ -77,16 +79,20 @@ def find_lags(
     records = _records_by_rank(timed, times)
     lags = dict[int, Lag]()
     judged = set[int]()
+    least_parts = set[float | None]()
     for ranks, members in _comparable(times, records):
         shared = SharedOperations(ranks, members, records, shifts_s)
         bounds = _part_bounds(shared.step_ends(), steps)
         if len(bounds) <= FEWEST_PARTS:
             continue
         judged |= {*ranks}
+        least_parts.add(_least_part(shared))
         for lag in _lags_of(shared, bounds):
             if lag.rank not in lags or lags[lag.rank].total_s < lag.total_s:
                 lags[lag.rank] = lag
-    return Lags(sorted(lags.values(), key=lambda lag: (-lag.total_s, lag.rank)), judged)
+    late = sorted(lags.values(), key=lambda lag: (-lag.total_s, lag.rank))
+    known_parts = [part for part in least_parts if part is not None]
+    return Lags(late, judged, max(known_parts, default=None if least_parts else LEAST_PART))
 
 
 def _records_by_rank(timed: Iterable[RecordedOperation], times: Iterable[OperationTimes]) -> dict[int, RankRecords]:
@@ -173,8 +179,8 @@ def _lags_of(shared: SharedOperations, bounds: Integers) -> Iterator[Lag]:
     is_own = np.median(own_s, axis=0) >= OWN_PART * np.median(seen_s, axis=0)
     parts = len(bounds) - 1
     judged_share = float(bounds[-1] - bounds[0]) / shared.rows
-    wall_s = shared.wall_s()
-    least_s = max(LEAST_S, _least_s(shared, wall_s) * judged_share / parts)
+    wall_s = shared.wall_s
+    least_s = max(LEAST_S, _least_s(shared) * judged_share / parts)
     median_s = np.median(lag_s, axis=0)
     for column in np.flatnonzero(_are_late(lag_s, least_s) & is_own).tolist():
         total_s = float(median_s[column]) * parts / judged_share
@@ -187,11 +193,20 @@ def _by_part(table: Seconds, bounds: Integers) -> Seconds:
     return sums
 
 
-def _least_s(shared: SharedOperations, wall_s: float | None) -> float:
+def _least_part(shared: SharedOperations) -> float | None:
+    """Return by which part of the time a late rank is late, at least; None if the time is not known."""
+    if shared.wall_s is None:
+        return None
+    is_unsure = not shared.is_ordered or shared.has_unequal_blocks
+    return LEAST_UNSURE_PART if is_unsure else LEAST_PART
+
+
+def _least_s(shared: SharedOperations) -> float:
     """Return by how much a late rank is late over the whole record, at least."""
-    if wall_s is None:
+    least_part = _least_part(shared)
+    if shared.wall_s is None or least_part is None:
         return LEAST_OF_COMMUNICATION * shared.communication_s()
-    return wall_s * (LEAST_PART if shared.is_ordered else LEAST_UNORDERED_PART)
+    return shared.wall_s * least_part
 
 
 def _are_late(lag_s: Seconds, least_s: float) -> NDArray[np.bool_]:

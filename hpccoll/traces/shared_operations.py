@@ -83,6 +83,11 @@ class SharedOperations:
         self.rows = len(self.synchronising) - 1
         self.moments = [self._moments(column) for column in range(len(ranks))] if self.is_ordered else []
 
+    @property
+    def has_unequal_blocks(self) -> bool:
+        """Whether the blocks of some collective differ between ranks."""
+        return bool(self._unequal())
+
     def step_ends(self) -> Integers:
         """Return the rows at which a step begins or a part of it: those that end with the rarest repeated collective.
 
@@ -164,8 +169,9 @@ class SharedOperations:
         """Return collectives whose blocks differ between ranks, where the order of operations is known."""
         return [times for times in self.uneven if self.is_ordered and not are_alike(times)]
 
+    @cached_property
     def wall_s(self) -> float | None:
-        """Return the time from the first synchronising operation to the last one; None if it is not known."""
+        """The time from the first synchronising operation to the last one; None if it is not known."""
         if self.is_ordered:
             return float(np.median([moments[-1] - moments[0] for moments in self.moments])) / 1e9
         spans_ns = list[int]()

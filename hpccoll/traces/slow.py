@@ -64,6 +64,7 @@ class SlowParts:
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
     unmatched: Mapping[Group, int]  # operations of groups of which ranks recorded different ones
+    least_part: float | None = None  # of the time, by which a late rank is late; None: of the time in operations
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
@@ -120,7 +121,9 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     lags = find_lags(timed, times, {} if residual_s is None else shifts_s, steps)
     shifts_s = _begin_together(timed, hosts, shifts_s) | shifts_s
     unjudged = sorted({each.rank for each in of_ranks} - {*lags.judged})
-    return SlowParts(times, of_ranks, late_ranks(waits), lags.late, unjudged, residual_s, shifts_s, unmatched)
+    return SlowParts(
+        times, of_ranks, late_ranks(waits), lags.late, unjudged, residual_s, shifts_s, unmatched, lags.least_part
+    )
 
 
 def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tuple[dict[int, float], float | None]:
