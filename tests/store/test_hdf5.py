@@ -276,16 +276,16 @@ print(step)
 
 def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
     path, tests = tmp_path / "F.h5", Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(tests)}
+    environment = {**os.environ, "PYTHONPATH": str(tests), "PYTHONHASHSEED": "0"}  # as many steps each time
 
     def write(step):
+        hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
         program = [sys.executable, "-c", KILLED, str(path), str(step)]
         return subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
 
     steps = int(write(-1).stdout)
     left = []
     for step in [*range(1, steps, steps // 3), *range(steps - 8, steps + 1, 2)]:
-        hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
         assert write(step).returncode == -signal.SIGKILL
         ((_, (outcome,)),) = hdf5.read_raw_file(path).attempts
         left.append(outcome.evidence)
