@@ -226,7 +226,7 @@ class _RankStep:
 
 
 @contextmanager
-def _collection_paused() -> Iterator[None]:
+def collection_paused() -> Iterator[None]:
     """Pause the collection of circular garbage, which there is none of: looking for it among all steps takes longer."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -239,7 +239,7 @@ def _collection_paused() -> Iterator[None]:
 
 def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     ranks = range(schedule.layout.ranks)
-    with _collection_paused():
+    with collection_paused():
         programs = [[_RankStep(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
         _pair_all(schedule, programs, skip)
     at, left = [0 for _ in ranks], sum(map(len, programs))
