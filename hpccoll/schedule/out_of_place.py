@@ -1,6 +1,6 @@
 """Out of place: a schedule that was written in place, for contributions that lie in src."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import index
 from typing import TYPE_CHECKING
 
@@ -55,23 +55,35 @@ class _AllRanks:
         if len(ranks) * schedule.units > MOST_UNITS:
             raise NotVectorisedError
         self.call, self.schedule, self.ranks = call, schedule, ranks
-        self.only_in_src = np.zeros((len(ranks), schedule.units), bool)
-        for row, me in enumerate(ranks.tolist()):
-            source = call.source(me, schedule.units)
-            self.only_in_src[row, source.start : source.stop] = True
+        self.only_in_src = self._units_of_ranks(call.source)
 
     def steps(self) -> Iterator[Step]:
-        """Yield the steps; NotVectorisedError if ranks differ in where a part lies."""
+        """Yield the steps.
+
+        Raises:
+            NotVectorisedError: if ranks differ in where a part lies; before the first step, because a rank that is idle
+                in some steps may leave them out, and so have another number of steps when it is followed singly.
+        """
+        for _ in self._steps():
+            pass
+        self.only_in_src = self._units_of_ranks(self.call.source)
+        yield from self._steps()
+
+    def _units_of_ranks(self, select: Callable[[int, int], range]) -> NDArray[np.bool]:
+        """Return which units ``select`` returns of each rank, [rank, unit]."""
+        chosen = np.zeros((len(self.ranks), self.schedule.units), bool)
+        for row, me in enumerate(self.ranks.tolist()):
+            units = select(me, self.schedule.units)
+            chosen[row, units.start : units.stop] = True
+        return chosen
+
+    def _steps(self) -> Iterator[Step]:
         for step in self.schedule.steps(self.ranks):
             now = self.only_in_src.copy() if any(isinstance(a, RecvReduce) for a in step.actions) else self.only_in_src
             yield Step(*(self._redirected(action, now) for action in step.actions))
             for action in step.actions:
                 self._mark_landed(action, self.only_in_src)
-        targets = np.zeros_like(self.only_in_src)
-        for row, me in enumerate(self.ranks.tolist()):
-            target = self.call.target(me, self.schedule.units)
-            targets[row, target.start : target.stop] = True
-        left = self.only_in_src & targets
+        left = self.only_in_src & self._units_of_ranks(self.call.target)
         if left.any():
             ranges = tuple(_columns_of(left))
             yield Step(Copy(Part("src", ranges), Part("dst", ranges)))

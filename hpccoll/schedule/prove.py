@@ -365,16 +365,18 @@ def _batches(messages: Sequence[Messages], *, arrivals: bool) -> list[list[Messa
     """
     if len(messages) < 2 or any(len(m.source) > 1 for m in messages):
         return [[m] for m in messages]
-    turns: defaultdict[int, int] = defaultdict(int)
-    alike: defaultdict[object, list[Messages]] = defaultdict(list)
+    landed: defaultdict[int, int] = defaultdict(int)  # by rank
+    alike: defaultdict[tuple[int, object], list[Messages]] = defaultdict(list)
     for m in messages:
         if not arrivals:
-            alike[_form(m.sent)].append(m)
+            alike[0, _form(m.sent)].append(m)
             continue
         target = int(m.target[0])
-        alike[turns[target], _form(m.sent), _form(m.landed), _form(m.operand)].append(m)
-        turns[target] += 1
-    return list(alike.values())
+        forms = _form(m.sent), _form(m.landed), _form(m.operand)
+        alike[landed[target], forms].append(m)
+        landed[target] += 1
+    in_turn = sorted(alike, key=lambda key: key[0])
+    return [alike[key] for key in in_turn]
 
 
 def _form(part: Part | None) -> tuple[str, int] | None:

@@ -141,9 +141,9 @@ def test_a_broken_schedule_is_refused_or_comes_to_the_same(name, ranks):
 # ---- the same verdicts as a plain prover -----------------------------------------------------------------------------
 
 
-def verdict(prover, case: Case, mutant: Schedule) -> tuple[type, str | None]:
+def verdict(prover, case: Case, mutant: Schedule, in_place: bool | None = None) -> tuple[type, str | None]:
     """Return what a prover raises, and the round that it names; nothing if it accepts the mutant."""
-    in_place = case.placements[0]
+    in_place = case.placements[0] if in_place is None else in_place
     try:
         prover(case.call, [mutant if in_place else out_of_place(case.call, mutant)], in_place=in_place)
     except ScheduleError as error:
@@ -160,11 +160,12 @@ def test_the_verdict_is_that_of_a_plain_prover(data):
     assume(case)
     schedule = data.draw(st.sampled_from(case.slices))
     programs = clean([[*schedule.steps(me)] for me in range(schedule.layout.ranks)])
-    for _ in range(data.draw(st.integers(1, 3))):
+    for _ in range(data.draw(st.integers(0, 3))):
         choices = [mutant for _, mutant in mutants(programs, schedule.units)] if any(programs) else [programs]
         programs = clean(data.draw(st.sampled_from(choices)))
     mutant = Schedule(schedule.layout, schedule.units, lambda me: iter(programs[me]))
-    assert verdict(prove, case, mutant) == verdict(prove_plainly, case, mutant)
+    in_place = data.draw(st.sampled_from(case.placements))
+    assert verdict(prove, case, mutant, in_place) == verdict(prove_plainly, case, mutant, in_place)
 
 
 def test_units_that_are_proven_in_groups_have_the_same_verdict(monkeypatch):
