@@ -74,7 +74,7 @@ def held(collective: Collective, algorithm: Algorithm) -> Collective:
     if not algorithm.floor:
         return collective
     arguments = {name: value for name, value in collective.arguments.items() if name != "traffic"}  # equal blocks
-    unchanged = {"target": collective.source, "result": lambda _call, me, unit: {(me, unit)}}
+    unchanged = {"target": collective.source, "result": lambda _call, me, unit: (me, unit)}
     return replace(collective, **unchanged, arguments=arguments)
 
 
@@ -150,7 +150,7 @@ def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send((me + 1) % p, dst[0:2]), Recv((me - 1) % p, dst[0:2]))
 
 
-shift = replace(all_reduce, name="shift", result=lambda call, me, unit: {((me - 1) % call.p, unit)}, reduces=False,
+shift = replace(all_reduce, name="shift", result=lambda call, me, unit: ((me - 1) % call.p, unit), reduces=False,
                 _algorithms={})  # fmt: skip
 shift("shift_by_one")(shift_by_one)
 

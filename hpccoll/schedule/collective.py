@@ -13,11 +13,13 @@ from hpccoll.common.limits import MAX_BYTES
 from hpccoll.common.units import format_size
 from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.compose import only_active, relabel
+from hpccoll.schedule.contribution_sets import Contribution
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Program, Requirement
 from hpccoll.schedule.regularity import Regularity
 from hpccoll.schedule.schedule import Schedule
+from hpccoll.schedule.step import Index
 
 NATIVE = "native"
 """The algorithm name of a library's own collective."""
@@ -25,7 +27,9 @@ NATIVE = "native"
 AUTO = "auto"
 """The algorithm name that stands for the choice of a table: a policy, not an algorithm."""
 
-Contribution = tuple[int, int]
+ALL_RANKS, NO_RANK = -1, -2
+"""In the place of the rank that a result comes from: the contributions of all workers are folded in it, or of none."""
+
 UnitSelector: TypeAlias = Callable[["CollectiveCall", int, int], range]
 
 
@@ -38,8 +42,9 @@ class Collective:
     units: Literal["divisible", "per_rank"]
     source: UnitSelector  # the units that a rank contributes, from (call, me, units)
     target: UnitSelector  # the units of dst that are defined at a rank at the end
-    # the contributions folded in such a unit, from (call, me, unit)
-    result: Callable[["CollectiveCall", int, int], set[Contribution]]
+    # the contribution that such a unit holds, as its origin and its unit, from (call, me, unit): the unit, and with it
+    # the result, may be an array; ALL_RANKS as the origin stands for the contributions of all workers, folded
+    result: Callable[["CollectiveCall", int, Index], tuple[Index, Index]]
     # the factor on algbw as a function of p (0 for 1 rank); None if bandwidth is undefined
     busbw: Callable[[int], float] | None
     # the bytes that a call reads and writes in the memory of one node, in units of S, if it copies each datum once: a
@@ -205,7 +210,11 @@ class CollectiveCall:
 
     def result(self, me: int, unit: int) -> set[Contribution]:
         """Return the contributions that are folded in a unit of ``target``."""
-        return self.collective.result(self, me, unit)
+        origin, of_origin = self.collective.result(self, me, unit)
+        if origin == NO_RANK:
+            return set()
+        origins = range(self.p) if origin == ALL_RANKS else [int(origin)]
+        return {(rank, int(of_origin)) for rank in origins}
 
     def partner(self, me: int) -> int | None:
         """Return the rank that rank ``me`` exchanges messages with; None if it has none."""
