@@ -178,7 +178,7 @@ LINES = {
         "launch good.json NO_JOB --out=x.h5",
     ),
     "shown": (
-        "show ring -p NUMBER", "show ring -p 0", "show ring -p 129", "show ring -p 4 SHOW_OPTION NUMBER",
+        "show ring -p NUMBER", "show ring -p 0", "show ring -p 4097", "show ring -p 4 SHOW_OPTION NUMBER",
         "show NO_FORMAT -p 4", "show native -p 4", "show ring -p 4 --param PARAM", "show ring -p 4 --out NO_PICTURE",
         "list --frob", "doctor NO_OPTION", "evidence NO_FILE", "evidence random", "evidence a.log --network=ib",
         "NO_COMMAND",
