@@ -50,6 +50,7 @@ def trace(
     is missing or failed, if a file cannot be read, or if no operation is recorded of a rank or of the whole job. A late
     rank slows the job, and the command ends with 0.
     """
+    from hpccoll.common.memory import collector_paused
     from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
     from hpccoll.store.load_results import read_results
     from hpccoll.traces.against_curve import against_curves
@@ -58,7 +59,7 @@ def trace(
     from hpccoll.traces.slow import slow_parts
 
     rows = read_results(against).rows if against else None
-    with progress_counter("files") as progress:
+    with collector_paused(), progress_counter("files") as progress:
         read = read_job(files, progress)
     if not read.jobs and not read.damaged:
         raise UnusableError("FILES", "there is no file in the directory")
@@ -66,10 +67,11 @@ def trace(
     if not read.jobs:
         return UnusableError.exit_code
     jobs = list[JobFindings]()
-    for job in read.jobs:
-        slow = slow_parts(job)
-        beside = against_curves(slow.times, rows, slow.hosts) if slow and rows is not None else None
-        jobs.append(JobFindings(job, find_hangs(job), slow, beside))
+    with collector_paused():
+        for job in read.jobs:
+            slow = slow_parts(job)
+            beside = against_curves(slow.times, rows, slow.hosts) if slow and rows is not None else None
+            jobs.append(JobFindings(job, find_hangs(job), slow, beside))
     if out:
         from hpccoll.render.trace_page import write_trace_page
 

@@ -22,6 +22,8 @@ from hpccoll.common.units import format_size
 
 MAX_LINE_LENGTH = 1 << 16
 """The maximum number of characters of a line of a log; a longer line is read in pieces."""
+CHECKED_LENGTH = 1 << 20
+"""The number of characters of a long file that are read before its size is checked again."""
 MAX_CONTAINERS = 1_000_000
 """The maximum number of lists and objects in a JSON text; each takes 30 times the memory of its brackets."""
 
@@ -165,12 +167,22 @@ def read_lines(path: Path, key: str, max_bytes: int) -> Iterator[str]:
             encoding = text_encoding(file.read(len(codecs.BOM_UTF8)))
             file.seek(0)
             text = io.TextIOWrapper(file, encoding, "replace", newline="\n")
+            unchecked = 0
             while line := text.readline(MAX_LINE_LENGTH):
-                if file.tell() > max_bytes:
-                    raise _too_large(path, key, max_bytes)
                 yield line
+                unchecked += len(line)
+                if unchecked > CHECKED_LENGTH:
+                    unchecked = 0
+                    _check_place(file, path, key, max_bytes)
+            _check_place(file, path, key, max_bytes)
         except OSError as error:
             raise file_error(key, path, error) from None
+
+
+def _check_place(file: BinaryIO, path: Path, key: str, max_bytes: int) -> None:
+    """Check that no more than ``max_bytes`` bytes of a file were read."""
+    if file.tell() > max_bytes:
+        raise _too_large(path, key, max_bytes)
 
 
 def read_json(path: Path, key: str, max_bytes: int) -> Any:

@@ -232,7 +232,9 @@ MAX_TRAFFIC_RANKS = 4096
 TRAFFIC_BYTES = 1 << 27
 """The maximum size of a file of weights: 7 digits for every pair of ranks."""
 LOG_BYTES = 1 << 28
-"""The maximum size of a library's log: a thousand ranks write 100 KB each."""
+"""The maximum size of a library's log that memory holds: a thousand ranks write 100 KB each."""
+LONG_LOG_BYTES = 1 << 33
+"""The maximum size of a library's log that is read line by line, which takes some minutes."""
 LOG_HEAD_BYTES = 1 << 24
 """A log has a line of its library within this many bytes; of other files no more is read."""
 XML_BYTES = 1 << 24

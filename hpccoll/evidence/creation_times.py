@@ -13,12 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from hpccoll.evidence.log_message import LogMessage
 from hpccoll.evidence.log_record import CommunicatorCreation
-
-if TYPE_CHECKING:
-    from hpccoll.evidence.log_parser import LogMessage
 
 _DAY_S = 86400.0
 
@@ -58,17 +56,17 @@ class CreationTimes:
         self._created: Counter[tuple[str, CommunicatorRank]] = Counter()  # by process
         self._communicators: defaultdict[tuple[str, int, int], list[_RankTimes]] = defaultdict(list)
 
-    def add_start(self, address: str, message: "LogMessage") -> None:
+    def add_start(self, address: str, message: LogMessage) -> None:
         self._started[message.writer, address] = message.clock_s
 
-    def add_end(self, address: str, member: CommunicatorRank, message: "LogMessage") -> None:
+    def add_end(self, address: str, member: CommunicatorRank, message: LogMessage) -> None:
         started = self._started.pop((message.writer, address), None)
         times = self._new_times(member, message)
         times.logged_s = _elapsed_s(started, message.clock_s)
         self._completed[message.thread] = member, times
 
     def add_timings(
-        self, size: int, rank: int, total_s: float, phases_s: Mapping[str, float], message: "LogMessage"
+        self, size: int, rank: int, total_s: float, phases_s: Mapping[str, float], message: LogMessage
     ) -> None:
         member, times = self._completed.pop(message.thread, (None, None))
         if member is None or times is None or (member.size, member.rank) != (size, rank):
@@ -76,7 +74,7 @@ class CreationTimes:
         times.total_s = total_s
         times.phases_s = phases_s
 
-    def _new_times(self, member: CommunicatorRank, message: "LogMessage") -> _RankTimes:
+    def _new_times(self, member: CommunicatorRank, message: LogMessage) -> _RankTimes:
         """Return the times of a rank, to be filled in.
 
         Names of communicators may come again, such as those of splits: the k-th of a process is the k-th of its peers.

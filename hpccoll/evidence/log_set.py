@@ -7,27 +7,22 @@ log has exactly one launch, else to a launch of their own: that logs lie in one 
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeAlias
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import read_lines, read_text, unpacking_hint
-from hpccoll.common.limits import LOG_BYTES, LOG_HEAD_BYTES, XML_BYTES
+from hpccoll.common.limits import LOG_HEAD_BYTES, LONG_LOG_BYTES, XML_BYTES
 from hpccoll.evidence import nccl, nic_gpu_affinity, sharp, torch_watchdog, ucc
-from hpccoll.evidence.log_parser import (
-    LogMessage,
-    ParserState,
-    Rule,
-    apply_rules,
-    has_header,
-    split_messages,
-    with_hosts_of_prefixes,
-)
+from hpccoll.evidence.log_message import LogMessage, MessageReader, has_header, split_messages
+from hpccoll.evidence.log_parser import AddFacts, ParserState, Rule
 from hpccoll.evidence.log_record import LogRecord
+from hpccoll.evidence.log_survey import LaunchProcesses, LogSurvey, copied_threads, split_launches
+from hpccoll.evidence.repeated_messages import RepeatedMessages
 
 RULES: Mapping[str | None, Sequence[Rule]] = {
     "nccl": nccl.RULES,
@@ -37,11 +32,14 @@ RULES: Mapping[str | None, Sequence[Rule]] = {
 }
 """The rules for the messages of each library."""
 
-CONFIG_SUFFIX = ".conf"
-"""The suffix of NCCL's configuration files, such as /etc/nccl.conf, which NCCL reads without logging it."""
-
 _LIBRARIES = ("nccl", "ucc", "sharp")
 """The order of libraries. If several of them log, the record names the first one here: the program called that one."""
+
+_REMEMBERED_TEXTS = 1 << 11
+"""Ranks log the same texts, which are tried with all rules once."""
+
+CONFIG_SUFFIX = ".conf"
+"""The suffix of NCCL's configuration files, such as /etc/nccl.conf, which NCCL reads without logging it."""
 
 _EXPECTED_LOG = (
     "a log of NCCL or RCCL (NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING,COLL), of UCC "
@@ -50,14 +48,8 @@ _EXPECTED_LOG = (
 )
 """The valid input files, and the variables that make libraries write them."""
 
-_COMMUNICATOR = re.compile(r"\bcommId 0x0*([1-9a-f][0-9a-f]*)\b")
-"""The id of a communicator. A split has the id 0, and its parent another."""
-
-LaunchMessages: TypeAlias = dict[str, list[LogMessage]]
-"""The messages of one launch, by the name of their log."""
-
-_Writer: TypeAlias = tuple[str, str]
-"""A log and a process that writes it; the process is empty for lines without a header."""
+Lines: TypeAlias = Callable[[], Iterable[str]]
+"""Reads the lines of a log from its beginning. They are read twice, so that memory need not hold them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,133 +68,120 @@ class LogSet:
     dumps: Mapping[str, str]
 
 
+class LaunchReader:
+    """Reads the messages of a launch, log by log; ``copied`` are the threads that several logs may hold."""
+
+    def __init__(self, copied: Collection[str]) -> None:
+        self._state = ParserState()
+        self._origins: set[str | None] = set()
+        self._repeated = RepeatedMessages(copied)
+        self._hosts_of_prefixes: Mapping[str, str] = {}
+
+    def begin_log(self, hosts_of_prefixes: Mapping[str, str]) -> None:
+        """Begin with the next log, in which prefixes name the hosts of lines that have no header."""
+        self._repeated.begin_log()
+        self._hosts_of_prefixes = hosts_of_prefixes
+
+    def add(self, message: LogMessage) -> None:
+        """Add the facts of the next message of the log."""
+        if not self._repeated.is_new(message):
+            return
+        self._origins.add(message.origin)
+        if message.form:
+            self._add_frequent(message)
+            return
+        if message.origin is None:
+            host = self._hosts_of_prefixes.get(message.prefix)
+            message = message._replace(host_of_prefix=host)
+        for match, add_facts in _matches(message.origin, message.text):
+            add_facts(self._state, match, message)
+
+    def _add_frequent(self, message: LogMessage) -> None:
+        """Add the facts of a message that only the rule of its form can match."""
+        self._state.add_host(message)
+        self._state.errors.go_on(message.thread)
+        rule = nccl.RULES_OF_FORMS.get(message.form)
+        if rule is None:
+            return
+        pattern, add_facts = rule
+        match = pattern.match(message.text)
+        if match is not None:
+            add_facts(self._state, match, message)
+
+    def record(self, configs: Mapping[str, str]) -> LogRecord:
+        """Return what all messages say.
+
+        The texts of configuration files, by name, hold for variables that the logs do not name.
+        """
+        state = self._state
+        for name, text in configs.items():
+            state.add("files", name)
+            for line in text.splitlines():
+                setting = re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line)
+                if setting:
+                    state.settings.setdefault(setting[1], setting[2])
+        nccl.add_conclusions(state)
+        torch_watchdog.add_timeouts(state)
+        origin = next((library for library in _LIBRARIES if library in self._origins), None)
+        state.library = state.library if origin == "nccl" and state.library else origin
+        return state.record()
+
+
+@lru_cache(_REMEMBERED_TEXTS)
+def _matches(origin: str | None, text: str) -> Sequence[tuple[re.Match[str], AddFacts]]:
+    """Return the matches of the rules for a message, with what adds their facts."""
+    matches = []
+    for pattern, add_facts in RULES[origin]:
+        match = pattern.match(text)
+        if match is not None:
+            matches.append((match, add_facts))
+    return matches
+
+
 def read_logs(texts: Mapping[str, str]) -> LogRecord:
     """Return the record of the logs of one launch, by file name; ``*.conf`` are NCCL's configuration files.
 
     Lines of other programs and truncated lines are ignored.
     """
     configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
-    logs = (text for name, text in texts.items() if name not in configs)
-    return _record((with_hosts_of_prefixes(split_messages(text.splitlines())) for text in logs), configs)
+    logs = {name: text.splitlines for name, text in texts.items() if name not in configs}
+    surveys = {name: _survey(lines) for name, lines in logs.items()}
+    launch = {name: {*survey.processes} for name, survey in surveys.items()}
+    (reader,) = _read_launches(logs, surveys, [launch])
+    return reader.record(configs)
 
 
-def _record(logs: Iterable[Iterable[LogMessage]], configs: Mapping[str, str]) -> LogRecord:
-    """Return the record of the messages of one launch, by log.
-
-    The texts of configuration files hold for variables that the logs do not name.
-    """
-    state, origins = ParserState(), set()
-    for message in _without_repetitions(logs):
-        origins.add(message.origin)
-        apply_rules(RULES[message.origin], state, message)
-    for name, text in configs.items():
-        state.add("files", name)
-        for line in text.splitlines():
-            if setting := re.fullmatch(r"\s*(NCCL_\w+)\s*=\s*(.*?)\s*", line):
-                state.settings.setdefault(setting[1], setting[2])
-    nccl.add_conclusions(state)
-    torch_watchdog.add_timeouts(state)
-    origin = next((library for library in _LIBRARIES if library in origins), None)
-    state.library = state.library if origin == "nccl" and state.library else origin
-    return state.record()
+def _survey(lines: Lines) -> LogSurvey:
+    return LogSurvey(MessageReader().first_messages(lines()))
 
 
-def _without_repetitions(logs: Iterable[Iterable[LogMessage]]) -> Iterator[LogMessage]:
-    """Yield the messages of the logs of a launch, each as often as the program logged it.
-
-    Exports of logs repeat messages, and several logs may hold the same ones. A message of a thread repeats an earlier
-    one with the same text if it follows it directly, if both have the same time, or if they are in different logs or
-    copies of one, in which the same communicator begins again. Two communicators of a thread may have channels with the
-    same text; but other messages are between them.
-    """
-    most: Counter[tuple[str, str]] = Counter()
-    for messages in logs:
-        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by thread
-        seen: set[tuple[str, str, str]] = set()
-        last: dict[str, tuple[str, str]] = {}  # by thread: time and text
-        for one in messages:
-            at, key, of_thread = (one.time, one.text), (one.thread, one.text), counts[one.thread]
-            repeated = last.get(one.thread) == at or (one.time and (one.time, *key) in seen)
-            last[one.thread] = at
-            if one.time:
-                seen.add((one.time, *key))
-            if of_thread[one.text] and one.text.endswith("Init START") and _COMMUNICATOR.search(one.text):
-                of_thread.clear()
-            of_thread[one.text] += not repeated
-            if not one.origin or of_thread[one.text] > most[key]:
-                most[key] = max(most[key], of_thread[one.text])
-                yield one
+def _read_launches(
+    logs: Mapping[str, Lines], surveys: Mapping[str, LogSurvey], launches: Iterable[LaunchProcesses]
+) -> list[LaunchReader]:
+    """Return readers of the messages of launches, which have read them."""
+    copied = copied_threads(surveys.values())
+    readers = []
+    of_logs: dict[str, dict[str, LaunchReader]] = {name: {} for name in logs}  # by process
+    for launch in launches:
+        reader = LaunchReader(copied)
+        readers.append(reader)
+        for name, processes in launch.items():
+            of_logs[name].update(dict.fromkeys(processes, reader))
+    for name, by_process in of_logs.items():
+        if by_process:
+            _read_log(logs[name], surveys[name], by_process)
+    return readers
 
 
-class _Groups:
-    """A partition of things into groups that are known to belong together (union-find)."""
-
-    def __init__(self) -> None:
-        self._parents: dict[object, object] = {}
-
-    def representative(self, thing: object) -> object:
-        while (parent := self._parents.setdefault(thing, thing)) != thing:
-            self._parents[thing] = self._parents[parent]  # halves the path for the next look-up
-            thing = parent
-        return thing
-
-    def join(self, one: object, other: object) -> None:
-        self._parents[self.representative(one)] = self.representative(other)
-
-
-def split_launches(logs: Mapping[str, Sequence[LogMessage]]) -> list[LaunchMessages]:
-    """Return the messages of each launch, in the order of their first messages, from those of each log by its name.
-
-    Messages without one of a library belong to no launch.
-    """
-    groups = _group_writers(logs)
-    launches: defaultdict[object, LaunchMessages] = defaultdict(dict)
-    for name, messages in logs.items():
-        for message in messages:
-            group = groups.representative((name, message.process))
-            launches[group].setdefault(name, []).append(message)
-    named = {name for name, messages in logs.items() if any(message.process for message in messages)}
-    return [
-        launch
-        for launch in launches.values()
-        if any(
-            message.process or (message.origin and name not in named)  # else a header that was overwritten in part
-            for name, messages in launch.items()
-            for message in messages
-        )
-    ]
-
-
-def _group_writers(logs: Mapping[str, Sequence[LogMessage]]) -> _Groups:
-    groups = _Groups()
-    writers: defaultdict[str, list[_Writer]] = defaultdict(list)  # by process: where it logs a communicator
-    for name, messages in logs.items():
-        for message in messages:
-            if "commId" in message.text and (match := _COMMUNICATOR.search(message.text)):
-                groups.join((name, message.process), match[1])
-                writers[message.process].append((name, message.process))
-    for name, messages in logs.items():
-        launches_of_log: set[object] = set()
-        for process in {message.process for message in messages if message.process}:
-            launches = {groups.representative(writer) for writer in _nearest_writers(name, writers[process])}
-            if len(launches) == 1:
-                launches_of_log |= launches
-                groups.join((name, process), launches.pop())
-            else:
-                groups.join((name, process), (name, ""))
-        if len(launches_of_log) == 1:
-            groups.join((name, ""), launches_of_log.pop())
-    return groups
-
-
-def _nearest_writers(name: str, writers: Sequence[_Writer]) -> Sequence[_Writer]:
-    """Return where a process of the log ``name`` logs communicators: in that log, in its directory, or anywhere.
-
-    libsharp and NCCL may write different logs; and in containers, processes of all launches have the same ids.
-    """
-    same_log = [writer for writer in writers if writer[0] == name]
-    same_directory = [writer for writer in writers if Path(writer[0]).parent == Path(name).parent]
-    return same_log or same_directory or writers
+def _read_log(lines: Lines, survey: LogSurvey, readers: Mapping[str, LaunchReader]) -> None:
+    """Read a log with the readers of the launches of its processes."""
+    hosts_of_prefixes = survey.hosts_of_prefixes()
+    for reader in readers.values():
+        reader.begin_log(hosts_of_prefixes)
+    for message in split_messages(lines()):
+        reader_of_process = readers.get(message.process)  # None of another launch, or where a program still writes
+        if reader_of_process is not None:
+            reader_of_process.add(message)
 
 
 def read_log_files(paths: Iterable[Path]) -> LogSet:
@@ -219,14 +198,19 @@ def read_log_files(paths: Iterable[Path]) -> LogSet:
     texts = {name: read_text(Path(name), "log", XML_BYTES, "replace") for name in small}
     dumps = {name: sentence for name, text in texts.items() if name.endswith(".xml") for sentence in _describe(text)}
     configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
-    logs = {name: with_hosts_of_prefixes(split_messages(_log_lines(name))) for name in files if name not in texts}
-    launches = split_launches(logs)
+    logs: dict[str, Lines] = {name: partial(_log_lines, name) for name in files if name not in texts}
+    surveys = {name: _survey(lines) for name, lines in logs.items()}
+    launches = split_launches(surveys)
     known = {*dumps, *configs, *(name for launch in launches for name in launch)}
     unknown = [name for name in named if name in files and name not in known]
     if unknown or not (launches or dumps):
         hint = unpacking_hint(Path(unknown[0]), "log") if unknown else ""
         raise BadInputError("log", ", ".join(unknown or named), _EXPECTED_LOG + hint)
-    return LogSet(tuple(_launch_logs(launch, configs, logs) for launch in launches), dumps)
+    found = []
+    for launch, reader in zip(launches, _read_launches(logs, surveys, launches), strict=True):
+        record = reader.record(_own_configs(launch, configs, logs))
+        found.append(LaunchLogs(tuple(launch), record))
+    return LogSet(tuple(found), dumps)
 
 
 def _files(path: Path) -> list[Path]:
@@ -235,21 +219,22 @@ def _files(path: Path) -> list[Path]:
 
 def _log_lines(name: str) -> Iterator[str]:
     """Yield the lines of a log; of another, possibly large file only the first LOG_HEAD_BYTES bytes."""
-    nbytes, known = 0, False
-    for line in read_lines(Path(name), "log", LOG_BYTES):
-        nbytes += len(line)
-        known = known or has_header(line)
-        if not known and nbytes > LOG_HEAD_BYTES:
-            return
+    lines = read_lines(Path(name), "log", LONG_LOG_BYTES)
+    length = 0
+    for line in lines:
         yield line
+        length += len(line)
+        if has_header(line):
+            yield from lines
+        if length > LOG_HEAD_BYTES:
+            return
 
 
-def _launch_logs(launch: LaunchMessages, configs: Mapping[str, str], logs: Iterable[str]) -> LaunchLogs:
-    """Return the logs of a launch. A configuration file belongs to the logs of its directory; without any, to all."""
+def _own_configs(launch: Iterable[str], configs: Mapping[str, str], logs: Iterable[str]) -> dict[str, str]:
+    """Return the configuration files of a launch: those of the directories of its logs, and of those without logs."""
     own_directories, all_directories = ({Path(name).parent for name in names} for names in (launch, logs))
     other_directories = all_directories - own_directories
-    own_configs = {name: text for name, text in configs.items() if Path(name).parent not in other_directories}
-    return LaunchLogs(tuple(launch), _record(launch.values(), own_configs))
+    return {name: text for name, text in configs.items() if Path(name).parent not in other_directories}
 
 
 def _describe(dump: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ if SHARP refuses; names of kernels, which are those of ring or tree for every al
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, NCCL_FUNCTIONS
@@ -18,11 +19,11 @@ from hpccoll.common.limits import RANKS
 from hpccoll.common.units import format_size
 from hpccoll.evidence.creation_times import CommunicatorRank
 from hpccoll.evidence.host_differences import NETWORK, PORTS, VERSION
+from hpccoll.evidence.log_message import LogMessage
 from hpccoll.evidence.log_parser import (
     COMMON_RULES,
     HostMembers,
     LoggedCall,
-    LogMessage,
     ParserState,
     Rule,
     line_rules,
@@ -239,12 +240,17 @@ def _add_variable(state: ParserState, match: re.Match[str], message: LogMessage)
 
 def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
     """Count a channel by its path without device numbers: NET/IB/2(3)/GDRDMA counts as NET/IB/GDRDMA/PXN."""
-    first, *rest = match["path"].replace("direct shared memory", "SHM").split("/")  # up to 2.12
+    state.paths[_without_devices(match["path"])] += 1
+
+
+@lru_cache(1 << 10)
+def _without_devices(path: str) -> str:
+    first, *rest = path.replace("direct shared memory", "SHM").split("/")  # up to 2.12
     numbers = [part for part in rest if re.match(r"\d+\b", part)]
     hops = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
-    hops += ["GDRDMA"] if "GDRDMA" in match["path"] else []
+    hops += ["GDRDMA"] if "GDRDMA" in path else []
     hops += ["PXN"] if any("(" in number and first == "NET" for number in numbers) else []
-    state.paths["/".join(hops)] += 1
+    return "/".join(hops)
 
 
 def _add_plugin(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
@@ -376,24 +382,35 @@ BANNER_RULES: tuple[Rule, ...] = (
 )
 """The rules for the line that names the library and its version, which it prints without a header too."""
 
+_CALL_RULE = rule(
+    r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
+    r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root "
+    r"(?:\d+ comm (?P<comm>\S+) \[nranks=(?P<ranks>\d{1,18})\])?",
+    _add_call,
+)
+_COLLECTIVE_RULE = rule(
+    r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d{1,18}) Bytes -> "
+    r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\*?\s+proto (?P<protocol>\w+)\s+"
+    r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,18})\.\.(?P<high>\d{1,18})\}"
+    r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,18}) "
+    r"|(?:Rail \S+ )?(?P<copy>cudaMemcpy\w*|RMA proxy \+ CE))",
+    _add_collective,
+)
+_CHANNEL_RULE = rule(
+    r"(?:Channel|CollNet|Ring) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
+    r"(?: comm \S+ nRanks \d+)?$",  # of RCCL
+    _add_path,
+)
+
+RULES_OF_FORMS = {"call": _CALL_RULE, "collective": _COLLECTIVE_RULE, "channel": _CHANNEL_RULE}
+"""The only rules for messages of some forms of lines (FORMS of log_message.py); the others have no facts."""
+
 RULES: tuple[Rule, ...] = (
     *BANNER_RULES,
     # Lines by which a log without its first lines shows that the library is RCCL.
     rule(r"(?!.* set (?:by|to) ).*(?:\bRCCL\b|librccl)|RCCL_\w+ set by |ROCr version |Hipruntime version", _add_rccl),
-    rule(
-        r"(?P<function>\w+): opCount \w+ sendbuff \S+ recvbuff \S+(?: acc \S+)? count (?P<count>\d{1,18}) "
-        r"datatype (?P<dtype>\d{1,18}) op (?P<op>\d{1,18}) root "
-        r"(?:\d+ comm (?P<comm>\S+) \[nranks=(?P<ranks>\d{1,18})\])?",
-        _add_call,
-    ),
-    rule(
-        r"(?P<function>\w+)(?: \[(?P<kind>[\w ]+)\])?:\s+(?P<bytes>\d{1,18}) Bytes -> "
-        r"(?:Algo (?P<algorithm>[A-Za-z]\w*)\*?\s+proto (?P<protocol>\w+)\s+"
-        r"channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,18})\.\.(?P<high>\d{1,18})\}"
-        r"|Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,18}) "
-        r"|(?:Rail \S+ )?(?P<copy>cudaMemcpy\w*|RMA proxy \+ CE))",
-        _add_collective,
-    ),
+    _CALL_RULE,
+    _COLLECTIVE_RULE,
     rule(
         r"(?:(?P<function>[A-Za-z]+): )?(?P<bytes>\d{1,18}) Bytes -> "
         r"Algo (?P<algorithm>[0-6]) proto (?P<protocol>[0-2]) time -?\d",
@@ -420,11 +437,7 @@ RULES: tuple[Rule, ...] = (
     rule(r"(?P<event>Initialized|Failed to initialize) NET plugin (?P<name>\S+)",
          lambda state, match, _: state.started_networks.update({match["name"]: match["event"] == "Initialized"})),
     rule(r"NET/IB : Using (?P<list>\[0\].*?)(?: \[RO\])?(?:; OOB .*)?$", _add_devices),
-    rule(
-        r"(?:Channel|CollNet|Ring) \d+(?:/\d+)? : .* via (?P<path>(?:P2P|SHM|NET|COLLNET|direct shared memory)\b.*?)"
-        r"(?: comm \S+ nRanks \d+)?$",  # of RCCL
-        _add_path,
-    ),
+    _CHANNEL_RULE,
     rule(r"(?P<kind>TUNER)/Plugin: Using (?:tuner plugin )?(?P<name>\S+)", _add_plugin),
     rule(r"Using (?P<kind>tuner) plugin: '(?P<name>[^']+)'", _add_plugin),  # of 2.20
     rule(r"\w+/Plugin: Loaded (?P<kind>net|coll(?:net)?|gin|rma) plugin (?P<name>\S+)", _add_plugin),

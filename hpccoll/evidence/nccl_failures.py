@@ -8,12 +8,9 @@ NCCL_DEBUG=WARN only the causes are logged. Source: NCCLCHECK and its neighbours
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from hpccoll.evidence.log_message import LogMessage
 from hpccoll.evidence.log_record import LoggedFailure
-
-if TYPE_CHECKING:
-    from hpccoll.evidence.log_parser import LogMessage
 
 _RESULTS = {
     1: "ncclUnhandledCudaError", 2: "ncclSystemError", 3: "ncclInternalError", 4: "ncclInvalidArgument",
@@ -78,7 +75,7 @@ class ErrorTraces:
         self._by_code: dict[tuple[str, int], ErrorTrace] = {}  # by process and code: the last one
         self._creators: set[str] = set()  # processes that have created a communicator
 
-    def add_message(self, message: "LogMessage") -> None:
+    def add_message(self, message: LogMessage) -> None:
         process, thread = message.writer, message.thread
         if message.level == "WARN":
             trace = self._warned.setdefault(thread, self._begin(message))
@@ -86,16 +83,20 @@ class ErrorTraces:
         elif step := _STEP.match(message.text):
             self._add_step(message, step[1], int(step[2]))
         else:
-            self._warned.pop(thread, None)
-            if thread in self._open:
-                self._open.pop(thread).recovered = True
+            self.go_on(thread)
             if "Init COMPLETE" in message.text:
                 self._creators.add(process)
 
-    def _begin(self, message: "LogMessage") -> ErrorTrace:
+    def go_on(self, thread: str) -> None:
+        """Add that a thread goes on with a message that is about no error."""
+        self._warned.pop(thread, None)
+        if thread in self._open:
+            self._open.pop(thread).recovered = True
+
+    def _begin(self, message: LogMessage) -> ErrorTrace:
         return ErrorTrace(message.writer, message.host, message.writer in self._creators)
 
-    def _add_step(self, message: "LogMessage", place: str, code: int) -> None:
+    def _add_step(self, message: LogMessage, place: str, code: int) -> None:
         """Add a caller to the trace that it continues: of its thread, or, without a cause, of its process."""
         process, thread = message.writer, message.thread
         warned, trace = self._warned.pop(thread, None), self._open.get(thread)

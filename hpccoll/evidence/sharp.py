@@ -7,7 +7,8 @@ has no other lines.
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import COMMON_RULES, LogMessage, ParserState, Rule, rule
+from hpccoll.evidence.log_message import LogMessage
+from hpccoll.evidence.log_parser import COMMON_RULES, ParserState, Rule, rule
 
 
 def _add_group(state: ParserState, match: re.Match[str], message: LogMessage) -> None:

@@ -9,7 +9,8 @@ import re
 from collections import defaultdict
 
 from hpccoll.common.limits import RANKS
-from hpccoll.evidence.log_parser import LogMessage, ParserState, Rule, rule
+from hpccoll.evidence.log_message import LogMessage
+from hpccoll.evidence.log_parser import ParserState, Rule, rule
 from hpccoll.evidence.log_record import CollectiveTimeout
 
 DEFAULT_GROUP = re.compile(r"(?:PG ID 0 PG GUID 0(?:\(default_pg\))? |PG 0 )?")

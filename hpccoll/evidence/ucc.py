@@ -6,7 +6,8 @@ From 1.2 on, UCC_COLL_TRACE=info logs the trace, and UCC_LOG_LEVEL=info the map;
 import re
 
 from hpccoll.evidence import fallback_reasons
-from hpccoll.evidence.log_parser import COMMON_RULES, LogMessage, ParserState, Rule, rule
+from hpccoll.evidence.log_message import LogMessage
+from hpccoll.evidence.log_parser import COMMON_RULES, ParserState, Rule, rule
 from hpccoll.evidence.log_record import CollectiveLine
 
 _COLLECTIVES = {

@@ -17,7 +17,7 @@ import msgspec
 from hpccoll.common.files import read_bytes
 from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.plain_pickle import MAX_VALUES, read_plain_pickle
-from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation
+from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, unique_group
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "PyTorch Flight Recorder"
@@ -174,7 +174,7 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     counts both up; where that contradicts an entry, as with gloo, only the entries count.
     """
     configured = {
-        each.name: Group(each.name, tuple(ranks), each.desc)
+        each.name: unique_group(Group(each.name, tuple(ranks), each.desc))
         for each in dump.pg_config.values()
         if each.name
         for ranks in [
@@ -184,7 +184,7 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     of_id = {}
     for entry in dump.entries:
         name, description = entry.process_group
-        of_id[entry.pg_id] = configured.get(name) or Group(name, (), description)
+        of_id[entry.pg_id] = configured.get(name) or unique_group(Group(name, (), description))
     ids = [int(key) for key in dump.pg_status if key.isdecimal()]
     if len(ids) == len(configured) and all(name.isdecimal() for name in configured):
         names = sorted(configured, key=int)
@@ -261,10 +261,13 @@ def _rank_in(group: Group, number: int) -> int | None:
 
 def _total_bytes(shapes: Sequence[Sequence[Integer]], names: Sequence[str]) -> int | None:
     """Return the bytes of all tensors; None if no size or type is known."""
-    if any(len(shape) > MAX_DIMENSIONS for shape in shapes):
-        return None
-    types = [dtype_of_torch(name) or ("", 0) for name in names]
-    total = sum(math.prod(shape) * size for shape, (_, size) in zip(shapes, types, strict=False))
+    total = 0
+    for shape, name in zip(shapes, names, strict=False):
+        if len(shape) > MAX_DIMENSIONS:
+            return None
+        dtype = dtype_of_torch(name)
+        if dtype is not None:
+            total += math.prod(shape) * dtype[1]
     return total if 0 < total < MAX_SIZE else None
 
 

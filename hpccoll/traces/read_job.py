@@ -1,5 +1,6 @@
 """A job from the files that it left: each is recognised by its content, and a damaged one does not hide the others."""
 
+import gc
 import gzip
 import os
 import re
@@ -35,7 +36,8 @@ MAX_ZIP_TABLE_BYTES, ZIP_TAIL_BYTES = 4 << 20, (1 << 16) + 22
 _ZIP_END = re.compile(rb"(?s)PK\x05\x06.{8}(.{4})(?!.*PK\x05\x06)")
 
 HEAD_BYTES, PIECE_BYTES = 1 << 16, 1 << 20
-GZIP = b"\x1f\x8b"
+GZIP, ZIP, TAR = b"\x1f\x8b", b"PK\x03\x04", b"ustar"
+"""How files begin that are packed; of tar archives at byte 257."""
 
 DESKTOP_FILES = re.compile(r"(^|/)(__MACOSX/.*|\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)$")
 """Files that macOS and Windows add to directories and archives."""
@@ -69,7 +71,8 @@ def read_job(paths: Iterable[Path], progress: Callable[[int, int], object] | Non
     """
     every, found = [*_files(paths)], list[tuple[Path, RecordedJob | str]]()
     is_long = sum(each.stat().st_size for each in every if each.is_file()) > LONG_BYTES
-    with ProcessPoolExecutor(min(MAX_PROCESSES, len(os.sched_getaffinity(0))), get_context("forkserver")) as pool:
+    processes = min(MAX_PROCESSES, len(os.sched_getaffinity(0)))
+    with ProcessPoolExecutor(processes, get_context("forkserver"), gc.disable) as pool:
         reads = [pool.submit(_read_all, each).result if is_long else partial(_read_all, each) for each in every]
         for number, (path, read) in enumerate(zip(every, reads, strict=True), 1):
             try:
@@ -84,6 +87,11 @@ def read_job(paths: Iterable[Path], progress: Callable[[int, int], object] | Non
 
 def _read_all(path: Path) -> list[tuple[Path, RecordedJob | str]]:
     """Return what a file, or each one in an archive, recorded, or a line why it cannot be read."""
+    try:
+        if not _is_packed(path):
+            return [(path, _read_file(path))]
+    except READ_ERRORS as error:
+        return [(path, _line(path, path, error))]
     found = list[tuple[Path, RecordedJob | str]]()
     with TemporaryDirectory(prefix="hpccoll-") as scratch:
         members = _members(path, Path(scratch))
@@ -98,6 +106,13 @@ def _read_all(path: Path) -> list[tuple[Path, RecordedJob | str]]:
             except READ_ERRORS as error:
                 found.append((shown, _line(shown, unpacked, error)))
             rmtree(scratch, ignore_errors=True)  # so that one file lies there at a time
+
+
+def _is_packed(path: Path) -> bool:
+    """Return whether a file holds other files, or is compressed: then it is unpacked into a directory."""
+    with open_regular(path, "FILES") as file:
+        begin = file.read(512)
+    return begin.startswith((GZIP, ZIP)) or begin[257:262] == TAR
 
 
 def _line(shown: Path, unpacked: Path, error: BaseException) -> str:
@@ -138,18 +153,18 @@ def _read_file(path: Path) -> RecordedJob:
 
 
 def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Path]]]:
-    """Yield a file, or each file in an archive, as people know it, and what returns the place of its content."""
+    """Yield each file that a packed one holds, as people know it, and what returns the place of its content."""
     with open_regular(path, "FILES") as file:
         begin = file.read(4)
         packed = begin.startswith(GZIP)
-        if begin == b"PK\x03\x04":
+        if begin == ZIP:
             yield from _zip_members(path, file, scratch)
             return
         file.seek(0)
         content = cast("IO[bytes]", _Limited(gzip.GzipFile(fileobj=file) if packed else file))
         first = content.read(512)
         content.seek(0)
-        if first[257:262] == b"ustar":
+        if first[257:262] == TAR:
             with tarfile.open(fileobj=content, mode="r:") as archive:
                 for number, member in enumerate(archive):
                     if number == MAX_MEMBERS:
@@ -161,10 +176,8 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
                         name = Path(member.name).name
                         target = scratch / str(number) / Path(member.name).parent.name / name
                         yield path / member.name, partial(_unpacked, source, target)
-        elif packed:
-            yield path, partial(_copied, content, scratch / path.parent.name / path.name.removesuffix(".gz"))
         else:
-            yield path, lambda: path
+            yield path, partial(_copied, content, scratch / path.parent.name / path.name.removesuffix(".gz"))
 
 
 def _zip_members(path: Path, file: BinaryIO, scratch: Path) -> Iterator[tuple[Path, Callable[[], Path]]]:

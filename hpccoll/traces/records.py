@@ -7,9 +7,9 @@ reduce-scatter or all-to-all.
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 Place: TypeAlias = tuple[str, int, str]
 """Host, rank in the largest communicator, and process: what tells one GPU of a job from all others."""
@@ -26,10 +26,32 @@ class Group:
     """Ranks that communicate with one another. Equal on all of its ranks: a process has names of its own, too."""
 
     name: str  # PyTorch's name, or NCCL's hash of the communicator
-    ranks: tuple[int, ...] = field(hash=False)  # of the job, in its order; of NCCL's files those of the communicator
+    ranks: tuple[int, ...]  # of the job, in its order; of NCCL's files those of the communicator
     description: str = ""  # such as "default_pg" or "dp"
     of_job: bool = True  # whether ranks are those of the job: NCCL's files know none of them
     size: int = 0  # how many they are, if ranks does not list them all
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[Callable[..., "Group"], tuple[object, ...]]:
+        """Let the process that gets a group from another one have it once."""
+        return _received_group, (self.name, self.ranks, self.description, self.of_job, self.size)
+
+
+_MAX_GROUPS = 1 << 12
+_groups: dict[Group, Group] = {}
+
+
+def unique_group(group: Group) -> Group:
+    """Return the same object for equal groups, which all ranks name: it is found without comparing their ranks."""
+    if len(_groups) == _MAX_GROUPS:
+        _groups.clear()
+    return _groups.setdefault(group, group)
+
+
+def _received_group(*fields: Any) -> Group:
+    return unique_group(Group(*fields))
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,20 +144,32 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
         of_clock: defaultdict[str, list[float]] = defaultdict(list)
         for rank, end in each.items():
             of_clock[clock[rank]].append(end)
-        of_clocks.append({name: float(np.median(some)) for name, some in of_clock.items()})
+        of_clocks.append({name: _median(some) for name, some in of_clock.items()})
     aligned = {Counter(name for each in of_clocks for name in each).most_common(1)[0][0]: 0.0}
     while True:  # each round aligns the hosts that share a collective with one that is aligned
         differences = defaultdict[str, list[float]](list)
         for of in of_clocks:
-            if known := [end - aligned[name] for name, end in of.items() if name in aligned]:
-                for name in of.keys() - aligned.keys():
-                    differences[name].append(of[name] - float(np.median(known)))
+            known = [end - aligned[name] for name, end in of.items() if name in aligned]
+            if not known:
+                continue
+            shift = _median(known)
+            for name in of.keys() - aligned.keys():
+                differences[name].append(of[name] - shift)
         if not differences:
             break
-        aligned |= {name: float(np.median(some)) for name, some in differences.items()}
+        aligned |= {name: _median(some) for name, some in differences.items()}
     shifts = {rank: aligned[name] for rank, name in clock.items() if name in aligned}
     shifted = [[end - shifts[rank] for rank, end in each.items() if rank in shifts] for each in ends]
     return shifts, float(np.quantile([np.ptp(each) for each in shifted if each], RESIDUAL_QUANTILE))
+
+
+def _median(values: Iterable[float]) -> float:
+    """Return the median of a few values, in less time than an array is made."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[half]
+    return (ordered[half - 1] + ordered[half]) / 2
 
 
 def _begin_together(

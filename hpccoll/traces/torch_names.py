@@ -1,6 +1,7 @@
 """PyTorch's names of collectives and of types of elements, and ours."""
 
 import re
+from functools import lru_cache
 
 _COLLECTIVES = {
     "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
@@ -20,6 +21,11 @@ _DTYPES = {
 """Of c10::ScalarType, and of the C++ type, which profilers write: our name, and the bytes of an element."""
 
 
+_NAMES = 1 << 10
+"""The number of names that are remembered: every operation of a job has one of a few."""
+
+
+@lru_cache(_NAMES)
 def collective_of_torch(name: str) -> str:
     """Return our name of a collective of PyTorch, such as ``nccl:_all_gather_base``; an unknown one as it is."""
     bare = name.rpartition(":")[2].split(" ")[0]
@@ -27,6 +33,7 @@ def collective_of_torch(name: str) -> str:
     return _COLLECTIVES.get(letters, bare.strip("_"))
 
 
+@lru_cache(_NAMES)
 def dtype_of_torch(name: str) -> tuple[str, int] | None:
     """Return the type of elements of PyTorch, such as ``BFloat16`` or ``long int``, and its bytes; None if unknown."""
     return _DTYPES.get(name.rpartition("::")[2].replace(" ", "").lower())

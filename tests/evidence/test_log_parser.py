@@ -4,7 +4,7 @@ from pathlib import Path
 
 from golden_page import assert_golden
 
-from hpccoll.evidence.log_parser import split_messages
+from hpccoll.evidence.log_message import split_messages
 from hpccoll.evidence.log_set import read_log_files, read_logs
 
 HERE = Path(__file__).parent

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from library_logs import TEXTS, ran, read_log
 
-from hpccoll.evidence.log_parser import split_messages
+from hpccoll.evidence.log_message import MessageReader, split_messages
 from hpccoll.evidence.log_record import LogRecord
-from hpccoll.evidence.log_set import read_logs, split_launches
+from hpccoll.evidence.log_set import read_logs
+from hpccoll.evidence.log_survey import LogSurvey, split_launches
 
 NCCL = "{}:{} [0] NCCL INFO {}"
 SHARP = "[{}:0:{} - comm.c:400][x] INFO [group#:0] tree_type:LLT group size:2"
@@ -82,8 +83,17 @@ def collective_line(host, pid):
 
 def launches_of(**logs):
     """Return for each launch its logs, and how many messages of each are of it."""
-    read = {name: [*split_messages(lines)] for name, lines in logs.items()}
-    return [{name: len(lines) for name, lines in launch.items()} for launch in split_launches(read)]
+    return [{name: len(messages) for name, messages in launch.items()} for launch in messages_of_launches(logs)]
+
+
+def messages_of_launches(logs):
+    """Yield for each launch its messages by log."""
+    surveys = {name: LogSurvey(MessageReader().first_messages(lines)) for name, lines in logs.items()}
+    for launch in split_launches(surveys):
+        yield {
+            name: [message for message in split_messages(logs[name]) if message.process in processes]
+            for name, processes in launch.items()
+        }
 
 
 PLAIN, SPLIT = "a program's own output", "ncclCommSplit parent 0x5 "
@@ -122,8 +132,7 @@ def test_no_process_and_no_communicator_is_in_two_launches(writers):
     logs = {}
     for log, pid, of in writers:
         logs.setdefault(log, []).append(begins(pid + 10 * "xyz".index(log), of))
-    read = {name: [*split_messages(lines)] for name, lines in logs.items()}
-    launches = [[line for lines in launch.values() for line in lines] for launch in split_launches(read)]
+    launches = [[line for lines in launch.values() for line in lines] for launch in messages_of_launches(logs)]
     for fact in (lambda line: line.process, lambda line: line.text.partition("commId ")[2]):
         facts = [{fact(line) for line in launch} for launch in launches]
         assert sum(map(len, facts)) == len(set().union(*facts))

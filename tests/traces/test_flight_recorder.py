@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpccoll.traces import plain_pickle
 from hpccoll.traces.flight_recorder import read, recognises
 from hpccoll.traces.plain_pickle import read_plain_pickle
 from tests.traces.recorded_files import Call, Ring, as_json, as_pickle, dump
@@ -182,3 +183,39 @@ def test_what_is_shared_in_a_pickle_counts_wherever_it_stands():
         shared = [shared, shared]
     with pytest.raises(ValueError, match="more than 4000000 values"):
         read_plain_pickle(pickle.dumps(shared, 2))
+
+
+def deep_tuples(depth):
+    """Return a pickle of a dictionary whose key is a tuple in so many tuples."""
+    return b"\x80\x02})" + b"\x85" * depth + b"K\x01s."
+
+
+HARMLESS = as_pickle(dump(0, [Call(Ring("0", (0, 1)))] * 3, completed={0}))
+
+
+@pytest.mark.parametrize(
+    ("content", "is_harmless"),
+    [
+        (HARMLESS, True), (b"\x80\x02]r\xff\xff\x1f\x00.", True), (b"\x80\x02]r\xff\xff\xff\x7f.", False),
+        (b"\x80\x02]p4294967296\n.", False), (b"\x80\x02\x96\xff\xff\xff\xff\xff\0\0\0.", False),
+        (b"\x80\x02cos\nsystem\n.", False), (b"\x80\x02\x82\x01.", False), (b"\x80\x02]Q.", False),
+        (b"\x80\x02(K\x01oR.", False), (b"\x80\x02]X\xff\xff\xff\xffa.", False), (deep_tuples(200), True),
+        (deep_tuples(1_000_000), False), (HARMLESS[:-1], False), (b"\x80\x02", False), (b"\x80\x04N.", False),
+    ],
+)  # fmt: skip
+def test_only_pickles_that_can_do_no_harm_are_read_by_the_unpickler_in_c(content, is_harmless):
+    assert plain_pickle._is_harmless(content) == is_harmless
+
+
+@given(place=st.integers(0, len(HARMLESS) - 1), byte=st.integers(0, 255), cut=st.booleans())
+def test_both_unpicklers_read_a_damaged_pickle_alike_or_refuse_it(place, byte, cut):
+    content = HARMLESS[:place] + bytes([byte]) + HARMLESS[place + (not cut) :]
+    values = []
+    for is_harmless in (plain_pickle._is_harmless, lambda _content: False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plain_pickle, "_is_harmless", is_harmless)
+            try:
+                values.append(read_plain_pickle(content))
+            except ValueError:
+                continue
+    assert repr(values[:1]) == repr(values[-1:])
