@@ -207,9 +207,9 @@ def train_request(arguments: argparse.Namespace) -> "CaseRequest":
         BadInputError: if a value is invalid.
     """
     from hpccoll.cases.product import CaseRequest, workloads
+    from hpccoll.training import TRAINING_STEP
     from hpccoll.training.model_file import load_models, models_from_json
     from hpccoll.training.step_keys import WORKLOAD, option
-    from hpccoll.training.workload import TRAINING_STEP
 
     for flag, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
         if value and not arguments.dry_run:

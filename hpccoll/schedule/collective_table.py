@@ -28,6 +28,7 @@ busiest rank sets the time of an all_to_all_v: they have no such number.
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.collective import ALL_RANKS, NO_RANK, Collective, CollectiveCall, UnitSelector
+from hpccoll.schedule.lazy_table import LazyTable
 from hpccoll.schedule.step import Index
 
 
@@ -138,7 +139,7 @@ COLLECTIVES = {
 }  # fmt: skip
 
 
-WORKLOADS: dict[str, Collective] = {}
+WORKLOADS: LazyTable[Collective] = LazyTable()
 """Rows of what runs many collectives, and is a case, too: ``hpccoll.training`` adds the training step."""
 
 
