@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import Case
 from hpccoll.common.records import from_builtins
-from hpccoll.store.case_times import OF_TRAINING, PER_RANK, StoredTimes, TimesOfRanks
+from hpccoll.store.case_times import OF_TRAINING, PER_RANK, CaseTimes, StoredTimes, TimesOfRanks
 from hpccoll.store.plausibility import ImplausibleError, check_rank_times
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, RESULT_COLUMNS, Column
@@ -228,11 +228,12 @@ def read_attempt(
     clocks = [place.clock for place in attempt.places]
     has_summaries = all(name in group for name in _SUMMARIES)
     outcomes = []
+    values_of_case = CaseValues(columns)
     for number, name in enumerate(columns["case_id"]):
         if case_ids is not None and name not in case_ids:
             continue
-        outcome = from_builtins(_outcome_values(columns, number), Outcome, decode=lambda _kind, value: value)
-        times = outcome.times
+        outcome = from_builtins(values_of_case.outcome(number), Outcome)
+        times = _read_times(columns, number, values_of_case.scalars)
         if times is not None:
             stored = StoredCase(number, len(times.max_ns), times.rank_stride, bool(outcome.program))
             if not has_summaries:
@@ -240,8 +241,15 @@ def read_attempt(
                 times = replace(times, kept=of_ranks).summarised(clocks)
             check = partial(check_rank_times, times=times, program=outcome.program, attempt=attempt)
             times = replace(times, kept=StoredTimes(partial(load, stored, check)))
-        outcomes.append(replace(outcome, times=times))
+        _set_arrays(outcome, times, columns["cpu_s"][number])
+        outcomes.append(outcome)
     return attempt, outcomes
+
+
+def _set_arrays(outcome: Outcome, times: CaseTimes | None, cpu_s: NDArray[np.float64]) -> None:
+    """Set the arrays of an outcome that nobody has seen yet: a copy of all its other fields takes longer."""
+    object.__setattr__(outcome, "times", times)
+    object.__setattr__(outcome, "cpu_s", cpu_s[~np.isnan(cpu_s)])
 
 
 def _column(group: Any, column: Column, file_bytes: int) -> Any:
@@ -287,30 +295,60 @@ def _to_python(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _decode_value(column: Column, value: object) -> object:
-    if column.dtype != "bool" and (value == column.absent or value != value):  # noqa: PLR0124  only nan differs from itself
-        return None
-    return bool(value) if column.dtype in ("bool", "maybe") else value
+class CaseValues:
+    """The values of the cases of an attempt, for the fields of their outcomes.
+
+    Args:
+        columns: the columns of the attempt, by name.
+    """
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        of_cases = (column for column in COLUMNS if column.dims == ("case",))
+        self.scalars = {column.name: _decoded(column, columns[column.name]) for column in of_cases}
+        self._arrays = {
+            column: columns[column.name]
+            for column in _PER_RANK_OR_NODE
+            if column.name != "cpu_s" and not _is_absent(column, columns[column.name])
+        }
+
+    def outcome(self, number: int) -> dict[str, Any]:
+        """Return the values of an outcome, without its arrays, by the names of their fields."""
+        scalars = {name: values[number] for name, values in self.scalars.items()}
+        values = {name: scalars[name] for name in _SCALARS_OF_OUTCOME}
+        for column, of_cases in self._arrays.items():
+            values[column.name] = _values_or_empty(column, of_cases[number])
+        case = {name: scalars[name] for name in _SCALARS_OF_CASE}
+        case |= {name: scalars[f"requested_{name}"] for name in _REQUESTED}
+        values["case"] = {**case, "params": json.loads(scalars["requested_params"])}
+        values["params"] = json.loads(scalars["params"])
+        values["counters"] = json.loads(scalars["counters"]) if scalars["counters"] else None
+        return values
 
 
-def _outcome_values(columns: Mapping[str, Any], number: int) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        column.name: _decode_value(column, _to_python(columns[column.name][number]))
-        for column in COLUMNS
-        if column.dims == ("case",)
-    }
-    row |= {column.name: _values_or_empty(column, columns[column.name][number]) for column in _PER_RANK_OR_NODE}
-    case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
-    case |= {name: row[f"requested_{name}"] for name in _REQUESTED}
-    cpu_s = columns["cpu_s"][number]
-    return {
-        **{field.name: row[field.name] for field in fields(Outcome) if field.name in row},
-        "case": {**case, "params": json.loads(row["requested_params"])},
-        "params": json.loads(row["params"]),
-        "counters": json.loads(row["counters"]) if row["counters"] else None,
-        "cpu_s": cpu_s[~np.isnan(cpu_s)],
-        "times": _times_values(columns, number, row),
-    }
+_NAMES_OF_SCALARS = frozenset(column.name for column in COLUMNS if column.dims == ("case",))
+_SCALARS_OF_OUTCOME = tuple(field.name for field in fields(Outcome) if field.name in _NAMES_OF_SCALARS)
+_SCALARS_OF_CASE = tuple(field.name for field in fields(Case) if field.name in _NAMES_OF_SCALARS)
+
+
+def _decoded(column: Column, values: NDArray[Any]) -> list[Any]:
+    """Return the values of a column of cases; None for an absent one."""
+    decoded: list[Any] = values.tolist()
+    if column.dtype == "bool":
+        return [bool(value) for value in decoded]
+    # only nan differs from itself
+    known = [None if value == column.absent or value != value else value for value in decoded]  # noqa: PLR0124
+    if column.dtype == "maybe":
+        return [None if value is None else bool(value) for value in known]
+    return known
+
+
+def _is_absent(column: Column, values: Any) -> bool:
+    """Return whether a column in memory has no value; one that is large is not read for this."""
+    if not isinstance(values, np.ndarray):
+        return False
+    if not any(values.strides):  # one value stands for all
+        values = values.flat[:1]
+    return bool(((values == column.absent) | np.isnan(values)).all())
 
 
 def _values_or_empty(column: Column, values: NDArray[Any]) -> list[Any]:
@@ -323,18 +361,18 @@ def _values_or_empty(column: Column, values: NDArray[Any]) -> list[Any]:
     return list(known.tolist())
 
 
-def _times_values(columns: Mapping[str, Any], number: int, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the values of the fields of the times of a case; None if it was not timed."""
-    n = row["iterations"]
+def _read_times(columns: Mapping[str, Any], number: int, scalars: Mapping[str, Sequence[Any]]) -> CaseTimes | None:
+    """Return the times of a case without those of its ranks; None if it was not timed."""
+    n = scalars["iterations"][number]
     if not n:
         return None
-    times: dict[str, Any] = {"rank_stride": row["rank_stride"], "kept": TimesOfRanks()}
+    times: dict[str, Any] = {}
     for column in _PER_ITERATION:
         values = columns[column.name][number, :n]
         known = np.any if column.name in OF_TRAINING else np.all  # a loss may be nan in some iterations
         if column.name not in _OPTIONAL or known(values >= 0):
             times[column.name] = values
-    return times
+    return CaseTimes(rank_stride=scalars["rank_stride"][number], kept=TimesOfRanks(), **times)
 
 
 _OPTIONAL = frozenset({"span_ns", "mean_ns", "device_ns", "skew_ns", "device_max_ns", *OF_TRAINING})

@@ -25,6 +25,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpccoll.cases.case import Job
 
 SEED = 61
 
@@ -46,6 +50,7 @@ class Stage:
     # a function of a size and a directory, which may return the CPU seconds of what counts in it; or the arguments of
     # hpccoll, in which {} stands for the directory
     steps: Mapping[str, "Callable[[Size, Path], float | None] | Sequence[str]"]
+    usual: int | None = None  # how many of the sizes are measured unless --most says so [all]
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,94 @@ def open_and_read_a_row(_size: Size, directory: Path) -> None:
     results.times(results.rows.iloc[0])
 
 
+SERIES, SIZES_OF_SERIES = 25, 20
+ROWS_OF_JOB = SERIES * SIZES_OF_SERIES
+
+
+def rows_size(rows: int) -> Size:
+    """Return the size of results with so many rows, in jobs of ROWS_OF_JOB rows at most."""
+    return Size(f"{rows:,} rows", rows, {"rows": rows})
+
+
+def rows_job(number: int, rows: int) -> "tuple[Job, tuple[int, int]]":
+    """Return the job with this number, which has ``rows`` cases, and its ranks and nodes.
+
+    Four jobs in a row differ in their nodes, and make the curves of one setting; the next four have another setting.
+    """
+    from itertools import product
+
+    from hpccoll.cases.case import Case, Effort, Job
+
+    nodes = 1 << number % 4
+    settings = list(product(("all_reduce", "reduce_scatter"), ("float32", "float64", "int32", "int64", "int8"), _OPS))
+    collective, dtype, op = settings[number // 4 % len(settings)]
+    of_parameters = [("ring", {"channels": n}) for n in range(2, 21)]
+    choices = [*((name, {}) for name in ("native", *_ALGORITHMS)), *of_parameters][:SERIES]
+    every = [
+        Case(collective=collective, algorithm=name, dtype=dtype, op=op, bytes=1 << (6 + size), params=params)
+        for name, params in choices
+        for size in range(SIZES_OF_SERIES)
+    ]
+    effort = Effort(min_iterations=30, max_iterations=30, rounds=3)
+    job = Job(name=f"job{number}", ranks=2 * nodes, nodes=nodes, effort=effort, cases=tuple(every[:rows]))
+    return job, (2 * nodes, nodes)
+
+
+_OPS = "sum", "max", "min", "prod"
+_ALGORITHMS = "ring", "recursive_halving", "direct", "rabenseifner", "recursive_doubling"
+
+
+def write_rows(size: Size, directory: Path, run: str = "raw", factor: float = 1.0) -> None:
+    """Write jobs with so many rows in all, whose times are ``factor`` times as long."""
+    import numpy as np
+
+    from hpccoll.cases.algorithm_registry import collective
+    from hpccoll.schedule.reduction import itemsize
+    from hpccoll.store.case_times import CaseTimes
+    from hpccoll.store.hdf5 import write_raw_file
+    from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
+
+    draw = np.random.default_rng(SEED)
+    (directory / run).mkdir()
+    for number, begin in enumerate(range(0, size.about["rows"], ROWS_OF_JOB)):
+        job, (ranks, nodes) = rows_job(number, min(ROWS_OF_JOB, size.about["rows"] - begin))
+        places = tuple(
+            RankLocation(host=f"n{rank // 2}", node=rank // 2, clock=rank // 2, pid=rank + 1, affinity="0")
+            for rank in range(ranks)
+        )
+        attempt = Attempt(
+            run_id=f"{run}-{number}", number=1, kind="measured", machine="made up", ranks=ranks, nodes=nodes,
+            ranks_per_node=2, mapping="block", aggregators=0, oversubscribed=False, places=places,
+            provenance={"hosts": [f"n{node}" for node in range(nodes)], "executor": "compiled"},
+        )  # fmt: skip
+        outcomes = []
+        for case in job.cases:
+            family, item = collective(case.collective), itemsize(case.dtype)
+            moved = family.elements(case.bytes, item, ranks) * family.blocks(ranks) * item
+            speed = 1 + len(outcomes) // SIZES_OF_SERIES % 7 / 10
+            typical_ns = factor * nodes * (8000 * speed + case.bytes * (2 - speed))
+            rounds = []
+            for of_round in range(1, job.effort.rounds + 1):
+                end = (typical_ns * draw.gamma(400, 1 / 400, (10, ranks))).astype(np.int64)
+                rounds.append(
+                    CaseTimes.from_samples(np.zeros_like(end), end, one_clock=nodes == 1, round_number=of_round)
+                )
+            outcomes.append(
+                Outcome(
+                    case=case, status="ok", bytes=moved, params=case.params, wrong=0, converged=True,
+                    executed=case.algorithm, times=CaseTimes.joined(rounds).in_memory(), cpu_s=np.full(ranks, 1e-6),
+                    executor="compiled",
+                )
+            )  # fmt: skip
+        path = directory / run / f"{job.name}.h5"
+        write_raw_file(RawResults(path=path, job=job, attempts=[(attempt, outcomes)]), path)
+
+
+def write_slower_rows(size: Size, directory: Path) -> None:
+    """Write a second run of the same jobs, in which all times are 2 % longer."""
+    write_rows(size, directory, "later", 1.02)
+
+
 STAGES: Mapping[str, Stage] = {
     "store": Stage(
         sizes=(store_size(8, 1, 5), store_size(16384, 4), store_size(16384, 20), store_size(16384, 100)),
@@ -153,6 +246,19 @@ STAGES: Mapping[str, Stage] = {
             "open": open_and_read_a_row,
             "report": ("report", "{}/raw", "--out", "{}/report"),
         },
+    ),
+    "rows": Stage(
+        sizes=tuple(map(rows_size, (20, 2000, 8000, 32000, 100000))),
+        steps={
+            "write": write_rows,
+            "write later": write_slower_rows,
+            "export": ("export", "{}/raw", "--format", "csv"),
+            "status": ("status", "{}/raw"),
+            "tune": ("tune", "{}/raw", "--out", "{}/table.json"),
+            "report": ("report", "{}/raw", "--out", "{}/report"),
+            "compare": ("compare", "{}/raw", "{}/later"),
+        },
+        usual=4,
     ),
 }
 """The stages by their names."""
@@ -231,7 +337,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"[all] {', '.join(STAGES)}")
     parser.add_argument("--json", type=Path, metavar="F", help="write the figures there, too")
-    parser.add_argument("--most", type=int, metavar="N", help="only the smallest N sizes of each stage")
+    parser.add_argument(
+        "--most", type=int, metavar="N", help="only the smallest N sizes of each stage [the usual ones]"
+    )
     parser.add_argument("--step", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.step:
@@ -242,7 +350,7 @@ def main() -> None:
     figures: list[Figures] = []
     for stage in arguments.stages or STAGES:
         of_sizes = []
-        for size in STAGES[stage].sizes[: arguments.most]:
+        for size in STAGES[stage].sizes[: arguments.most or STAGES[stage].usual]:
             of_size = {}
             for each in measured(stage, size):
                 print(f"# {each.stage} {each.step}, {each.size}: {each.cpu_s:.1f} s, {each.mib:.0f} MiB", flush=True)

@@ -66,10 +66,8 @@ def test_written_results_are_read_back_unchanged_all_or_those_of_some_cases(dire
 
 
 def test_results_that_the_file_of_an_older_release_has_no_columns_for_are_absent(file, monkeypatch):
-    read, outcome_values = {}, hdf5_attempt._outcome_values
-    monkeypatch.setattr(
-        hdf5_attempt, "_outcome_values", lambda of, number: (read.update(of), outcome_values(of, number))[1]
-    )
+    read, case_values = {}, hdf5_attempt.CaseValues
+    monkeypatch.setattr(hdf5_attempt, "CaseValues", lambda columns: case_values(read.update(columns) or columns))
     complete = hdf5.read_raw_file(file)
     with h5py.File(file, "r+") as opened:
         for name in (*(column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)), *OF_TRAINING):
