@@ -11,6 +11,8 @@ from hpccoll.common.files import read_bytes
 
 MAX_BYTES = 1 << 29
 """The maximum size of a file."""
+MAX_STREAMED_BYTES = 1 << 33
+"""The maximum size of a file that is read one event after the other, and of one that is unpacked."""
 MAX_OBJECTS = 1_800_000
 """The maximum number of objects in a JSON text: each takes hundreds of bytes of memory."""
 MAX_MEMBERS = 1 << 22
@@ -34,7 +36,15 @@ def read_trace_json(path: Path, kind: type[Content]) -> Content:
     Raises:
         ValueError: if the file cannot be read, is no JSON, lacks what the record needs, or is too large or too deep.
     """
-    content = read_bytes(path, "FILES", MAX_BYTES)
+    return decode_trace_json(read_bytes(path, "FILES", MAX_BYTES), kind)
+
+
+def decode_trace_json(content: bytes, kind: type[Content]) -> Content:
+    """Return a JSON text as a record.
+
+    Raises:
+        ValueError: if it is no JSON, lacks what the record needs, or is too large or too deep.
+    """
     if content.count(b"{") > MAX_OBJECTS:
         raise ValueError(f"it has more than {MAX_OBJECTS} objects")
     try:

@@ -11,19 +11,25 @@ import math
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
+from hpccoll.common.files import open_regular
 from hpccoll.common.limits import RANK, RANKS
-from hpccoll.traces.job_file import decode_part, read_trace_json
+from hpccoll.traces.event_stream import EventStream
+from hpccoll.traces.job_file import MAX_OBJECTS, decode_part, decode_trace_json
 from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "Kineto"
 _KEYS = (b'"traceEvents"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"')
+
+_KERNELS_AND_STEPS = re.compile(rb'(?i)"cat"\s*+:\s*+"(?:kernel|user_annotation)"')
+_LAUNCHES_AND_ANNOTATIONS = re.compile(rb'"cat"\s*+:\s*+"[^"]*cuda|"nccl:')
+"""What events have in them that matter."""
 
 _KERNEL = re.compile(r"nccl\w*?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)(?=[_RTC])")
 """The names of kernels that say what they run: ncclKernel_AllReduce_RING_LL_Sum_float up to NCCL 2.18,
@@ -74,7 +80,7 @@ class _Event(msgspec.Struct, gc=False):
 
 
 class _Trace(msgspec.Struct):
-    events: list[_Event] = msgspec.field(name="traceEvents")
+    events: list[None] = msgspec.field(name="traceEvents")  # which were read before
     base: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = msgspec.field(default=0, name="baseTimeNanoseconds")
     host: str | None = msgspec.field(default=None, name="host_name")
     distributed: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="distributedInfo")
@@ -91,25 +97,25 @@ def read(path: Path) -> RecordedJob:
     Raises:
         ValueError: if it cannot be read, or is no trace.
     """
-    trace = read_trace_json(path, _Trace)
+    recorded = _read_events(path)
+    trace = recorded.trace
     distributed = decode_part(trace.distributed)
     distributed = distributed if isinstance(distributed, dict) else {}
     named = re.search(r"(?:rank|worker)[-_]?(\d{1,6})", path.name)
     rank, size = distributed.get("rank", int(named[1]) if named else 0), distributed.get("world_size", 1)
     if not RANK.accepts(rank) or not RANKS.accepts(size):
         raise ValueError("its rank and world_size are not numbers, or out of range")
-    timed = sorted((event for event in trace.events if event.dur is not None), key=lambda each: each.ts)
-    kernels = [event for event in timed if event.cat.lower() == "kernel"]
-    communication = [event for event in kernels if "nccl" in event.name.lower()]
-    groups, around = _Groups(distributed, size), _annotations(timed, communication)
+    groups, around = _Groups(distributed, size), _read_annotations(path, recorded.communication)
     operations = [
-        _operation(rank, groups, event, around.get(str(event.args.correlation)), trace.base) for event in communication
+        _operation(rank, groups, event, around.get(str(event.args.correlation)), trace.base)
+        for event in recorded.communication
     ]
-    spans = union_of(_span(event, trace.base) for event in kernels if "nccl" not in event.name.lower())
-    steps = [event for event in timed if event.cat == "user_annotation" and event.name.startswith("ProfilerStep")]
-    windows = [_span(event, trace.base) for event in (*steps, *kernels)]  # the device may run after its steps
-    window = (min(begin for begin, _ in windows), max(end for _, end in windows)) if windows else (0, 0)
-    computing = [Computing(rank, spans, window, max(1, len({each.name for each in steps})))] if windows else []
+    spans = [(begin + trace.base, end + trace.base) for begin, end in union_of(recorded.computing)]
+    window = (0, 0)
+    computing = []
+    if recorded.window is not None:
+        window = recorded.window[0] + trace.base, recorded.window[1] + trace.base
+        computing = [Computing(rank, spans, window, max(1, len(recorded.steps)))]
     lacking = {
         "which rank did not join an operation": True, f"any kernel of NCCL in {path.name}": not operations,
         "numbers and groups of operations: they are matched by their order, as one group":
@@ -118,6 +124,90 @@ def read(path: Path) -> RecordedJob:
     }  # fmt: skip
     said = [sentence for sentence, is_lacking in lacking.items() if is_lacking]
     return RecordedJob(SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=said)
+
+
+class _Recorded:
+    """What the events of a trace say; times are in ns after its base."""
+
+    def __init__(self) -> None:
+        self.trace = _Trace([])
+        self.communication: list[_Event] = []
+        self.computing: list[tuple[int, int]] = []  # begin and end of each kernel
+        self.steps: set[str] = set()
+        self.window: tuple[int, int] | None = None  # of kernels and steps: the device may run after its steps
+
+    def add(self, event: _Event) -> None:
+        if event.dur is None:
+            return
+        if event.cat.lower() == "kernel":
+            self._add_kernel(event)
+        elif event.cat == "user_annotation" and event.name.startswith("ProfilerStep"):
+            self.steps.add(event.name)
+            self._widen(_span(event, 0))
+
+    def _add_kernel(self, event: _Event) -> None:
+        span = _span(event, 0)
+        self._widen(span)
+        if "nccl" in event.name.lower():
+            self.communication.append(_kept(event))
+        else:
+            self.computing.append(span)
+        if len(self.communication) + len(self.computing) > MAX_OBJECTS:
+            raise ValueError(f"it has more than {MAX_OBJECTS} kernels; do: record fewer steps")
+
+    def _widen(self, span: tuple[int, int]) -> None:
+        begin, end = self.window or span
+        self.window = min(begin, span[0]), max(end, span[1])
+
+
+def _read_events(path: Path) -> _Recorded:
+    """Return the kernels and steps of a trace, and what is around its events."""
+    recorded = _Recorded()
+    with open_regular(path, "FILES") as file:
+        stream = EventStream(file)
+        for events in stream.read(_KERNELS_AND_STEPS):
+            for event in _decoded(events):
+                recorded.add(event)
+    recorded.communication.sort(key=_begin_us)
+    recorded.trace = decode_trace_json(stream.around, _Trace)
+    return recorded
+
+
+def _decoded(events: Sequence[bytes]) -> list[_Event]:
+    return decode_trace_json(b"[" + b",".join(events) + b"]", list[_Event])
+
+
+def _kept(event: _Event) -> _Event:
+    """Return an event that refers to no text of many others."""
+    event.title = event.title.copy()
+    if event.args is not _NO_ARGUMENTS:
+        event.args.shapes, event.args.types = event.args.shapes.copy(), event.args.types.copy()
+    return event
+
+
+def _begin_us(event: _Event) -> float:
+    return event.ts
+
+
+def _read_annotations(path: Path, communication: Sequence[_Event]) -> dict[str, _Event]:
+    """Return the annotations of kernels that do not name their collective, by correlation.
+
+    Traces of 2023 are read once more for them: only then is it known which launches matter.
+    """
+    nameless = {str(event.args.correlation) for event in communication if event.args.collective is None}
+    if not nameless:
+        return {}
+    timed = []
+    with open_regular(path, "FILES") as file:
+        for events in EventStream(file).read(_LAUNCHES_AND_ANNOTATIONS):
+            for event in _decoded(events):
+                is_of_one = str(event.args.correlation) in nameless or event.name.startswith("nccl:")
+                if is_of_one and event.dur is not None:
+                    timed.append(_kept(event))
+    if len(timed) > MAX_OBJECTS:
+        raise ValueError(f"it has more than {MAX_OBJECTS} launches; do: record fewer steps")
+    timed.sort(key=_begin_us)
+    return _annotations(timed, nameless)
 
 
 def _span(event: _Event, base_ns: int) -> tuple[int, int]:
@@ -147,9 +237,8 @@ class _Groups:
         return Group(name, self._members.get(name, listed), str(arguments.description or ""), size=size)
 
 
-def _annotations(timed: Iterable[_Event], communication: Iterable[_Event]) -> dict[str, _Event]:
-    """Return the annotation around the launch of each kernel that does not name its collective, by correlation."""
-    nameless = {str(event.args.correlation) for event in communication if event.args.collective is None}
+def _annotations(timed: Iterable[_Event], nameless: Collection[str]) -> dict[str, _Event]:
+    """Return the annotation around the launch of each kernel of the ``nameless`` correlations, by correlation."""
     of_thread: defaultdict[tuple[str, str], list[_Event]] = defaultdict(list)
     launches, found = dict[str, _Event](), dict[str, _Event]()
     for event in timed:

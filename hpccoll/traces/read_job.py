@@ -23,7 +23,7 @@ from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.files import open_regular, to_utf8
 from hpccoll.common.units import format_size
 from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log, nccl_ras
-from hpccoll.traces.job_file import MAX_BYTES
+from hpccoll.traces.job_file import MAX_BYTES, MAX_STREAMED_BYTES
 from hpccoll.traces.joined_jobs import joined_jobs
 from hpccoll.traces.records import RecordedJob
 
@@ -138,10 +138,12 @@ def _is_of_user(name: Path | str) -> bool:
 def _read_file(path: Path) -> RecordedJob:
     with open_regular(path, "FILES") as file:
         head = to_utf8(file.read(HEAD_BYTES))
-        if file.seek(0, 2) > MAX_BYTES:
-            raise ValueError(f"it has more than {format_size(MAX_BYTES)}")
+        size = file.seek(0, os.SEEK_END)
     for reader in READERS:
         if reader.recognises(head):
+            most = MAX_STREAMED_BYTES if reader is kineto else MAX_BYTES
+            if size > most:
+                raise ValueError(f"it has more than {format_size(most)}")
             try:
                 job: RecordedJob = reader.read(path)
             except (msgspec.MsgspecError, RecursionError) as error:
@@ -243,6 +245,6 @@ def _copied(source: IO[bytes], target: Path) -> Path:
     with target.open("wb") as file:
         while piece := source.read(PIECE_BYTES):
             file.write(piece)
-            if file.tell() > MAX_BYTES:
-                raise ValueError(f"it has more than {format_size(MAX_BYTES)}, unpacked")
+            if file.tell() > MAX_STREAMED_BYTES:
+                raise ValueError(f"it has more than {format_size(MAX_STREAMED_BYTES)}, unpacked")
     return target
