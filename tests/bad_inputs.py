@@ -42,7 +42,7 @@ NUMBERS = ("9" * 5000, "1e14", "-1", "1.5", "", "x", "0x8", str(1 << 64), "9" * 
 """What is bad as a number on the command line."""
 
 EXTREMES = (
-    "0", "-1", "1", "7", "4096", "100000", "1000000", "16777216", str(10**9), str(1 << 44), str(1 << 63), str(10**25),
+    "0", "-1", "1", "7", "400", "100000", "1000000", "16777216", str(10**9), str(1 << 44), str(1 << 63), str(10**25),
     "9" * 400, "1e308", "1e-308", "inf", "nan", "", "1-262144", "1T", "16T",
 )  # fmt: skip
 """Counts, sizes and rates, of which some are valid, and larger than what anybody has time or memory for."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hpccoll.cases.case import BACK_TO_BACK, LOOPS_OF_PROGRAMS, TIMINGS, Case, Effort, Job
 from hpccoll.schedule import collective
 from hpccoll.schedule.reduction import itemsize
-from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.case_times import CaseTimes, KeptTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation, RawResults
 
 
@@ -88,6 +88,8 @@ def comparable(value):
         return tuple(sorted((name, comparable(item)) for name, item in value.items()))
     if isinstance(value, (list, tuple)):
         return tuple(map(comparable, value))
+    if isinstance(value, KeptTimes):
+        value = value.read()
     if hasattr(value, "__dataclass_fields__"):
         return tuple(
             (field.name, comparable(getattr(value, field.name))) for field in fields(value) if field.name != "path"

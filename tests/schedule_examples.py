@@ -10,10 +10,12 @@ import numpy as np
 
 from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce
 from hpccoll.algorithms.ring import ring
+from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import REDUCTIONS, Algorithm, Layout, Parameter, Schedule, in_groups, out_of_place, prove, then
 from hpccoll.schedule.collective import Collective, CollectiveCall, check_parameters
-from hpccoll.schedule.collective_table import COLLECTIVES, all_gather, all_reduce, broadcast
+from hpccoll.schedule.collective_table import all_gather, all_reduce, broadcast
+from hpccoll.schedule.lazy_table import LazyTable
 from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.step import Copy, Index, Recv, RecvReduce, Send, Step, dst, peer_if, tmp
 from hpccoll.schedule.unequal_blocks import PATTERNS
@@ -74,7 +76,7 @@ def held(collective: Collective, algorithm: Algorithm) -> Collective:
     if not algorithm.floor:
         return collective
     arguments = {name: value for name, value in collective.arguments.items() if name != "traffic"}  # equal blocks
-    unchanged = {"target": collective.source, "result": lambda _call, me, unit: {(me, unit)}}
+    unchanged = {"target": collective.source, "result": lambda _call, me, unit: (me, unit)}
     return replace(collective, **unchanged, arguments=arguments)
 
 
@@ -150,8 +152,8 @@ def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send((me + 1) % p, dst[0:2]), Recv((me - 1) % p, dst[0:2]))
 
 
-shift = replace(all_reduce, name="shift", result=lambda call, me, unit: {((me - 1) % call.p, unit)}, reduces=False,
-                _algorithms={})  # fmt: skip
+shift = replace(all_reduce, name="shift", result=lambda call, me, unit: ((me - 1) % call.p, unit), reduces=False,
+                _algorithms=LazyTable())  # fmt: skip
 shift("shift_by_one")(shift_by_one)
 
 

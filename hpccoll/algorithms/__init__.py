@@ -1,4 +1,4 @@
-"""The algorithms, one textbook page each. PAGES is the table of contents; a page that it names is registered.
+"""The algorithms, one textbook page each. PAGES is the table of contents; a page is imported when it is needed.
 
 On every page p is the number of ranks and S the bytes of the vector. A message costs alpha, a byte that is sent beta,
 a byte that is folded gamma; a cost is that of the critical path, where a rank sends and receives at once, and messages
@@ -9,36 +9,106 @@ once: sends read the buffers as they were before it.
 
 from importlib import import_module
 
-PAGES = (
-    "bidirectional_ring",
-    "bine",
-    "binomial",
-    "bruck",
-    "chain",
-    "direct",
-    "direct_rooted",
-    "dissemination",
-    "double_binary_tree",
-    "hierarchical",
-    "knomial",
-    "multi_pair",
-    "null",
-    "pairwise",
-    "pat",
-    "point_to_point",
-    "rabenseifner",
-    "recursive_doubling",
-    "recursive_halving",
-    "recursive_multiplying",
-    "reduce_scatter_all_gather",
-    "ring",
-    "scatter_all_gather",
-    "sharp_emulated",
-    "star",
-    "swing",
-    "torus",
-    "train",
-)
+PAGES = {
+    "all_reduce": {
+        "ring": "ring",
+        "bidirectional_ring": "bidirectional_ring",
+        "binomial_tree": "binomial",
+        "recursive_doubling": "recursive_doubling",
+        "swing": "swing",
+        "bine": "bine",
+        "direct": "direct",
+        "double_binary_tree": "double_binary_tree",
+        "hierarchical": "hierarchical",
+        "null": "null",
+        "rabenseifner": "rabenseifner",
+        "recursive_multiplying": "recursive_multiplying",
+        "reduce_scatter_all_gather": "reduce_scatter_all_gather",
+        "sharp_emulated": "sharp_emulated",
+        "star": "star",
+        "torus": "torus",
+    },
+    "reduce_scatter": {
+        "ring": "ring",
+        "swing": "swing",
+        "bine": "bine",
+        "direct": "direct",
+        "null": "null",
+        "pat": "pat",
+        "recursive_halving": "recursive_halving",
+    },
+    "all_gather": {
+        "ring": "ring",
+        "recursive_doubling": "recursive_doubling",
+        "bine": "bine",
+        "bruck": "bruck",
+        "direct": "direct",
+        "null": "null",
+        "pat": "pat",
+    },
+    "broadcast": {
+        "binomial": "binomial",
+        "bine": "bine",
+        "chain": "chain",
+        "direct": "direct_rooted",
+        "knomial": "knomial",
+        "null": "null",
+        "scatter_all_gather": "scatter_all_gather",
+    },
+    "reduce": {
+        "binomial": "binomial",
+        "bine": "bine",
+        "direct": "direct_rooted",
+        "knomial": "knomial",
+        "null": "null",
+    },
+    "gather": {
+        "binomial": "binomial",
+        "bine": "bine",
+        "direct": "direct_rooted",
+        "null": "null",
+    },
+    "scatter": {
+        "binomial": "binomial",
+        "bine": "bine",
+        "direct": "direct_rooted",
+        "null": "null",
+    },
+    "all_to_all": {
+        "bruck": "bruck",
+        "direct": "direct",
+        "null": "null",
+        "pairwise": "pairwise",
+    },
+    "all_to_all_v": {
+        "null": "null",
+        "pairwise": "pairwise",
+    },
+    "barrier": {
+        "dissemination": "dissemination",
+        "null": "null",
+    },
+    "send_recv": {
+        "ping_pong": "point_to_point",
+        "null": "null",
+        "train": "train",
+    },
+    "bidirectional": {
+        "exchange": "point_to_point",
+        "null": "null",
+    },
+    "multi_pair": {
+        "ping_pong": "multi_pair",
+        "exchange": "multi_pair",
+        "null": "null",
+    },
+}
+"""The page of each algorithm, by collective and name: what names an algorithm need not import the others.
 
-for page in PAGES:
+Lists of algorithms have this order.
+"""
+
+
+def import_page(page: str) -> None:
+    """Import a page, which registers its algorithms."""
     import_module(f"{__name__}.{page}")

@@ -16,7 +16,7 @@ from hpccoll.analysis.row_labels import fell_back, has_size, placement_label
 from hpccoll.analysis.series_names import group_file_names, setting_keys
 from hpccoll.analysis.series_points import SeriesPoint, series_points
 from hpccoll.analysis.setting import Choice
-from hpccoll.cases.algorithm_registry import COLLECTIVES, EMULATIONS, WORKLOADS
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, emulations
 from hpccoll.cases.case import SINGLE
 from hpccoll.common.units import format_count, format_size
 from hpccoll.schedule.collective import NATIVE
@@ -138,7 +138,7 @@ class ChartGroup:
     def emulations(self) -> tuple[str, ...]:
         """The algorithms that emulate hardware in software, with their number of aggregators."""
         labels = []
-        for name, emulation in EMULATIONS.items():
+        for name, emulation in emulations().items():
             counts = {self.shape_label(p.row): p.row.aggregators for p in self.usable if p.row.algorithm == name}
             where = {shape: f" ({shape})" if len(set(counts.values())) > 1 else "" for shape in counts}
             numbers = {f"{format_count(count, 'aggregator')}{where[shape]}": None for shape, count in counts.items()}

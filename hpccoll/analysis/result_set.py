@@ -80,7 +80,7 @@ class ResultSet:
         The dimensions are ``case`` (the index of ``rows``), ``round``, ``iteration`` in the round, and ``rank``. Absent
         times are NaN. The median of ``time_s`` over ``iteration``, and then over ``round``, is ``median_s`` of the row.
 
-        A round with more than 2^22 samples has the times of every ``rank_stride``-th rank only, and a warning says so.
+        A case with more than 2^22 samples has the times of every ``rank_stride``-th rank only, and a warning says so.
         Variables without the dimension ``rank`` are of all workers nevertheless.
 
         Args:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.store.load_results import to_results
+from hpccoll.store.load_results import case_states
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles
-from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
+from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class JobStatus:
 
     name: str  # the name of the job; the path of a raw file that belongs to no sweep
     state: str  # complete, partial, running, damaged (it cannot be read), or planned (it has no file)
-    results: Results  # those of this job
+    results: CaseStates  # those of this job
     log: Path | None = None  # the output of its ranks
 
     def to_json(self) -> dict[str, Any]:
@@ -88,25 +88,24 @@ def _select(files: ResultFiles, sweep: Path | None, sweeps: Collection[Path]) ->
 
 
 def _of_sweep(files: ResultFiles, directory: Path, *, is_running: bool) -> SweepStatus:
-    results = to_results(files, [directory])
+    results = case_states(files, [directory])
     raw_by_job = {raw.job.name: raw for raw in files.raw_results}
-    names = dict.fromkeys([*(one.job for one in results.progress), *(gap.job for gap in results.missing)])
     unreadable = {path.stem for path in files.unreadable}
     jobs = []
-    for name in names:
+    for name, of_job in results.by_job().items():
         raw, log = raw_by_job.get(name), directory / "logs" / f"{name}.log"
         state = _state(raw) if raw else "damaged" if name in unreadable else "planned"
-        jobs.append(JobStatus(name, state, results.for_job(name), log if log.exists() else None))
+        jobs.append(JobStatus(name, state, of_job, log if log.exists() else None))
     left_out = tuple(gap for gap in results.skipped if gap.status == NOT_PLANNED)
     return SweepStatus(directory, is_running, tuple(jobs), left_out)
 
 
 def _of_raw_file(raw: RawResults) -> JobStatus:
-    return JobStatus(str(raw.path), _state(raw), to_results(ResultFiles(raw_results=[raw])))
+    return JobStatus(str(raw.path), _state(raw), case_states(ResultFiles(raw_results=[raw])))
 
 
 def _of_damaged_file(file: tuple[Path, BadInputError]) -> JobStatus:
-    return JobStatus(str(file[0]), "damaged", to_results(ResultFiles(raw_results=[], unreadable=dict([file]))))
+    return JobStatus(str(file[0]), "damaged", case_states(ResultFiles(raw_results=[], unreadable=dict([file]))))
 
 
 def _state(raw: RawResults) -> str:

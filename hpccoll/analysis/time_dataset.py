@@ -82,7 +82,7 @@ def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) ->
         if history is None or history.outcome.times is None or not launches.items() <= history.runs.items():
             raise UnusableError("path", f"{format_value(str(path))} has changed since it was opened; open it again")
         of_rounds = {number: attempts[run_id][0] for number, run_id in launches.items()}
-        yield RowTimes(history.outcome.times, of_rounds, history.outcome.program or "")
+        yield RowTimes(history.outcome.times.in_memory(), of_rounds, history.outcome.program or "")
 
 
 def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_rank: bool) -> xr.Dataset:

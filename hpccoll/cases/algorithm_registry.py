@@ -1,27 +1,59 @@
-"""The registry: the table of collectives with every algorithm of the list of pages registered.
+"""The registry: the table of collectives with the algorithms of all pages, and the workloads, which run them.
 
-This is the only module that imports the pages, and the workloads, which run their algorithms. Code that needs
+This is the only module that imports pages, each when an algorithm of it is first asked for. Code that needs
 ``Collective.algorithms`` takes the table from here.
 """
 
+from functools import cache, partial
+from importlib import import_module
+
+from hpccoll.algorithms import PAGES, import_page
 from hpccoll.common.errors import UnusableError, fault_with_line
+from hpccoll.schedule import COLLECTIVES, WORKLOADS, Emulation, collective
+from hpccoll.training import TRAINING_STEP
 
-try:
-    import hpccoll.algorithms
-except Exception as error:  # of a page that a user has added
-    raise UnusableError("hpccoll/algorithms", fault_with_line(error)) from error
-import hpccoll.training.workload  # noqa: F401  likewise the workloads
-from hpccoll.schedule import COLLECTIVES, WORKLOADS, collective
-
-__all__ = ["COLLECTIVES", "EMULATIONS", "PLAN", "WORKLOADS", "collective"]
+__all__ = ["COLLECTIVES", "PLAN", "WORKLOADS", "collective", "emulations"]
 
 PLAN = "file:"
 """What the name of an algorithm begins with that is a plan of another program, registered for one command only."""
 
-EMULATIONS = {
-    algorithm.name: algorithm.emulation
-    for row in COLLECTIVES.values()
-    for algorithm in row.algorithms.values()
-    if algorithm.emulation
-}
-"""By name, the algorithms whose ranks stand in for hardware."""
+
+def _register(family: str, algorithm: str, page: str) -> None:
+    """Import the page that registers an algorithm.
+
+    Raises:
+        UnusableError: if the page, which a user may have added, cannot be imported or does not register it.
+    """
+    try:
+        import_page(page)
+    except Exception as error:
+        raise UnusableError("hpccoll/algorithms", fault_with_line(error)) from error
+    if not COLLECTIVES[family].has_registered(algorithm):
+        raise UnusableError(
+            "hpccoll/algorithms", f"{page}.py registers no algorithm {algorithm} of {family}, which PAGES names"
+        )
+
+
+def _import_workload() -> None:
+    import_module("hpccoll.training.workload")
+
+
+def _announce_all() -> None:
+    for family, pages in PAGES.items():
+        for algorithm, page in pages.items():
+            COLLECTIVES[family].announce(algorithm, partial(_register, family, algorithm, page))
+    WORKLOADS.announce(TRAINING_STEP, _import_workload)
+
+
+_announce_all()
+
+
+@cache
+def emulations() -> dict[str, Emulation]:
+    """Return by name the algorithms whose ranks stand in for hardware, and what reports print about them."""
+    return {
+        algorithm.name: algorithm.emulation
+        for row in COLLECTIVES.values()
+        for algorithm in row.algorithms.values()
+        if algorithm.emulation
+    }

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -51,7 +52,7 @@ hw_counters are read from the device again when they are older than their ``life
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, because cached_property needs a __dict__
 class Case:
     """One point of a sweep."""
 
@@ -84,7 +85,7 @@ class Case:
         """What each rank computes meanwhile; None if it is idle."""
         return str(self.params[LOAD]) if LOAD in self.params else None
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The name of the case, unique within a job."""
         fields = [self.collective, self.algorithm, self.transport, self.device, self.dtype]

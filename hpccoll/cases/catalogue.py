@@ -24,10 +24,11 @@ from hpccoll.schedule import (
     unequal_blocks,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
+from hpccoll.training import TRAINING_STEP
 from hpccoll.training.compression import DENSE
 from hpccoll.training.model_file import models_from_json
 from hpccoll.training.parallelism import Mesh
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training.workload import Workload
 
 Values = TypeVar("Values")
 

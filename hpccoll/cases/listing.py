@@ -18,9 +18,9 @@ from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
+from hpccoll.training import TRAINING_STEP
 from hpccoll.training.models import MODELS
 from hpccoll.training.step_keys import WORKLOAD
-from hpccoll.training.workload import TRAINING_STEP
 
 PARAMETERS = {
     "channels": "schedules: number of pieces of the buffer, such as 4",

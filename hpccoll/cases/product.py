@@ -28,9 +28,10 @@ from hpccoll.cases.keys import ALL
 from hpccoll.cases.transport_table import transports_by_device
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Collective, unequal_blocks
+from hpccoll.training import TRAINING_STEP
 from hpccoll.training.model_file import models_from_json
 from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

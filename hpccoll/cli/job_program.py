@@ -136,9 +136,9 @@ class JobProgram:
 
 
 def _read_shape(arguments: argparse.Namespace) -> Shape | None:
-    if arguments.hosts and not arguments.shape:
+    if arguments.hosts and arguments.shape is None:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
-    return run_options.parse_shape(arguments.shape) if arguments.shape else None
+    return None if arguments.shape is None else run_options.parse_shape(arguments.shape)
 
 
 def _with_plans(ranks: "Ranks", job: Job) -> Job:

@@ -246,10 +246,13 @@ def _names_and_sizes(
     """Return the requested algorithms, of which none stand for the usual ones, and sizes; a barrier has one size."""
     from hpccoll.cases.algorithm_registry import collective as row
     from hpccoll.cases.keys import ALL
+    from hpccoll.cli.run_options import given_or_usual
     from hpccoll.common.limits import FACTOR
     from hpccoll.common.units import sizes_between
 
-    sizes = sizes_between(begin or "1K", end or begin or "1G", FACTOR.read("-f", factor))
+    smallest = given_or_usual(begin, "1K")
+    largest = given_or_usual(end, given_or_usual(begin, "1G"))
+    sizes = sizes_between(smallest, largest, FACTOR.read("-f", factor))
     names = [] if algorithms is None else algorithms.split(",")
     return list(row(collective).components) if algorithms == ALL else names, sizes[
         : 1 if row(collective).token else None

@@ -150,19 +150,19 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     from hpccoll.schedule import collective
 
     family = collective(arguments.collective)
-    root = read_option("-r", arguments.root or "0")
+    root = read_option("-r", given_or_usual(arguments.root, "0"))
     if arguments.root and not family.rooted:
         raise BadInputError("root", root, f"none: {family.name} has no root")
     if arguments.in_place and not family.in_place:
         expected = "left out: the contribution and the result of this collective have separate buffers"
         raise BadInputError("--in-place", family.name, expected)
     common = _common_lists(arguments)
-    timings = _words(arguments.timing or _default_timing(common["transports"]))
-    largest = arguments.end or _default_largest(common["transports"])
+    timings = _words(given_or_usual(arguments.timing, _default_timing(common["transports"])))
+    largest = given_or_usual(arguments.end, _default_largest(common["transports"]))
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
     usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
-    algorithms = with_plans(_words(usual if arguments.algorithms is None else arguments.algorithms))
+    algorithms = with_plans(_words(given_or_usual(arguments.algorithms, usual)))
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(
@@ -174,6 +174,11 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
         concurrent=calls.get("concurrent", []), traffic=calls.get("traffic", []),
         params=_parameters(family.name, algorithms, given),
     )  # fmt: skip
+
+
+def given_or_usual(value: str | None, usual: str) -> str:
+    """Return what the user gave for an option, even if it is empty and thus refused, or what is usual without it."""
+    return usual if value is None else value
 
 
 def _default_timing(transports: list[str]) -> str:
@@ -191,8 +196,8 @@ def _default_largest(transports: list[str]) -> str:
 
 def takes_sizes_that_fit(arguments: argparse.Namespace) -> bool:
     """Return whether the memory of the GPUs limits the sizes: over NCCL, if the user gives no largest size."""
-    chosen = arguments.job or arguments.workload or arguments.end
-    return not chosen and _words(arguments.transport) == ["nccl"]
+    is_chosen = arguments.job or arguments.workload or arguments.end is not None
+    return not is_chosen and _words(arguments.transport) == ["nccl"]
 
 
 def train_request(arguments: argparse.Namespace) -> "CaseRequest":
@@ -202,9 +207,9 @@ def train_request(arguments: argparse.Namespace) -> "CaseRequest":
         BadInputError: if a value is invalid.
     """
     from hpccoll.cases.product import CaseRequest, workloads
+    from hpccoll.training import TRAINING_STEP
     from hpccoll.training.model_file import load_models, models_from_json
     from hpccoll.training.step_keys import WORKLOAD, option
-    from hpccoll.training.workload import TRAINING_STEP
 
     for flag, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
         if value and not arguments.dry_run:
@@ -246,7 +251,7 @@ def _common_lists(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "devices": [arguments.device], "transports": _words(arguments.transport),
         "dtypes": [DTYPE.read("-d", arguments.dtype)], "ops": [arguments.op],
-        "mappings": _words(arguments.mapping) if arguments.mapping else [None],
+        "mappings": [None] if arguments.mapping is None else _words(arguments.mapping),
     }  # fmt: skip
 
 

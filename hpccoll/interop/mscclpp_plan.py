@@ -33,6 +33,10 @@ ALIGNMENT = 16
 """The bytes of which the size of each chunk is a multiple."""
 MAX_OPERATIONS, MAX_REFERENCES = 64, 16
 """The most operations of a thread block, and channels or remote buffers of it."""
+MAX_ACTIONS, MAX_CHUNKS = 1 << 20, 1 << 24
+"""The most sends, receives and copies of a plan, about 300 MB of text, and the most chunks that they name."""
+SAMPLED_RANKS = 4
+"""The ranks whose steps stand for those of all, to estimate the size of a plan."""
 KINDS = "memory", "port"
 """The channels between ranks of one node, and between nodes."""
 
@@ -77,6 +81,7 @@ def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str
     nbytes, least = cut.call.bytes(cut.count, cut.itemsize), ALIGNMENT * chunks
     if nbytes % least:
         raise BadInputError("--bytes", nbytes, f"a multiple of {least}: {ALIGNMENT} bytes for each of {chunks} chunks")
+    _check_size(schedules, cut)
     placed = schedules if family in IN_PLACE else [out_of_place(cut.call, each) for each in schedules]
     writer = _Writer(placed, cut, window)
     gpus = [writer.gpu(me) for me in range(placed[0].layout.ranks)]
@@ -87,6 +92,23 @@ def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str
         "min_message_size": 0, "max_message_size": largest_message(chunks, gpus),
     }  # fmt: skip
     return json.dumps(content, separators=(",", ":")).replace('{"id":', '\n{"id":') + "\n"
+
+
+def _check_size(schedules: Sequence[Schedule], cut: Cut) -> None:
+    """Check that a plan is not too large to be made in memory, from the steps of some ranks."""
+    ranks = schedules[0].layout.ranks
+    sampled = range(0, ranks, -(-ranks // SAMPLED_RANKS))
+    share = ranks / len(sampled) * cut.lanes / len(schedules)
+    actions = chunks = 0
+    for schedule in schedules:
+        for me in sampled:
+            for step in map(drop_null_peers, schedule.steps(me)):
+                actions += len(step.actions)
+                chunks += sum(int(r.last) - int(r.first) for a in step.actions for r in parts_of(a)[0].ranges)
+    for what, count, most in (("operations", actions, MAX_ACTIONS), ("chunks in operations", chunks, MAX_CHUNKS)):
+        if count * share > most:
+            expected = f"at most {most:,} {what}, not about {int(count * share):,}; do: fewer workers or channels"
+            raise UnusableError("--format mscclpp", expected)
 
 
 def largest_message(chunks: int, gpus: Iterable[Operation]) -> int:

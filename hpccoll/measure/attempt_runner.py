@@ -29,7 +29,7 @@ from hpccoll.measure.recognition import Recognition, recognise
 from hpccoll.measure.recovery import RankGroup
 from hpccoll.measure.step_engine import FOREVER_NS, ROWS, Gemm
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
-from hpccoll.store.case_times import CaseTimes
+from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round, stride_within
 from hpccoll.store.gpu_throttling import lowered_round
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu import gpu_errors
@@ -123,10 +123,20 @@ class AttemptRunner:
         effort = self._effort(prepared)
         begin = training.begin if training else None
         with _load(case):
-            samples = measure(loop.run, sync, effort, self.progress, monitor=monitor, begin=begin)
+            samples = measure(
+                loop.run, sync, effort, self.progress, monitor=monitor, begin=begin, summary=self._summary(case, number)
+            )
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)
+
+    def _summary(self, case: Case, number: int) -> RoundSummary:
+        """Return how the times of a round are summarised."""
+        return RoundSummary(
+            number, clocks=[place.clock for place in self.attempt.places],
+            workers=self.attempt.ranks - self.attempt.aggregators, limit=samples_of_round(self.job.effort.rounds),
+            has_mean=case.timing in LOOPS_OF_PROGRAMS,
+        )  # fmt: skip
 
     def _effort(self, prepared: Prepared) -> Effort:
         """Return how long a round of a case takes."""
@@ -183,7 +193,7 @@ class AttemptRunner:
     ) -> Outcome:  # fmt: skip
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
         step = prepared if isinstance(prepared, PreparedStep) else None
-        events = sync.gather(step.events(samples.iterations)) if step else None  # before more of them run
+        times = self._times(step, samples, sync)  # before more steps run
         name = rank_namer(self.attempt, case.mapping)
         training = step.training if step else None
         learned = training.collect(sync, samples.iterations, name, self.progress) if training else Learned()
@@ -198,24 +208,18 @@ class AttemptRunner:
             traffic = self._traffic(prepared, samples, sync)
             recognition = None if isinstance(prepared, PreparedStep) else self._recognition(prepared, samples)
         self._counted_cases.add(case.id)
-        if self.comm.rank != 0:
+        if times is None:
             return Outcome(case=case, status="wrong" if wrong else "ok")
         reasons = [each for each in (*learned.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
         executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic, recognition)
-        times = CaseTimes.from_samples(
-            samples.start_ns, samples.end_ns, one_clock=len({place.clock for place in self.attempt.places}) == 1,
-            workers=self.attempt.ranks - self.attempt.aggregators, round_number=number,
-            device_ns=samples.device_ns if (samples.device_ns >= 0).all() else None,
-            event_ns=None if events is None else np.moveaxis(events, 1, 2), of_training=learned.of_steps,
-            has_mean=case.timing in LOOPS_OF_PROGRAMS,
-        )  # fmt: skip
         return Outcome(
             case=case, status="wrong" if wrong else "ok", reason="; ".join(reasons) if wrong else None,
             bytes=prepared.bytes, params=prepared.params, floor=prepared.floor,
             load=case.load, executor=prepared.executor, operations=prepared.operations,
-            times=times, converged=samples.converged, cpu_s=np.array(cpu_s), wrong=wrong if prepared.checked else None,
+            times=times.with_training(learned.of_steps), converged=samples.converged, cpu_s=np.array(cpu_s),
+            wrong=wrong if prepared.checked else None,
             requested=requested_algorithm(self.job, case), executed=executed, evidence=evidence,
             tcp_traffic=json.dumps(recognition.traffic, separators=(",", ":")) if recognition else None,
             wire_bytes_predicted=prepared.wire_bytes, rack_bytes_predicted=prepared.rack_bytes,
@@ -226,6 +230,18 @@ class AttemptRunner:
             overflowed=overflowed or None, not_finite=not_finite or None, **learned.results,
             **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities or ()),
         )  # fmt: skip
+
+    def _times(self, step: PreparedStep | None, samples: Samples, sync: RankSync) -> CaseTimes | None:
+        """Return the times of a round at rank 0, None elsewhere: of a training step with those within it."""
+        if step is None:
+            return samples.times
+        events = step.events(samples.iterations)
+        limit = samples_of_round(self.job.effort.rounds)
+        stride = stride_within(limit, samples.iterations, self.comm.size, max(1, events.shape[1]))
+        of_ranks = sync.gather_kept(events, stride)
+        if samples.times is None or of_ranks is None:
+            return None
+        return samples.times.with_events(np.moveaxis(of_ranks, 0, 1), stride)
 
     def _traffic(self, prepared: Prepared, samples: Samples, sync: RankSync) -> port_traffic.PortTraffic | None:
         """Return, at rank 0, the traffic between nodes, counted at the first rank of each; None on a single node."""

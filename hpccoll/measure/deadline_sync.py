@@ -36,6 +36,7 @@ from hpccoll.common.errors import StalledError
 from hpccoll.evidence.own_nccl_log import LAST_WARNINGS
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import Nanoseconds
+from hpccoll.store.case_times import CaseTimes, RoundSummary
 from hpccoll.transports.stream_wait import no_error, poll_until
 
 LIMIT, ANSWER = 1 / 4, 1 / 6
@@ -89,6 +90,14 @@ class DeadlineSync:
     def gather(self, local: Nanoseconds) -> Nanoseconds | None:
         self.await_all()
         return self.ranks.gather(local)
+
+    def summarise(self, local: Nanoseconds, summary: RoundSummary, iterations: int) -> CaseTimes | None:
+        self.await_all()
+        return self.ranks.summarise(local, summary, iterations)
+
+    def gather_kept(self, local: Nanoseconds, stride: int) -> Nanoseconds | None:
+        self.await_all()
+        return self.ranks.gather_kept(local, stride)
 
     def agree(self, more: int) -> int:
         self.await_all()

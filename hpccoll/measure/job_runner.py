@@ -103,6 +103,9 @@ class JobRunner:
             print_of_rank(self.me, "stalled; the other ranks continued without it, and it ends with them")
             group.end_launch(excluded=True)
             raise
+        except BaseException:
+            self.results.discard()
+            raise
         with launch.exit_limit():
             loss = None if group.complete else group.loss
             group.ranks.run_at_root(lambda: self.results.finish(self.stop_signal, loss))
@@ -175,7 +178,8 @@ class JobRunner:
             if outcome.status in ("skipped", "failed"):
                 finished.add(case.id)
             if self.me == 0:
-                self.results.records.record(outcome)
+                self.progress.enter("writing its outcome")
+                self.results.record(outcome)
                 self.launch.show(self.job, next(self.results.raw.histories(case.id)), position, len(left))
             if runner.ranks_lost:
                 break

@@ -14,7 +14,6 @@ import numpy as np
 from hpccoll.cases.case import PASS_S, SETTLE_S
 from hpccoll.host.network_ports import DATA_WORD_BYTES, RECEIVED, SATURATED, SENT, Counters, NetworkPort, read_counters
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, TimedOperation
-from hpccoll.store.statistics import durations_max
 
 CounterChanges = Mapping[tuple[str, str], int | None]
 """The increases of the counters of a host, by port and counter name; None if unknown."""
@@ -54,7 +53,9 @@ def pass_iterations(samples: Samples) -> int:
 
 def median_s(samples: Samples) -> float:
     """Return the median time of the timed iterations, at rank 0."""
-    return float(np.median(durations_max(samples.start_ns, samples.end_ns))) / 1e9
+    if samples.times is None:
+        raise ValueError("only rank 0 knows the times")
+    return float(np.median(samples.times.max_ns)) / 1e9
 
 
 def count_traffic(

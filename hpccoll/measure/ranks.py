@@ -21,8 +21,10 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.terminal import OutputError
 from hpccoll.common.units import format_count
 from hpccoll.host.process_facts import boot_id, node_name, rack_name
+from hpccoll.measure import gathered_times
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering
+from hpccoll.store.case_times import CaseTimes, RoundSummary
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.raw_results import Attempt
 
@@ -74,6 +76,12 @@ class Ranks:
         gathered = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
         self.comm.Gather(np.ascontiguousarray(local), gathered)
         return None if gathered is None else np.moveaxis(gathered, 0, -1)
+
+    def summarise(self, local: Nanoseconds, summary: RoundSummary, iterations: int) -> CaseTimes | None:
+        return gathered_times.summarise(self.comm, local, summary, iterations)
+
+    def gather_kept(self, local: Nanoseconds, stride: int) -> Nanoseconds | None:
+        return gathered_times.gather_kept(self.comm, local, stride)
 
     def agree(self, more: int) -> int:
         return int(self.comm.bcast(more))

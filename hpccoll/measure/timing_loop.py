@@ -9,7 +9,7 @@ import gc
 import time
 from collections.abc import Callable
 from ctypes import c_int64
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from hpccoll.cases.case import LEAST_ITERATIONS, Effort
 from hpccoll.executor.structures import LOOP_PHASES
 from hpccoll.host.gpu_monitor import GpuMonitor
-from hpccoll.store.statistics import durations_max, median_interval
+from hpccoll.store.case_times import CaseTimes, RoundSummary
+from hpccoll.store.statistics import median_interval
 
 Nanoseconds = NDArray[np.int64]
 Clock = Callable[[], int]
@@ -41,6 +42,12 @@ class RankSync(Protocol):
 
     def gather(self, local: Nanoseconds) -> Nanoseconds | None:
         """Return the arrays of all ranks at rank 0, stacked as [..., rank], and None elsewhere."""
+
+    def summarise(self, local: Nanoseconds, summary: RoundSummary, iterations: int) -> CaseTimes | None:
+        """Return the summary of the times of all ranks at rank 0, and None elsewhere; see ``gathered_times``."""
+
+    def gather_kept(self, local: Nanoseconds, stride: int) -> Nanoseconds | None:
+        """Return the arrays of every stride-th rank at rank 0, stacked as [kept rank, ...], and None elsewhere."""
 
     def agree(self, more: int) -> int:
         """Return the value of ``more`` at rank 0."""
@@ -122,16 +129,17 @@ class RankProgress:
 
 @dataclass(slots=True)
 class Samples:
-    """The measurements of a case: times in ns at rank 0, each by the clock of its rank; the rest for this rank."""
+    """The measurements of a case; those of this rank but for the times."""
 
-    start_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
-    end_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # [iteration, rank]
-    device_ns: Nanoseconds = field(default_factory=lambda: np.empty((0, 0), np.int64))  # likewise; -1 without a clock
+    times: CaseTimes | None = None  # at rank 0, those of all ranks
     iterations: int = 0  # timed ones
     converged: bool = False
     cpu_s: float = 0.0  # CPU seconds per iteration
     wrong: int = 0  # elements, over the timed iterations
 
+
+OF_ALL = RoundSummary()
+"""All ranks are workers, each with a clock of its own."""
 
 RunIterations: TypeAlias = Callable[[int], tuple[Nanoseconds, int]]
 """Runs so many iterations of one operation, on all ranks together; returns the start, end, device and CPU time of each
@@ -181,10 +189,11 @@ class PythonLoop:
 def measure(
     run: RunIterations, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
     *, monitor: GpuMonitor | None = None, begin: Callable[[], None] | None = None,
+    summary: RoundSummary = OF_ALL,
 ) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns.
 
-    ``begin`` is called after the warm-up.
+    ``begin`` is called after the warm-up. ``summary`` says how times are summarised.
 
     Iterations run in blocks of at most BLOCK_S, because signals are handled between blocks only.
     """
@@ -212,7 +221,7 @@ def measure(
         begin()
     if monitor:
         monitor.begin()
-    gathered: list[Nanoseconds] = []
+    of_blocks: list[CaseTimes] = []
     cpu_ns, done, batch = 0, 0, effort.min_iterations
     while count := agree(batch):
         times, wrong = run_block(count)
@@ -223,13 +232,13 @@ def measure(
         done += count
         batch -= count
         progress.enter("gathering times")
-        of_ranks = sync.gather(times[:3])
-        if of_ranks is not None:
-            gathered.append(of_ranks)
-        if gathered and batch == 0:
-            samples.start_ns, samples.end_ns, samples.device_ns = np.concatenate(gathered, axis=1)
-            durations = durations_max(samples.start_ns, samples.end_ns)
-            batch, samples.converged = iterations_left(effort, durations, (clock() - began) / 1e9)
+        of_block = sync.summarise(times[:3], summary, done)
+        if of_block is not None:
+            of_blocks.append(of_block)
+        if of_blocks and batch == 0:
+            samples.times = CaseTimes.joined(of_blocks).in_memory()
+            of_blocks = [samples.times]
+            batch, samples.converged = iterations_left(effort, samples.times.max_ns, (clock() - began) / 1e9)
     samples.cpu_s, samples.iterations = cpu_ns / 1e9 / done, done
     return samples
 

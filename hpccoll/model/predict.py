@@ -102,11 +102,17 @@ class Prediction:
     assumed: str | None = None  # the assumption behind the prediction, if it does not describe what a machine has
     unmodelled: Sequence[str] = ()  # NCCL's algorithms that NCCL may take here, and that are not predicted
     published: Sequence[PublishedSection] = ()  # what was published of NCCL near this case, on machines of this class
+    stand_ins: str | None = None  # the simulations of fewer ranks that the time follows from, in words
 
     @property
     def interval(self) -> tuple[float, float]:
         """The ends of the interval; of a formula, the time twice."""
         return self.low_s or self.value_s, self.high_s or self.value_s
+
+    @property
+    def far(self) -> str:
+        """How far the prediction is from measurements, and from simulations of all ranks, in words."""
+        return self.distance if self.stand_ins is None else f"{self.distance}; {self.stand_ins}"
 
     @property
     def kind(self) -> str:
@@ -156,7 +162,7 @@ class Prediction:
             "mapping": self.mapping, "dtype": self.dtype, "bytes": self.nbytes,
             "requested_bytes": self.requested_bytes, "median_s": self.value_s, "ci_low_s": self.low_s,
             "ci_high_s": self.high_s, "algbw_Bps": self.algbw, "busbw_Bps": self.busbw, "kind": self.kind,
-            "exact": self.exact, "distance": self.distance, "assumed": self.assumed,
+            "exact": self.exact, "distance": self.far, "assumed": self.assumed,
             "unmodelled": list(self.unmodelled),
             "published": [each.model_dump(by_alias=True) for each in self.published],
         }  # fmt: skip
@@ -314,7 +320,7 @@ def _prediction(
     simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[float], None]
 ) -> Prediction:
     machine, layout = simulation.machine, simulation.layout
-    operation, parameters, seconds, exact = simulation.times(nbytes, progress)
+    operation, parameters, seconds, exact, instead = simulation.times(nbytes, progress)
     least, most = machine.held_out_ratios
     moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
     per_node = layout.workers // nodes
@@ -322,7 +328,7 @@ def _prediction(
         simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
         per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
         min(seconds.values()) * least, max(seconds.values()) * most, exact,
-        machine.distance(nodes, per_node, nbytes), simulation.assumed,
+        machine.distance(nodes, per_node, nbytes), simulation.assumed, stand_ins=instead,
     ))  # fmt: skip
 
 

@@ -89,7 +89,8 @@ def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int 
         True: "every message an event", False: "step by step, all ranks at once",
         None: f"protocol {one.params.get('protocol')}",
     }  # fmt: skip
-    words = (f"{one.kind} on {machine.name}", how[one.exact], one.distance, one.assumed)
+    simulated = one.stand_ins or how[one.exact]
+    words = (f"{one.kind} on {machine.name}", simulated, one.distance, one.assumed)
     return Outcome(
         case=case, status="ok", bytes=one.nbytes, params=one.params,
         executed="nothing", evidence="; ".join(filter(None, words)),

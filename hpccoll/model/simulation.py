@@ -24,9 +24,10 @@ from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation_work import EVENT_S, ScheduleWork
+from hpccoll.model.stand_ins import StandIn, StandIns, stand_ins
 from hpccoll.model.traffic import has_more_messages, kept_traffic
 from hpccoll.model.wave_simulation import simulate_runs
-from hpccoll.schedule import Cut, Layout, Parameter, Schedule
+from hpccoll.schedule import Cut, Layout, Parameter, Schedule, itemsize
 from hpccoll.schedule.lanes import lane_sequences
 
 BOUNDS: tuple[Bound, ...] = ("value", "low_cost", "high_cost")
@@ -107,6 +108,7 @@ class SimulatedOperation(NamedTuple):
     parameters: dict[str, Parameter]  # its own parameters, with channels and window
     seconds: dict[Bound, float]  # the time by bound
     exact: bool  # whether every message was an event
+    stand_ins: str | None = None  # the simulations of fewer ranks that the times follow from, in words
 
 
 class AlgorithmSimulation:
@@ -128,7 +130,7 @@ class AlgorithmSimulation:
         layout_of: Callable[[int], Layout], *, dtype: str, aggregators: int | None = None,
         shared: Callable[[Machine], Machine] = lambda machine: machine,
     ) -> None:  # fmt: skip
-        self.machine, self.dtype = machine, dtype
+        self.machine, self.dtype, self.shared = machine, dtype, shared
         self.family = collective(family)
         self.algorithm = self.family.algorithm(name)
         self.parameters = dict(parameters)
@@ -182,6 +184,8 @@ class AlgorithmSimulation:
 
     def _memory_reason(self, nbytes: int) -> str | None:
         """Return why there is too little memory; None if there is enough."""
+        if self._stand_ins(nbytes):
+            return None
         operation = self._operation(nbytes)
         block = operation_waves(operation.schedules, operation.cut).block
         needed = block * max(work.rank_bytes for work in self._works(operation))
@@ -212,6 +216,9 @@ class AlgorithmSimulation:
 
     def work(self, nbytes: int) -> ExpectedWork:
         """Return the expected work for a size that can be predicted."""
+        if instead := self._stand_ins(nbytes):
+            expected = [self._simulation(each, nbytes).work(each.nbytes) for each in instead.chosen]
+            return ExpectedWork(*(sum(column) for column in zip(*expected, strict=True)))
         operation = self._operation(nbytes)
         works, lanes = self._works(operation), operation.cut.lanes
         messages = lanes // len(works) * sum(work.messages for work in works)
@@ -235,6 +242,8 @@ class AlgorithmSimulation:
         self, nbytes: int, progress: Callable[[float], None] | None = None, bounds: Sequence[Bound] = BOUNDS
     ) -> SimulatedOperation:
         """Return the simulated times for a size; ``progress`` gets the share of the simulations that is done."""
+        if instead := self._stand_ins(nbytes):
+            return self._times_of_stand_ins(instead, nbytes, progress, bounds)
         operation = self._operation(nbytes)
         same = {bound: self._same(bound) for bound in bounds}
         simulated: dict[Bound, Simulated] = {}
@@ -247,6 +256,36 @@ class AlgorithmSimulation:
         return SimulatedOperation(
             operation, self._run_parameters(nbytes), seconds, all(each.exact for each in simulated.values())
         )
+
+    def _stand_ins(self, nbytes: int) -> StandIns | None:
+        """Return the stand-ins that are simulated in the place of all ranks, if there are any."""
+        whole_machine = any(each.cpus and each.cpus.of == "machine" for each in self.machines.values())
+        if whole_machine or self.parameters.get("traffic") or "traffic" in self.family.arguments:
+            return None
+        blocks = self.family.units == "per_rank"
+        return stand_ins(self.algorithm.name, self.layout, nbytes, itemsize(self.dtype), blocks=blocks)
+
+    def _simulation(self, instead: StandIn, nbytes: int) -> "AlgorithmSimulation":
+        """Return the simulation of a stand-in, with the channels of all ranks."""
+        parameters = self.parameters | ({} if self.family.uncut else self._channels(nbytes))
+        return AlgorithmSimulation(
+            self.machine, self.family.name, self.algorithm.name, parameters, instead.layout.with_aggregators,
+            dtype=self.dtype, shared=self.shared,
+        )  # fmt: skip
+
+    def _times_of_stand_ins(
+        self, instead: StandIns, nbytes: int, progress: Callable[[float], None] | None, bounds: Sequence[Bound]
+    ) -> SimulatedOperation:
+        simulated = []
+        for number, each in enumerate(instead.chosen):
+            simulated.append(self._simulation(each, nbytes).times(each.nbytes, bounds=bounds))
+            if progress:
+                progress((number + 1) / len(instead.chosen))
+        columns = {bound: [each.seconds[bound] for each in simulated] for bound in bounds}
+        seconds = {bound: instead.time(column) for bound, column in columns.items()}
+        miss = max(map(instead.miss, columns.values()))
+        operation, parameters = self._operation(nbytes), self._run_parameters(nbytes)
+        return SimulatedOperation(operation, parameters, seconds, exact=False, stand_ins=instead.sentence(miss))
 
     def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
         """Return what reports the messages of one of several simulations as a share of all of them, now and then."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.schedule import NONE, Copy, Cut, Messages, Part, Schedule, match
+from hpccoll.schedule.match import collection_paused
 from hpccoll.schedule.step import Range
 
 KEPT_MESSAGES = 1_000_000
@@ -98,6 +99,11 @@ class Traffic(MessageArrays):
         Raises:
             TooManyMessagesError: if it has more than ``most`` messages.
         """
+        with collection_paused():
+            return cls._paired(schedule, most)
+
+    @classmethod
+    def _paired(cls, schedule: Schedule, most: float) -> "Traffic":
         now = np.zeros(schedule.layout.ranks, np.int64)
         away: dict[Messages, tuple[Ints, Ints]] = {}
         columns: list[tuple[Ints, ...]] = [(now[:0],) * 5]

@@ -8,7 +8,7 @@ from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_comparisons import mixed_hosts
 from hpccoll.analysis.strength import STRENGTHS, Strength, requirements
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
-from hpccoll.cases.algorithm_registry import EMULATIONS
+from hpccoll.cases.algorithm_registry import emulations
 from hpccoll.common.text import join_words
 from hpccoll.store.call_key import root_rank
 from hpccoll.store.host_names import jobs_and_hosts
@@ -105,7 +105,7 @@ DEFINITIONS = {
     "auto": "The choice of a table of hpccoll tune for the size, named in executed (and in evidence, with its "
     "transport). It is left out of rankings, because it duplicates another row, but drawn in the charts of time and of "
     "busbw against size.",
-    **{name: emulation.definition for name, emulation in EMULATIONS.items()},
+    **{name: emulation.definition for name, emulation in emulations().items()},
     "aggregators": "Ranks that only aggregate, in addition to the workers; algorithms without aggregation leave them "
     "idle. No number of ranks includes them.",
     "mapping": "The order in which ranks are assigned to nodes. block: consecutive ranks are on one node, and "

@@ -38,8 +38,10 @@ def row_record(row: Row) -> dict[str, object]:
     """Return the fields of ``row`` in order, ready for JSON."""
     values = {name: getattr(row, name) for name in ROW_COLUMNS}
     values["params"] = dict(row.params)
-    absent = (isinstance(value, float) and not math.isfinite(value) for value in values.values())
-    return {name: None if gone else value for (name, value), gone in zip(values.items(), absent, strict=True)}
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            values[name] = None
+    return values
 
 
 def _json(results: Results) -> str:
@@ -62,6 +64,8 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t")
 
 def _cell(value: object) -> object:
     """Return the text of a cell, with a quote before formulas, as OWASP recommends against CSV injection."""
+    if value is None or type(value) in (int, float):  # most cells
+        return value
     if isinstance(value, str):
         text = printable(value)
         return f"'{text}" if text.startswith(FORMULA_STARTS) else text

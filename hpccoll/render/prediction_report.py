@@ -204,11 +204,13 @@ def _notes(predicted: Predictions) -> Iterator[str]:
         yield from textwrap.wrap(signs, WIDTH)
     else:
         yield "no choice: no size has two algorithms to compare"
-    stepwise = dict.fromkeys(one.algorithm for one in predictions if one.exact is False)
-    if stepwise:
-        nodes = sorted({one.nodes for one in predictions if one.exact is False})
+    in_waves = [one for one in predictions if one.exact is False and not one.stand_ins]
+    if stepwise := dict.fromkeys(one.algorithm for one in in_waves):
+        nodes = sorted({one.nodes for one in in_waves})
         where = format_counts(nodes, "node")
         yield f"simulated step by step, all ranks at once, on {where}: {', '.join(stepwise)}"
+    for name, nodes, sentence in _stand_in_lines(predictions):
+        yield from textwrap.wrap(f"{name} on {format_counts(nodes, 'node')}: {sentence}", WIDTH)
     dtype, machine = predicted.request.dtype, predicted.machine
     if collective(predicted.request.collective).reduces and dtype not in machine.reduction:
         yield f"reductions of {dtype} cost nothing: {machine.name} has no rate for them"
@@ -225,6 +227,18 @@ def _notes(predicted: Predictions) -> Iterator[str]:
     for assumed in dict.fromkeys((one.algorithm, one.assumed) for one in predictions if one.assumed):
         yield from textwrap.wrap(f"{assumed[0]}: {assumed[1]}; never marked as the fastest", WIDTH)
     yield from left_out_lines(predicted.left_out)
+
+
+def _stand_in_lines(predictions: Sequence[Prediction]) -> Iterator[tuple[str, list[int], str]]:
+    """Yield the algorithms whose times follow from those of fewer ranks, with the nodes and the last such sentence."""
+    nodes: dict[str, set[int]] = defaultdict(set)
+    sentences: dict[str, str] = {}
+    for one in predictions:
+        if one.stand_ins:
+            nodes[one.algorithm].add(one.nodes)
+            sentences[one.algorithm] = one.stand_ins
+    for name, sentence in sentences.items():
+        yield name, sorted(nodes[name]), sentence
 
 
 def latency_lines(machine: MachineFile) -> Iterator[str]:
@@ -334,7 +348,7 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
             where = f"{format_size(best.requested_bytes)} {best.collective} on {_layout(best)}"
             own = choice.library
             answer = f"{_taking(predicted)} {_library_answer(choice, own)}" if own else _answer(choice)
-            yield f"{where}: {answer}; {predicted.machine.name}: {best.distance}{error}"
+            yield f"{where}: {answer}; {predicted.machine.name}: {best.far}{error}"
             bests.append(best)
         yield from beside_lines(predicted.machine, bests)
     if any(one.of_library for one in predicted.predictions):

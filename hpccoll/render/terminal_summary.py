@@ -10,7 +10,7 @@ from hpccoll.common.units import format_count, format_wait
 from hpccoll.render.answers import Answers, conclusion_lines
 from hpccoll.render.measured_summary import gpu_machines
 from hpccoll.render.report_findings import report_findings
-from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results
+from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress, Results
 
 MAX_REASONS = 5
 """Reasons that are printed after a sweep, or one more if that is all; the report has all of them."""
@@ -32,7 +32,7 @@ def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
         yield f"  {status}{where}: {cases}: {reason}"
 
 
-def case_counts(results: Results) -> str:
+def case_counts(results: CaseStates) -> str:
     """Return the number of planned cases that are done, and the numbers of the others by status."""
     done, on_fewer_ranks = results.done
     others = Counter(gap.status for gap in (*results.missing, *results.skipped))

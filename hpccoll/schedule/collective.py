@@ -1,7 +1,7 @@
 """A collective, and a call of it: the contributions of every rank, and the postcondition."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -13,11 +13,14 @@ from hpccoll.common.limits import MAX_BYTES
 from hpccoll.common.units import format_size
 from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.compose import only_active, relabel
+from hpccoll.schedule.contribution_sets import Contribution
 from hpccoll.schedule.layout import Layout
+from hpccoll.schedule.lazy_table import LazyTable
 from hpccoll.schedule.reduction import itemsize
 from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Program, Requirement
 from hpccoll.schedule.regularity import Regularity
 from hpccoll.schedule.schedule import Schedule
+from hpccoll.schedule.step import Index
 
 NATIVE = "native"
 """The algorithm name of a library's own collective."""
@@ -25,7 +28,9 @@ NATIVE = "native"
 AUTO = "auto"
 """The algorithm name that stands for the choice of a table: a policy, not an algorithm."""
 
-Contribution = tuple[int, int]
+ALL_RANKS, NO_RANK = -1, -2
+"""In the place of the rank that a result comes from: the contributions of all workers are folded in it, or of none."""
+
 UnitSelector: TypeAlias = Callable[["CollectiveCall", int, int], range]
 
 
@@ -38,8 +43,9 @@ class Collective:
     units: Literal["divisible", "per_rank"]
     source: UnitSelector  # the units that a rank contributes, from (call, me, units)
     target: UnitSelector  # the units of dst that are defined at a rank at the end
-    # the contributions folded in such a unit, from (call, me, unit)
-    result: Callable[["CollectiveCall", int, int], set[Contribution]]
+    # the contribution that such a unit holds, as its origin and its unit, from (call, me, unit): the unit, and with it
+    # the result, may be an array; ALL_RANKS as the origin stands for the contributions of all workers, folded
+    result: Callable[["CollectiveCall", int, Index], tuple[Index, Index]]
     # the factor on algbw as a function of p (0 for 1 rank); None if bandwidth is undefined
     busbw: Callable[[int], float] | None
     # the bytes that a call reads and writes in the memory of one node, in units of S, if it copies each datum once: a
@@ -55,7 +61,7 @@ class Collective:
     in_place: bool = True  # whether contribution and result can share a buffer
     out_of_place: bool = True  # whether they can have separate buffers
     one_buffer: bool = False  # whether libraries implement it in place only
-    _algorithms: dict[str, Algorithm] = field(default_factory=dict)
+    _algorithms: LazyTable[Algorithm] = field(default_factory=LazyTable)
 
     def __call__(
         self,
@@ -78,11 +84,20 @@ class Collective:
                 name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation, vectorised,
                 regularity, sizes,
             )  # fmt: skip
-            if self._algorithms.setdefault(name, algorithm) is not algorithm:
+            if self.has_registered(name):
                 raise ValueError(f"{self.name} has an algorithm {name} already")
+            self._algorithms[name] = algorithm
             return algorithm
 
         return register
+
+    def announce(self, name: str, register: Callable[[], None]) -> None:
+        """Announce an algorithm, which ``register`` registers when it is first asked for."""
+        self._algorithms.announce(name, register)
+
+    def has_registered(self, name: str) -> bool:
+        """Return whether an algorithm is registered, not only announced."""
+        return self._algorithms.has_made(name)
 
     @property
     def has_op(self) -> bool:
@@ -90,11 +105,11 @@ class Collective:
         return self.reduces and not self.idempotent
 
     @property
-    def algorithms(self) -> dict[str, Algorithm]:
-        """The registered algorithms by name.
+    def algorithms(self) -> MutableMapping[str, Algorithm]:
+        """The algorithms by name; the page of one is imported when its value is first asked for.
 
         Raises:
-            RuntimeError: if none is registered, because the pages have not been imported.
+            RuntimeError: if there is none, because the registry has not been imported.
         """
         if not self._algorithms:
             raise RuntimeError(
@@ -118,9 +133,13 @@ class Collective:
         Raises:
             BadInputError: if there is none, or it is a floor.
         """
-        if name not in self.components:
+        if not self.has_component(name):
             raise BadInputError(f"{self.name} algorithm", name, sorted(self.components))
         return self.components[name]
+
+    def has_component(self, name: object) -> bool:
+        """Return whether an algorithm of this name can be a component of others."""
+        return isinstance(name, str) and name in self.algorithms and not self.algorithms[name].floor
 
     @property
     def components(self) -> dict[str, Algorithm]:
@@ -205,7 +224,11 @@ class CollectiveCall:
 
     def result(self, me: int, unit: int) -> set[Contribution]:
         """Return the contributions that are folded in a unit of ``target``."""
-        return self.collective.result(self, me, unit)
+        origin, of_origin = self.collective.result(self, me, unit)
+        if origin == NO_RANK:
+            return set()
+        origins = range(self.p) if origin == ALL_RANKS else [int(origin)]
+        return {(rank, int(of_origin)) for rank in origins}
 
     def partner(self, me: int) -> int | None:
         """Return the rank that rank ``me`` exchanges messages with; None if it has none."""
@@ -256,18 +279,21 @@ def parameter_choices(algorithm: Algorithm) -> dict[str, str]:
     return {
         name: f"{values[0]} to {values[-1]}" if isinstance(values, range) else ", ".join(values)
         for name in algorithm.parameters
-        for values in _values(algorithm, name)
+        for values in map(_listed, _annotations(algorithm, name))
     }
 
 
-def _values(algorithm: Algorithm, parameter: str) -> Iterator[range | list[str]]:
-    """Yield the valid values of a parameter, if it is annotated with them.
+def _annotations(algorithm: Algorithm, parameter: str) -> Sequence[range | Collective]:
+    """Return what a parameter is annotated with, if it is: the valid numbers, or the collective of valid algorithms.
 
-    The annotation is ``Annotated[int, range(1, 4)]``, or has the collective whose algorithms are valid.
+    The annotation is ``Annotated[int, range(1, 4)]``, or ``Annotated[str, all_reduce]``.
     """
     annotation = inspect.signature(algorithm.program).parameters[parameter].annotation
-    for valid in get_args(annotation)[1:]:  # of Annotated
-        yield sorted(valid.components) if isinstance(valid, Collective) else valid
+    return get_args(annotation)[1:]  # of Annotated
+
+
+def _listed(valid: range | Collective) -> range | list[str]:
+    return sorted(valid.components) if isinstance(valid, Collective) else valid
 
 
 def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> None:
@@ -280,7 +306,13 @@ def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) 
         if parameter not in algorithm.parameters:
             choices = algorithm.parameters or "it has none of its own; channels, window and segment belong to runs"
             raise BadInputError(f"parameter of {algorithm.name}", parameter, choices)
-        for values in _values(algorithm, parameter):
-            valid = f"a whole number from {values[0]} to {values[-1]}" if isinstance(values, range) else values
-            if value not in values:
-                raise BadInputError(f"parameter {parameter} of {algorithm.name}", value, valid)
+        for valid in _annotations(algorithm, parameter):
+            _check_value(f"parameter {parameter} of {algorithm.name}", value, valid)
+
+
+def _check_value(key: str, value: Parameter, valid: range | Collective) -> None:
+    if isinstance(valid, Collective):
+        if not valid.has_component(value):
+            raise BadInputError(key, value, _listed(valid))
+    elif value not in valid:
+        raise BadInputError(key, value, f"a whole number from {valid[0]} to {valid[-1]}")

@@ -27,7 +27,9 @@ busiest rank sets the time of an all_to_all_v: they have no such number.
 """
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule.collective import Collective, CollectiveCall, Contribution, UnitSelector
+from hpccoll.schedule.collective import ALL_RANKS, NO_RANK, Collective, CollectiveCall, UnitSelector
+from hpccoll.schedule.lazy_table import LazyTable
+from hpccoll.schedule.step import Index
 
 
 def _all(_call: CollectiveCall, _me: int, units: int) -> range:
@@ -46,25 +48,25 @@ def _of_pairs(call: CollectiveCall, me: int, units: int) -> range:
     return range(0) if call.partner(me) is None else range(units)
 
 
-def _by_all(call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
-    return {(origin, unit) for origin in range(call.p)}
+def _by_all(_call: CollectiveCall, _me: int, unit: Index) -> tuple[Index, Index]:
+    return ALL_RANKS, unit
 
 
-def _owner(_call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
-    return {(unit, unit)}
+def _owner(_call: CollectiveCall, _me: int, unit: Index) -> tuple[Index, Index]:
+    return unit, unit
 
 
-def _root(call: CollectiveCall, _me: int, unit: int) -> set[Contribution]:
-    return {(call.root, unit)}
+def _root(call: CollectiveCall, _me: int, unit: Index) -> tuple[Index, Index]:
+    return call.root, unit
 
 
-def _for_me(_call: CollectiveCall, me: int, unit: int) -> set[Contribution]:
-    return {(unit, me)}
+def _for_me(_call: CollectiveCall, me: int, unit: Index) -> tuple[Index, Index]:
+    return unit, me
 
 
-def _partner(call: CollectiveCall, me: int, unit: int) -> set[Contribution]:
+def _partner(call: CollectiveCall, me: int, unit: Index) -> tuple[Index, Index]:
     partner = call.partner(me)
-    return set() if partner is None else {(partner, unit)}
+    return NO_RANK if partner is None else partner, unit
 
 
 def _all_but_one(p: int) -> float:
@@ -137,7 +139,7 @@ COLLECTIVES = {
 }  # fmt: skip
 
 
-WORKLOADS: dict[str, Collective] = {}
+WORKLOADS: LazyTable[Collective] = LazyTable()
 """Rows of what runs many collectives, and is a case, too: ``hpccoll.training`` adds the training step."""
 
 

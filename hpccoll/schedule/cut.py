@@ -81,7 +81,7 @@ class Cut:
             if self.call.traffic is None:
                 total += self.edges(lane)[last] - self.edges(lane)[first]
             else:
-                which, units = _each(first, last)
+                which, units = units_of_ranges(first, last)
                 sizes = self.sizes(part.buffer, at[which], units)
                 begin, end = (edge(number, sizes, self.lanes, self.grain) for number in (lane, lane + 1))
                 np.add.at(total, which, end - begin)
@@ -134,8 +134,10 @@ def _offsets(cut: Cut, buffer: str, me: int) -> NDArray[np.int64]:
     return bounds(sizes, cut.lanes, cut.grain) + (sizes.cumsum() - sizes)[:, np.newaxis]
 
 
-def _each(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the units of the ranges [first[i], last[i]), one after the other, and the i of each."""
+def units_of_ranges(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the units of the ranges [first[i], last[i]), one after the other, and before them the i of each."""
     lengths = last - first
+    if len(lengths) and lengths.min() == lengths.max() == 1:
+        return np.arange(len(first)), first
     which = np.repeat(np.arange(len(lengths)), lengths)
     return which, np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths) + first[which]

@@ -6,6 +6,7 @@ ends when all of its messages have partners that have started. A step of a vecto
 is paired at once; from the first step whose messages have no partner in the same step, ranks are followed one by one.
 """
 
+import gc
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import NONE, Action, Copy, Index, Part, Range, Recv, RecvReduce, Send, Step, drop_null_peers
 
 Ranks: TypeAlias = NDArray[np.int64]
+
+MOST_TMP_UNITS = (1 << 31) - 1
+"""The most units of tmp, which has no size of its own."""
 
 
 class ScheduleError(ValueError):
@@ -136,7 +140,7 @@ def _pair(
 
 def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
     """Return the units of ``part`` at each of the ranks ``at``, after seeing that it has room for them."""
-    size = np.iinfo(np.int64).max if part.buffer == "tmp" else schedule.units
+    size = MOST_TMP_UNITS if part.buffer == "tmp" else schedule.units
     length = np.zeros(len(at), np.int64)
     for r in part.ranges:
         first, last = np.asarray(r.first), np.asarray(r.last)
@@ -221,10 +225,23 @@ class _RankStep:
     partners: list[tuple[int, int]] = field(default_factory=list)
 
 
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Pause the collection of circular garbage, which there is none of: looking for it among all steps takes longer."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     ranks = range(schedule.layout.ranks)
-    programs = [[_RankStep(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
-    _pair_all(schedule, programs, skip)
+    with collection_paused():
+        programs = [[_RankStep(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
+        _pair_all(schedule, programs, skip)
     at, left = [0 for _ in ranks], sum(map(len, programs))
     started = [me for me in ranks if programs[me]]
     while left:

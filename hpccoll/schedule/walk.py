@@ -6,7 +6,7 @@ a picture.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -63,20 +63,29 @@ class Trace:
         return [*chain.from_iterable(self.landing)]
 
 
-def trace_schedule(schedule: Schedule) -> Trace:
+def trace_schedule(schedule: Schedule, ranks: int | None = None, rounds: int | None = None) -> Trace:
     """Return the trace of ``schedule`` without messages of no units, and without rounds in which nothing moves.
+
+    Args:
+        schedule: the schedule.
+        ranks: only messages that the first so many ranks send or receive are in the trace [all].
+        rounds: only messages that land in the first so many rounds of the matcher are in it [all].
 
     Raises:
         ScheduleError: if its messages do not match.
     """
     departed: dict[Messages, int] = {}
+    moving: set[int] = set()
     found = []
-    for number, round_ in enumerate(match(schedule)):
+    for number, round_ in enumerate(islice(match(schedule), rounds)):
         departed |= dict.fromkeys(round_.sent, number)
         for m in round_.landed:
             length = np.sum([np.subtract(r.last, r.first) for r in m.sent.ranges], axis=0)
-            found += [(m, int(i), departed[m], number) for i in np.flatnonzero(length)]
-    busy = sorted({number for _, _, departs, lands in found for number in (departs, lands)})
+            if np.any(length):
+                moving |= {departed[m], number}
+            wanted = length if ranks is None else np.where(np.minimum(m.source, m.target) < ranks, length, 0)
+            found += [(m, int(i), departed[m], number) for i in np.flatnonzero(wanted)]
+    busy = sorted(moving)
     renumbered = {number: i for i, number in enumerate(busy)}
     messages = [_message(m, i, renumbered[departs], renumbered[lands]) for m, i, departs, lands in found]
     trace = Trace(schedule, tuple([] for _ in busy), tuple([] for _ in busy))

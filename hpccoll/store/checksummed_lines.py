@@ -28,6 +28,13 @@ MAX_LINE_BYTES = 1 << 28
 """The maximum number of bytes of a line: a record has the times of at most 2^22 samples."""
 
 
+class RecordPlace(NamedTuple):
+    """Where a record begins in its file, and its bytes, without the newline."""
+
+    offset: int
+    size: int
+
+
 class Line(NamedTuple):
     """A line of a file of records."""
 
@@ -36,6 +43,7 @@ class Line(NamedTuple):
     truncated: bool = False  # True if the end of the line is missing, as after a kill
     checksum: str = ""  # the checksum of the line; empty if the line is damaged
     after: str = ""  # the checksum of the line before it in its chain; empty if the line is in none
+    place: RecordPlace = RecordPlace(0, 0)  # where it is in its file
 
 
 class ChainEnd(NamedTuple):
@@ -72,29 +80,34 @@ def append_records(path: Path, *records: JsonObject) -> None:
 def read_json_lines(path: Path) -> Iterator[Line]:
     """Yield the non-empty lines of a file one at a time, because files may hold gigabytes; the file stays open."""
     with path.open("rb") as file:
-        for number, line in enumerate(_bounded_lines(file), 1):
-            for text in _split_records(line.removesuffix(b"\n")):
-                yield _parse_line(number, text)
+        for number, (offset, line) in enumerate(_bounded_lines(file), 1):
+            for begin, text in _split_records(line.removesuffix(b"\n")):
+                yield parse_line(text, number, offset + begin)
 
 
-def _bounded_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines; of a line that is longer than any record only the first part."""
+def _bounded_lines(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the offsets of lines, and the lines; of one that is longer than any record only the first part."""
+    offset = 0
     while line := file.readline(MAX_LINE_BYTES):
-        yield line
+        yield offset, line
+        offset += len(line)
         while line and len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
             line = file.readline(MAX_LINE_BYTES)
+            offset += len(line)
 
 
-def _split_records(text: bytes) -> Iterator[bytes]:
-    """Yield the records of a line: two if the newline between them is damaged.
+def _split_records(text: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the records of a line and where they begin in it: two if the newline between them is damaged.
 
     No record contains the prefix of another, because quotes within a record are escaped.
     """
     begin = 0
     while (end := text.find(_LINE_PREFIX, begin + 1)) != -1:
-        yield from filter(None, [text[begin : end - 1]])
+        if end - 1 > begin:
+            yield begin, text[begin : end - 1]
         begin = end
-    yield from filter(None, [text[begin:]])
+    if begin < len(text):
+        yield begin, text[begin:]
 
 
 def starts_with_key(line: bytes, key: str) -> bool:
@@ -102,9 +115,11 @@ def starts_with_key(line: bytes, key: str) -> bool:
     return line[_BODY_OFFSET + len(_AFTER_PREFIX) + _DIGEST_DIGITS :].startswith(f'", "{key}"'.encode())
 
 
-def _parse_line(number: int, text: bytes) -> Line:
+def parse_line(text: bytes, number: int = 0, offset: int = 0) -> Line:
+    """Return the line of a record, without its newline, at this offset of its file."""
     body = text[_BODY_OFFSET:]
-    damaged = Line(number, None, truncated=not text.endswith(b"}"))
+    place = RecordPlace(offset, len(text))
+    damaged = Line(number, None, truncated=not text.endswith(b"}"), place=place)
     checksum = _digest(body)
     if text[:_BODY_OFFSET] != _LINE_PREFIX + checksum:
         return damaged
@@ -113,7 +128,7 @@ def _parse_line(number: int, text: bytes) -> Line:
     except (ValueError, RecursionError):
         return damaged
     record.pop("sha256")
-    return Line(number, record, checksum=checksum.decode(), after=str(record.pop("after", "")))
+    return Line(number, record, checksum=checksum.decode(), after=str(record.pop("after", "")), place=place)
 
 
 def _digest(body: bytes) -> bytes:

@@ -75,28 +75,40 @@ def write_new(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-@contextmanager
-def replacing_file(path: Path) -> Iterator[Path]:
-    """Yield an empty new file with an unguessable name in the directory of ``path``.
-
-    If the block succeeds, the new file replaces ``path`` on disk; otherwise it is removed.
+class UnfinishedFile:
+    """An empty new file with an unguessable name in the directory of ``path``, which it is to replace.
 
     Raises:
         OSError: if the file cannot be created or ``path`` is a device, a pipe or a directory.
     """
-    with suppress(FileNotFoundError):
-        if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
-            raise FileExistsError(errno.EEXIST, "it exists and is not a regular file", str(path))
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    os.close(_create(unfinished))
+
+    def __init__(self, path: Path) -> None:
+        with suppress(FileNotFoundError):
+            if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
+                raise FileExistsError(errno.EEXIST, "it exists and is not a regular file", str(path))
+        self.path, self._final = path.with_name(f".{path.name}.{secrets.token_hex(8)}"), path
+        os.close(_create(self.path))
+
+    def replace(self) -> None:
+        """Give the file its name, once its content is on disk."""
+        sync_directory(self.path)
+        self.path.replace(self._final)
+        sync_directory(self._final.parent)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[Path]:
+    """Yield the path of an ``UnfinishedFile``, which replaces ``path`` if the block succeeds, and else is removed."""
+    unfinished = UnfinishedFile(path)
     try:
-        yield unfinished
-        sync_directory(unfinished)
-        unfinished.replace(path)
+        yield unfinished.path
+        unfinished.replace()
     except BaseException:
-        unfinished.unlink(missing_ok=True)
+        unfinished.remove()
         raise
-    sync_directory(path.parent)
 
 
 def remove_unfinished(path: Path) -> None:

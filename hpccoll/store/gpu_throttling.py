@@ -24,6 +24,8 @@ CLOCK_SHARE = 0.05
 
 def throttled_gpus(attempt: Attempt, outcome: Outcome) -> dict[str, Sequence[str]]:
     """Return why the clocks of GPUs were lowered, by the name of the GPU; empty if none was, or nothing is known."""
+    if not (outcome.gpu_thermal_s or outcome.gpu_clock_events):
+        return {}  # names of thousands of GPUs take time
     times = outcome.gpu_thermal_s or (None,) * len(outcome.gpu_clock_events)
     events = outcome.gpu_clock_events or (None,) * len(times)
     reasons = {
@@ -64,6 +66,8 @@ def _reasons(events: int, thermal_s: float) -> tuple[str, ...]:
 
 def slow_gpus(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
     """Return the clocks of slow GPUs over the median clock of all GPUs of the case, by the name of the GPU."""
+    if not outcome.gpu_sm_clock:
+        return {}
     known = [
         (name, clock)
         for name, clock in zip(gpu_names(attempt), outcome.gpu_sm_clock, strict=False)

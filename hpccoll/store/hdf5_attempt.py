@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
@@ -12,67 +13,135 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import Case
 from hpccoll.common.records import from_builtins
-from hpccoll.store.case_times import OF_TRAINING
-from hpccoll.store.plausibility import ImplausibleError
+from hpccoll.store.case_times import OF_TRAINING, PER_RANK, CaseTimes, StoredTimes, TimesOfRanks
+from hpccoll.store.plausibility import ImplausibleError, check_rank_times
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, RESULT_COLUMNS, Column
 from hpccoll.store.sealed_file import COMPRESSION, attach_scales, create_scales, create_text, stored_object
 
-_PER_RANK_OR_NODE = tuple(each for each in COLUMNS if len(each.dims) > 1 and "iteration" not in each.dims)
+_OF_CASES = tuple(each for each in COLUMNS if len(each.dims) > 1)
+"""The columns with an entry for each case, of several values."""
+_PER_ITERATION = tuple(each for each in _OF_CASES if each.dims == ("case", "iteration"))
+_PER_RANK_OR_NODE = tuple(each for each in _OF_CASES if "iteration" not in each.dims)
 _ATTEMPT_ATTRIBUTES = tuple(
     field.name for field in fields(Attempt) if field.name not in ("places", "ports", "provenance", "evidence")
 )
-_NOT_IN_OLDER_FILES = {column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)}.union(OF_TRAINING)
+_SUMMARIES = frozenset({"skew_ns", "device_max_ns"})
+"""The columns that follow from the times of the ranks, where a file of an earlier release lacks them."""
+_NOT_IN_OLDER_FILES = {column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)}.union(OF_TRAINING, _SUMMARIES)
 """The columns that a file may lack: those of results, which later releases add; their entries are then absent."""
+_GROWING = frozenset({"case", "iteration", "event"})
+"""The dimensions whose size is known when all cases are written."""
 EVIDENCE_DATASET = "evidence_json"
 """The dataset of the evidence from logs; only attempts that read logs have it."""
-MAX_COLUMN_BYTES = 1 << 28
+MAX_COLUMN_BYTES = 1 << 22
 """Columns up to this size are read whole; larger ones case by case."""
 MAX_CHUNK_VALUES = 1 << 23
 """The most values of a chunk, 64 MiB: HDF5 has a chunk in memory as a whole, and before 2.0 none of 4 GiB."""
+CHUNK_ITERATIONS = 32, 256
+"""The fewest and the most iterations of a chunk, where those of later cases are not known yet."""
+MAX_CHUNK_RANKS = 1 << 10
+"""The most ranks of a chunk: the chunks of ranks that are not kept are not stored."""
+PACKED = "kept_ranks_first"
+"""The attribute of groups where entry k along ``rank`` has the times of the k-th rank that is kept; in files of earlier
+releases it has those of rank k."""
 
 
-def write_attempt(group: Any, attempt: Attempt, outcomes: Sequence[Outcome]) -> None:
-    """Write an attempt and the outcomes of its cases into an empty group."""
-    for name in _ATTEMPT_ATTRIBUTES:
-        value = getattr(attempt, name)
-        group.attrs[name] = -1 if value is None else value
-    group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
-    if attempt.evidence is not None:  # a dataset, because an attribute holds at most 64 KiB
-        text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
-        create_text(group, EVIDENCE_DATASET, text, "JSON: the evidence in the library's own logs of an untimed pass")
-    tables: dict[str, Sequence[Mapping[str, Any]]] = {
-        "case": [_case_values(outcome) for outcome in outcomes],
-        "rank": [asdict(place) for place in attempt.places],
-        "port": [{"port_name": name} for name in attempt.ports or [""]],
-    }
-    sizes = {
-        "case": len(outcomes),
-        "iteration": max((row["iterations"] for row in tables["case"]), default=0) or 1,
-        "rank": attempt.ranks,
-        "node_number": len({location.node for location in attempt.places}),
-        "port": len(tables["port"]),
-        "event": max((outcome.times.event_ns.shape[2] for outcome in outcomes if outcome.times), default=0) or 1,
-    }
-    create_scales(group, sizes)
-    for column in COLUMNS:
-        if len(column.dims) == 1:
-            values = [row[column.name] for row in tables[column.dims[0]]]
-            dataset = _create_dataset(group, column, data=_to_array(column, values))
-        else:
-            shape = [sizes[dim] for dim in column.dims]
-            dataset = _create_dataset(
-                group, column, shape=shape, chunks=_chunks(shape), fillvalue=column.absent, **COMPRESSION
+class AttemptWriter:
+    """Writes an attempt into an empty group: its cases one after the other, and in the end what all of them share.
+
+    Args:
+        group: the group.
+        attempt: the attempt; what is known of it only in the end may be missing.
+        iterations: how many iterations of a case are in one chunk [those of the first case, within CHUNK_ITERATIONS].
+    """
+
+    def __init__(self, group: Any, attempt: Attempt, iterations: int | None = None) -> None:
+        self._group, self._iterations = group, iterations
+        self._fixed = {
+            "rank": attempt.ranks,
+            "node_number": len({location.node for location in attempt.places}),
+            "port": len(attempt.ports or [""]),
+        }
+        self._most = dict.fromkeys(_GROWING, 1)
+        group.attrs[PACKED] = True
+        self._datasets: dict[str, Any] = {}
+
+    def write(self, number: int, outcome: Outcome) -> None:
+        """Write the values of the case with this number, whose times are in memory."""
+        values_by_name = _case_values(outcome)
+        if outcome.times is not None:
+            values_by_name |= _values_of(outcome.times.kept.read())
+        self._grow("case", number + 1)
+        self._grow("iteration", values_by_name["iterations"])
+        for column in _OF_CASES:
+            values = _to_array(column, values_by_name.get(column.name, ()))
+            if not values.size:  # counters, a common clock, GPU events: what a case lacks stays absent
+                continue
+            if "event" in column.dims:
+                self._grow("event", values.shape[-1])
+            dataset = self._dataset(column)
+            dataset[(number, *map(slice, values.shape))] = values
+
+    def finish(self, attempt: Attempt, outcomes: Sequence[Outcome]) -> None:
+        """Write what is known of the whole attempt, whose cases have all been written."""
+        group = self._group
+        for name in _ATTEMPT_ATTRIBUTES:
+            value = getattr(attempt, name)
+            group.attrs[name] = -1 if value is None else value
+        group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
+        if attempt.evidence is not None:  # a dataset, because an attribute holds at most 64 KiB
+            text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
+            create_text(
+                group, EVIDENCE_DATASET, text, "JSON: the evidence in the library's own logs of an untimed pass"
             )
-            for number, row in enumerate(tables["case"]):
-                _write_case(dataset, column, number, row)
-        attach_scales(group, dataset, column.dims)
+        tables: dict[str, Sequence[Mapping[str, Any]]] = {
+            "case": [_case_values(outcome) for outcome in outcomes],
+            "rank": [asdict(place) for place in attempt.places],
+            "port": [{"port_name": name} for name in attempt.ports or [""]],
+        }
+        self._most["case"] = len(outcomes)
+        create_scales(group, {**self._most, **self._fixed})
+        for column in COLUMNS:
+            if len(column.dims) == 1:
+                values = [row[column.name] for row in tables[column.dims[0]]]
+                dataset = _create_dataset(group, column, data=_to_array(column, values))
+            else:
+                dataset = self._dataset(column)
+                dataset.resize(self._shape(column))
+            attach_scales(group, dataset, column.dims)
 
+    def _grow(self, dimension: str, size: int) -> None:
+        self._most[dimension] = max(self._most[dimension], size)
 
-def _chunks(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape of a chunk: a case, or some of its iterations if it is larger than MAX_CHUNK_VALUES."""
-    of_iteration = math.prod(shape[2:])
-    return 1, min(shape[1], max(1, MAX_CHUNK_VALUES // of_iteration)), *shape[2:]
+    def _shape(self, column: Column) -> tuple[int, ...]:
+        sizes = {**self._most, **self._fixed}
+        return tuple(sizes[dimension] for dimension in column.dims)
+
+    def _dataset(self, column: Column) -> Any:
+        """Return the dataset of a column, with room for what is to be written."""
+        shape = self._shape(column)
+        dataset = self._datasets.get(column.name)
+        if dataset is None:
+            longest = tuple(None if dimension in _GROWING else self._fixed[dimension] for dimension in column.dims)
+            dataset = _create_dataset(
+                self._group, column, shape=shape, maxshape=longest, chunks=self._chunk(column), fillvalue=column.absent,
+                **COMPRESSION,
+            )  # fmt: skip
+            self._datasets[column.name] = dataset
+        if dataset.shape != shape:
+            dataset.resize(shape)
+        return dataset
+
+    def _chunk(self, column: Column) -> tuple[int, ...]:
+        """Return the shape of a chunk: of a case at most MAX_CHUNK_RANKS ranks, and MAX_CHUNK_VALUES values."""
+        shape = self._shape(column)
+        if "iteration" not in column.dims:
+            return 1, *shape[1:]
+        least, most = CHUNK_ITERATIONS
+        iterations = self._iterations or min(most, max(least, self._most["iteration"]))
+        of_iteration = tuple(min(size, MAX_CHUNK_RANKS) for size in shape[2:3]) + shape[3:]
+        return 1, min(iterations, max(1, MAX_CHUNK_VALUES // math.prod(of_iteration))), *of_iteration
 
 
 def _create_dataset(group: Any, column: Column, **options: Any) -> Any:
@@ -95,16 +164,6 @@ def _to_array(column: Column, values: Any) -> NDArray[Any]:
     if isinstance(values, np.ndarray) or column.dtype == "float64":
         return np.asarray(values, _dtype(column))  # None becomes nan
     return np.array([column.absent if value is None else value for value in values], _dtype(column))
-
-
-def _write_case(dataset: Any, column: Column, number: int, row: Mapping[str, Any]) -> None:
-    """Write the values of one case; what it lacks stays absent: counters, a common clock, GPU events, ranks."""
-    values = _to_array(column, row.get(column.name, ()))
-    if values.size:
-        place = [slice(size) for size in values.shape]
-        if column.dims[1:3] == ("iteration", "rank"):
-            place[1] = slice(None, None, row["rank_stride"])
-        dataset[(number, *place)] = values
 
 
 def _values_of(record: Any) -> dict[str, Any]:
@@ -132,23 +191,28 @@ _REQUESTED = ("bytes", "ranks", "nodes", "mapping", "timing")
 """The fields of a case whose columns begin with ``requested_``."""
 
 
-def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None = None) -> tuple[Attempt, list[Outcome]]:
-    """Read an attempt of a file of ``file_bytes``, and the outcomes of its cases, or of the given ones."""
-    columns: dict[str, Any] = {}
-    for column in COLUMNS:
-        shape = tuple(len(group[dim]) for dim in column.dims)
-        if column.name in _NOT_IN_OLDER_FILES and column.name not in group:
-            absent = np.array(False if column.absent is None else column.absent, _dtype(column))
-            columns[column.name] = np.broadcast_to(absent, shape)  # no memory for each case and rank
-            continue
-        dataset = stored_object(group, column.name, file_bytes)
-        if dataset.shape != shape:
-            raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
-        if column.dtype == "str":
-            columns[column.name] = dataset.asstr()[:]
-        else:  # both index by row; rows of skipped cases are not even stored
-            whole = len(column.dims) == 1 or (case_ids is None and dataset.nbytes <= MAX_COLUMN_BYTES)
-            columns[column.name] = dataset[:] if whole else dataset
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """Where the times of the ranks of a case lie in the group of its attempt."""
+
+    number: int  # the number of the case
+    iterations: int
+    rank_stride: int
+    has_events: bool  # whether it is a training step
+
+
+Load: TypeAlias = Callable[[StoredCase, Callable[[TimesOfRanks], None]], TimesOfRanks]
+"""Reads the times of the ranks of a case, and has them checked."""
+
+
+def read_attempt(
+    group: Any, file_bytes: int, load: Load, case_ids: Collection[str] | None = None
+) -> tuple[Attempt, list[Outcome]]:
+    """Read an attempt of a file of ``file_bytes``, and the outcomes of its cases, or of the given ones.
+
+    The times of the ranks are not read: ``load`` does so when they are asked for.
+    """
+    columns = {each.name: _column(group, each, file_bytes) for each in COLUMNS if each.name not in PER_RANK}
     attributes = {name: _to_python(group.attrs[name]) for name in _ATTEMPT_ATTRIBUTES}
     if attributes["ranks_per_node"] == -1:
         attributes["ranks_per_node"] = None
@@ -160,65 +224,156 @@ def read_attempt(group: Any, file_bytes: int, case_ids: Collection[str] | None =
     attributes["provenance"] = json.loads(group.attrs["provenance_json"])
     if EVIDENCE_DATASET in group:
         attributes["evidence"] = json.loads(stored_object(group, EVIDENCE_DATASET, file_bytes).asstr()[()])
-    selected = (number for number, name in enumerate(columns["case_id"]) if case_ids is None or name in case_ids)
-    outcomes = [
-        from_builtins(_outcome_values(columns, number), Outcome, decode=lambda _kind, value: value)
-        for number in selected
-    ]
-    return from_builtins(attributes, Attempt), outcomes
+    attempt = from_builtins(attributes, Attempt)
+    clocks = [place.clock for place in attempt.places]
+    has_summaries = all(name in group for name in _SUMMARIES)
+    outcomes = []
+    values_of_case = CaseValues(columns)
+    for number, name in enumerate(columns["case_id"]):
+        if case_ids is not None and name not in case_ids:
+            continue
+        outcome = from_builtins(values_of_case.outcome(number), Outcome)
+        times = _read_times(columns, number, values_of_case.scalars)
+        if times is not None:
+            stored = StoredCase(number, len(times.max_ns), times.rank_stride, bool(outcome.program))
+            if not has_summaries:
+                of_ranks = read_rank_times(group, file_bytes, stored, ("start_ns", "device_ns"))
+                times = replace(times, kept=of_ranks).summarised(clocks)
+            check = partial(check_rank_times, times=times, program=outcome.program, attempt=attempt)
+            times = replace(times, kept=StoredTimes(partial(load, stored, check)))
+        _set_arrays(outcome, times, columns["cpu_s"][number])
+        outcomes.append(outcome)
+    return attempt, outcomes
+
+
+def _set_arrays(outcome: Outcome, times: CaseTimes | None, cpu_s: NDArray[np.float64]) -> None:
+    """Set the arrays of an outcome that nobody has seen yet: a copy of all its other fields takes longer."""
+    object.__setattr__(outcome, "times", times)
+    object.__setattr__(outcome, "cpu_s", cpu_s[~np.isnan(cpu_s)])
+
+
+def _column(group: Any, column: Column, file_bytes: int) -> Any:
+    """Return the values of a column, by row: as an array, or as a dataset if it is large."""
+    shape = tuple(len(group[dim]) for dim in column.dims)
+    absent = np.array(False if column.absent is None else column.absent, _dtype(column))
+    nothing = np.broadcast_to(absent, shape)  # no memory for each case and rank
+    if column.name in _NOT_IN_OLDER_FILES and column.name not in group:
+        return nothing
+    dataset = stored_object(group, column.name, file_bytes)
+    if dataset.shape != shape:
+        raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
+    if column.dtype == "str":
+        return dataset.asstr()[:]
+    if dataset.chunks is not None and not dataset.id.get_num_chunks():
+        return nothing
+    return dataset[:] if len(column.dims) == 1 or dataset.nbytes <= MAX_COLUMN_BYTES else dataset
+
+
+def read_rank_times(group: Any, file_bytes: int, stored: StoredCase, names: Collection[str] = PER_RANK) -> TimesOfRanks:
+    """Read the times of the ranks of a case, or only those with these ``names``."""
+    kept = slice(-(-len(group["rank"]) // stored.rank_stride))
+    if not group.attrs.get(PACKED):
+        kept = slice(None, None, stored.rank_stride)
+    found: dict[str, NDArray[np.int64]] = {}
+    for column in _OF_CASES:
+        if column.name not in names or (column.name == "event_ns" and not stored.has_events):
+            continue
+        dataset = stored_object(group, column.name, file_bytes)
+        if dataset.shape != tuple(len(group[dim]) for dim in column.dims):
+            raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
+        if not dataset.id.get_num_chunks():
+            continue
+        values = dataset[stored.number, : stored.iterations, kept]
+        if column.name == "event_ns":  # the file has room for the largest program
+            values = values[..., : int((values >= 0).any(axis=(0, 1)).sum())]
+        if column.name != "device_ns" or (values >= 0).all():
+            found[column.name] = values
+    return TimesOfRanks(**found)
 
 
 def _to_python(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _decode_value(column: Column, value: object) -> object:
-    if column.dtype != "bool" and (value == column.absent or value != value):  # noqa: PLR0124  only nan differs from itself
-        return None
-    return bool(value) if column.dtype in ("bool", "maybe") else value
+class CaseValues:
+    """The values of the cases of an attempt, for the fields of their outcomes.
+
+    Args:
+        columns: the columns of the attempt, by name.
+    """
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        of_cases = (column for column in COLUMNS if column.dims == ("case",))
+        self.scalars = {column.name: _decoded(column, columns[column.name]) for column in of_cases}
+        self._arrays = {
+            column: columns[column.name]
+            for column in _PER_RANK_OR_NODE
+            if column.name != "cpu_s" and not _is_absent(column, columns[column.name])
+        }
+
+    def outcome(self, number: int) -> dict[str, Any]:
+        """Return the values of an outcome, without its arrays, by the names of their fields."""
+        scalars = {name: values[number] for name, values in self.scalars.items()}
+        values = {name: scalars[name] for name in _SCALARS_OF_OUTCOME}
+        for column, of_cases in self._arrays.items():
+            values[column.name] = _values_or_empty(column, of_cases[number])
+        case = {name: scalars[name] for name in _SCALARS_OF_CASE}
+        case |= {name: scalars[f"requested_{name}"] for name in _REQUESTED}
+        values["case"] = {**case, "params": json.loads(scalars["requested_params"])}
+        values["params"] = json.loads(scalars["params"])
+        values["counters"] = json.loads(scalars["counters"]) if scalars["counters"] else None
+        return values
 
 
-def _outcome_values(columns: Mapping[str, Any], number: int) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        column.name: _decode_value(column, _to_python(columns[column.name][number]))
-        for column in COLUMNS
-        if column.dims == ("case",)
-    }
-    row |= {column.name: _values_or_empty(column, columns[column.name][number]) for column in _PER_RANK_OR_NODE}
-    case = {field.name: row[field.name] for field in fields(Case) if field.name in row}
-    case |= {name: row[f"requested_{name}"] for name in _REQUESTED}
-    cpu_s = columns["cpu_s"][number]
-    return {
-        **{field.name: row[field.name] for field in fields(Outcome) if field.name in row},
-        "case": {**case, "params": json.loads(row["requested_params"])},
-        "params": json.loads(row["params"]),
-        "counters": json.loads(row["counters"]) if row["counters"] else None,
-        "cpu_s": cpu_s[~np.isnan(cpu_s)],
-        "times": _times_values(columns, number, row),
-    }
+_NAMES_OF_SCALARS = frozenset(column.name for column in COLUMNS if column.dims == ("case",))
+_SCALARS_OF_OUTCOME = tuple(field.name for field in fields(Outcome) if field.name in _NAMES_OF_SCALARS)
+_SCALARS_OF_CASE = tuple(field.name for field in fields(Case) if field.name in _NAMES_OF_SCALARS)
+
+
+def _decoded(column: Column, values: NDArray[Any]) -> list[Any]:
+    """Return the values of a column of cases; None for an absent one."""
+    decoded: list[Any] = values.tolist()
+    if column.dtype == "bool":
+        return [bool(value) for value in decoded]
+    # only nan differs from itself
+    known = [None if value == column.absent or value != value else value for value in decoded]  # noqa: PLR0124
+    if column.dtype == "maybe":
+        return [None if value is None else bool(value) for value in known]
+    return known
+
+
+def _is_absent(column: Column, values: Any) -> bool:
+    """Return whether a column in memory has no value; one that is large is not read for this."""
+    if not isinstance(values, np.ndarray):
+        return False
+    if not any(values.strides):  # one value stands for all
+        values = values.flat[:1]
+    return bool(((values == column.absent) | np.isnan(values)).all())
 
 
 def _values_or_empty(column: Column, values: NDArray[Any]) -> list[Any]:
     """Return values as nested lists with None for absent ones; an empty list if all are absent."""
     is_absent = (values == column.absent) | np.isnan(values)
+    if is_absent.all():
+        return []
     known = values.astype(object)
     known[is_absent] = None
-    return [] if is_absent.all() else known.tolist()
+    return list(known.tolist())
 
 
-def _times_values(columns: Mapping[str, Any], number: int, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the values of the fields of the times of a case; None if it was not timed."""
-    n, stride = row["iterations"], row["rank_stride"]
+def _read_times(columns: Mapping[str, Any], number: int, scalars: Mapping[str, Sequence[Any]]) -> CaseTimes | None:
+    """Return the times of a case without those of its ranks; None if it was not timed."""
+    n = scalars["iterations"][number]
     if not n:
         return None
-    times: dict[str, Any] = {"rank_stride": stride}
-    for column in COLUMNS:
-        if column.dims[:2] == ("case", "iteration") and (column.name != "event_ns" or row["program"]):
-            place = (number, slice(n), slice(None, None, stride))[: len(column.dims)]
-            values = columns[column.name][place]
-            if column.name == "event_ns":  # the file has room for the largest program
-                values = values[..., : int((values >= 0).any(axis=(0, 1)).sum())]
-            known = np.any if column.name in OF_TRAINING else np.all  # a loss may be nan in some iterations
-            if column.name not in ("span_ns", "mean_ns", "device_ns", *OF_TRAINING) or known(values >= 0):
-                times[column.name] = values
-    return times
+    times: dict[str, Any] = {}
+    for column in _PER_ITERATION:
+        values = columns[column.name][number, :n]
+        known = np.any if column.name in OF_TRAINING else np.all  # a loss may be nan in some iterations
+        if column.name not in _OPTIONAL or known(values >= 0):
+            times[column.name] = values
+    return CaseTimes(rank_stride=scalars["rank_stride"][number], kept=TimesOfRanks(), **times)
+
+
+_OPTIONAL = frozenset({"span_ns", "mean_ns", "device_ns", "skew_ns", "device_max_ns", *OF_TRAINING})
+"""The columns of iterations that a case may lack."""

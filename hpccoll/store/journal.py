@@ -14,6 +14,8 @@ import glob
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -21,7 +23,7 @@ from hpccoll.cases.case import Case, Job
 from hpccoll.common.errors import BadInputError, file_error, writing
 from hpccoll.common.files import open_regular
 from hpccoll.common.records import from_builtins
-from hpccoll.store.checksummed_lines import ChainEnd, append_records, read_json_lines
+from hpccoll.store.checksummed_lines import ChainEnd, RecordPlace, append_records, read_json_lines
 from hpccoll.store.durable_files import (
     append_bytes,
     is_locked,
@@ -32,7 +34,8 @@ from hpccoll.store.durable_files import (
     write_new,
 )
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal_records import COPIES, JournalRecord, all_records, read_records
+from hpccoll.store.journal_records import COPIES, JournalBytes, JournalRecord, all_records, read_records
+from hpccoll.store.plausibility import check_rank_times
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
 
 
@@ -61,24 +64,40 @@ class Journal:
             if not os.fstat(self._file.fileno()).st_size:
                 with self._file, replacing_file(self.path) as unfinished:  # locked before it gets its name
                     self._file = on_error.enter_context(_open_locked(unfinished, raw_file))
-                    lines, end = ChainEnd().encode(record.encode() for record in all_records(job, earlier))
-                    self._file.write(end.first_line + lines)
-                    self._file.flush()
+                    self._write_all(job, earlier)
             interrupted_marker_path(raw_file).unlink(missing_ok=True)
             write_new(self._reserve, b" " * RESERVE_BYTES)
             remove_unfinished(self.path)
             remove_unfinished(raw_file)
-            self.raw, self._end = _read(self.path, is_writer=True)
+            self._bytes = JournalBytes(self.path, stays_open=True)
+            self.raw, self._end = _read(self.path, self._bytes, is_writer=True)
             check_same_job(self.raw, job, raw_file)
             on_error.pop_all()
 
-    def _append(self, *records: JournalRecord) -> None:
-        """Append records, and then write the number of records into the first line, unless that is missing."""
+    def _write_all(self, job: Job, earlier: RawResults | None) -> None:
+        """Write the records of a new journal, one in memory at a time."""
+        end = ChainEnd()
+        self._file.write(end.first_line)
+        for record in all_records(job, earlier):
+            line, end = end.encode([record.encode()])
+            self._file.write(line)
+        self._file.seek(0)
+        self._file.write(end.first_line)
+        self._file.flush()
+
+    def _append(self, *records: JournalRecord) -> RecordPlace:
+        """Append records, and then write the number of records into the first line, unless that is missing.
+
+        Returns:
+            Where they are in the file.
+        """
         lines, end = self._end.encode(record.encode() for record in records)
+        place = RecordPlace(os.fstat(self._file.fileno()).st_size + 1, len(lines) - 1)  # behind the newline
         append_bytes(self.path, lines)
         self._end, file = end, self._file.fileno()
         if os.pread(file, 1, len(end.first_line)) == b"\n":
             os.pwrite(file, end.first_line, 0)
+        return place
 
     def begin(self, attempt: Attempt) -> None:
         self._append(*[JournalRecord(attempt=attempt)] * COPIES)
@@ -93,7 +112,15 @@ class Journal:
         self.raw.start(case)
 
     def record(self, outcome: Outcome) -> None:
-        self._append(JournalRecord(outcome=outcome, number=self.raw.attempts[-1][0].number))
+        """Record the outcome of a case in a round; the times of its ranks leave the memory."""
+        attempt = self.raw.attempts[-1][0]
+        place = self._append(JournalRecord(outcome=outcome, number=attempt.number))
+        if outcome.times is not None:
+            check = partial(
+                check_rank_times, times=outcome.times.of_no_rank(), program=outcome.program, attempt=attempt
+            )
+            kept = self._bytes.stored(place, self._end.checksum, check)
+            outcome = replace(outcome, times=replace(outcome.times, kept=kept))
         self.raw.record(outcome)
 
     def end(self, reason: str, rank: int = 0) -> None:
@@ -182,14 +209,14 @@ def read_journal(path: Path, *, is_writer: bool = False) -> RawResults:
     Raises:
         BadInputError: if the file is not a journal, is of schema 1, or both records of its job are damaged.
     """
-    return _read(path, is_writer=is_writer)[0]
+    return _read(path, JournalBytes(path), is_writer=is_writer)[0]
 
 
-def _read(path: Path, *, is_writer: bool) -> tuple[RawResults, ChainEnd]:
+def _read(path: Path, source: JournalBytes, *, is_writer: bool) -> tuple[RawResults, ChainEnd]:
     try:
         with open_regular(path, "path") as file:
             is_running = not is_writer and is_locked(file)
-        raw, end = read_records(path, is_running=is_running)
+        raw, end = read_records(path, source, is_running=is_running)
         raw.failures += read_failure_notes(path.with_suffix(""))
     except OSError as error:
         raise file_error("path", path, error) from None

@@ -2,9 +2,12 @@
 
 import base64
 import math
+import os
+import weakref
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,11 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import Job
 from hpccoll.common.errors import UnusableError, format_value
+from hpccoll.common.files import open_regular
 from hpccoll.common.records import from_builtins, outdated, to_builtins
-from hpccoll.store.checksummed_lines import ChainEnd, JsonObject, Line, read_json_lines
-from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt
+from hpccoll.store.case_times import PER_RANK, StoredTimes, TimesOfRanks
+from hpccoll.store.checksummed_lines import ChainEnd, JsonObject, Line, RecordPlace, parse_line, read_json_lines
+from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_rank_times
 from hpccoll.store.raw_results import Attempt, DamagedLine, Failure, Outcome, RawResults
 from hpccoll.store.schema import VERSION
 
@@ -36,8 +41,65 @@ class JournalRecord:
     failure: Failure | None = None  # why a case failed or an attempt ended
 
     def encode(self) -> JsonObject:
-        """Return the record as JSON, without absent fields."""
-        return {name: value for name, value in to_builtins(self, _pack).items() if value is not None}
+        """Return the record as JSON, without absent fields; the times of ranks are among those of their case."""
+        record = self
+        if self.outcome is not None and self.outcome.times is not None:
+            record = replace(self, outcome=replace(self.outcome, times=self.outcome.times.in_memory()))
+        values = {name: value for name, value in to_builtins(record, _pack).items() if value is not None}
+        times = values.get("outcome", {}).get("times")
+        if times:
+            times |= times.pop("kept")
+        return values
+
+
+class JournalBytes:
+    """The bytes of a journal, by which the times of ranks are read when they are asked for.
+
+    With ``stays_open``, as in the process that writes it, they can also be read after the journal was removed.
+    """
+
+    def __init__(self, path: Path, *, stays_open: bool = False) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        if stays_open:  # not a copy of a descriptor with a lock: the lock would outlive the journal
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._descriptor)
+
+    def stored(self, place: RecordPlace, checksum: str, check: Callable[[TimesOfRanks], None]) -> StoredTimes:
+        """Return the times of the ranks in the outcome at ``place``, to be checked when they are read."""
+        return StoredTimes(partial(self._load, place, checksum, check))
+
+    def _load(self, place: RecordPlace, checksum: str, check: Callable[[TimesOfRanks], None]) -> TimesOfRanks:
+        """Read them.
+
+        Raises:
+            UnusableError: if the journal has changed.
+        """
+        try:
+            line = parse_line(self._read(place))
+            if line.record is None or line.checksum != checksum:
+                raise ImplausibleError("its line differs")
+            packed = line.record["outcome"]["times"]
+            times = TimesOfRanks(**{name: _unpack(None, packed[name]) for name in PER_RANK})
+            check(times)
+        except (OSError, *_UNREADABLE) as error:
+            why = f"it has changed since it was opened, or is damaged ({error}); open it again"
+            raise UnusableError("path", f"{format_value(str(self._path))} cannot be read: {why}") from None
+        return times
+
+    def _read(self, place: RecordPlace) -> bytes:
+        if self._descriptor is None:
+            with open_regular(self._path, "path") as file:
+                return _read_fully(file.fileno(), place)
+        return _read_fully(self._descriptor, place)
+
+
+def _read_fully(descriptor: int, place: RecordPlace) -> bytes:
+    """Return the bytes at a place of a file; fewer at its end."""
+    content = bytearray()
+    while part := os.pread(descriptor, place.size - len(content), place.offset + len(content)):
+        content += part
+    return bytes(content)
 
 
 COPIES = 2
@@ -54,11 +116,12 @@ def all_records(job: Job, earlier: RawResults | None) -> Iterator[JournalRecord]
     yield from (JournalRecord(start=case_id) for case_id in (earlier.started if earlier else ()))
 
 
-def read_records(path: Path, *, is_running: bool) -> tuple[RawResults, ChainEnd]:
+def read_records(path: Path, source: JournalBytes, *, is_running: bool) -> tuple[RawResults, ChainEnd]:
     """Read the records of a journal; ``damage`` of the result lists its damaged, missing and moved lines.
 
     Args:
         path: the path of the journal.
+        source: reads the times of ranks, which stay in the journal until then.
         is_running: True if a process is writing the journal, whose first and last line may then be incomplete.
 
     Returns:
@@ -81,7 +144,7 @@ def read_records(path: Path, *, is_running: bool) -> tuple[RawResults, ChainEnd]
         if record.lines is not None and record.version != VERSION:
             raise outdated(path, "path")
         if record.job is not None and line.after:
-            reader = _JournalReader(path, record.job)
+            reader = _JournalReader(path, record.job, source)
             break
     else:
         remedy = "to measure its job anew, move it away"
@@ -100,9 +163,15 @@ def read_records(path: Path, *, is_running: bool) -> tuple[RawResults, ChainEnd]
 
 
 def _decode(line: Line) -> JournalRecord:
+    """Return the record of a line; its times of ranks are still packed, see ``_times_of_line``."""
     if line.record is None:
         raise ImplausibleError("its checksum is wrong")
-    return from_builtins(line.record, JournalRecord, decode=_unpack)
+    values = line.record
+    times = (values.get("outcome") or {}).get("times")
+    if times:
+        summary = {name: value for name, value in times.items() if name not in PER_RANK}
+        values = {**values, "outcome": {**values["outcome"], "times": {**summary, "kept": TimesOfRanks()}}}
+    return from_builtins(values, JournalRecord, decode=_unpack)
 
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, MemoryError, zlib.error)
@@ -114,7 +183,8 @@ def _describe_damage(line: Line, error: BaseException, where: str = "") -> str:
 
 
 class _JournalReader:
-    def __init__(self, path: Path, job: Job) -> None:
+    def __init__(self, path: Path, job: Job, source: JournalBytes) -> None:
+        self._source = source
         self.raw, self._check = RawResults(path=path, job=job), OutcomeCheck(job)
         self.truncated: list[int] = []
         """The numbers of the truncated lines."""
@@ -151,14 +221,14 @@ class _JournalReader:
             return
         follows = self._follows(line)
         try:
-            self._add(_decode(line))
+            self._add(_decode(line), line)
         except _UNREADABLE as error:
             where = f" (after the start of {self._started_case})" if self._started_case else ""
             self._lose(_describe_damage(line, error, where), self._started_case)
             self._damaged += follows  # a line at a wrong place may come again at its own
             self._numbers.pop(line.checksum, None)
 
-    def _add(self, record: JournalRecord) -> None:
+    def _add(self, record: JournalRecord, line: Line) -> None:
         if record.attempt is not None:
             check_attempt(record.attempt)
             if record.attempt.number not in (known.number for known, _ in self.raw.attempts):  # skips the second copy
@@ -174,11 +244,24 @@ class _JournalReader:
             if attempt is None or record.number != attempt.number:
                 raise ImplausibleError(f"its attempt, {record.number}, is not the last one")
             if record.outcome is not None:
-                self._check(attempt, record.outcome)
-                self.raw.record(record.outcome)
+                outcome = self._with_times(record.outcome, attempt, line)
+                self._check(attempt, outcome)
+                self.raw.record(outcome)
                 self._started_case = None
             elif record.provenance is not None:
                 self.raw.add_provenance(record.provenance)
+
+    def _with_times(self, outcome: Outcome, attempt: Attempt, line: Line) -> Outcome:
+        """Return the outcome of a line with the times of its ranks, which stay in the file."""
+        if outcome.times is None or line.record is None:
+            return outcome
+        packed, times = line.record["outcome"]["times"], outcome.times
+        if "skew_ns" not in packed:  # an earlier release wrote the line
+            ranks = TimesOfRanks(**{name: _unpack(None, packed[name]) for name in PER_RANK})
+            times = replace(times, kept=ranks).summarised([place.clock for place in attempt.places])
+        check = partial(check_rank_times, times=times, program=outcome.program, attempt=attempt)
+        kept = self._source.stored(line.place, line.checksum, check)
+        return replace(outcome, times=replace(times, kept=kept))
 
     def _follows(self, line: Line) -> bool:
         """Return whether a line follows the last one in the chain, and add what that tells to the damage."""
@@ -207,8 +290,10 @@ def _pack(values: NDArray[Any]) -> JsonObject:
     return {"dtype": values.dtype.str, "shape": values.shape, "data": data}
 
 
-def _unpack(_kind: object, packed: JsonObject) -> NDArray[Any]:
+def _unpack(_kind: object, packed: Any) -> Any:
     """Return an array; a wrong shape allocates no more memory than the packed data need."""
+    if isinstance(packed, TimesOfRanks):
+        return packed
     dtype, shape, data = np.dtype(packed["dtype"]), packed["shape"], base64.b64decode(packed["data"])
     size = dtype.itemsize * math.prod(shape)
     if dtype.kind not in "iuf":

@@ -13,9 +13,9 @@ from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import Job
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.journal import read_failure_notes
-from hpccoll.store.raw_results import Attempt, Outcome, RawResults
+from hpccoll.store.raw_results import Attempt, CaseHistory, Outcome, RawResults
 from hpccoll.store.result_files import ResultFiles, read_all
-from hpccoll.store.rows import NOT_PLANNED, Gap, JobProgress, Results, Row, RowKey, Run
+from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress, Results, Row, RowKey, RowState, Run
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 from hpccoll.store.statistics import make_row, status_and_reason
 from hpccoll.store.step_times import StepTimes
@@ -36,6 +36,30 @@ def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
 
 def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "max") -> Results:
     """Return the results of files; directories among ``paths`` also have failure notes and Slurm's jobs."""
+    states = case_states(files, paths)
+    rows: list[Row] = []
+    steps: dict[RowKey, tuple[Outcome, int]] = {}
+    for raw in files.raw_results:
+        histories = list(raw.histories())
+        rows += _to_rows(raw, histories, rule)
+        steps |= _measured_steps(raw, histories)
+    machines = {run.run_id: run.machine for run in states.runs}
+    return Results(
+        step_times=MedianSteps(steps),
+        rows=tuple(sorted(with_exposed_times(rows, machines), key=_row_order)),
+        runs=states.runs,
+        planned=states.planned,
+        missing=states.missing,
+        skipped=states.skipped,
+        scheduled=states.scheduled,
+        progress=states.progress,
+        damaged=tuple(files.damaged),
+        notes=tuple(files.notes),
+    )
+
+
+def case_states(files: ResultFiles, paths: Collection[Path] = ()) -> CaseStates:
+    """Return the states of the cases of files, which need no times; ``paths`` as for ``to_results``."""
     raw_results = files.raw_results
     plans = list(files.plans.values())
     scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
@@ -48,31 +72,24 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
         if path.is_dir() and (failures := read_failure_notes(path / "raw" / f"{job.name}.h5"))
     }  # fmt: skip
     with_log = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
-    gaps = [
-        *(Gap(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in files.unreadable.items()),
-        *(gap for raw in raw_results for gap in _gaps(raw, slurm_jobs.get(raw.job.name))),
-        *(
-            gap
-            for job in unstarted
-            for gap in _unstarted_gaps(
-                job, launch_failures.get(job.name), slurm_jobs.get(job.name), began=job.name in with_log
-            )
-        ),
-    ]
+    gaps = [Gap(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in files.unreadable.items()]
+    rows: list[RowState] = []
+    for raw in raw_results:
+        histories = list(raw.histories())
+        rows += _row_states(raw, histories)
+        gaps += _gaps(raw, histories, slurm_jobs.get(raw.job.name))
+    for job in unstarted:
+        began = job.name in with_log
+        gaps += _unstarted_gaps(job, launch_failures.get(job.name), slurm_jobs.get(job.name), began=began)
     skips = [Gap(case=s.case, job=s.job, status=NOT_PLANNED, reason=s.reason) for p in plans for s in p.skips]
-    runs = tuple(_to_run(raw, attempt) for raw in raw_results for attempt, _ in raw.attempts)
-    rows = (row for raw in raw_results for row in _to_rows(raw, rule))
-    return Results(
-        step_times={key: times for raw in raw_results for key, times in _step_times(raw)},
-        rows=tuple(sorted(with_exposed_times(rows, {run.run_id: run.machine for run in runs}), key=_row_order)),
-        runs=runs,
+    return CaseStates(
+        rows=tuple(rows),
+        runs=tuple(run for raw in raw_results for run in _to_runs(raw)),
         planned=sum(len(job.cases) for job in [*(raw.job for raw in raw_results), *unstarted]),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
         skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
         scheduled=tuple(scheduled),
         progress=(*map(_job_progress, raw_results), *(_unstarted_progress(job) for job in unstarted)),
-        damaged=tuple(files.damaged),
-        notes=tuple(files.notes),
     )
 
 
@@ -115,34 +132,39 @@ def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: boo
     return f"{reason}; {scheduled.location if known and scheduled.state == 'FAILED' else scheduled.description}"
 
 
-def _gaps(raw: RawResults, scheduled: ScheduledJob | None) -> Iterator[Gap]:
+def _gaps(raw: RawResults, histories: Iterable[CaseHistory], scheduled: ScheduledJob | None) -> Iterator[Gap]:
     not_run = "its job is running" if raw.is_running else "the job ended before it"
     if raw.stop_reason and not raw.is_running:
         not_run = f"{not_run}: {raw.stop_reason}"
     if raw.unrecovered_damage:
         not_run = f"{not_run}, or a damaged line of its journal held it"
-    outcomes = {history.outcome.case.id: history.outcome for history in raw.histories()}
+    outcomes = {history.outcome.case.id: history.outcome for history in histories}
+    failures, stop_reason = raw.failure_reasons(), raw.stop_reason
+    # A Slurm job that was cancelled before it had hosts did not run the case: an earlier one did.
+    was_cancelled = scheduled is not None and scheduled.state == "CANCELLED" and bool(scheduled.hosts)
     for case in raw.job.cases:
         outcome = outcomes.get(case.id)
         status, reason = status_and_reason(raw.job, outcome) if outcome else ("not run", None)
         if status in ("not run", "partial"):
-            failure = raw.failure_reason(case.id)
-            # A Slurm job that was cancelled before it had hosts did not run the case: an earlier one did.
-            was_cancelled = scheduled is not None and scheduled.state == "CANCELLED" and bool(scheduled.hosts)
-            has_note = any(each.case_id == case.id for each in raw.failures)
-            if failure and not outcome and (has_note or not was_cancelled):
+            failure = failures.of(case.id)
+            if failure and not outcome and (failures.has_note(case.id) or not was_cancelled):
                 status = "failed"
-            why = _with_slurm_state(failure or not_run, scheduled, known=bool(failure or raw.stop_reason))
+            why = _with_slurm_state(failure or not_run, scheduled, known=bool(failure or stop_reason))
             reason = "; ".join(filter(None, (reason, why)))
         if status != "ok":
             yield Gap(case=case.id, job=raw.job.name, status=status, reason=reason or "")
 
 
-def _to_run(raw: RawResults, attempt: Attempt) -> Run:
+def _to_runs(raw: RawResults) -> Iterator[Run]:
+    status = "complete" if raw.complete else "partial"
+    for attempt, _ in raw.attempts:
+        yield _to_run(raw, attempt, status)
+
+
+def _to_run(raw: RawResults, attempt: Attempt, status: str) -> Run:
     names = "run_id", "created", "kind", "machine", "provenance", "evidence"
     of_attempt: dict[str, Any] = {name: getattr(attempt, name) for name in names}
     of_job: dict[str, Any] = {name: getattr(raw.job, name) for name in ("variant", "environment", "communicator")}
-    status = "complete" if raw.complete else "partial"
     racks = {place.node: place.rack for place in attempt.places}
     return Run(
         **of_attempt, **of_job, job=raw.job.name, attempt=attempt.number, status=status, path=str(raw.path),
@@ -151,31 +173,69 @@ def _to_run(raw: RawResults, attempt: Attempt) -> Run:
     )  # fmt: skip
 
 
-def _step_times(raw: RawResults) -> Iterator[tuple[RowKey, StepTimes]]:
-    """Yield the times of one iteration of each training step: the one closest to its median over rounds."""
-    for attempt, outcome, _ in raw.histories():
+class MedianSteps(Mapping[RowKey, StepTimes]):
+    """The times of one iteration of each training step: the one closest to its median over rounds.
+
+    They are read when they are asked for.
+    """
+
+    def __init__(self, measured: Mapping[RowKey, tuple[Outcome, int]]) -> None:
+        self._measured = measured  # the outcome of each step, and the number of its workers
+
+    def __getitem__(self, key: RowKey) -> StepTimes:
+        outcome, workers = self._measured[key]
+        step = StepTimes.of(outcome.times, outcome.program, workers) if outcome.times else None
+        if outcome.times is None or step is None:
+            raise KeyError(key)
+        took, rounds = outcome.times.max_ns, outcome.times.round
+        median = np.median([np.median(took[rounds == number]) for number in np.unique(rounds)])
+        return step.iteration(int(np.abs(took - median).argmin()))
+
+    def __iter__(self) -> Iterator[RowKey]:
+        return iter(self._measured)
+
+    def __len__(self) -> int:
+        return len(self._measured)
+
+
+def _measured_steps(raw: RawResults, histories: Iterable[CaseHistory]) -> Iterator[tuple[RowKey, tuple[Outcome, int]]]:
+    """Yield the outcome of each training step that was timed, and the number of its workers."""
+    for attempt, outcome, _ in histories:
         if outcome.times is not None and outcome.program:
-            step = StepTimes.of(outcome.times, outcome.program, attempt.ranks - attempt.aggregators)
-            if step is not None:
-                took, rounds = outcome.times.max_ns, outcome.times.round
-                median = np.median([np.median(took[rounds == number]) for number in np.unique(rounds)])
-                closest = step.iteration(int(np.abs(took - median).argmin()))
-                yield (raw.job.name, attempt.run_id, outcome.case.id), closest
+            yield (raw.job.name, attempt.run_id, outcome.case.id), (outcome, attempt.ranks - attempt.aggregators)
 
 
-def _to_rows(raw: RawResults, rule: str) -> Iterator[Row]:
-    done, seen = raw.done, set()
-    for attempt, outcome, runs in raw.histories():
-        seen.add(case_id := outcome.case.id)
-        why_partial = None if case_id in done else raw.failure_reason(case_id)
-        reason = "; ".join(filter(None, (outcome.reason, why_partial)))
-        yield make_row(raw.job, attempt, replace(outcome, reason=reason or None), rule, runs)
-    if raw.attempts:
-        last = raw.attempts[-1][0]
-        for case in raw.job.cases:
-            failure = raw.failure_reason(case.id)
-            if case.id not in seen and failure:
-                yield make_row(raw.job, last, Outcome(case=case, status="failed", reason=failure), rule)
+def _to_rows(raw: RawResults, histories: Iterable[CaseHistory], rule: str) -> Iterator[Row]:
+    done, failures = raw.done, raw.failure_reasons()
+    for attempt, outcome, runs in histories:
+        why_partial = None if outcome.case.id in done else failures.of(outcome.case.id)
+        reason = "; ".join(filter(None, (outcome.reason, why_partial))) or None
+        explained = outcome if reason == outcome.reason else replace(outcome, reason=reason)
+        yield make_row(raw.job, attempt, explained, rule, runs)
+    for outcome in _failed_outcomes(raw, histories):
+        yield make_row(raw.job, raw.attempts[-1][0], outcome, rule)
+
+
+def _row_states(raw: RawResults, histories: Iterable[CaseHistory]) -> Iterator[RowState]:
+    """Yield the states of the rows of ``_to_rows``."""
+    for attempt, outcome, _ in histories:
+        status, _ = status_and_reason(raw.job, outcome)
+        yield RowState(raw.job.name, attempt.run_id, status, attempt.kind)
+    for outcome in _failed_outcomes(raw, histories):
+        attempt = raw.attempts[-1][0]
+        yield RowState(raw.job.name, attempt.run_id, outcome.status, attempt.kind)
+
+
+def _failed_outcomes(raw: RawResults, histories: Iterable[CaseHistory]) -> Iterator[Outcome]:
+    """Yield an outcome for each case that failed before it had one, in a launch."""
+    if not raw.attempts:
+        return
+    failures = raw.failure_reasons()
+    seen = {history.outcome.case.id for history in histories}
+    for case in raw.job.cases:
+        reason = failures.of(case.id)
+        if case.id not in seen and reason:
+            yield Outcome(case=case, status="failed", reason=reason)
 
 
 def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Row]:

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -125,7 +125,7 @@ class RankLocation:
     rack: int = 0  # the rack of its node in Slurm's topology
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, because cached_property needs a __dict__
 class Attempt(OfKind):
     """One launch of a job."""
 
@@ -163,11 +163,16 @@ class Attempt(OfKind):
             aggregators=layout.aggregators, oversubscribed=False, places=places, provenance=provenance,
         )  # fmt: skip
 
-    @property
+    @cached_property
     def layout(self) -> Layout:
         """The layout of the ranks, as algorithms see it."""
         node, rack = (tuple(getattr(location, tier) for location in self.places) for tier in ("node", "rack"))
         return Layout(node, rack, aggregators=self.aggregators)
+
+    @cached_property
+    def racks(self) -> int:
+        """The racks that hold workers."""
+        return self.layout.racks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +248,11 @@ class RawResults:
             self._indexed[attempt] = len(outcomes)
         return self._positions
 
+    def place(self, case_id: str) -> tuple[int, int] | None:
+        """Return where the last outcome of a case is: the index of its attempt, and its own there; None without one."""
+        places = self._index_cases().get(case_id)
+        return places[-1] if places else None
+
     def histories(self, case_id: str | None = None) -> Iterator[CaseHistory]:
         """Yield the history of each case that has an outcome, or of the case ``case_id``."""
         cases = self._index_cases()
@@ -313,7 +323,7 @@ class RawResults:
         last = self.attempts[-1][0].number if self.attempts else None
         return any(not f.case_id and f.rank == 0 and f.attempt == last for f in self.failures)
 
-    def _hosts_of(self, ranks: Iterable[int], number: int) -> str:
+    def hosts_of(self, ranks: Iterable[int], number: int) -> str:
         """Return where ranks of an attempt ran: `` on n[1-2], n7``; empty on one node, or if that is unknown.
 
         The ``number`` 0 is that of the last attempt.
@@ -323,19 +333,49 @@ class RawResults:
         hosts = {places[rank].host for rank in ranks if 0 <= rank < len(places)}
         return f" on {host_ranges(hosts)}" if hosts and all(hosts) else ""
 
-    def failure_reason(self, case_id: str) -> str | None:
+    def failure_reasons(self) -> "FailureReasons":
+        """Return why cases that started have no outcome."""
+        return FailureReasons(self)
+
+
+class FailureReasons:
+    """Why cases of a job that started have no outcome; the notes are sorted by case once, as jobs have thousands.
+
+    Args:
+        raw: the results of the job, which do not change any more.
+    """
+
+    def __init__(self, raw: RawResults) -> None:
+        self._raw = raw
+        self._started = frozenset(raw.started)
+        stop_reason = raw.stop_reason
+        self._why_ended = f": {stop_reason}" if stop_reason else ", and no rank left a message"
+        self._notes: dict[str, list[Failure]] = {}
+        for failure in raw.failures:
+            self._notes.setdefault(failure.case_id, []).append(failure)
+
+    def has_note(self, case_id: str) -> bool:
+        """Return whether a rank left a note on a case."""
+        return case_id in self._notes
+
+    def of(self, case_id: str) -> str | None:
         """Return why a case that started has no outcome; None if it never started or is running."""
-        failed: dict[tuple[str, int], set[int]] = {}
-        for failure in self.failures:
-            if failure.case_id == case_id:
-                failed.setdefault((failure.message, failure.attempt), set()).add(failure.rank)
-        if failed:
-            return "; ".join(
-                f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
-                f"{self._hosts_of(ranks, number)}: {message}"
-                for (message, number), ranks in failed.items()
-            )
-        if self.is_running and [case_id] == self.started[-1:]:
+        if notes := self._notes.get(case_id):
+            return self._noted(notes)
+        if case_id not in self._started:
             return None
-        why = f": {self.stop_reason}" if self.stop_reason else ", and no rank left a message"
-        return f"the job ended while it ran{why}" if case_id in self.started else None
+        if self._raw.is_running and self._raw.started[-1] == case_id:
+            return None
+        return f"the job ended while it ran{self._why_ended}"
+
+    def _noted(self, notes: Iterable[Failure]) -> str:
+        """Return the messages of notes, each with the ranks that left it and where these ran."""
+        ranks_of: dict[tuple[str, int], set[int]] = {}
+        for note in notes:
+            ranks_of.setdefault((note.message, note.attempt), set()).add(note.rank)
+        parts = []
+        for (message, number), ranks in ranks_of.items():
+            word = "rank" if len(ranks) == 1 else "ranks"
+            numbers = ", ".join(map(str, sorted(ranks)))
+            parts.append(f"{word} {numbers}{self._raw.hosts_of(ranks, number)}: {message}")
+        return "; ".join(parts)

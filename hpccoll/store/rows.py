@@ -73,8 +73,8 @@ class Row(CaseResult, OfKind):
     round_run_ids: tuple[str | None, ...] = ()  # the launch of each round: an interrupted job has several
     algbw_Bps: float | None
     busbw_Bps: float | None
-    skew_s: float | None = None  # the median over iterations of how far apart kept ranks of one clock start
-    device_s: float | None = None  # by GPU events: the median over iterations of the maximum over kept ranks
+    skew_s: float | None = None  # the median over iterations of how far apart ranks of one clock start
+    device_s: float | None = None  # by GPU events: the median over iterations of the maximum over ranks
     device_floor_s: float | None = None  # the part of device_s that two events in a row take, the largest of all GPUs
     cpu_s: float | None  # CPU seconds per operation, the maximum over ranks
     worker_sent_predicted: float | None  # bytes per operation that a node of workers sends, the mean over such nodes
@@ -222,20 +222,27 @@ class JobProgress:
     rate: float | None = None  # measurements per second of the running launch, None if unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
-    """The results below some paths."""
+@dataclass(frozen=True, slots=True)
+class RowState(OfKind):
+    """What counts of a row where its times do not matter."""
 
-    rows: tuple[Row, ...]
+    job: str
+    run_id: str
+    status: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseStates:
+    """The states of the cases below some paths, without their times."""
+
+    rows: "Sequence[RowState | Row]"
     runs: tuple[Run, ...]
     planned: int  # number of cases, without those that planning left out
     missing: tuple[Gap, ...] = ()
     skipped: tuple[Gap, ...] = ()  # cases left out by planning or skipped in the job, with the reason
     scheduled: tuple[ScheduledJob, ...] = ()  # Slurm's jobs; of one name the latest comes last
     progress: tuple[JobProgress, ...] = ()  # of each file, and of each job without a file
-    damaged: tuple[str, ...] = ()  # unreadable files and damaged lines of journals, with the reason
-    notes: tuple[str, ...] = ()  # further remarks on files: copies, files without a digest
-    step_times: Mapping[RowKey, StepTimes] = field(default_factory=dict, compare=False)  # a median iteration of steps
 
     @property
     def done(self) -> tuple[int, int]:
@@ -243,6 +250,40 @@ class Results:
         reduced_runs = {run.run_id for run in self.runs if run.rank_loss}
         is_reduced = [row.run_id in reduced_runs for row in self.rows if row.status == "ok"]
         return len(is_reduced) - sum(is_reduced), sum(is_reduced)
+
+    @property
+    def measured(self) -> bool:
+        """Whether any case was measured: all may have been skipped."""
+        return any(row.status in ("ok", "wrong", "partial") for row in self.rows)
+
+    def by_job(self) -> "dict[str, CaseStates]":
+        """Return the states of each job that is under way or misses cases, without cases that planning left out."""
+        names = ("rows", "runs", "missing", "skipped", "scheduled", "progress")
+        parts: dict[str, dict[str, list[Any]]] = {}
+        jobs = dict.fromkeys([*(of_job.job for of_job in self.progress), *(gap.job for gap in self.missing)])
+        for job in jobs:
+            parts[job] = {name: [] for name in names}
+        for name in names:
+            for part in getattr(self, name):
+                if part.job in parts:
+                    parts[part.job][name].append(part)
+        return {job: _states_of_job(of_job) for job, of_job in parts.items()}
+
+
+def _states_of_job(parts: Mapping[str, list[Any]]) -> CaseStates:
+    skipped = tuple(gap for gap in parts["skipped"] if gap.status != NOT_PLANNED)
+    of_job: dict[str, Any] = {name: tuple(values) for name, values in parts.items()} | {"skipped": skipped}
+    return CaseStates(**of_job, planned=sum(progress.cases for progress in parts["progress"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results(CaseStates):
+    """The results below some paths."""
+
+    rows: tuple[Row, ...]
+    damaged: tuple[str, ...] = ()  # unreadable files and damaged lines of journals, with the reason
+    notes: tuple[str, ...] = ()  # further remarks on files: copies, files without a digest
+    step_times: Mapping[RowKey, StepTimes] = field(default_factory=dict, compare=False)  # a median iteration of steps
 
     @property
     def ours(self) -> "Results":
@@ -254,15 +295,3 @@ class Results:
     def without_steps(self) -> "Results":
         """The results without training steps, whose algorithms are no choice for a size."""
         return replace(self, rows=tuple(row for row in self.rows if row.collective not in WORKLOADS))
-
-    def for_job(self, job: str) -> "Results":
-        """Return the results and gaps of one job, without cases that planning left out."""
-        names = ("rows", "runs", "missing", "skipped", "scheduled", "progress")
-        of_job: dict[str, Any] = {name: tuple(one for one in getattr(self, name) if one.job == job) for name in names}
-        of_job["skipped"] = tuple(gap for gap in of_job["skipped"] if gap.status != NOT_PLANNED)
-        return Results(**of_job, planned=sum(one.cases for one in of_job["progress"]))
-
-    @property
-    def measured(self) -> bool:
-        """Whether any case was measured: all may have been skipped."""
-        return any(row.status in ("ok", "wrong", "partial") for row in self.rows)

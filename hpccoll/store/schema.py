@@ -294,7 +294,13 @@ COLUMNS = (
     _case("predicted_high_s", "float64", "of a prediction: the upper end of its interval", "s", float("nan")),
     _case("program", "str", "JSON: of a training step, the operations and computations of each stage"),
     _case("iterations", "int64", "timed iterations"),
-    _case("rank_stride", "int64", "times are kept for ranks 0, stride, 2 stride, ...", "", 0),
+    _case(
+        "rank_stride",
+        "int64",
+        "times are kept of ranks 0, stride, 2 stride, ..., at most 2^22 over all rounds: the first entries along rank",
+        "",
+        0,
+    ),
     Column("host", ("rank",), "str", "", "", "the host of the rank"),
     Column("node", ("rank",), "int64", "", None, "the node of the rank, numbered from 0"),
     Column("rack", ("rank",), "int64", "", 0, "the rack of that node, by Slurm's topology, numbered from 0"),
@@ -323,6 +329,15 @@ COLUMNS = (
         "the mean duration over ranks: rule mean, of the timings nccl-tests and osu",
     ),
     Column("slowest_rank", ("case", "iteration"), "int64", "", -1, "the rank of the longest duration"),
+    Column("skew_ns", ("case", "iteration"), "int64", "ns", -1, "how far apart ranks of one clock start"),
+    Column(
+        "device_max_ns",
+        ("case", "iteration"),
+        "int64",
+        "ns",
+        -1,
+        "the longest time between events on the GPU of a rank",
+    ),
     Column("round", ("case", "iteration"), "uint8", "", 0, "the round of the iteration, from 1"),
     Column(
         "step_loss", ("case", "iteration"), "float64", "", float("nan"), "of a training, the loss before the update"

@@ -6,6 +6,7 @@ those that were written, by a digest of them, the seal: a text in a dataset near
 
 import hashlib
 import io
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from hpccoll.common.errors import BadInputError, UnusableError, format_value
 from hpccoll.common.files import open_regular
 from hpccoll.common.records import LAST_OF_SCHEMA_1, outdated
 from hpccoll.common.version import __version__
-from hpccoll.store.durable_files import is_locked, replacing_file
+from hpccoll.store.checked_seals import is_checked, remember_checked, seal_key
+from hpccoll.store.durable_files import UnfinishedFile, is_locked
 from hpccoll.store.schema import SCHEMA, VERSION
 
 RAW_FILES = "raw files (*.h5) or a directory that holds some, which hpccoll sweep, run --out and import write"
@@ -60,25 +62,136 @@ class OpenElsewhereError(UnusableError):
     """A file that another process has open for writing."""
 
 
+class DiskFile(io.RawIOBase):
+    """A file for HDF5 to write to, whose writes never fail: what the disk does not take is in memory.
+
+    HDF5 ends the process by a signal when it closes a file on a full disk. ``failure`` is the first error.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.failure: OSError | None = None
+        self._file = path.open("rb+", buffering=0)
+        self._position = 0
+        self._not_on_disk: list[tuple[int, bytes]] = []
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._end}
+        self._position = base[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        content = bytes(data)
+        if self.failure is None:
+            try:
+                self._write_to_disk(content)
+            except OSError as error:
+                self.failure = error
+        if self.failure is not None:
+            self._not_on_disk.append((self._position, content))
+        self._position += len(content)
+        return len(content)
+
+    def _write_to_disk(self, content: bytes) -> None:
+        self._file.seek(self._position)
+        rest = memoryview(content)
+        while rest:  # a nearly full disk accepts a part; the next write raises the error
+            rest = rest[self._file.write(rest) :]
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        begin, size = self._position, min(len(view), max(0, self._end - self._position))
+        view[:size] = os.pread(self._file.fileno(), size, begin).ljust(size, b"\0")
+        for start, content in self._not_on_disk:
+            first, last = max(start, begin), min(start + len(content), begin + size)
+            if first < last:
+                view[first - begin : last - begin] = content[first - start : last - start]
+        self._position += size
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        end = self._position if size is None else size
+        try:
+            self._file.truncate(end)
+        except OSError as error:
+            self.failure = self.failure or error
+        return end
+
+    @property
+    def _end(self) -> int:
+        ends = (start + len(content) for start, content in self._not_on_disk)
+        return max([os.fstat(self._file.fileno()).st_size, *ends])
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class SealedWriter:
+    """A sealed file that is being written, under another name until it is whole.
+
+    Attributes:
+        root: the root group.
+
+    Raises:
+        OSError: if the file cannot be created.
+    """
+
+    def __init__(self, path: Path, schema: FileSchema) -> None:
+        self._unfinished = UnfinishedFile(path)
+        self._disk = DiskFile(self._unfinished.path)
+        self.root = h5py.File(self._disk, "w", libver=LIBVER)
+        _reserve_seal(self.root)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        self.root.attrs.update(
+            schema=schema.name, schema_version=schema.version, created=created, hpccoll_version=__version__
+        )
+
+    def check_disk(self) -> None:
+        """Raise the OSError of the first write that has failed."""
+        if self._disk.failure is not None:
+            raise self._disk.failure
+
+    def finish(self) -> None:
+        """Seal the file, and give it its name once it is on disk.
+
+        Raises:
+            OSError: if the disk has not taken all of it; ``discard`` removes the rest.
+        """
+        self.root.close()
+        self.check_disk()
+        self._disk.close()
+        seal(self._unfinished.path)
+        self._unfinished.replace()
+
+    def discard(self) -> None:
+        """Close and remove the file, unless it has its name."""
+        if self.root:
+            self.root.close()
+        self._disk.close()
+        self._unfinished.remove()
+
+
 def write_sealed(path: Path, schema: FileSchema, write: Callable[[Any], None]) -> None:
-    """Write a file in memory, then to a temporary file, and rename that to ``path`` once it is on disk.
+    """Write a file under a temporary name, and rename that to ``path`` once it is on disk.
 
     Args:
         path: the file, which is replaced.
         schema: what it holds.
         write: writes the content into the root group.
+
+    Raises:
+        OSError: if the file cannot be written.
     """
-    image = io.BytesIO()  # HDF5 ends the process by a signal when it closes a file on a full disk
-    with h5py.File(image, "w", libver=LIBVER) as file:
-        _reserve_seal(file)
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        file.attrs.update(
-            schema=schema.name, schema_version=schema.version, created=created, hpccoll_version=__version__
-        )
-        write(file)
-    with replacing_file(path) as unfinished:
-        unfinished.write_bytes(image.getbuffer())
-        seal(unfinished)
+    writer = SealedWriter(path, schema)
+    try:
+        write(writer.root)
+        writer.finish()
+    finally:
+        writer.discard()
 
 
 @contextmanager
@@ -93,9 +206,7 @@ def open_sealed(path: Path, schema: FileSchema) -> Iterator[Any]:
     try:
         with open_regular(path, "path") as opened:
             _check_not_open_elsewhere(opened, path)
-            if not check_seal(opened):
-                why = f"is of schema 1 (do: read it by pip install {LAST_OF_SCHEMA_1}), or another program wrote it"
-                raise UnusableError("path", f"{format_value(str(path))} has no seal: it {why}")
+            _check_seal_once(opened, path)
         with _open_for_reading(path) as file:
             _check_schema(file, path, schema)
             yield file
@@ -109,6 +220,19 @@ def open_sealed(path: Path, schema: FileSchema) -> Iterator[Any]:
         problem = f"{format_value(str(path))} is no whole {schema.content} of hpccoll: {reason.strip()}"
         remedy = schema.remedy if path.suffix == ".h5" else f"do: name {schema.elsewhere}"
         raise UnusableError("path", f"{problem}; {remedy}") from None
+
+
+def _check_seal_once(file: IO[bytes], path: Path) -> None:
+    """Check the seal of an open file, unless this user has checked it and the file has not changed since."""
+    before = os.fstat(file.fileno())
+    key = seal_key(path, before)
+    if is_checked(key):
+        return
+    if not check_seal(file):
+        why = f"is of schema 1 (do: read it by pip install {LAST_OF_SCHEMA_1}), or another program wrote it"
+        raise UnusableError("path", f"{format_value(str(path))} has no seal: it {why}")
+    if seal_key(path, os.fstat(file.fileno())) == key:
+        remember_checked(key, before)
 
 
 def _open_for_reading(path: Path) -> Any:

@@ -1,10 +1,11 @@
 """Statistics: from raw times to the median of a case, its confidence interval and its row."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +17,10 @@ from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.raw_results import Attempt, Outcome
 from hpccoll.store.rows import MEAN, Interval, Row
-from hpccoll.store.schema import IMPORTED, CaseResult
+from hpccoll.store.schema import IMPORTED, RESULT_MERGES
 from hpccoll.store.sources import HPCCOLL
 from hpccoll.store.step_times import STEP_FIGURES, StepTimes
 from hpccoll.store.step_waiting import step_waiting
-
-
-def durations_max(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the longest duration over ranks of each iteration, given starts and ends, [iteration, rank]."""
-    longest: NDArray[np.int64] = (end_ns - start_ns).max(axis=1)
-    return longest
 
 
 @lru_cache
@@ -48,7 +43,15 @@ def median_interval(values: NDArray[np.int64] | NDArray[np.float64]) -> tuple[fl
     """Return the median of ``values`` and its distribution-free 95 % confidence interval (low, high)."""
     ordered = np.sort(values)
     low, high = _interval_ranks(len(ordered))
-    return float(np.median(ordered)), float(ordered[low]), float(ordered[high])
+    return _middle(ordered), float(ordered[low]), float(ordered[high])
+
+
+def _middle(ordered: NDArray[Any] | Sequence[float]) -> float:
+    """Return the median of sorted values: ``np.median`` takes ten times as long for a few values, and has the same."""
+    half, is_odd = divmod(len(ordered), 2)
+    if is_odd:
+        return float(ordered[half])
+    return float((ordered[half - 1] + ordered[half]) / 2)
 
 
 def median_ratio(ratios: Iterable[float]) -> float:
@@ -91,19 +94,22 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
     """
     first, last = _interval_ranks(len(rounds))
     intervals = [one.interval for one in rounds if one.interval]
-    median = float(np.median([one.median for one in rounds]))
+    median = _middle(sorted(one.median for one in rounds))
     if len(intervals) < len(rounds):
         return RoundStatistics(median, None)
     lows, highs = (sorted(ends) for ends in zip(*intervals, strict=True))
     return RoundStatistics(median, (lows[first], highs[last]))
 
 
+def _median_s(nanoseconds: NDArray[np.int64]) -> float | None:
+    """Return the median over iterations in seconds; None without any."""
+    return _middle(np.sort(nanoseconds)) / 1e9 if len(nanoseconds) else None
+
+
 def _device_s(times: CaseTimes, operations: int) -> float | None:
     """Return the median over iterations of the slowest GPU's time in seconds; None if a GPU has no events."""
-    elapsed = times.device_ns
-    if not elapsed.size or (elapsed < 0).any():
-        return None
-    return float(np.median(elapsed.max(axis=1))) / 1e9 / operations
+    elapsed_s = _median_s(times.device_max_ns)
+    return None if elapsed_s is None else elapsed_s / operations
 
 
 def _device_floor_s(attempt: Attempt, operations: int) -> float | None:
@@ -115,22 +121,14 @@ def _device_floor_s(attempt: Attempt, operations: int) -> float | None:
     return max(known) / 1e9 / operations
 
 
-def _skew_s(times: CaseTimes, attempt: Attempt) -> float | None:
-    """Return how far apart kept ranks of one clock start, the largest over clocks: the median in seconds.
+def status_and_reason(job: Job, outcome: Outcome, rounds: Collection[int] | None = None) -> tuple[str, str | None]:
+    """Return the status of a row and its reason; a correct case with fewer rounds than requested is partial.
 
-    None if no clock has two kept ranks.
+    ``rounds`` are those of the outcome, if the caller has them already.
     """
-    clocks = np.array([location.clock for location in attempt.places])[:: times.rank_stride]
-    starts = [times.start_ns[:, clocks == clock] for clock in set(clocks)]
-    ranges = [np.ptp(of_clock, axis=1) for of_clock in starts if of_clock.shape[1] > 1 and len(of_clock)]
-    return float(np.median(np.max(ranges, axis=0))) / 1e9 if ranges else None
-
-
-def status_and_reason(job: Job, outcome: Outcome) -> tuple[str, str | None]:
-    """Return the status of a row and its reason; a correct case with fewer rounds than requested is partial."""
-    measured, requested = len(outcome.rounds), job.effort.rounds
     if outcome.status != "ok":
         return outcome.status, outcome.reason
+    measured, requested = len(outcome.rounds if rounds is None else rounds), job.effort.rounds
     if measured == requested or outcome.source:  # another program has its own number of rounds
         return "ok", None  # a failed round has been measured since
     return "partial", "; ".join(filter(None, (f"{measured} of {requested} rounds", outcome.reason)))
@@ -204,10 +202,10 @@ def make_row(
     median = p99 = algbw = busbw = None
     interval: Interval = None
     rounds: dict[int, RoundStatistics] = {}
-    rule = rule_of(case, times, rule)
+    rule, measured = rule_of(case, times, rule), outcome.rounds
     if times is not None:
         seconds = _seconds_by_rule(times, rule) / (outcome.operations or 1)
-        rounds = _by_round(seconds, times, sorted(outcome.rounds), rule)
+        rounds = _by_round(seconds, times, sorted(measured), rule)
         combined = combine_rounds([*rounds.values()])
         median, interval = combined.median, combined.interval
         if outcome.predicted_low_s is not None and outcome.predicted_high_s is not None:
@@ -220,7 +218,7 @@ def make_row(
     low, high = interval or (None, None)
     step = None if times is None else StepTimes.of(times, outcome.program, workers)
     waiting = step_waiting(step, lambda axis: step_groups(case, workers, axis)) if step and not outcome.floor else None
-    status, reason = status_and_reason(job, outcome)
+    status, reason = status_and_reason(job, outcome, measured)
     ran = times is not None and attempt.ours
     executor = outcome.executor or (PYTHON if ran else None)
     device_s = None if times is None else _device_s(times, outcome.operations or 1)
@@ -234,7 +232,7 @@ def make_row(
         params=case.params, variant=job.variant,
         bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
         ranks=workers, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
-        racks=attempt.layout.racks, aggregators=attempt.aggregators,
+        racks=attempt.racks, aggregators=attempt.aggregators,
         iterations=0 if times is None else len(times.max_ns), timing=case.timing,
         rule=None if attempt.kind == IMPORTED else rule,
         median_s=median, p99_s=p99, ci_low_s=low, ci_high_s=high, algbw_Bps=algbw, busbw_Bps=busbw,
@@ -243,7 +241,7 @@ def make_row(
         round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
         round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
         device_s=device_s, device_floor_s=device_floor_s,
-        skew_s=None if times is None else _skew_s(times, attempt),
+        skew_s=None if times is None else _median_s(times.skew_ns),
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
         worker_sent_predicted=_per_worker_node(attempt, outcome.workers_sent_predicted),
         worker_sent_measured=_mean_if_complete(outcome.wire_sent[: attempt.nodes]),
@@ -261,6 +259,6 @@ def make_row(
         status=status, reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,
-        **{**{each.name: getattr(outcome, each.name) for each in fields(CaseResult)}, "executor": executor,
+        **{**{name: getattr(outcome, name) for name in RESULT_MERGES}, "executor": executor,
            "operations": operations, "source": outcome.source or HPCCOLL, "load": case.load},
     )  # fmt: skip

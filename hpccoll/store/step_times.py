@@ -54,12 +54,15 @@ class StepTimes:
     @classmethod
     def of(cls, times: CaseTimes, program: str | None, workers: int) -> "StepTimes | None":
         """Return the times of a case with this program (JSON) on so many workers; None if it is no training step."""
-        if not program or not times.event_ns.size:
+        if not program:
+            return None
+        kept = times.kept.read()
+        if not kept.event_ns.size:
             return None
         programs = stage_programs(program)
         ranks = np.arange(0, workers, times.rank_stride)
         start, end, event = (
-            each[:, : len(ranks)] for each in (times.start_ns, times.end_ns, times.event_ns)
+            each[:, : len(ranks)] for each in (kept.start_ns, kept.end_ns, kept.event_ns)
         )  # aggregators come last
         since = np.where(event < 0, np.nan, (event - start[:, :, None]) / 1e9)
         learned = tuple(

@@ -59,7 +59,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
     (job,) = plan.jobs
     job_file = plan_file.parent / "jobs" / f"{name}.json"
     remove_failure_notes(out, "launch")
-    left = [shape for shape in job.shapes if _is_incomplete(job, shape, _read_output(out))]
+    raw = _read_output(out)
+    left = [shape for shape in job.shapes if _is_incomplete(job, shape, raw)]
     if plan.launcher.slurm_conf:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
     try:
@@ -76,7 +77,7 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         gpu_pair = job_launch.try_gpu_pair(left, out)
         interrupted = job_launch.diagnose(plan.diagnose if left else None, out)
         for shape in () if interrupted else left:  # Slurm sends the signal once
-            attempts = _count_attempts(_read_output(out))
+            attempts = _count_attempts(raw)
             evidence = job_launch.probe(shape, job_file, out, gpu_pair)
             if (log_directory(out, job, shape) / INTERRUPTED_FILE).exists():
                 _record_failure(out, f"the probe of {shape.text} was interrupted by a signal")

@@ -24,10 +24,10 @@ from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, Varia
 from hpccoll.interop.mscclpp_reader import with_plans
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
 from hpccoll.store.host_names import read_racks
+from hpccoll.training import TRAINING_STEP
 from hpccoll.training.model_file import model_file
 from hpccoll.training.models import check_model
 from hpccoll.training.step_keys import WORKLOAD
-from hpccoll.training.workload import TRAINING_STEP
 
 
 def _null_to_name(value: object) -> object:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import WORKLOADS, all_reduce, itemsize
+from hpccoll.training import TRAINING_STEP
 from hpccoll.training.compressed_bucket import MESSAGE_DTYPES
 from hpccoll.training.compression import DENSE
 from hpccoll.training.model_shape import ModelShape, scaled, with_sequence
@@ -20,8 +21,6 @@ from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes, moved_el
 from hpccoll.training.step_keys import WORKLOAD, parallelism_of
 from hpccoll.training.step_program import StepProgram
 from hpccoll.training.step_program_builder import step_programs
-
-TRAINING_STEP = "training_step"
 
 ROUTED_ARGUMENT = "zipf"
 """The pattern of unequal blocks that stands for the uneven routing of tokens to experts."""

@@ -139,7 +139,7 @@ def test_variables_have_units_and_meanings_and_fit_into_a_file(tmp_path):
 
 
 def test_ranks_that_were_not_kept_are_announced_and_times_are_of_all(tmp_path):
-    sampled, whole = (raw_examples.times(4, 6, limit=limit) for limit in (6, 1 << 22))
+    sampled, whole = (raw_examples.times(4, 6, limit=limit) for limit in (8, 1 << 22))
     outcomes = [
         raw_examples.outcome(case, times=times, cpu_s=np.zeros(6))
         for case, times in zip(CASES, (sampled, whole), strict=False)

@@ -14,8 +14,9 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.measure.payload import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS
+from hpccoll.training import TRAINING_STEP
 from hpccoll.training.model_file import model_from_json
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training.workload import Workload
 from hpccoll.transports.nccl.lowering import NcclLowering
 
 MIB = 2**20

@@ -38,6 +38,12 @@ def test_element_types_may_have_the_names_of_nccl_tests_and_rows_have_those_of_n
     assert job("-a", "ring", "-d", theirs) == job("-a", "ring", "-d", ours)
 
 
+@pytest.mark.parametrize("option", ["-b", "-e", "-f", "-r", "--timing", "--mapping", "-a", "-t", "-d"])
+def test_an_empty_value_is_not_the_usual_one(option):
+    with pytest.raises(BadInputError, match="''"):
+        job("-c", "broadcast", option, "")
+
+
 COMMANDS = """
 -a ring
 -a ring --in-place

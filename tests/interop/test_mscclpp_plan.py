@@ -59,3 +59,13 @@ def test_the_largest_message_of_a_plan_is_the_one_whose_offsets_have_32_bits(arg
 )
 def test_what_a_plan_cannot_say_is_refused_in_one_line(arguments, words):
     assert invoke("show", *PLAN, *arguments).is_bad_input(*words)
+
+
+def test_a_plan_of_too_many_operations_is_refused_before_it_is_made():
+    size = 16 * 4096
+    assert invoke("show", "ring", "-p", 4096, "-b", size, "--format", "mscclpp").is_bad_input(
+        "--format mscclpp: ", "at most 1,048,576 operations, not about 67,0"
+    )
+    assert invoke("show", "recursive_doubling", "-p", 4096, "-b", size, "--format", "mscclpp").is_bad_input(
+        "--format mscclpp: ", "chunks in operations"
+    )

@@ -18,7 +18,8 @@ from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.recovery import abort_cases
 from hpccoll.schedule import Layout
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training import TRAINING_STEP
+from hpccoll.training.workload import Workload
 from hpccoll.transports.nccl import communicators
 
 COMM, GPU = MPI.COMM_WORLD, HostGpu(Path(sys.argv[1]))

@@ -12,7 +12,8 @@ from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training import TRAINING_STEP
+from hpccoll.training.workload import Workload
 
 COMM = MPI.COMM_WORLD
 LAYOUT = Layout.of(COMM.size)

@@ -16,7 +16,8 @@ from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import Layout
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training import TRAINING_STEP
+from hpccoll.training.workload import Workload
 
 COMM, (STEPS, *CASES) = MPI.COMM_WORLD, sys.argv[1:]
 

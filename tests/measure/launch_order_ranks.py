@@ -25,7 +25,8 @@ from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.step_computations import BEGIN, END
 from hpccoll.schedule import Layout
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training import TRAINING_STEP
+from hpccoll.training.workload import Workload
 from hpccoll.transports.nccl.communicators import abort_all_worlds, close_all_worlds
 from hpccoll.transports.stream_wait import poll_until
 

@@ -69,6 +69,10 @@ class Sync:
         gathered = COMM.gather(local)
         return None if gathered is None else np.stack(gathered, axis=-1)
 
+    def summarise(self, local, summary, iterations):
+        gathered = self.gather(local)
+        return None if gathered is None else summary.of(gathered, iterations)
+
     def agree(self, more):
         return COMM.bcast(more)
 

@@ -20,8 +20,9 @@ from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress
 from hpccoll.schedule import Layout
+from hpccoll.training import TRAINING_STEP
 from hpccoll.training.step_program import Start
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import missing_cublas
 from hpccoll.transports.nccl import communicators
 

@@ -5,7 +5,8 @@ import os
 import pytest
 import raw_examples
 
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training import TRAINING_STEP
+from hpccoll.training.workload import Workload
 
 STEP = {"collective": TRAINING_STEP, "device": "cuda", "transport": "nccl", "in_place": True, "algorithm": "native"}
 

@@ -12,6 +12,7 @@ from hpccoll.measure import port_traffic
 from hpccoll.measure.port_traffic import PortTraffic
 from hpccoll.measure.timing_loop import RankProgress, Samples
 from hpccoll.store import hdf5
+from hpccoll.store.case_times import CaseTimes
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,8 @@ def test_no_barriers_separate_the_operations_of_a_counting_pass_and_uncounted_by
 
 @pytest.mark.parametrize(("seconds", "operations"), [(0, 1000), (1e-3, 50), (0.03, 1)])
 def test_a_pass_takes_about_50_ms_or_one_operation(seconds, operations):
-    samples = Samples(start_ns=np.zeros((3, 2), np.int64), end_ns=np.full((3, 2), int(seconds * 1e9)))
+    end_ns = np.full((3, 2), int(seconds * 1e9))
+    samples = Samples(CaseTimes.from_samples(np.zeros_like(end_ns), end_ns, one_clock=True))
     assert port_traffic.pass_iterations(samples) == operations
 
 

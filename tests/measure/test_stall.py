@@ -13,7 +13,8 @@ from hpccoll.cases.case import Effort
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training import TRAINING_STEP
+from hpccoll.training.workload import Workload
 
 RANKS = Path(__file__).with_name("stalling_ranks.py")
 WARMUP, ITERATIONS = 2, 10

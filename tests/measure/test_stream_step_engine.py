@@ -13,7 +13,8 @@ from step_times import are_in_order, computations, operations
 from hpccoll.cases.case import Effort
 from hpccoll.measure.step_computations import BEGIN, END
 from hpccoll.store.load_results import read_results
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training import TRAINING_STEP
+from hpccoll.training.workload import Workload
 
 RANKS = Path(__file__).with_name("step_ranks.py")
 BOTH = "ring", "native"

@@ -55,6 +55,9 @@ class World:
     def gather(self, local):
         return np.stack([local, *(peer(local) for peer in self.peers)], axis=-1)
 
+    def summarise(self, local, summary, iterations):
+        return summary.of(self.gather(local), iterations)
+
     def agree(self, more):
         return more
 
@@ -66,7 +69,7 @@ def run(world, effort=EFFORT, progress=None):
 
 
 def durations(samples):
-    return list(np.max(samples.end_ns - samples.start_ns, axis=1))
+    return list(np.max(samples.times.end_ns - samples.times.start_ns, axis=1))
 
 
 def test_times_cover_the_operation_alone_without_warm_up():
@@ -77,9 +80,9 @@ def test_times_cover_the_operation_alone_without_warm_up():
     samples = run(world, progress=progress)
     assert world.log == ["reset", "barrier", "run", "check"] * 9
     begin = 1_000_000 + 3 * (999 + 30) * US + 20 * US
-    assert list(samples.start_ns[:, 0]) == [begin + i * 37 * US for i in range(6)]
+    assert list(samples.times.start_ns[:, 0]) == [begin + i * 37 * US for i in range(6)]
     assert durations(samples) == [7 * US] * 6
-    assert samples.device_ns.ravel().tolist() == [7 * US - 3] * 6
+    assert samples.times.device_ns.ravel().tolist() == [7 * US - 3] * 6
     assert (samples.converged, samples.cpu_s, samples.wrong) == (True, pytest.approx(3.5e-6), 6 * 2)
     assert (progress.iteration, progress.heartbeats >= 9) == (9, True)
 
@@ -96,7 +99,7 @@ def test_convergence_is_judged_by_the_slowest_rank():
 
     samples = run(World(lambda _i: 10 * US, peers=[noisy]))
     assert not samples.converged
-    assert samples.start_ns.shape == (40, 2)
+    assert samples.times.start_ns.shape == (40, 2)
     assert max(durations(samples)) == 510 * US
 
 
@@ -114,8 +117,8 @@ efforts = st.builds(
 def test_the_loop_always_ends_with_a_number_of_iterations_within_the_limits(effort, random, scale):
     world = World(lambda _i: random.randint(1, scale))
     samples = run(world, effort)
-    assert effort.min_iterations <= len(samples.start_ns) <= effort.max_iterations
-    assert world.iteration == effort.warmup + len(samples.start_ns)
+    assert effort.min_iterations <= len(samples.times.start_ns) <= effort.max_iterations
+    assert world.iteration == effort.warmup + len(samples.times.start_ns)
 
 
 def test_fewer_than_six_iterations_never_converge():
@@ -136,7 +139,7 @@ def test_the_monitor_observes_blocks_of_timed_iterations_between_operations():
     loop = PythonLoop(world, world, progress, world.clock, world.cpu_clock)
     samples = measure(loop.run, world, EFFORT, progress, world.clock, monitor=Monitor())
     blocks = [entry for entry in world.log if isinstance(entry, int)]
-    assert sum(blocks) == len(samples.start_ns)
+    assert sum(blocks) == len(samples.times.start_ns)
     iteration = ["reset", "barrier", "run", "check"]
     of_blocks = [entry for block in blocks for entry in (*iteration * block, block)]
     assert world.log == [*iteration * EFFORT.warmup, "begin", *of_blocks]

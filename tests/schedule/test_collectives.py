@@ -6,11 +6,12 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import NONE, Layout, Recv, Send, Step, bidirectional, broadcast, collective, multi_pair, send_recv
 from hpccoll.schedule.collective_table import all_gather, all_reduce, all_to_all_v
+from hpccoll.schedule.lazy_table import LazyTable
 from hpccoll.schedule.step import RecvReduce, drop_null_peers
 
 
 def test_a_row_knows_its_algorithms_and_refuses_others():
-    row = replace(all_reduce, name="fresh", _algorithms={})
+    row = replace(all_reduce, name="fresh", _algorithms=LazyTable())
     with pytest.raises(RuntimeError, match="fresh has no registered algorithm; import the table from"):
         _ = row.algorithms
     row("nothing", floor=True)(lambda _layout: ())
@@ -190,7 +191,7 @@ def test_other_ranks_play_the_roles_of_root_and_peer():
     (aside,) = broadcast.call(4, 2).slices(algorithm, Layout.of(4, aggregators=2))
     assert [sends(aside, me) for me in range(6)] == [[1], [-1], [3], [0], [], []]
 
-    @replace(bidirectional, _algorithms={})("two")
+    @replace(bidirectional, _algorithms=LazyTable())("two")
     def two(_layout, me):
         if me < 2:
             yield Step(Send(1 - me, 0), Recv(1 - me, 0))

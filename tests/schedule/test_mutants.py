@@ -10,16 +10,23 @@ where a fold becomes a replacement, or a replacement a fold, or a step is left o
 right on real data.
 """
 
+import re
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
-from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, defined_part, every_case, result
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from plain_proof import prove_plainly
+from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, case_of, defined_part, every_case, result
 
 from hpccoll.schedule import Schedule, ScheduleError, out_of_place, prove
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.schedule.step import Buffer, Copy, Part, Recv, RecvReduce, Step, drop_null_peers, rewrite
+from hpccoll.schedule.prove import UnmetPostconditionError
+from hpccoll.schedule.step import Buffer, Copy, Part, Recv, RecvReduce, Send, Step, drop_null_peers, rewrite
 
 Programs = list[list[Step]]
 
@@ -129,3 +136,78 @@ def test_a_broken_schedule_is_refused_or_comes_to_the_same(name, ranks):
                 assert words in MAY_BE_HARMLESS, f"accepted: {words}"
                 is_right(survivor)
         assert len(every) > 10 or not any(programs)
+
+
+# ---- the same verdicts as a plain prover -----------------------------------------------------------------------------
+
+
+def verdict(prover, case: Case, mutant: Schedule, in_place: bool | None = None) -> tuple[type, str | None]:
+    """Return what a prover raises, and the round that it names; nothing if it accepts the mutant."""
+    in_place = case.placements[0] if in_place is None else in_place
+    try:
+        prover(case.call, [mutant if in_place else out_of_place(case.call, mutant)], in_place=in_place)
+    except ScheduleError as error:
+        named = re.match(r"round \d+|deadlock|step \d+", str(error))
+        return type(error), named and named[0]
+    return type(None), None
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_the_verdict_is_that_of_a_plain_prover(data):
+    name = data.draw(st.sampled_from([*ALGORITHMS, *EXAMPLES]))
+    case = case_of(name, data.draw(st.integers(2, 6)))
+    assume(case)
+    schedule = data.draw(st.sampled_from(case.slices))
+    programs = clean([[*schedule.steps(me)] for me in range(schedule.layout.ranks)])
+    for _ in range(data.draw(st.integers(0, 3))):
+        choices = [mutant for _, mutant in mutants(programs, schedule.units)] if any(programs) else [programs]
+        programs = clean(data.draw(st.sampled_from(choices)))
+    mutant = Schedule(schedule.layout, schedule.units, lambda me: iter(programs[me]))
+    in_place = data.draw(st.sampled_from(case.placements))
+    assert verdict(prove, case, mutant, in_place) == verdict(prove_plainly, case, mutant, in_place)
+
+
+def test_units_that_are_proven_in_groups_have_the_same_verdict(monkeypatch):
+    case = every_case("all_reduce-rabenseifner", 8)[0]
+    schedule = case.slices[0]
+    programs = clean([[*schedule.steps(me)] for me in range(8)])
+    every = [programs, *(mutant for _, mutant in mutants(programs, schedule.units))][::7]
+    made = [Schedule(schedule.layout, schedule.units, lambda me, mutant=mutant: iter(mutant[me])) for mutant in every]
+    at_once = [verdict(prove, case, mutant)[0] for mutant in made]
+    module = sys.modules[UnmetPostconditionError.__module__]  # of which the function has the name
+    monkeypatch.setattr(module, "MOST_ROW_BYTES", 100)
+    monkeypatch.setattr(module, "KEPT_MESSAGES", 0)
+    assert [verdict(prove, case, mutant)[0] for mutant in made] == at_once
+    assert type(None) in at_once
+    assert ScheduleError in at_once
+
+
+@pytest.mark.parametrize("name", ["all_reduce-ring", "reduce_scatter-ring", "all_gather-ring", "all_reduce-direct"])
+@pytest.mark.parametrize("change", ["none", "drop", "repeat", "swap", "one message"])
+def test_a_vectorised_schedule_that_is_broken_has_the_same_verdict(name, change):
+    """One unit stands for all of a ring, but only if all ranks do alike."""
+    case = every_case(name, 6)[0]
+    whole = case.slices[0]
+
+    def steps_at(me, at):
+        steps = [*whole.steps(me)]
+        if change == "none":
+            return iter(steps)
+        if change == "one message":  # from rank 2 to rank 3: another unit, at both ends
+            send, *others, arrival = steps[at].actions
+            sent, landed = next_unit(send.part, me, 2), next_unit(arrival.part, me, 3)
+            steps[at] = Step(Send(send.peer, sent), *others, type(arrival)(arrival.peer, landed))
+            return iter(steps)
+        changes = {"drop": steps[at + 1 :], "repeat": steps[at:], "swap": steps[at : at + 2][::-1] + steps[at + 2 :]}
+        return iter([*steps[: at + (change == "repeat")], *changes[change]])
+
+    for at in range(len([*whole.steps(0)])):
+        mutant = replace(whole, steps=lambda me, at=at: steps_at(me, at))
+        assert verdict(prove, case, mutant) == verdict(prove_plainly, case, mutant)
+
+
+def next_unit(part: Part, me, rank: int):
+    """Return the unit of a part; at one of the ranks the next one."""
+    unit = part.ranges[0].first
+    return np.where(np.asarray(me) == rank, (unit + 1) % 6, unit)

@@ -1,7 +1,7 @@
 import pytest
 from schedule_examples import EXAMPLES, of_lists
 
-from hpccoll.schedule import ScheduleError, prove
+from hpccoll.schedule import Layout, Schedule, ScheduleError, prove
 from hpccoll.schedule.collective_table import all_gather, all_reduce, barrier, broadcast
 from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, dst, src, tmp
 
@@ -89,3 +89,31 @@ def test_only_the_root_has_something_to_send_in_a_broadcast():
         prove(broadcast.call(2, 1), [of_lists(*there)])
     with pytest.raises(ScheduleError, match=r"rank 0 reads src\[0\]"):
         prove(broadcast.call(2, 1), [of_lists([Step(Send(1, src[0]))], there[1])], in_place=False)
+
+
+def test_contributions_of_several_units_fold_where_nothing_needs_the_sum():
+    """A fold of two blocks is no error as long as no result holds it."""
+    first = Step(Send(1, 0), Recv(1, tmp[0])), Step(Copy(tmp[0], dst[1]), Send(1, 0))
+    second = Step(Send(0, 1), Recv(0, tmp[0])), Step(Copy(tmp[0], dst[0]), RecvReduce(0, tmp[5], dst[1]))
+    is_proven(all_gather, [of_lists(list(first), list(second), units=2)])
+    twice = Step(RecvReduce(0, tmp[5], tmp[5]))
+    with pytest.raises(ScheduleError, match="rank 1 counts twice in unit 5: rank 0's unit 0"):
+        is_proven(all_gather, [of_lists([*first, Step(Send(1, 0))], [*second, twice], units=2)])
+
+
+@pytest.mark.parametrize("name", ["ring", "recursive_doubling", "rabenseifner", "double_binary_tree"])
+def test_schedules_of_hundreds_of_ranks_are_proven(name):
+    call = all_reduce.call(256)
+    prove(call, call.slices(all_reduce.algorithm(name), Layout.of(256)))
+
+
+def test_one_fault_among_many_ranks_is_named():
+    schedule = all_reduce.algorithm("ring").schedule(Layout.of(32))
+
+    def steps(me):
+        for number, step in enumerate(schedule.steps(int(me))):
+            send, arrival = step.actions
+            yield Step(send, Recv(arrival.peer, tmp[3])) if me == 20 and number == 40 else step
+
+    with pytest.raises(ScheduleError, match=r"round 41: rank 20 puts divisible units \[10\] in the place of \[3\]"):
+        prove(all_reduce.call(32), [Schedule(schedule.layout, 32, steps)])

@@ -21,11 +21,12 @@ from cli_runner import invoke, spawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hpccoll.cases.case import Effort
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.records import LAST_OF_SCHEMA_1
 from hpccoll.store import hdf5, hdf5_attempt, sealed_file
-from hpccoll.store.case_times import OF_TRAINING
-from hpccoll.store.hdf5_attempt import _chunks
+from hpccoll.store.case_times import OF_TRAINING, PER_RANK
+from hpccoll.store.raw_results import RankLocation
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, RESULT_COLUMNS, VERSION
 from hpccoll.store.sealed_file import SEAL_DATASET, OpenElsewhereError, seal
 
@@ -65,10 +66,8 @@ def test_written_results_are_read_back_unchanged_all_or_those_of_some_cases(dire
 
 
 def test_results_that_the_file_of_an_older_release_has_no_columns_for_are_absent(file, monkeypatch):
-    read, outcome_values = {}, hdf5_attempt._outcome_values
-    monkeypatch.setattr(
-        hdf5_attempt, "_outcome_values", lambda of, number: (read.update(of), outcome_values(of, number))[1]
-    )
+    read, case_values = {}, hdf5_attempt.CaseValues
+    monkeypatch.setattr(hdf5_attempt, "CaseValues", lambda columns: case_values(read.update(columns) or columns))
     complete = hdf5.read_raw_file(file)
     with h5py.File(file, "r+") as opened:
         for name in (*(column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)), *OF_TRAINING):
@@ -84,20 +83,108 @@ def test_results_that_the_file_of_an_older_release_has_no_columns_for_are_absent
 
 
 def test_dropped_ranks_are_absent_and_summaries_cover_all_ranks(tmp_path):
-    times = raw_examples.times(iterations=4, ranks=6, limit=6)
+    times = raw_examples.times(iterations=4, ranks=6, limit=8)
     raw = raw_examples.raw(raw_examples.outcome(times=times, cpu_s=np.zeros(6)))
     raw.attempts[0] = raw_examples.attempt(ranks=6), raw.attempts[0][1]
     hdf5.write_raw_file(raw, tmp_path / "F.h5")
     with h5py.File(tmp_path / "F.h5") as file:
         group = file["attempt_1"]
         assert group["rank_stride"][0] == 4
-        assert ((group["start_ns"][0] >= 0) == [True, False, False, False, True, False]).all()
+        assert ((group["start_ns"][0] >= 0) == [True, True, False, False, False, False]).all()
+        assert (group["end_ns"][0][:, :2] == raw_examples.times(iterations=4, ranks=6).end_ns[:, ::4]).all()
         assert (group["max_ns"][0] == raw_examples.times(iterations=4, ranks=6).max_ns).all()
 
 
-def test_a_chunk_is_a_case_or_64_mib_of_it():
-    shapes = (5, 2000, 16), (5, 300), (5, 1000, 256, 4096), (5, 1000, 1 << 12, 1 << 12)
-    assert [_chunks(shape)[:2] for shape in shapes] == [(1, 2000), (1, 300), (1, 8), (1, 1)]
+@pytest.mark.parametrize(
+    ("iterations", "ranks", "chunk"),
+    [(2000, 16, (1, 2000, 16)), (300, 2, (1, 300, 2)), (9000, 3000, (1, 8192, 1024))],
+)
+def test_a_chunk_is_a_case_or_64_mib_of_some_of_its_ranks(tmp_path, iterations, ranks, chunk):
+    times = raw_examples.times(2, ranks, limit=1)
+    raw = raw_examples.raw(raw_examples.outcome(times=times, cpu_s=np.zeros(ranks)))
+    raw.attempts[0] = raw_examples.attempt(ranks=ranks), raw.attempts[0][1]
+    writer = hdf5.RawFileWriter(tmp_path / "F.h5", raw.job, iterations)
+    writer.finish(raw)
+    with h5py.File(tmp_path / "F.h5") as file:
+        assert file["attempt_1"]["start_ns"].chunks == chunk
+
+
+def test_a_file_of_an_older_release_has_the_times_of_kept_ranks_at_their_places(tmp_path):
+    times = raw_examples.times(iterations=4, ranks=6, limit=8)
+    raw = raw_examples.raw(raw_examples.outcome(times=times, cpu_s=np.zeros(6)))
+    raw.attempts[0] = raw_examples.attempt(ranks=6), raw.attempts[0][1]
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    with h5py.File(tmp_path / "F.h5", "r+") as opened:
+        group = opened["attempt_1"]
+        del group.attrs["kept_ranks_first"]
+        for name in ("start_ns", "end_ns"):
+            packed = group[name][0]
+            group[name][0] = -1
+            group[name][0, :, ::4] = packed[:, :2]
+    seal(tmp_path / "F.h5")
+    ((_, (outcome,)),) = hdf5.read_raw_file(tmp_path / "F.h5").attempts
+    assert raw_examples.comparable(outcome.times) == raw_examples.comparable(times)
+
+
+@pytest.fixture
+def datasets_read(monkeypatch):
+    """Return the names of the datasets whose values are read, as they are."""
+    names, read = [], h5py.Dataset.__getitem__
+    monkeypatch.setattr(
+        h5py.Dataset, "__getitem__", lambda of, place, **how: names.append(Path(of.name).name) or read(of, place, **how)
+    )
+    return names
+
+
+def test_the_times_of_ranks_are_read_when_they_are_asked_for(file, datasets_read):
+    ((_, (timed, _)),) = hdf5.read_raw_file(file).attempts
+    assert "max_ns" in datasets_read
+    assert not {*PER_RANK} & {*datasets_read}
+    assert (timed.times.start_ns == raw_examples.times().start_ns).all()
+    assert "start_ns" in datasets_read
+
+
+def test_times_of_a_file_that_was_replaced_meanwhile_are_refused(file):
+    ((_, (timed, _)),) = hdf5.read_raw_file(file).attempts
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), file)
+    with pytest.raises(BadInputError, match="has changed since it was opened; open it again"):
+        timed.times.in_memory()
+
+
+def test_a_file_of_an_older_release_has_the_same_figures(tmp_path):
+    times = raw_examples.times(iterations=9, ranks=4, events=True)
+    raw = raw_examples.raw(raw_examples.outcome(times=times, cpu_s=np.zeros(4)))
+    places = [RankLocation(host="n", node=rank % 2, clock=rank % 2, pid=1, affinity="0") for rank in range(4)]
+    raw.attempts[0] = raw_examples.attempt(ranks=4, places=tuple(places)), raw.attempts[0][1]
+    hdf5.write_raw_file(raw, tmp_path / "F.h5")
+    with h5py.File(tmp_path / "F.h5", "r+") as opened:
+        for name in ("skew_ns", "device_max_ns"):
+            del opened["attempt_1"][name]
+    seal(tmp_path / "F.h5")
+    ((_, (outcome,)),) = hdf5.read_raw_file(tmp_path / "F.h5").attempts
+    starts = times.start_ns
+    of_clocks = [np.ptp(starts[:, clock::2], axis=1) for clock in range(2)]
+    assert outcome.times.skew_ns.tolist() == np.max(of_clocks, axis=0).tolist()
+    assert outcome.times.device_max_ns.tolist() == times.device_ns.max(axis=1).tolist()
+
+
+def test_cases_are_written_one_by_one_in_any_order_and_again_where_they_changed(tmp_path):
+    cases = [raw_examples.case(2**k) for k in range(10, 14)]
+    outcomes = [raw_examples.round_outcome(1, of, iterations=3 + n, events=n == 2) for n, of in enumerate(cases)]
+    raw = raw_examples.raw(*outcomes)
+    raw.job = raw_examples.job(*cases, effort=Effort(rounds=2, min_iterations=2, max_iterations=4))
+    ((attempt, _),) = raw.attempts
+    writer = hdf5.RawFileWriter(tmp_path / "F.h5", raw.job)
+    for number in (2, 0, 3):
+        writer.write(attempt, number, outcomes[number])
+    assert not (tmp_path / "F.h5").exists()
+    outcomes[0] = outcomes[0].merge(raw_examples.round_outcome(2, cases[0], iterations=11))
+    raw.attempts[0] = attempt, outcomes
+    writer.finish(raw)
+    writer.discard()
+    read = hdf5.read_raw_file(tmp_path / "F.h5")
+    assert raw_examples.comparable(read.attempts) == raw_examples.comparable(raw.attempts)
+    assert [path.name for path in tmp_path.iterdir()] == ["F.h5"]
 
 
 def test_every_column_has_its_dimensions_unit_and_meaning(file):
@@ -187,16 +274,16 @@ print(step)
 
 def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
     path, tests = tmp_path / "F.h5", Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(tests)}
+    environment = {**os.environ, "PYTHONPATH": str(tests), "PYTHONHASHSEED": "0"}  # as many steps each time
 
     def write(step):
+        hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
         program = [sys.executable, "-c", KILLED, str(path), str(step)]
         return subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
 
     steps = int(write(-1).stdout)
     left = []
     for step in [*range(1, steps, steps // 3), *range(steps - 8, steps + 1, 2)]:
-        hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
         assert write(step).returncode == -signal.SIGKILL
         ((_, (outcome,)),) = hdf5.read_raw_file(path).attempts
         left.append(outcome.evidence)

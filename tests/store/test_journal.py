@@ -84,8 +84,8 @@ def test_the_journal_of_another_job_is_refused_and_unchanged(out):
 def test_a_case_that_ended_the_job_has_the_notes_of_its_ranks_as_its_reason(out):
     begin(out).close(remove=False)
     before = read_journal(journal_path(out))
-    assert before.failure_reason(CASES[1].id) == "the job ended while it ran, and no rank left a message"
-    assert before.failure_reason(CASES[2].id) is None
+    assert before.failure_reasons().of(CASES[1].id) == "the job ended while it ran, and no rank left a message"
+    assert before.failure_reasons().of(CASES[2].id) is None
     content = journal_path(out).read_bytes()
     for rank in (0, 1, 1, LAUNCHER_RANK):
         write_failure_note(out, note(rank, "no" if rank >= 0 else "lost"))
@@ -93,7 +93,9 @@ def test_a_case_that_ended_the_job_has_the_notes_of_its_ranks_as_its_reason(out)
         "failure-0", "failure-1", "failure-launch",
     ]  # fmt: skip
     assert journal_path(out).read_bytes() == content
-    assert read_journal(journal_path(out)).failure_reason(CASES[1].id) == "ranks 0, 1 on n[0-1]: no; rank -1: lost"
+    assert (
+        read_journal(journal_path(out)).failure_reasons().of(CASES[1].id) == "ranks 0, 1 on n[0-1]: no; rank -1: lost"
+    )
     remove_failure_notes(out, "launch")
     assert {failure.rank for failure in read_failure_notes(out)} == {0, 1}
 

@@ -59,7 +59,7 @@ def test_a_damaged_outcome_is_not_taken_for_the_end_of_the_job(out):
     lines[index] = lines[index].replace(b"ok", b"no")
     journal_path(out).write_bytes(b"\n".join(lines))
     read = read_journal(journal_path(out))
-    assert read.failure_reason(CASES[0].id) is None
+    assert read.failure_reasons().of(CASES[0].id) is None
     (damage,) = read.unrecovered_damage
     assert f"line {index + 1} (after the start of {CASES[0].id}) is damaged" in damage
     assert read.done == {CASES[1].id}

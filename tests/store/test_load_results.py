@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from hpccoll.cases.plan import Launcher, Plan, Skip
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, write_failure_note
-from hpccoll.store.load_results import read_results
+from hpccoll.store.load_results import case_states, read_results, to_results
 from hpccoll.store.raw_results import Failure
-from hpccoll.store.result_files import find_raw_files, read_raw
+from hpccoll.store.result_files import ResultFiles, find_raw_files, read_all, read_raw
 
 SIZES = (8, 16, 32, 64)
 CASES = [raw_examples.case(size) for size in SIZES]
@@ -56,13 +57,48 @@ def test_the_status_of_a_directory_of_sweeps_knows_their_plans(sweep, tmp_path_f
     assert (ended.code, "mpi.p3" in ended.out) == (3, True)
 
 
+class CountedNotes(list):
+    """Notes that count how often somebody goes through them."""
+
+    walks = 0
+
+    def __iter__(self):
+        CountedNotes.walks += 1
+        return super().__iter__()
+
+
+def walks_through_notes(cases):
+    """Return how often loading a job with so many cases and no result goes through its failure notes."""
+    raw = raw_examples.raw(more=[raw_examples.case(8 * size) for size in range(1, cases + 1)])
+    notes = [Failure(case_id=case.id, rank=rank, message="lost") for case in raw.job.cases for rank in (0, 1)]
+    raw.failures = CountedNotes(notes)
+    CountedNotes.walks = 0
+    results = to_results(ResultFiles(raw_results=[raw]))
+    assert {gap.reason for gap in results.missing} == {"ranks 0, 1 on n[0-1]: lost"}
+    return CountedNotes.walks
+
+
+def test_notes_are_sorted_by_case_once_however_many_cases_there_are():
+    assert walks_through_notes(30) == walks_through_notes(3)
+
+
+def test_the_states_of_cases_are_those_of_their_rows(sweep):
+    files = read_all([sweep])
+    states, results = case_states(files, [sweep]), to_results(files, [sweep])
+    assert Counter(row.status for row in states.rows) == Counter(row.status for row in results.rows)
+    assert (states.done, states.measured, states.missing) == (results.done, results.measured, results.missing)
+    of_jobs = states.by_job()
+    assert {job: len(of_job.missing) for job, of_job in of_jobs.items()} == {"mpi.p2": 3, "mpi.p3": 2}
+    assert {job: of_job.planned for job, of_job in of_jobs.items()} == {"mpi.p2": 4, "mpi.p3": 2}
+
+
 def test_the_hosts_of_a_failure_are_those_of_its_attempt():
     raw = raw_examples.raw()
     first = raw_examples.attempt()
     elsewhere = tuple(replace(place, host="n9") for place in first.places)
     raw.attempts = [(first, []), (replace(first, number=2, places=elsewhere), [])]
     raw.failures = [Failure(case_id=CASES[0].id, rank=1, message="stuck", attempt=1)]
-    assert raw.failure_reason(CASES[0].id) == f"rank 1 on {first.places[1].host}: stuck"
+    assert raw.failure_reasons().of(CASES[0].id) == f"rank 1 on {first.places[1].host}: stuck"
 
 
 def test_every_gap_has_its_reason(sweep):

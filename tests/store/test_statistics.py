@@ -94,11 +94,11 @@ def test_bytes_per_node_are_means_over_nodes_of_workers_and_by_port():
 
 
 def test_the_device_time_is_that_of_the_slowest_gpu_and_none_without_events():
-    times = CaseTimes.from_samples(np.array([[0, 0]] * 3), np.array([[1000, 2000]] * 3), one_clock=True)
     events = np.array([[700, 900], [800, 600], [100, 1500]])
-    for device_ns, seconds in ((events, 900e-9), (np.where(events == 100, -1, events), None), (events[:0], None)):
-        found = row([[0, 0]], [[1, 1]], times=replace(times, device_ns=device_ns))
-        assert found.device_s == seconds
+    for device_ns, seconds in ((events, 900e-9), (np.where(events == 100, -1, events), None), (None, None)):
+        start, end = np.array([[0, 0]] * 3), np.array([[1000, 2000]] * 3)
+        times = CaseTimes.from_samples(start, end, one_clock=True, device_ns=device_ns)
+        assert row([[0, 0]], [[1, 1]], times=times).device_s == seconds
 
 
 def test_the_floor_of_device_times_is_that_of_the_gpu_with_the_longest_over_the_operations_of_an_iteration():
@@ -109,7 +109,7 @@ def test_the_floor_of_device_times_is_that_of_the_gpu_with_the_longest_over_the_
     found = row([[0, 0]], [[1, 1]], times=times, attempt=attempt, operations=20)
     assert (found.device_s, found.device_floor_s) == pytest.approx((300e-9, 150e-9))
     assert row([[0, 0]], [[1, 1]], times=times, operations=20).device_floor_s is None
-    without_events = replace(times, device_ns=times.device_ns[:0])
+    without_events = replace(times, device_max_ns=times.device_max_ns[:0])
     assert row([[0, 0]], [[1, 1]], times=without_events, attempt=attempt).device_floor_s is None
 
 

@@ -6,10 +6,11 @@ import pytest
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import DTYPE, WORKLOADS
+from hpccoll.training import TRAINING_STEP
 from hpccoll.training.model_file import model_from_json
 from hpccoll.training.models import model_of
 from hpccoll.training.step_keys import BYTES, TOKENS, WORKLOAD
-from hpccoll.training.workload import TRAINING_STEP, Workload
+from hpccoll.training.workload import Workload
 
 
 def test_parameters_and_workloads_are_made_of_each_other():

@@ -11,7 +11,7 @@ from string import ascii_lowercase
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import CollectiveCall, Part
-from hpccoll.schedule.collective import Contribution
+from hpccoll.schedule.contribution_sets import Contribution
 from hpccoll.schedule.walk import Message, Trace, walk
 
 Contributions = frozenset[Contribution]

@@ -11,11 +11,11 @@ from hpccoll.render.pictures import svg
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.communication_diagram import message_graphs
 from hpccoll.render.pictures.message_timeline import Grid, rank_heads, spacetime
-from hpccoll.render.pictures.schedule_text import cost_text, layout_text, rack_lines
-from hpccoll.render.pictures.schedule_view import ScheduleView
+from hpccoll.render.pictures.schedule_text import cost_text, layout_text, part_sentence, rack_lines
+from hpccoll.render.pictures.schedule_view import RANKS_OF_PART, ScheduleView
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
 from hpccoll.render.pictures.svg import Bounds, Box, LineStyle, Point, SvgShape, Text, bounds_of, straight
-from hpccoll.schedule.walk import Trace, trace_schedule
+from hpccoll.schedule.walk import Trace
 from hpccoll.store.durable_files import replacing_file
 
 ENDINGS = (".svg", ".png")
@@ -23,23 +23,33 @@ ENDINGS = (".svg", ".png")
 
 def picture(view: ScheduleView, unit: int | None = None) -> str:
     """Return the picture of ``view`` as an SVG file; the cells follow ``unit`` [chosen], BadInputError without it."""
-    traces = [trace_schedule(schedule) for schedule in view.slices]
+    traces = [_between_shown_ranks(trace) for trace in view.traces] if view.is_part else view.traces
     style, grid = Style.of(traces), Grid.of(traces)
-    state = buffer_state(view.call, traces[0], unit)
-    first = "slice 1: " if len(traces) > 1 else ""
     time = spacetime(traces, grid, style)
-    graph = svg.stacked([*message_graphs(traces, style, view.root), *_legend(traces, style)], top=bounds_of(time).top)
-    drawn = svg.place_side_by_side(
-        [
-            ("who talks to whom", graph),
-            ("what happens in each round", time),
-            (first + state.title(_cell_width(grid)), cells(state, grid)),
-        ]
-    )
+    root = None if view.is_part else view.root
+    graph = svg.stacked([*message_graphs(traces, style, root), *_legend(traces, style)], top=bounds_of(time).top)
+    columns = [("who talks to whom", graph), ("what happens in each round", time)]
+    if not view.is_part:
+        state = buffer_state(view.call, traces[0], unit)
+        first = "slice 1: " if len(traces) > 1 else ""
+        columns.append((first + state.title(_cell_width(grid)), cells(state, grid)))
+    drawn = svg.place_side_by_side(columns)
     title, cost = f"{view.title}, {layout_text(view.layout)}", f"Cost: {cost_text(view)}."
     racks = (f"B{line[1:]}." for line in rack_lines(view))
-    heading = _heading(title, [view.sentence, cost, *racks], bounds_of(drawn))
+    part = [f"{part_sentence(view).capitalize()}; messages between them."] if view.is_part else []
+    heading = _heading(title, [view.sentence, cost, *racks, *part], bounds_of(drawn))
     return svg.svg_document([*heading, *drawn], title, f"{view.sentence} {cost}".strip())
+
+
+def _between_shown_ranks(trace: Trace) -> Trace:
+    """Return the messages of a trace between the ranks of a part, on the layout of these ranks."""
+    shown = range(RANKS_OF_PART)
+    schedule = replace(trace.schedule, layout=trace.schedule.layout.subset(shown))
+    kept = [
+        tuple([m for m in messages if max(m.source, m.target) < RANKS_OF_PART] for messages in rounds)
+        for rounds in (trace.departing, trace.landing)
+    ]
+    return Trace(schedule, *kept)
 
 
 def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgShape]:

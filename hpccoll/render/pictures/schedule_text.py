@@ -12,11 +12,11 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state, spans
-from hpccoll.render.pictures.schedule_view import ScheduleView
+from hpccoll.render.pictures.schedule_view import MAX_DRAWN, RANKS_OF_PART, ROUNDS_OF_PART, ScheduleView
 from hpccoll.schedule import Cost, Counts, Cut, Layout, Part, count
 from hpccoll.schedule.collective import parameter_choices
 from hpccoll.schedule.layout import TIERS
-from hpccoll.schedule.walk import Message, Trace, trace_schedule
+from hpccoll.schedule.walk import Message, Trace
 
 WIDTH = 120
 NOTHING = "."
@@ -62,8 +62,7 @@ def _heading(view: ScheduleView) -> Iterator[str]:
 
 def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Iterator[str]:
     """Yield the actions of each round and the table of buffers, of each slice; the schedule may be unproven."""
-    for number, schedule in enumerate(view.slices):
-        trace = trace_schedule(schedule)
+    for number, trace in enumerate(view.traces):
         yield ""
         if len(view.slices) > 1:
             yield f"slice {number + 1} of {len(view.slices)}"
@@ -72,10 +71,22 @@ def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Itera
         for round_ in range(trace.rounds):
             head = f"round {round_ + 1}: "
             indent = " " * len(head)
-            for i, line in enumerate(round_lines(trace, round_)):
+            lines = part_lines(trace, round_) if view.is_part else round_lines(trace, round_)
+            for i, line in enumerate(lines):
                 yield from wrap(line, WIDTH, initial_indent=indent if i else head, subsequent_indent=f"{indent}  ")
+        if view.is_part:
+            continue
         yield ""
         yield from buffer_lines(buffer_state(view.call, trace, unit), trace)
+    if view.is_part:
+        yield ""
+        yield part_sentence(view)
+
+
+def part_sentence(view: ScheduleView) -> str:
+    """Return what is left out of a view of many ranks."""
+    what = f"what the first {RANKS_OF_PART} of {view.layout.ranks:,} ranks do in the first {ROUNDS_OF_PART} rounds"
+    return f"shown in part: {what}, without the buffers; at most {MAX_DRAWN} ranks are shown whole"
 
 
 def layout_text(layout: Layout, root: int | None = None) -> str:
@@ -171,6 +182,17 @@ class _Action(NamedTuple):
     peers: tuple[int, ...] = ()
 
 
+def part_lines(trace: Trace, number: int) -> list[str]:
+    """Return the text of round ``number`` of the first ranks, a line for all of them whose actions are alike."""
+    actions = {me: mine for me, mine in _rank_actions(trace, number).items() if me < RANKS_OF_PART}
+    units, p = trace.schedule.units, trace.schedule.layout.workers
+    lines = _lines(actions, units)
+    if len(lines) > 1 and len(actions) == RANKS_OF_PART and (rule := _rotation(actions, units, p)):
+        of_first = _text(actions[0], units, _SINGULAR)
+        return [f"every rank r of the first {RANKS_OF_PART} {rule} (modulo {p}): rank 0 {of_first}"]
+    return lines
+
+
 def round_lines(trace: Trace, number: int) -> list[str]:
     """Return the text of round ``number``, a line for all ranks whose actions are alike.
 
@@ -179,11 +201,17 @@ def round_lines(trace: Trace, number: int) -> list[str]:
     """
     actions = _rank_actions(trace, number)
     units, p = trace.schedule.units, trace.schedule.layout.workers
+    lines = _lines(actions, units)
+    if len(lines) > 1 and sorted(actions) == list(range(p)) and p > 2 and (rule := _rotation(actions, units, p)):
+        return [f"every rank r {rule} (modulo {p}): rank 0 {_text(actions[0], units, _SINGULAR)}"]
+    return lines
+
+
+def _lines(actions: Mapping[int, Sequence["_Action"]], units: int) -> list[str]:
+    """Return a line for all ranks whose actions are alike."""
     ranks_by_text: dict[str, list[int]] = defaultdict(list)
     for me in sorted(actions):
         ranks_by_text[_text(actions[me], units)].append(me)
-    if len(ranks_by_text) > 1 and sorted(actions) == list(range(p)) and p > 2 and (rule := _rotation(actions, units)):
-        return [f"every rank r {rule} (modulo {p}): rank 0 {_text(actions[0], units, _SINGULAR)}"]
     return [
         f"rank {ranks[0]} {_text(actions[ranks[0]], units, _SINGULAR)}"
         if len(ranks) == 1
@@ -248,17 +276,16 @@ def _runs(numbers: Sequence[int], name: Callable[[int], str] = str, modulo: int 
     return ", ".join(name(run[0]) if len(run) == 1 else f"{name(run[0])}..{name(run[-1])}" for run in runs)
 
 
-def _rotation(actions: Mapping[int, Sequence[_Action]], units: int) -> str | None:
-    """Return the text of the actions of rank r if it is the same for all ranks, else None."""
-    p = len(actions)
+def _rotation(actions: Mapping[int, Sequence[_Action]], units: int, p: int) -> str | None:
+    """Return the text of the actions of rank r, modulo ``p``, if it is the same for the ranks from 0 on; else None."""
     if len({len(mine) for mine in actions.values()}) > 1:
         return None
     sentences = []
-    for alike in zip(*(actions[me] for me in range(p)), strict=True):
+    for alike in zip(*(actions[me] for me in range(len(actions))), strict=True):
         verbs = {(action.verb, action.part.buffer, action.other and action.other.buffer) for action in alike}
         peers = {tuple(sorted((peer - me) % p for peer in action.peers)) for me, action in enumerate(alike)}
-        part = _rotated([action.part for action in alike], units)
-        other = _rotated([action.other for action in alike if action.other], units)
+        part = _rotated([action.part for action in alike], units, p)
+        other = _rotated([action.other for action in alike if action.other], units, p)
         if len(verbs) > 1 or len(peers) > 1 or part is None or other is None:
             return None
         verb = _SINGULAR[alike[0].verb]
@@ -266,12 +293,12 @@ def _rotation(actions: Mapping[int, Sequence[_Action]], units: int) -> str | Non
     return " and ".join(sentences)
 
 
-def _rotated(parts: Sequence[Part], units: int) -> str | None:
+def _rotated(parts: Sequence[Part], units: int, p: int) -> str | None:
     """Return the text of the parts of all ranks in terms of rank r, None if it is not the same for all."""
     if len(set(parts)) <= 1:
         return _part_text(parts[0], units) if parts else ""
     offsets = {tuple((unit - me) % units for unit in part.units) for me, part in enumerate(parts)}
-    return _named(parts[0], _relative(offsets.pop(), units)) if len(offsets) == 1 and units == len(parts) else None
+    return _named(parts[0], _relative(offsets.pop(), units)) if len(offsets) == 1 and units == p else None
 
 
 def _relative(offsets: Sequence[int], p: int) -> str:

@@ -8,9 +8,16 @@ from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
 from hpccoll.common.units import parse_parameter
 from hpccoll.schedule import Algorithm, Collective, CollectiveCall, Cost, Layout, Schedule, ScheduleError, out_of_place
 from hpccoll.schedule.prove import UnmetPostconditionError, prove
+from hpccoll.schedule.walk import Trace, trace_schedule
 
-MAX_WORKERS = 128
-"""The most workers to draw: lines, arrows and cells grow with the square of the workers."""
+MAX_WORKERS = 4096
+"""The most workers of a view."""
+
+MAX_DRAWN = 128
+"""The most ranks that are shown whole: lines, arrows and cells grow with their square. Of more, a part is shown."""
+
+RANKS_OF_PART, ROUNDS_OF_PART = 16, 16
+"""The first ranks and the first rounds, which are the part."""
 
 
 class UnprovenScheduleError(UnusableError):
@@ -39,6 +46,18 @@ class ScheduleView:
     @property
     def layout(self) -> Layout:
         return self.slices[0].layout
+
+    @property
+    def is_part(self) -> bool:
+        """Whether there are too many ranks to show the rounds and buffers of all."""
+        return self.layout.ranks > MAX_DRAWN
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The messages of each slice; of a part, those that its ranks send or receive in its rounds."""
+        if not self.is_part:
+            return [trace_schedule(schedule) for schedule in self.slices]
+        return [trace_schedule(schedule, RANKS_OF_PART, ROUNDS_OF_PART) for schedule in self.slices]
 
     @property
     def title(self) -> str:

@@ -133,3 +133,28 @@ def test_arguments_reach_the_call_the_algorithm_and_its_declared_cost():
     assert view_of("ping_pong", "send_recv", 4, parameters=["peer=2"]).call.peer == 2
     assert [view_of("torus", "all_reduce", 8, parameters=[f"rows={r}"]).declared.rounds for r in (1, 2)] == [14, 8]
     assert view_of("hierarchical", "all_reduce", 4).declared is None
+
+
+def test_of_many_ranks_a_part_is_shown_and_said(tmp_path):
+    result = invoke("show", "ring", "-p", 200, "--out", tmp_path / "part.svg")
+    assert result.code == 0
+    assert "\nproven: the postcondition of all_reduce\n" in result.out
+    assert "round 16: every rank r of the first 16 sends unit r-16 to r+1" in result.out
+    assert "round 17" not in result.out
+    picture = (tmp_path / "part.svg").read_text()
+    for text in (result.out, picture):
+        assert "hown in part: what the first 16 of 200 ranks do in the first 16 rounds" in " ".join(texts_of(text))
+    assert len(picture) < 1 << 18
+
+
+def test_the_part_of_a_tree_has_the_rounds_of_the_tree():
+    text = invoke("show", "binomial", "-c", "reduce", "-p", 256).out
+    assert "round 8: rank 0 folds everything of 128" in text
+
+
+def texts_of(document: str) -> list[str]:
+    return re.findall(r">([^<>]+)<", document) or document.splitlines()
+
+
+def test_the_most_workers_are_named():
+    assert invoke("show", "ring", "-p", 5000).is_bad_input("--workers: 5000", "a number from 1 to 4096")
