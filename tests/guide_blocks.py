@@ -111,9 +111,8 @@ def write_files(home: Path, guide: str) -> None:
         if block.path and block.language == "python":
             name = Path(block.path).stem
             contents, readme = home / "hpccoll" / "algorithms" / "__init__.py", home / "README.md"
-            pages = re.findall(r'^    "(\w+)",$', contents.read_text(), re.MULTILINE)
-            after = min(page for page in pages if page > name)
-            contents.write_text(contents.read_text().replace(f'    "{after}",', f'    "{name}",\n    "{after}",'))
+            listed = contents.read_text().replace('"all_reduce": {', f'"all_reduce": {{\n        "{name}": "{name}",')
+            contents.write_text(listed)
             readme.write_text(readme.read_text().replace("2(n-1)/n | `ring`", f"2(n-1)/n | `{name}`, `ring`"))
 
 

@@ -6,12 +6,14 @@ faster than memory. The bytes are those of ``Collective.memory``.
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpccoll.schedule import COLLECTIVES
-from hpccoll.store.rows import Row, Run
+
+if TYPE_CHECKING:
+    from hpccoll.store.rows import Row, Run
 
 KEY = "copy_rates"
 """The key of the provenance of a run: ``ranks`` that copied at once, and ``sizes``, each with the ``bytes`` of the two
@@ -30,7 +32,7 @@ class CopyRates:
     rates: tuple[float, ...] = ()  # for each, the bytes per second that all ranks together read and wrote
 
     @classmethod
-    def of(cls, run: Run | None) -> "CopyRates":
+    def of(cls, run: "Run | None") -> "CopyRates":
         """Return the rates that ``run`` recorded; unknown ones if it recorded none, or if they are damaged."""
         recorded: Any = run.provenance.get(KEY) if run else None
         try:
@@ -56,7 +58,7 @@ class CopyRates:
 UNKNOWN_RATES = CopyRates()
 
 
-def memory_limit(row: Row, memory: CopyRates) -> float | None:
+def memory_limit(row: "Row", memory: CopyRates) -> float | None:
     """Return the busbw of a single copy of the data of ``row`` at the rate of a copy; None if either is unknown.
 
     All ranks of the launch must take part, on one node, with a core each and with their buffers in its memory.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN, WORKLOADS, collective
 from hpccoll.cases.case import EXECUTORS, IDLE, LOAD, LOADS, TIMINGS, Case, Job, Parameter
@@ -25,10 +25,9 @@ from hpccoll.schedule import (
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 from hpccoll.training import TRAINING_STEP
-from hpccoll.training.compression import DENSE
-from hpccoll.training.model_file import models_from_json
-from hpccoll.training.parallelism import Mesh
-from hpccoll.training.workload import Workload
+
+if TYPE_CHECKING:
+    from hpccoll.training.workload import Workload
 
 Values = TypeVar("Values")
 
@@ -61,11 +60,15 @@ def moved_dtypes(case: Case, workers: int) -> tuple[str, ...]:
     """Return the types of the elements that ``workers`` ranks exchange; BadInputError if they cannot run the case."""
     if case.collective not in WORKLOADS:
         return (case.dtype,)
+    from hpccoll.training.workload import Workload  # most ranks run no training steps
+
     return Workload.of(case.params).moved_dtypes(workers, case.dtype)
 
 
 def step_groups(case: Case, workers: int, axis: str) -> list[Sequence[int]]:
     """Return the ranks of each group of an axis of the mesh on which ``workers`` ranks run a training step."""
+    from hpccoll.training.parallelism import Mesh
+
     return Mesh.parse(str(case.params.get("parallel", "")), workers).groups(axis)
 
 
@@ -81,7 +84,10 @@ def check_job(job: Job) -> None:
         raise BadInputError("cases", [], "one or more of them")
     if job.executor not in (*EXECUTORS, None):
         raise BadInputError("executor", job.executor, EXECUTORS)
-    models_from_json(job.models)
+    if job.models:
+        from hpccoll.training.model_file import models_from_json
+
+        models_from_json(job.models)
     for case in job.cases:
         check_case(case)
         if case.algorithm.startswith(PLAN) and case.algorithm not in job.plans:
@@ -120,6 +126,8 @@ def check_case(case: Case) -> None:
         raise BadInputError(f"transport of {case.algorithm}", case.transport, transports)
     _check_call(case)
     if case.collective in WORKLOADS:
+        from hpccoll.training.workload import Workload
+
         Workload.of(case.params)
 
 
@@ -260,8 +268,10 @@ def distinct_parameters(
     return {key: values[:1] if floor and key in RUN_PARAMETERS else values for key, values in requested.items()}
 
 
-def distinct_steps(algorithm: str, requested: Iterable[tuple[str, Workload]]) -> list[tuple[str, Workload]]:
+def distinct_steps(algorithm: str, requested: Iterable[tuple[str, "Workload"]]) -> list[tuple[str, "Workload"]]:
     """Return those of the training steps ``requested`` that differ: without collectives nothing is compressed."""
+    from hpccoll.training.compression import DENSE
+
     if not _floor(collective(TRAINING_STEP), algorithm):
         return list(requested)
     return list(dict.fromkeys((dtype, replace(step, compress=DENSE, feedback=0)) for dtype, step in requested))

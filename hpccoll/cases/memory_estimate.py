@@ -4,18 +4,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hpccoll.cases.algorithm_registry import WORKLOADS, collective
-from hpccoll.cases.case import Case, Parameter
 from hpccoll.cases.catalogue import call_of, own_parameters
 from hpccoll.cases.planned_schedule import choose_channels
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
 from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, itemsize
 from hpccoll.schedule.step import drop_null_peers
-from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.workload import Workload
+
+if TYPE_CHECKING:
+    from hpccoll.cases.case import Case, Parameter
+    from hpccoll.training.model_shape import ModelShape
 
 SAMPLE_ELEMENTS = 1 << 20
 """The elements of the mean block with which the inequality of blocks is computed."""
@@ -49,7 +50,7 @@ class _AlgorithmMemory(NamedTuple):
 
 @lru_cache
 def _algorithm_memory(
-    algorithm: Algorithm, workers: int, aggregators: int, parameters: tuple[tuple[str, Parameter], ...]
+    algorithm: Algorithm, workers: int, aggregators: int, parameters: tuple[tuple[str, "Parameter"], ...]
 ) -> _AlgorithmMemory:
     layout, values = Layout.of(workers, aggregators=aggregators), dict(parameters)
     if algorithm.unmet(layout, **values):
@@ -75,8 +76,8 @@ def _memory_of_rank(slices: tuple[Schedule, ...], rank: int) -> tuple[bool, floa
 
 
 def memory_needed(
-    case: Case, workers: int, ranks: int, device: str = "cpu", aggregators: int = 0,
-    models: Mapping[str, ModelShape] | None = None,
+    case: "Case", workers: int, ranks: int, device: str = "cpu", aggregators: int = 0,
+    models: Mapping[str, "ModelShape"] | None = None,
 ) -> int:  # fmt: skip
     """Return the bytes that ``ranks`` ranks of a node or a GPU need for ``case``, whichever of its ranks they are.
 
@@ -89,6 +90,8 @@ def memory_needed(
     """
     family = collective(case.collective)
     if case.collective in WORKLOADS:
+        from hpccoll.training.workload import Workload  # most ranks run no training steps
+
         try:
             programs = Workload.of(case.params).programs(workers, case.dtype, models)
         except BadInputError:
@@ -124,7 +127,7 @@ def memory_needed(
     return int(case.bytes * min(ranks * most, workers * each) + tables)
 
 
-def _in_flight(case: Case, workers: int, slices: tuple[Schedule, ...]) -> float:
+def _in_flight(case: "Case", workers: int, slices: tuple[Schedule, ...]) -> float:
     pipelined, queued = collective(case.collective).algorithm(case.algorithm).pipelined, case.transport == "nccl"
     channels, window = choose_channels(
         case.params, case.bytes, Layout.of(workers), slices, pipelined=pipelined, queued=queued
@@ -132,7 +135,7 @@ def _in_flight(case: Case, workers: int, slices: tuple[Schedule, ...]) -> float:
     return min(1.0, window / channels)
 
 
-def _tables(case: Case, workers: int) -> float:
+def _tables(case: "Case", workers: int) -> float:
     """Return the bytes of the tables of a check on a GPU: for each unit one to fill and one to compare."""
     units = 1 if collective(case.collective).units == "divisible" else workers
     return 2 * units * table_bytes(case.bytes / units / itemsize(case.dtype))
@@ -152,8 +155,8 @@ def table_bytes(elements: float) -> float:
 
 
 def check_memory(
-    cases: Iterable[Case], workers: int, ranks: int, available: int, device: str = "cpu", aggregators: int = 0,
-    models: Mapping[str, ModelShape] | None = None,
+    cases: Iterable["Case"], workers: int, ranks: int, available: int, device: str = "cpu", aggregators: int = 0,
+    models: Mapping[str, "ModelShape"] | None = None,
 ) -> None:  # fmt: skip
     """Check that the largest of the cases fits into the memory of ``ranks`` ranks of one node or GPU.
 

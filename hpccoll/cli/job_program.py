@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hpccoll.measure.job_runner import JobRunner, Probe
     from hpccoll.measure.ranks import Ranks
     from hpccoll.render.run_table import PrintedTable
+    from hpccoll.store.raw_results import CaseHistory
 
 TRAIN = "train"
 
@@ -54,6 +55,7 @@ class JobProgram:
         self.arguments = parser.parse_args(argv)
         self.runner: JobRunner | None = None
         self._shape: Shape | None = None
+        self._table: PrintedTable | None = None  # of rank 0, once it measures
 
     @property
     def device(self) -> str:
@@ -83,9 +85,8 @@ class JobProgram:
         from hpccoll.measure.case_factory import preflight
         from hpccoll.measure.job_runner import JobRunner, Launch
         from hpccoll.measure.ranks import check_shape
-        from hpccoll.render.run_table import PrintedTable
 
-        arguments, self._table = self.arguments, PrintedTable()
+        arguments = self.arguments
         if self._shape:
             check_shape(ranks, self._shape, arguments.hosts.split(",") if arguments.hosts else ())
         if arguments.check:
@@ -105,8 +106,12 @@ class JobProgram:
             preflight(ranks, job)
         if arguments.probe:
             return _probe(ranks, job, stop, arguments)
+        if ranks.comm.rank == 0:
+            from hpccoll.render.run_table import PrintedTable  # other ranks print nothing
+
+            self._table = PrintedTable()
         launch = Launch(
-            show=self._table.show, pending_signal=lambda: stop.signal, exit_limit=mpi_startup.deadline,
+            show=self._show, pending_signal=lambda: stop.signal, exit_limit=mpi_startup.deadline,
             network=arguments.network, probe=_probe_in_launch(arguments, ranks, job),
             probe_result=_load_evidence(arguments, ranks), gpu_pair=_load_gpu_pair(arguments, ranks),
         )  # fmt: skip
@@ -118,19 +123,25 @@ class JobProgram:
         finally:
             OWN_LOG.end()
 
+    def _show(self, job: Job, history: "CaseHistory", position: int, of: int) -> None:
+        """Print a round of a case at rank 0."""
+        if self._table is not None:
+            self._table.show(job, history, position, of)
+
     def _measure(self, stop: mpi_startup.StopSignal) -> int:
         runner = cast("JobRunner", self.runner)
         with stop.measuring():
             try:
                 return 0 if runner.run() or self.arguments.exit_zero else 3
             finally:
-                print_results(runner, self._table)
-                warn_if_busy(runner)
+                if self._table is not None:
+                    print_results(runner, self._table)
+                    warn_if_busy(runner)
 
     def end(self, _code: int) -> None:
         """Print what is left to measure, and end a launch that has lost a rank."""
         if self.runner:
-            if mpi_startup.launcher_rank() == 0:
+            if self._table is not None:
                 print_remaining(self.runner, nothing=self._table.empty)
             self.runner.group.end_launch()  # by MPI_Abort, if it has lost a rank
 
@@ -191,20 +202,22 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks") -> "ProbeResul
 
     Missing evidence is no error: a probe that failed does not cost the measurement.
     """
+    if not arguments.evidence:
+        return None
     from hpccoll.evidence.probe_result import ProbeResult
 
-    found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence)) if arguments.evidence else None
-    if found and found.failure and ranks.comm.rank == 0:
+    found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence))
+    if found.failure and ranks.comm.rank == 0:
         state = "the evidence is incomplete" if found.record else "no evidence"
         print(f"# {state}: the probe {found.failure}", flush=True)
     return found
 
 
 def _load_gpu_pair(arguments: argparse.Namespace, ranks: "Ranks") -> "GpuPair | None":
-    from hpccoll.evidence.gpu_pair import GpuPair
-
     if not arguments.gpu_pair:
         return None
+    from hpccoll.evidence.gpu_pair import GpuPair
+
     return ranks.run_at_root(lambda: GpuPair.load(arguments.gpu_pair))
 
 

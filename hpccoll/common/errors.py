@@ -6,7 +6,6 @@ import os
 import resource
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from reprlib import Repr
 from threading import Event, Thread
@@ -28,6 +27,8 @@ def did_you_mean(word: object, known: Iterable[str], min_similarity: float = 0.7
 
     By default two letters of three are too few: gpu does not mean cpu.
     """
+    from difflib import get_close_matches  # only for messages
+
     if not isinstance(word, str) or len(word) > MAX_COMPARED_CHARACTERS:
         return ""
     nearest = get_close_matches(word, known, n=1, cutoff=min_similarity)

@@ -4,7 +4,6 @@ import errno
 import io
 import os
 import re
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
@@ -49,6 +48,8 @@ class PrintableStream:
 
     def show_status(self, text: str) -> None:
         """Show a line on a terminal until the next output or status; an empty one removes it."""
+        import shutil  # ranks show no progress
+
         if self._stream.isatty():
             columns = shutil.get_terminal_size().columns  # ERASE_LINE erases one row
             self._write(ERASE_LINE + printable(text)[: columns - 1])

@@ -10,7 +10,6 @@ import platform
 import re
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -145,6 +144,8 @@ def choose_kernel_cache() -> None:
     it; both raise OSError if they fail (cupy/cuda/_compiler_cache.py of 14.2). To be called before CuPy is imported.
     The processes of a user on a node share the temporary directory: CuPy replaces its files atomically.
     """
+    import tempfile  # only ranks with GPUs need it
+
     if not os.environ.get(KERNEL_CACHE_VARIABLE):
         os.environ.pop(KERNEL_CACHE_VARIABLE, None)  # CuPy would create a directory without a name
     try:
@@ -158,6 +159,8 @@ def choose_kernel_cache() -> None:
 
 def _own_temporary_directory() -> str:
     """Return a directory that only this user can write to; others could exchange the kernels in it."""
+    import tempfile
+
     shared = Path(tempfile.gettempdir()) / f"hpccoll-kernels-{os.getuid()}"
     with suppress(OSError):
         shared.mkdir(mode=0o700, exist_ok=True)

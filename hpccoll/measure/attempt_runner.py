@@ -5,36 +5,36 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Effort, Job
 from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.common.errors import StalledError
-from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, Prepared, SkippedCase
 from hpccoll.measure.connecting import NcclConnecting
-from hpccoll.measure.deadline_sync import DeadlineSync
-from hpccoll.measure.digits_training import Learned
 from hpccoll.measure.executed_evidence import full_reason, judge
+from hpccoll.measure.learned import Learned
 from hpccoll.measure.prepared_case import PreparedCase
-from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import rank_namer
-from hpccoll.measure.recognition import Recognition, recognise
-from hpccoll.measure.recovery import RankGroup
-from hpccoll.measure.step_engine import FOREVER_NS, ROWS, Gemm
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round, stride_within
-from hpccoll.store.gpu_throttling import lowered_round
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu import gpu_errors
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.stream_wait import poll_until
+
+if TYPE_CHECKING:
+    from hpccoll.evidence.probe_result import ProbeResult
+    from hpccoll.measure.deadline_sync import DeadlineSync
+    from hpccoll.measure.prepared_step import PreparedStep
+    from hpccoll.measure.recognition import Recognition
+    from hpccoll.measure.recovery import RankGroup
 
 MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""
@@ -52,8 +52,8 @@ class AttemptRunner:
     """
 
     def __init__(
-        self, group: RankGroup, job: Job, attempt: Attempt, probe_result: ProbeResult | None, progress: RankProgress,
-        executor_options: ExecutorOptions | None = None,
+        self, group: "RankGroup", job: Job, attempt: Attempt, probe_result: "ProbeResult | None",
+        progress: RankProgress, executor_options: ExecutorOptions | None = None,
     ) -> None:  # fmt: skip
         self.group, self.job, self.attempt, self.executor_options = group, job, attempt, executor_options
         self.probe_result, self.progress = probe_result, progress
@@ -119,7 +119,8 @@ class AttemptRunner:
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
         monitor = self.group.gpus.monitor if prepared.gpu else None
-        training = prepared.training if isinstance(prepared, PreparedStep) else None
+        step = _step(prepared)
+        training = step.training if step else None
         effort = self._effort(prepared)
         begin = training.begin if training else None
         with _load(case):
@@ -169,7 +170,9 @@ class AttemptRunner:
         if sync:
             sync.control_comm.Free()
 
-    def _handle_stall(self, case: Case, prepared: Prepared | None, error: StalledError, sync: DeadlineSync) -> Outcome:
+    def _handle_stall(
+        self, case: Case, prepared: "Prepared | None", error: StalledError, sync: "DeadlineSync"
+    ) -> Outcome:
         """Go on with the ranks that still respond, and return the outcome of the case: failed.
 
         If all ranks respond and NCCL has never connected them, it may be a rank that was late, or NCCL itself: cases
@@ -192,7 +195,7 @@ class AttemptRunner:
         activity: Mapping[str, float],
     ) -> Outcome:  # fmt: skip
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
-        step = prepared if isinstance(prepared, PreparedStep) else None
+        step = _step(prepared)
         times = self._times(step, samples, sync)  # before more steps run
         name = rank_namer(self.attempt, case.mapping)
         training = step.training if step else None
@@ -206,10 +209,12 @@ class AttemptRunner:
         traffic = recognition = None
         if case.id not in self._counted_cases:
             traffic = self._traffic(prepared, samples, sync)
-            recognition = None if isinstance(prepared, PreparedStep) else self._recognition(prepared, samples)
+            recognition = self._recognition(prepared, samples) if isinstance(prepared, PreparedCase) else None
         self._counted_cases.add(case.id)
         if times is None:
             return Outcome(case=case, status="wrong" if wrong else "ok")
+        from hpccoll.store.gpu_throttling import lowered_round  # only rank 0 keeps results
+
         reasons = [each for each in (*learned.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
@@ -231,7 +236,7 @@ class AttemptRunner:
             **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities or ()),
         )  # fmt: skip
 
-    def _times(self, step: PreparedStep | None, samples: Samples, sync: RankSync) -> CaseTimes | None:
+    def _times(self, step: "PreparedStep | None", samples: Samples, sync: RankSync) -> CaseTimes | None:
         """Return the times of a round at rank 0, None elsewhere: of a training step with those within it."""
         if step is None:
             return samples.times
@@ -260,16 +265,27 @@ class AttemptRunner:
         by_node = tuple(changes for _, changes in sorted(filter(None, gathered), key=itemgetter(0)))
         return port_traffic.PortTraffic(iterations * prepared.operations, by_node)
 
-    def _recognition(self, prepared: PreparedCase, samples: Samples) -> Recognition | None:
+    def _recognition(self, prepared: PreparedCase, samples: Samples) -> "Recognition | None":
+        if prepared.algorithm is not None:
+            return None
+        from hpccoll.measure.recognition import recognise  # only of the library's own calls
+
         # Rank 0 knows the times of all ranks; a mapping may number ranks otherwise in the communicator of the case.
         call_s = self.comm.bcast(port_traffic.median_s(samples) if self.comm.rank == 0 else None)
         return recognise(prepared, call_s, self.progress)
+
+
+def _step(prepared: Prepared) -> "PreparedStep | None":
+    """Return a prepared training step; None for a case of one operation."""
+    return None if isinstance(prepared, PreparedCase) else prepared
 
 
 def _load(case: Case) -> AbstractContextManager[object]:
     """Return what computes beside a case until it is closed: a thread that multiplies matrices, or nothing."""
     if case.load is None:
         return nullcontext()
+    from hpccoll.measure.step_engine import FOREVER_NS, ROWS, Gemm
+
     thread = Gemm([((ROWS[-1], FOREVER_NS),)])
     thread.start()
     return closing(thread)

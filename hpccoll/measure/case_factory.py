@@ -5,47 +5,35 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from mpi4py import MPI
 
-from hpccoll.analysis.choice_table import TuneTable, resolve_auto
-from hpccoll.analysis.setting import Conditions, machine_name, recorded_mpi_version
-from hpccoll.cases.case import COMPILED, NCCL_TESTS, PYTHON, Case, Job, Shape
+from hpccoll.cases.case import COMPILED, NCCL_TESTS, PYTHON, Case, Effort, Job, Shape
 from hpccoll.cases.catalogue import check_case, moved_dtypes
 from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
 from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.common.units import format_count
-from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.host.cpu_and_memory import available_memory
-from hpccoll.measure.digits_training import training_steps
 from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
-from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
-from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
-from hpccoll.store.raw_results import Attempt, Status
-from hpccoll.training.model_file import models_from_json
-from hpccoll.training.step_keys import GEMM
-from hpccoll.training.workload import Workload
+from hpccoll.schedule.collective import AUTO
 from hpccoll.transports.gpu import Gpu, gpu_errors
-from hpccoll.transports.nccl.communicator_config import missing_for_nccl4py
-from hpccoll.transports.nccl.communicators import (
-    NCCL_EXCEPTIONS,
-    REFUSAL_PATTERN,
-    NcclFailedError,
-    NcclRefusedError,
-    abort_world,
-    close_all_worlds,
-    nccl_error_text,
-    raise_nccl_failure,
-)
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
 
-Prepared: TypeAlias = PreparedCase | PreparedStep
+if TYPE_CHECKING:
+    from hpccoll.analysis.choice_table import TuneTable
+    from hpccoll.executor.compiled_executor import ExecutorOptions
+    from hpccoll.measure.gpu_assignment import RankGpus
+    from hpccoll.measure.prepared_step import PreparedStep
+    from hpccoll.store.raw_results import Attempt, Status
+    from hpccoll.training.model_shape import ModelShape
+
+Prepared: TypeAlias = "PreparedCase | PreparedStep"
 """A case with its plans and buffers on the ranks of a communicator."""
 
 
@@ -54,7 +42,7 @@ class SkippedCase:
     """A case that cannot be measured, with the reason in words."""
 
     reason: str
-    status: Status = "skipped"
+    status: "Status" = "skipped"
 
 
 class CaseFactory:
@@ -65,8 +53,8 @@ class CaseFactory:
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, attempt: Attempt, gpus: RankGpus, connecting: Connecting,
-        executor_options: ExecutorOptions | None = None,
+        self, ranks: Ranks, job: Job, attempt: "Attempt", gpus: "RankGpus", connecting: Connecting,
+        executor_options: "ExecutorOptions | None" = None,
     ) -> None:  # fmt: skip
         self.connecting = connecting
         self.settings = RunSettings(
@@ -74,10 +62,10 @@ class CaseFactory:
         )
         self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
-        self._table = None if job.table is None else TuneTable.from_json(job.table)
-        self._models = models_from_json(job.models)
+        self._table = _table_of(job)
+        self._models = _models_of(job)
 
-    def make(self, case: Case) -> Prepared | SkippedCase:
+    def make(self, case: Case) -> "Prepared | SkippedCase":
         """Return ``case`` with its plan and buffers, or the reason why it is skipped; the same kind on all ranks.
 
         A case that this machine or library does not support is skipped. If NCCL fails, the case has failed: another
@@ -95,6 +83,8 @@ class CaseFactory:
                 gpu = self.gpus.gpu_of_rank if resolved.device == "cuda" else None
                 with gpu_errors(gpu):
                     if is_step:
+                        from hpccoll.measure.prepared_step import PreparedStep  # few ranks run training steps
+
                         return PreparedStep(
                             comm, layout, case, self._prepare_inside, self._models, gpu, self.connecting
                         )
@@ -103,14 +93,14 @@ class CaseFactory:
 
             if resolved.transport != "nccl":
                 return prepare()
-            return make_unless_refused(prepare, comm, self.connecting)
+            return _make_over_nccl(prepare, comm, self.connecting)
         except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
             return SkippedCase(str(error))
-        except NcclFailedError as error:
-            return SkippedCase(str(error), "failed")
 
     def _resolve(self, case: Case, layout: Layout) -> tuple[Case, str | None]:
-        return resolve_auto(case, layout, self._table, self.job.variant, self._conditions(case))
+        if case.algorithm != AUTO:
+            return case, None
+        return _resolve_auto(case, layout, self._table, self.job.variant, self._conditions(case))
 
     def _prepare_inside(self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: Gpu | None) -> PreparedCase:
         resolved, choice = self._resolve(inside, layout)
@@ -132,11 +122,13 @@ class CaseFactory:
             if is_step and case.transport != "nccl":
                 yield f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
             yield from (self.gpus.missing_for(resolved.transport, dtype) for dtype in dtypes)
-            yield self.gpus.missing_cublas if is_step and Workload.of(case.params).compute == GEMM else None
-        compress = Workload.of(case.params).compress if case.collective in WORKLOADS else ""
-        if case.collective in WORKLOADS and (drill := Workload.of(case.params).corrupted):
-            steps = training_steps(self.job.effort)
-            yield f"corrupt: step {drill[0]} is after the last one, {steps}" if drill[0] > steps else None
+            yield self.gpus.missing_cublas if is_step and _multiplies_matrices(case) else None
+        compress = ""
+        if case.collective in WORKLOADS:
+            from hpccoll.training.workload import Workload
+
+            compress = Workload.of(case.params).compress
+            yield _reason_no_drill(case, self.job.effort)
         if what := compress if compress.startswith("fp8") else BFLOAT16 if BFLOAT16 in dtypes else "":
             missing = find_spec("ml_dtypes") is None
             words = f"ml-dtypes is not installed, which {what} needs; do: pip install 'hpccoll[compress]'"
@@ -170,6 +162,8 @@ class CaseFactory:
         return reasons
 
     def _conditions(self, case: Case) -> str:
+        from hpccoll.analysis.setting import Conditions, machine_name, recorded_mpi_version
+
         options = self.settings.executor_options
         compiled = options and case.device == "cpu" and case.dtype in options.dtypes
         mpi = recorded_mpi_version(self.attempt.provenance)
@@ -179,6 +173,8 @@ class CaseFactory:
     def _config_reason(self, case: Case) -> str | None:
         if not self.job.communicator or case.transport != "nccl":
             return None
+        from hpccoll.transports.nccl.communicator_config import missing_for_nccl4py
+
         return first_reason(self.comm, missing_for_nccl4py(min_nccl_version(self.job.communicator)))
 
     def _memory_reason(self, case: Case) -> str | None:
@@ -202,7 +198,10 @@ class CaseFactory:
         return replace(case, bytes=max(case.bytes, self.settings.largest_bytes))
 
     def close(self) -> None:
-        close_all_worlds()  # before the communicators of MPI on which NCCL's are based
+        if any(case.transport == "nccl" for case in self.job.cases):
+            from hpccoll.transports.nccl.communicators import close_all_worlds
+
+            close_all_worlds()  # before the communicators of MPI on which NCCL's are based
         self._mapped.close()
 
 
@@ -212,9 +211,73 @@ def destroy_graphs(prepared: Prepared) -> None:
         case.destroy_graphs()
 
 
+def _multiplies_matrices(step: Case) -> bool:
+    """Return whether the computations of a training step are products of matrices."""
+    from hpccoll.training.step_keys import GEMM
+    from hpccoll.training.workload import Workload
+
+    return Workload.of(step.params).compute == GEMM
+
+
+def _reason_no_drill(step: Case, effort: Effort) -> str | None:
+    """Return the reason why the drill of a training step never comes; None if it does, or if there is none."""
+    from hpccoll.measure.digits_training import training_steps
+    from hpccoll.training.workload import Workload
+
+    drill, steps = Workload.of(step.params).corrupted, training_steps(effort)
+    if drill is None or drill[0] <= steps:
+        return None
+    return f"corrupt: step {drill[0]} is after the last one, {steps}"
+
+
+def _table_of(job: Job) -> "TuneTable | None":
+    """Return the table of choices for the algorithm ``auto``; None without one."""
+    if job.table is None:
+        return None
+    from hpccoll.analysis.choice_table import TuneTable  # few jobs have a table
+
+    return TuneTable.from_json(job.table)
+
+
+def _models_of(job: Job) -> "Mapping[str, ModelShape]":
+    """Return the user's own models of training steps, by name."""
+    if not job.models:
+        return {}
+    from hpccoll.training.model_file import models_from_json  # few jobs have models
+
+    return models_from_json(job.models)
+
+
+def _resolve_auto(
+    case: Case, layout: Layout, table: "TuneTable | None", variant: str | None = None, conditions: str | None = None
+) -> tuple[Case, str | None]:
+    """Return the case that a table chooses, and why; a case that names its algorithm stays as it is.
+
+    Raises:
+        BadInputError: if the table has no choice.
+    """
+    if case.algorithm != AUTO:
+        return case, None
+    from hpccoll.analysis.choice_table import resolve_auto  # few jobs have a table
+
+    return resolve_auto(case, layout, table, variant, conditions)
+
+
+def _make_over_nccl(
+    make: Callable[[], Prepared], comm: MPI.Intracomm, connecting: Connecting
+) -> "Prepared | SkippedCase":
+    """Return the result of ``make``, or the reason why NCCL refuses it or fails; all ranks call this together."""
+    from hpccoll.transports.nccl.communicators import NcclFailedError  # only ranks with GPUs need it
+
+    try:
+        return make_unless_refused(make, comm, connecting)
+    except NcclFailedError as error:
+        return SkippedCase(str(error), "failed")
+
+
 def make_unless_refused(
     make: Callable[[], Prepared], comm: MPI.Intracomm, connecting: Connecting = CONNECTING
-) -> Prepared | SkippedCase:
+) -> "Prepared | SkippedCase":
     """Return the result of ``make``, or the reason if NCCL refuses its first call; all ranks call this together.
 
     NCCL decides by values that all ranks share, so that it refuses a call on all of them. The state of a communicator
@@ -227,6 +290,15 @@ def make_unless_refused(
             launch may succeed.
         RuntimeError: if another library reports an error.
     """
+    from hpccoll.transports.nccl.communicators import (
+        NCCL_EXCEPTIONS,
+        REFUSAL_PATTERN,
+        NcclRefusedError,
+        abort_world,
+        nccl_error_text,
+        raise_nccl_failure,
+    )
+
     made, error_text = None, None
     try:
         made = make()
@@ -272,11 +344,11 @@ def preflight(ranks: Ranks, job: Job) -> None:
     Raises:
         BadInputError: on all ranks, if a node lacks memory, no case can run, or a name in a case is unknown.
     """
-    layout, table = ranks.layout(job.aggregators), None if job.table is None else TuneTable.from_json(job.table)
+    layout, table = ranks.layout(job.aggregators), _table_of(job)
     reasons: dict[str | None, None] = {}
     for case in job.cases:
         try:
-            resolved, _ = resolve_auto(case, layout, table)
+            resolved, _ = _resolve_auto(case, layout, table)
             reasons[skip_reason(case, layout, _launch_facts(job, case), resolved)] = None
         except BadInputError as error:
             reasons[str(error)] = None
@@ -285,7 +357,7 @@ def preflight(ranks: Ranks, job: Job) -> None:
         raise UnusableError("run", f"none of {format_count(len(job.cases), 'case')} can run here: {why}")
     failure, on_node = None, ranks.ranks_by_node[ranks.node_id]
     try:
-        models = models_from_json(job.models)
+        models = _models_of(job)
         check_memory(job.cases, job.ranks, on_node, available_memory(), aggregators=job.aggregators, models=models)
     except BadInputError as error:
         failure = error

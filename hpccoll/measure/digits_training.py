@@ -8,30 +8,31 @@ differ by roundings, and sums that all ranks have alike and wrong are found beca
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.cases.case import Effort
 from hpccoll.cases.planned_schedule import planned_schedule
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.text import join_words
 from hpccoll.measure.codecs import CODECS, Array, Codec, CodecMessage
 from hpccoll.measure.digits_replica import Digits, Floats, Replica
-from hpccoll.measure.timing_loop import RankProgress, RankSync
+from hpccoll.measure.learned import Learned
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.schedule.operation import Operation
 from hpccoll.training.compression import DENSE
 from hpccoll.training.models.digits import STEPS
 
 if TYPE_CHECKING:
+    from hpccoll.cases.case import Effort
     from hpccoll.measure.gradient_buckets import GradientBucketBuffer
     from hpccoll.measure.prepared_case import PreparedCase
     from hpccoll.measure.prepared_step import PreparedStep
+    from hpccoll.measure.timing_loop import RankProgress, RankSync
+    from hpccoll.schedule.operation import Operation
 
 STAND_INS = {"all_reduce": "ring", "all_gather": "ring", "all_to_all": "pairwise"}
 """The algorithms of a serial run where the collective of the ranks is the library's own."""
@@ -44,16 +45,6 @@ ROUNDINGS = 1e-4
 fp16 it is 4e-3 after 225 steps and 0.07 after 2,000, so that only the first step tells."""
 
 PHASES = "shard_s", "gradients_s", "update_s"
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What a training has shown; on other ranks than rank 0 only how much is wrong."""
-
-    wrong: int = 0  # replicas with other weights than most, over all steps, and 1 if a serial run has other weights
-    reasons: tuple[str, ...] = ()
-    of_steps: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # [step], by the names of CaseTimes
-    results: Mapping[str, Any] = field(default_factory=dict)  # by the names of CaseResult
 
 
 class DigitsTraining:
@@ -98,7 +89,7 @@ class DigitsTraining:
             gradient = replica.gradients[0]
             gradient[np.abs(gradient).argmax() :][:1].view(np.uint32)[:] ^= 1 << 20
 
-    def effort(self, effort: Effort) -> Effort:
+    def effort(self, effort: "Effort") -> "Effort":
         """Return the effort of a round, which trains anew: STEPS, unless a number of iterations is given."""
         steps = training_steps(effort)
         return replace(effort.of_a_round, min_iterations=steps, max_iterations=steps)
@@ -122,7 +113,7 @@ class DigitsTraining:
                 self._first = replica.weights.copy()
             self._records.append((replica.digest(), replica.loss, replica.accuracy(), replica.phases_ns))
 
-    def collect(self, sync: RankSync, steps: int, name: Callable[[int], str], progress: RankProgress) -> Learned:
+    def collect(self, sync: "RankSync", steps: int, name: Callable[[int], str], progress: "RankProgress") -> Learned:
         """Return what the first ``steps`` steps have shown; all ranks call this together. ``name`` names a rank.
 
         The ranks meet after every step of the serial run: many ranks take minutes, and none may seem stuck.
@@ -207,7 +198,7 @@ class DigitsTraining:
         return [partial(_run_codec, codecs, each.codec) if each.is_codec else next(turns) for each in chain]
 
 
-def training_steps(effort: Effort) -> int:
+def training_steps(effort: "Effort") -> int:
     """Return the steps of a training: STEPS, unless a number of iterations is given."""
     return effort.max_iterations if effort.min_iterations == effort.max_iterations else STEPS
 
@@ -231,7 +222,7 @@ def _run_codec(codecs: Sequence[Codec], name: str) -> None:
         getattr(each, name)()
 
 
-def _serial_operation(prepared: "PreparedCase") -> Operation:
+def _serial_operation(prepared: "PreparedCase") -> "Operation":
     if prepared.operation.slices:
         return prepared.operation
     case = replace(prepared.case, algorithm=STAND_INS[prepared.case.collective], transport="mpi")

@@ -3,19 +3,18 @@
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hpccoll.cases.case import Case, Job
 from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
-from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.evidence.verdict import judge_collective, unavailable_reasons
 from hpccoll.host.network_ports import SENT_PACKETS
 from hpccoll.schedule import Algorithm, Cut, crossings, wire_bytes
-from hpccoll.schedule.operation import Operation
 
 if TYPE_CHECKING:
+    from hpccoll.cases.case import Case, Job
+    from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.case_factory import Prepared
     from hpccoll.measure.port_traffic import PortTraffic
     from hpccoll.measure.recognition import Recognition
+    from hpccoll.schedule.operation import Operation
 
 REFUSAL_PREFIX = "NCCL refuses it"
 """The beginning of the reason of a case that NCCL refuses."""
@@ -37,7 +36,7 @@ cached_crossings = lru_cache(1024)(crossings)
 
 
 def judge(
-    job: Job, case: Case, probe_result: ProbeResult | None, prepared: "Prepared", traffic: "PortTraffic | None",
+    job: "Job", case: "Case", probe_result: "ProbeResult | None", prepared: "Prepared", traffic: "PortTraffic | None",
     recognition: "Recognition | None" = None,
 ) -> tuple[str, str | None]:  # fmt: skip
     """Return the algorithm that ran in a case of ``job``, and the evidence: by the logs of a probe if they mention it.
@@ -54,6 +53,8 @@ def judge(
         return executed, evidence
     from_logs = [f"the probe {probe_result.failure}"] if probe_result.failure else []
     if probe_result.record is not None:
+        from hpccoll.evidence.verdict import judge_collective  # few ranks read logs
+
         verdict = judge_collective(
             requested_algorithm(job, case), case.collective, prepared.bytes, prepared.layout.workers,
             probe_result.record, dtype=case.dtype, op=case.op,
@@ -65,16 +66,18 @@ def judge(
     return executed, "; ".join(filter(None, (*from_logs, evidence))) or None
 
 
-def full_reason(reason: str, probe_result: ProbeResult | None, job: Job, case: Case) -> str:
+def full_reason(reason: str, probe_result: "ProbeResult | None", job: "Job", case: "Case") -> str:
     """Return the reason of a skipped case; if NCCL refused it, with the lines of the log that explain the refusal."""
     if not (probe_result and probe_result.record and reason.startswith(REFUSAL_PREFIX)):
         return reason
+    from hpccoll.evidence.verdict import unavailable_reasons  # few ranks read logs
+
     known = unavailable_reasons(requested_algorithm(job, case), probe_result.record, case.dtype)
     lines = (entry.line for entry in probe_result.record.unavailable if entry.feature in ("algorithm", "gpu"))
     return "; ".join(dict.fromkeys((reason, *known[:1], *lines)))
 
 
-def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> str:
+def algorithms_matching_bytes(operation: "Operation", nbytes: int, sent: int) -> str:
     """Return a sentence with the bytes that a library sent, and our algorithms that send as many.
 
     The library may have run none of them. ``nbytes`` is the size S; ``sent`` are the bytes per operation that all hosts
@@ -94,7 +97,7 @@ def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> s
     return f"the ports sent {amount}" + (f", as much as {' or '.join(matching)}" if matching else "")
 
 
-def _matches(operation: Operation, algorithm: Algorithm, sent: int) -> bool:
+def _matches(operation: "Operation", algorithm: Algorithm, sent: int) -> bool:
     if operation.call.traffic:
         return False  # the total does not distinguish algorithms if blocks are unequal
     slices = cached_slices(operation.call, algorithm, operation.layout, ())

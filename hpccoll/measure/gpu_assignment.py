@@ -6,25 +6,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from hpccoll.cases.case import Case
 from hpccoll.cases.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_CHOICES
 from hpccoll.cases.variants import NodeView
 from hpccoll.evidence.gpu_pair import CORRECT, NOT_TRIED, GpuPair
-from hpccoll.evidence.nic_gpu_affinity import read_sysfs_topology
-from hpccoll.host.gpu_facts import gpu_facts, is_near
-from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.host.gpu_stack import nccl_settings
 from hpccoll.host.process_facts import node_name
-from hpccoll.measure.gpu_answer import reason_gpu_hangs
 from hpccoll.measure.ranks import Ranks, first_reason
-from hpccoll.measure.stream_timing import event_floor_ns
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
-from hpccoll.transports.mpi import cuda_aware
-from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
-from hpccoll.transports.nccl.loaded_library import loaded_nccl_files
+
+if TYPE_CHECKING:
+    from hpccoll.cases.case import Case
+    from hpccoll.host.gpu_monitor import GpuMonitor
+    from hpccoll.transports.mpi.cuda_aware import CudaAwareVerdict
 
 BASE_TRANSPORT = "staged"
 """The transport whose only requirement is a GPU."""
@@ -99,7 +95,7 @@ def assign_gpu_before_mpi() -> None:
         select_gpu(int(local_rank) % gpu.device_count())
 
 
-def transports_of_gpus(cases: Iterable[Case]) -> set[str]:
+def transports_of_gpus(cases: Iterable["Case"]) -> set[str]:
     """Return the transports between GPUs that cases use."""
     return {case.transport for case in cases if case.device == "cuda"}
 
@@ -131,6 +127,8 @@ class RankGpus:
     @cached_property
     def silent(self) -> Mapping[str, str]:
         """Why nothing may ask for the GPUs of some hosts, by host: their driver does not answer."""
+        from hpccoll.measure.gpu_answer import reason_gpu_hangs
+
         return self._by_host(reason_gpu_hangs(self._launched_local_rank))
 
     @cached_property
@@ -195,7 +193,7 @@ class RankGpus:
         )  # fmt: skip
         return reason_nccl_refuses(self.ranks.comm.allgather(own))
 
-    def assumed(self, case: Case) -> str | None:
+    def assumed(self, case: "Case") -> str | None:
         """Return what ``case`` assumes of MPI: what only the user vouches for, or was not tried; None if nothing."""
         if case.device != "cuda" or case.transport != "mpi":
             return None
@@ -205,8 +203,10 @@ class RankGpus:
         return NOT_TRIED if untried else None
 
     @cached_property
-    def verdict(self) -> CudaAwareVerdict:
+    def verdict(self) -> "CudaAwareVerdict":
         """Whether MPI accepts GPU memory, as tested by the first rank of this rank's node."""
+        from hpccoll.transports.mpi import cuda_aware
+
         first = self.ranks.local_rank == 0
         verdicts = self.ranks.comm.allgather(cuda_aware.cuda_aware_verdict(self.number) if first else None)
         by_node = dict(zip(reversed(self.ranks.node_ids), reversed(verdicts), strict=True))  # the first rank's wins
@@ -228,6 +228,9 @@ class RankGpus:
         """The record of the GPU of this rank, for which its driver suffices; empty without one."""
         if not gpu.device_count():
             return {}
+        from hpccoll.evidence.nic_gpu_affinity import read_sysfs_topology
+        from hpccoll.host.gpu_facts import gpu_facts, is_near
+
         bus = gpu.device_bus(self.number)
         near = [{"distance": each.distance, "names": each.nics} for each in read_sysfs_topology({0: bus})]
         return {
@@ -245,6 +248,9 @@ class RankGpus:
         """Return the record of the GPU of this rank if transports use it, and of MPI and NCCL if these do."""
         if not transports or self.missing_for(BASE_TRANSPORT):
             return {}
+        from hpccoll.measure.stream_timing import event_floor_ns
+        from hpccoll.transports.nccl.loaded_library import loaded_nccl_files
+
         # The verdict comes first, because its child process uses the GPU.
         about: dict[str, Any] = {}
         if "mpi" in transports:
@@ -261,6 +267,8 @@ class RankGpus:
 
         If NVML does not report the GPU of a rank, any number of hosts may be of one domain.
         """
+        from hpccoll.host.gpu_facts import gpu_facts
+
         facts = gpu_facts(self.gpu_of_rank.id)
         own = facts["nvlink_domain"], facts["name"] is not None, self.ranks.node_id, gpu.loaded_nccl_version()
         domains, reported, nodes, versions = zip(*self.ranks.comm.allgather(own), strict=True)
@@ -276,8 +284,10 @@ class RankGpus:
         return len(self._ranks_sharing(gpu.device_uuid(self.number) or self.gpu_of_rank.id))
 
     @cached_property
-    def monitor(self) -> GpuMonitor | None:
+    def monitor(self) -> "GpuMonitor | None":
         """The monitor of the GPU of this rank; None on all but the first of the ranks that share it, slices or not."""
+        from hpccoll.host.gpu_monitor import GpuMonitor
+
         first = self._ranks_sharing(self.gpu_of_rank.id)[0] == self.ranks.comm.rank
         return GpuMonitor(self.gpu_of_rank.id) if first else None
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from hpccoll.cases.case import PYTHON, Job
 from hpccoll.common.errors import BadInputError
 from hpccoll.measure.round_order import Completed
-from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal import Journal, has_records, journal_path, write_failure_note
 from hpccoll.store.raw_results import Failure, Outcome, RawResults
 
 if TYPE_CHECKING:
     from hpccoll.store.hdf5 import RawFileWriter
+    from hpccoll.store.journal import Journal
 
 MAX_DAMAGE_LINES = 5
 """The maximum number of damaged lines of a journal that are printed when a job is resumed."""
@@ -39,6 +38,9 @@ class JobResults:
         """Open the journal, if ``out`` is given, and return what earlier attempts have measured."""
         if self.out is None:
             return Completed()
+        from hpccoll.store.job_identity import check_same_job  # only rank 0 writes
+        from hpccoll.store.journal import Journal, journal_path
+
         earlier = self._read_earlier(self.out) if self.out.exists() else None
         if earlier:
             check_same_job(earlier, self.job, self.out)
@@ -65,6 +67,7 @@ class JobResults:
             BadInputError: if it is damaged and has no journal.
         """
         from hpccoll.store import hdf5
+        from hpccoll.store.journal import has_records, journal_path
 
         try:
             return hdf5.read_raw_file(out)
@@ -75,7 +78,7 @@ class JobResults:
             return None
 
     @property
-    def records(self) -> Journal | RawResults:
+    def records(self) -> "Journal | RawResults":
         """What attempts, starts and outcomes of cases are added to: the journal, or results that are only in memory."""
         return self._journal or self.raw
 
@@ -163,7 +166,11 @@ class JobResults:
 
     def note_failure(self, failure: Failure) -> None:
         """Record next to the journal why a rank fails; called on that rank, from any thread."""
+        if self.out is None:
+            return
+        from hpccoll.store.journal import journal_path, write_failure_note
+
         with suppress(OSError):
             # A host that does not share the directory of ``out`` has no journal.
-            if self.out is not None and journal_path(self.out).exists():
+            if journal_path(self.out).exists():
                 write_failure_note(self.out, failure)

@@ -4,13 +4,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.common.errors import UnusableError
-from hpccoll.evidence.gpu_pair import GpuPair
-from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.executor.choice import agree_on_executor
-from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.copy_rates import copy_rates
 from hpccoll.measure.deadline_sync import ExcludedError
@@ -26,8 +24,13 @@ from hpccoll.measure.watchdog import watchdog
 from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure
 
+if TYPE_CHECKING:
+    from hpccoll.evidence.gpu_pair import GpuPair
+    from hpccoll.evidence.probe_result import ProbeResult
+    from hpccoll.executor.compiled_executor import ExecutorOptions
+
 Show = Callable[[Job, CaseHistory, int, int], None]
-Probe = Callable[[Ranks, Job, Callable[[], int], RankGpus], ProbeResult | None]
+Probe: TypeAlias = Callable[[Ranks, Job, Callable[[], int], RankGpus], "ProbeResult | None"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +48,9 @@ class Launch:
     show: Show
     pending_signal: Callable[[], int] = lambda: 0
     exit_limit: Callable[[], AbstractContextManager[None]] = nullcontext
-    probe_result: ProbeResult | None = None
+    probe_result: "ProbeResult | None" = None
     probe: Probe | None = None
-    gpu_pair: GpuPair | None = None
+    gpu_pair: "GpuPair | None" = None
     network: str | None = None
 
 
@@ -111,7 +114,7 @@ class JobRunner:
             group.ranks.run_at_root(lambda: self.results.finish(self.stop_signal, loss))
         return fine and earlier.all_right and self.has_results and not self.stop_signal
 
-    def _run_attempts(self, shape: Shape, left: list[tuple[int, Case]], probe_result: ProbeResult | None) -> bool:
+    def _run_attempts(self, shape: Shape, left: list[tuple[int, Case]], probe_result: "ProbeResult | None") -> bool:
         """Run attempts until the rounds ``left`` are measured or a signal stops the job; return whether all are right.
 
         Raises:
@@ -139,7 +142,7 @@ class JobRunner:
             left = rounds_left(job, rest, earlier) if rest else []
         return all_right
 
-    def _begin_attempt(self, probe_result: ProbeResult | None) -> tuple[Attempt, ExecutorOptions | None]:
+    def _begin_attempt(self, probe_result: "ProbeResult | None") -> tuple[Attempt, "ExecutorOptions | None"]:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         self.attempt_number += 1
         group, ranks = self.group, self.group.ranks

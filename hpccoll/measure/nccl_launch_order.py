@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from hpccoll.cases.case import Case
 from hpccoll.host.gpu_stack import nccl_settings
 from hpccoll.schedule import WORKLOADS
-from hpccoll.training.parallelism import Mesh
-from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import loaded_nccl_version
 
 VARIABLE = "NCCL_LAUNCH_ORDER_IMPLICIT"
@@ -46,6 +44,9 @@ def has_several_communicators(case: Case) -> bool:
     """Whether a case is a training step over NCCL whose mesh has an axis beside the data-parallel one."""
     if case.transport != "nccl" or case.collective not in WORKLOADS:
         return False
+    from hpccoll.training.parallelism import Mesh  # few ranks run training steps
+    from hpccoll.training.workload import Workload
+
     axes = Mesh.axes(Workload.of(case.params).parallel)
     return any(size > 1 for axis, size in axes.items() if axis != "dp")
 

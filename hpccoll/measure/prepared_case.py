@@ -16,37 +16,29 @@ from hpccoll.cases.memory_estimate import GENERATIONS
 from hpccoll.cases.planned_schedule import PlannedSchedule, planned_schedule
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT, TRANSPORTS
 from hpccoll.common.errors import BadInputError, StalledError
-from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
 from hpccoll.measure.executed_evidence import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.guards import guards_of
-from hpccoll.measure.nccl_tests_timing import (
-    NcclTestsCounts,
-    NcclTestsTiming,
-    memory_of_nccl_tests,
-    nccl_tests_effort,
-    places_of_calls,
-)
-from hpccoll.measure.osu_timing import OsuLoop, osu_effort
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.result_check import Check
-from hpccoll.measure.result_check_gpu import GpuCheck
-from hpccoll.measure.stream_timing import StreamTiming
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import REDUCTIONS, Layout, dtype_of, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.operation import Operation
-from hpccoll.transports.gpu import Gpu
-from hpccoll.transports.guarded_memory import GuardedBuffer
-from hpccoll.transports.mpi.library_calls import result_span
-from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.stream_wait import CONNECTING, Connecting, Wait
-from hpccoll.transports.transport_interface import Transport, TransportPlan
 
 if TYPE_CHECKING:
+    from hpccoll.executor.barrier import ExecutorBarrier
+    from hpccoll.measure.nccl_tests_timing import NcclTestsTiming
+    from hpccoll.measure.osu_timing import OsuLoop
+    from hpccoll.measure.result_check_gpu import GpuCheck
+    from hpccoll.measure.stream_timing import StreamTiming
+    from hpccoll.transports.gpu import Gpu
+    from hpccoll.transports.guarded_memory import GuardedBuffer
     from hpccoll.transports.nccl.transport import NcclTransportBase
+    from hpccoll.transports.transport_interface import Transport, TransportPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +74,7 @@ class PreparedCase:
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, gpu: Gpu | None = None,
+        self, comm: MPI.Intracomm, layout: Layout, case: Case, gpu: "Gpu | None" = None,
         settings: RunSettings = DEFAULT_SETTINGS, choice: str | None = None, assumed: str | None = None,
     ) -> None:  # fmt: skip
         self.case, self.layout, self.rank, self.gpu, self._comm = case, layout, comm.rank, gpu, comm
@@ -103,6 +95,8 @@ class PreparedCase:
         communicator, self._memory = settings.communicator, None
         self._places, self._further = 1, list[StreamPlan]()
         if case.timing == NCCL_TESTS:
+            from hpccoll.measure.nccl_tests_timing import NcclTestsCounts, places_of_calls
+
             communicator, self._memory = _nccl_tests_communicator(comm, communicator)
             counts = NcclTestsCounts.of(settings.effort)
             self._places = places_of_calls(self.bytes, settings.largest_bytes, counts)
@@ -143,7 +137,7 @@ class PreparedCase:
         slices, channels, window = (planned.slices, planned.channels, planned.window) if planned else ((), 1, 1)
         return Operation(call, self.layout, slices, count, dtype, REDUCTIONS[op], in_place, channels, window)
 
-    def _plan(self) -> tuple[Array, Array, TransportPlan]:
+    def _plan(self) -> tuple[Array, Array, "TransportPlan"]:
         of, transport = self.operation, self.transport
         lengths = [of.elements(name, self.rank) for name in ("src", "dst")]
         # The places of both buffers have the same offsets, as in nccl-tests.
@@ -173,8 +167,12 @@ class PreparedCase:
         """How long a round takes."""
         effort = self._settings.effort
         if self.case.timing == OSU:
+            from hpccoll.measure.osu_timing import osu_effort
+
             return osu_effort(effort, self.bytes)
         if self.case.timing == NCCL_TESTS:
+            from hpccoll.measure.nccl_tests_timing import nccl_tests_effort
+
             return nccl_tests_effort(effort)
         return effort.of_a_round
 
@@ -184,18 +182,20 @@ class PreparedCase:
         return [self]
 
     def loop(
-        self, sync: RankSync, barrier: Callable[[], ExecutorBarrier], progress: RankProgress
-    ) -> ExecutorLoop | OsuLoop | PythonLoop:
+        self, sync: RankSync, barrier: Callable[[], "ExecutorBarrier"], progress: RankProgress
+    ) -> "ExecutorLoop | OsuLoop | PythonLoop":
         """Return the loop that times the operation; all ranks call this together.
 
         ``barrier`` returns the barrier of the compiled loop; ``progress`` is kept up to date.
         """
         if self.case.timing == OSU:
+            from hpccoll.measure.osu_timing import OsuLoop
+
             effort = self.effort_of_round
             return OsuLoop(self, self._comm, progress, effort.warmup + effort.min_iterations, self._compiled)
-        if isinstance(self._timing, NcclTestsTiming):
+        if self.case.timing == NCCL_TESTS and self._timing is not None:
             progress.enter("warming up")
-            self._timing.warm_up()
+            cast("NcclTestsTiming", self._timing).warm_up()
         if self._compiled and isinstance(self.check, Check):
             return ExecutorLoop(self._compiled, self.check, GENERATIONS, barrier(), progress.numbers)
         return PythonLoop(self, sync, progress)
@@ -204,10 +204,12 @@ class PreparedCase:
         """Return the span of dst that must hold the result of this rank, derived from the case."""
         of = self.operation
         if self.algorithm is None and self.case.transport != "nccl":  # a collective of the MPI library itself
+            from hpccoll.transports.mpi.library_calls import result_span
+
             return result_span(of, self.rank)
         return of.span("dst", of.call.target(self.rank, of.api_cut.units), self.rank)
 
-    def _guarded(self) -> list[GuardedBuffer]:
+    def _guarded(self) -> list["GuardedBuffer"]:
         """Return the buffers, each with the span of it that the operation may write.
 
         In place, and for a schedule, all of dst may be written: what is not part of the result is workspace. Out of
@@ -218,12 +220,14 @@ class PreparedCase:
             guarded[1:2] = [dst.narrow(self._result_span()) for dst in guarded[1:2]]
         return guarded
 
-    def _check(self) -> Check | GpuCheck:
+    def _check(self) -> "Check | GpuCheck":
         of, in_place = self.operation, self.case.in_place
         filled = self.dst[of.span("dst", self.payload.filled_units(in_place=in_place), self.rank)]
         buffers = self.payload, self.src, filled, self.result
         generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
         if self.gpu:
+            from hpccoll.measure.result_check_gpu import GpuCheck  # only ranks with GPUs need it
+
             return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self.guards)
         return Check(*buffers, in_place=in_place, generation=generation, guards=self.guards)
 
@@ -241,9 +245,12 @@ class PreparedCase:
         if isinstance(self.check, Check):
             self.check.fills, self.check.compared = [], []
 
-    def _stream_timing(self, effort: Effort) -> StreamTiming | NcclTestsTiming | None:
+    def _stream_timing(self, effort: Effort) -> "StreamTiming | NcclTestsTiming | None":
         if self.gpu is None or not isinstance(self.plan, StreamPlan):
             return None
+        from hpccoll.measure.nccl_tests_timing import NcclTestsCounts, NcclTestsTiming
+        from hpccoll.measure.stream_timing import StreamTiming
+
         if self.case.timing == NCCL_TESTS:
             return NcclTestsTiming([self.plan, *self._further], self.check, NcclTestsCounts.of(effort))
         operations = effort.operations if self.case.timing == AGGREGATED else None
@@ -349,13 +356,15 @@ def _nccl_tests_communicator(
     """
     if BUFFERS in communicator:
         return communicator, None
+    from hpccoll.measure.nccl_tests_timing import memory_of_nccl_tests
+
     buffers, evidence = memory_of_nccl_tests(comm)
     if buffers is None:
         return communicator, evidence
     return {**communicator, BUFFERS: buffers}, evidence
 
 
-def make_transport(case: Case, comm: MPI.Intracomm, gpu: Gpu | None, settings: RunSettings) -> Transport:
+def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings: RunSettings) -> "Transport":
     """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
 
     Its transport, algorithm and device select the class.
@@ -368,6 +377,8 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: Gpu | None, settings: R
     gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
     if case.transport != "nccl":
         return implementation(comm, gpu)
+    from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
+
     fields, buffers = nccl_config(communicator), communicator.get(BUFFERS)
     return implementation(
         comm, gpu, graph=bool(case.params.get(GRAPH)), library=ConfiguredNccl(fields) if fields else None,
@@ -376,7 +387,7 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: Gpu | None, settings: R
 
 
 @cache
-def load_class(path: str) -> Callable[..., Transport]:
+def load_class(path: str) -> Callable[..., "Transport"]:
     """Return the class that ``path`` names as ``module:Class``."""
     module, _, name = path.partition(":")
     return cast("Callable[..., Transport]", getattr(import_module(module), name))

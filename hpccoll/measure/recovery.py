@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from hpccoll.cases.case import Case, Job, Shape
-from hpccoll.common.errors import StalledError
 from hpccoll.measure.deadline_sync import DeadlineSync, launcher_numbers
 from hpccoll.measure.gpu_assignment import RankGpus
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
-from hpccoll.transports.nccl.communicators import abort_all_worlds
 
 if TYPE_CHECKING:
+    from hpccoll.common.errors import StalledError
     from hpccoll.measure.case_factory import Prepared
     from hpccoll.measure.prepared_case import PreparedCase
     from hpccoll.transports.gpu import Gpu
@@ -29,6 +28,8 @@ def abort_cases(cases: "Sequence[PreparedCase]", gpu: "Gpu") -> None:
     graphs are therefore destroyed before any communicator is aborted. Buffers are freed when no kernel writes to them
     any more. An aborted communicator deregisters its buffers.
     """
+    from hpccoll.transports.nccl.communicators import abort_all_worlds  # only ranks with GPUs need it
+
     for case in cases:
         case.destroy_graphs()
     abort_all_worlds()
@@ -82,7 +83,7 @@ class RankGroup:
         return DeadlineSync(self.ranks, job.effort.timeout) if can_lose else None
 
     def recover(
-        self, prepared: "Prepared | None", sync: DeadlineSync, error: StalledError, attempt: int, case: Case
+        self, prepared: "Prepared | None", sync: DeadlineSync, error: "StalledError", attempt: int, case: Case
     ) -> str:
         """Abort NCCL, go on with the ranks that answer, renumbered and each with its GPU, and return what happened.
 

@@ -10,16 +10,18 @@ import time
 from collections.abc import Callable
 from ctypes import c_int64
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.cases.case import LEAST_ITERATIONS, Effort
 from hpccoll.executor.structures import LOOP_PHASES
-from hpccoll.host.gpu_monitor import GpuMonitor
 from hpccoll.store.case_times import CaseTimes, RoundSummary
-from hpccoll.store.statistics import median_interval
+from hpccoll.store.median_interval import median_interval
+
+if TYPE_CHECKING:
+    from hpccoll.host.gpu_monitor import GpuMonitor
 
 Nanoseconds = NDArray[np.int64]
 Clock = Callable[[], int]
@@ -188,7 +190,7 @@ class PythonLoop:
 
 def measure(
     run: RunIterations, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
-    *, monitor: GpuMonitor | None = None, begin: Callable[[], None] | None = None,
+    *, monitor: "GpuMonitor | None" = None, begin: Callable[[], None] | None = None,
     summary: RoundSummary = OF_ALL,
 ) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns.

@@ -6,13 +6,15 @@ within a schema version. Values are in seconds and bytes per second; an absent v
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.schedule.collective import AUTO
-from hpccoll.store.scheduler_log import ScheduledJob
 from hpccoll.store.schema import COLUMNS, CaseResult, OfKind
-from hpccoll.store.step_times import StepTimes
+
+if TYPE_CHECKING:
+    from hpccoll.store.scheduler_log import ScheduledJob
+    from hpccoll.store.step_times import StepTimes
 
 NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
@@ -241,7 +243,7 @@ class CaseStates:
     planned: int  # number of cases, without those that planning left out
     missing: tuple[Gap, ...] = ()
     skipped: tuple[Gap, ...] = ()  # cases left out by planning or skipped in the job, with the reason
-    scheduled: tuple[ScheduledJob, ...] = ()  # Slurm's jobs; of one name the latest comes last
+    scheduled: tuple["ScheduledJob", ...] = ()  # Slurm's jobs; of one name the latest comes last
     progress: tuple[JobProgress, ...] = ()  # of each file, and of each job without a file
 
     @property
@@ -283,7 +285,7 @@ class Results(CaseStates):
     rows: tuple[Row, ...]
     damaged: tuple[str, ...] = ()  # unreadable files and damaged lines of journals, with the reason
     notes: tuple[str, ...] = ()  # further remarks on files: copies, files without a digest
-    step_times: Mapping[RowKey, StepTimes] = field(default_factory=dict, compare=False)  # a median iteration of steps
+    step_times: Mapping[RowKey, "StepTimes"] = field(default_factory=dict, compare=False)  # a median iteration of steps
 
     @property
     def ours(self) -> "Results":

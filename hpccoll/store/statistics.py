@@ -3,9 +3,8 @@
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,45 +12,17 @@ from numpy.typing import NDArray
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import LEAST_ITERATIONS, LOOPS_OF_PROGRAMS, PYTHON, SINGLE, Case, Job
 from hpccoll.cases.catalogue import step_groups
-from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
-from hpccoll.store.raw_results import Attempt, Outcome
+from hpccoll.store.median_interval import interval_ranks, median_interval, median_of_sorted
 from hpccoll.store.rows import MEAN, Interval, Row
 from hpccoll.store.schema import IMPORTED, RESULT_MERGES
 from hpccoll.store.sources import HPCCOLL
 from hpccoll.store.step_times import STEP_FIGURES, StepTimes
 from hpccoll.store.step_waiting import step_waiting
 
-
-@lru_cache
-def _interval_ranks(n: int) -> tuple[int, int]:
-    """Return the order statistics (0-based) that enclose the median of n samples with at least 95 % confidence.
-
-    The number of samples below the median is binomial (n, 1/2): H. A. David, H. N. Nagaraja, Order Statistics, 7.1.
-    Below 6 samples no pair reaches 95 %: the extremes are returned.
-    """
-    tail, lower = 0.0, 0
-    while lower < n // 2:
-        tail += math.exp(math.lgamma(n + 1) - math.lgamma(lower + 1) - math.lgamma(n - lower + 1) - n * math.log(2))
-        if tail > 0.025:
-            break
-        lower += 1
-    return max(lower - 1, 0), n - 1 - max(lower - 1, 0)
-
-
-def median_interval(values: NDArray[np.int64] | NDArray[np.float64]) -> tuple[float, float, float]:
-    """Return the median of ``values`` and its distribution-free 95 % confidence interval (low, high)."""
-    ordered = np.sort(values)
-    low, high = _interval_ranks(len(ordered))
-    return _middle(ordered), float(ordered[low]), float(ordered[high])
-
-
-def _middle(ordered: NDArray[Any] | Sequence[float]) -> float:
-    """Return the median of sorted values: ``np.median`` takes ten times as long for a few values, and has the same."""
-    half, is_odd = divmod(len(ordered), 2)
-    if is_odd:
-        return float(ordered[half])
-    return float((ordered[half - 1] + ordered[half]) / 2)
+if TYPE_CHECKING:
+    from hpccoll.store.case_times import CaseTimes
+    from hpccoll.store.raw_results import Attempt, Outcome
 
 
 def median_ratio(ratios: Iterable[float]) -> float:
@@ -90,11 +61,11 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
 
     A round is one sample of the state of the machine, however many iterations it has. The interval spans the rounds'
     intervals from the lowest to the highest end. From 9 rounds on it drops as many of the lowest and highest ends as
-    ``_interval_ranks`` drops samples, so that one noisy round does not widen it.
+    ``interval_ranks`` drops samples, so that one noisy round does not widen it.
     """
-    first, last = _interval_ranks(len(rounds))
+    first, last = interval_ranks(len(rounds))
     intervals = [one.interval for one in rounds if one.interval]
-    median = _middle(sorted(one.median for one in rounds))
+    median = median_of_sorted(sorted(one.median for one in rounds))
     if len(intervals) < len(rounds):
         return RoundStatistics(median, None)
     lows, highs = (sorted(ends) for ends in zip(*intervals, strict=True))
@@ -103,16 +74,16 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
 
 def _median_s(nanoseconds: NDArray[np.int64]) -> float | None:
     """Return the median over iterations in seconds; None without any."""
-    return _middle(np.sort(nanoseconds)) / 1e9 if len(nanoseconds) else None
+    return median_of_sorted(np.sort(nanoseconds)) / 1e9 if len(nanoseconds) else None
 
 
-def _device_s(times: CaseTimes, operations: int) -> float | None:
+def _device_s(times: "CaseTimes", operations: int) -> float | None:
     """Return the median over iterations of the slowest GPU's time in seconds; None if a GPU has no events."""
     elapsed_s = _median_s(times.device_max_ns)
     return None if elapsed_s is None else elapsed_s / operations
 
 
-def _device_floor_s(attempt: Attempt, operations: int) -> float | None:
+def _device_floor_s(attempt: "Attempt", operations: int) -> float | None:
     """Return the time between two events in a row, of the GPU with the longest, over the operations between them."""
     floors: Sequence[int | None] = attempt.provenance.get("event_floor_ns_of_rank") or ()
     known = [floor for floor in floors if floor is not None]
@@ -121,7 +92,7 @@ def _device_floor_s(attempt: Attempt, operations: int) -> float | None:
     return max(known) / 1e9 / operations
 
 
-def status_and_reason(job: Job, outcome: Outcome, rounds: Collection[int] | None = None) -> tuple[str, str | None]:
+def status_and_reason(job: Job, outcome: "Outcome", rounds: Collection[int] | None = None) -> tuple[str, str | None]:
     """Return the status of a row and its reason; a correct case with fewer rounds than requested is partial.
 
     ``rounds`` are those of the outcome, if the caller has them already.
@@ -134,7 +105,7 @@ def status_and_reason(job: Job, outcome: Outcome, rounds: Collection[int] | None
     return "partial", "; ".join(filter(None, (f"{measured} of {requested} rounds", outcome.reason)))
 
 
-def _per_worker_node(attempt: Attempt, counted: int | None) -> float | None:
+def _per_worker_node(attempt: "Attempt", counted: int | None) -> float | None:
     return None if counted is None else counted / attempt.nodes
 
 
@@ -148,7 +119,7 @@ def _extreme(function: Callable[[Iterable[float]], float], values: Iterable[floa
     return function(known) if known else None
 
 
-def _sent_by_port(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
+def _sent_by_port(attempt: "Attempt", outcome: "Outcome") -> dict[str, float]:
     """Return the mean bytes sent by each port of the workers' nodes, which come first; a node may lack a port."""
     workers = outcome.port_sent[: attempt.nodes]
     sent = {name: [node[i] or 0.0 for node in workers] for i, name in enumerate(attempt.ports)}
@@ -156,7 +127,7 @@ def _sent_by_port(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in sent.items() if exists[name]}
 
 
-def rule_of(case: Case, times: CaseTimes | None, requested: str) -> str:
+def rule_of(case: Case, times: "CaseTimes | None", requested: str) -> str:
     """Return the rule for the time of an operation: ``requested``, unless the case has no other than its own."""
     if case.timing in LOOPS_OF_PROGRAMS:
         return MEAN
@@ -166,7 +137,7 @@ def rule_of(case: Case, times: CaseTimes | None, requested: str) -> str:
     return "max"
 
 
-def _seconds_by_rule(times: CaseTimes, rule: str) -> NDArray[np.float64]:
+def _seconds_by_rule(times: "CaseTimes", rule: str) -> NDArray[np.float64]:
     """Return the time of each iteration; all ranks of a prediction end at once, and it has no mean."""
     by_rule = {"max": times.max_ns, "span": times.span_ns, MEAN: times.mean_ns}
     nanoseconds = by_rule[rule]
@@ -177,7 +148,7 @@ def _seconds_by_rule(times: CaseTimes, rule: str) -> NDArray[np.float64]:
 
 
 def _by_round(
-    seconds: NDArray[np.float64], times: CaseTimes, numbers: Iterable[int], rule: str
+    seconds: NDArray[np.float64], times: "CaseTimes", numbers: Iterable[int], rule: str
 ) -> dict[int, RoundStatistics]:
     """Return the statistics of each round, given the time of each iteration."""
     summarise = RoundStatistics.from_samples
@@ -187,7 +158,7 @@ def _by_round(
 
 
 def make_row(
-    job: Job, attempt: Attempt, outcome: Outcome, rule: str = "max", runs: Mapping[int, str] | None = None
+    job: Job, attempt: "Attempt", outcome: "Outcome", rule: str = "max", runs: Mapping[int, str] | None = None
 ) -> Row:
     """Return the row of an outcome, derived from its raw times.
 

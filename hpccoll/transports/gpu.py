@@ -20,13 +20,12 @@ from hpccoll.common.errors import GpuFailedError
 from hpccoll.host.gpu_stack import choose_kernel_cache, old_cupy_reason
 from hpccoll.host.process_facts import node_name
 from hpccoll.schedule import BFLOAT16
-from hpccoll.schedule.operation import Array
-from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS
 from hpccoll.transports.stream_wait import LIMIT_S, no_error, poll_until
 from hpccoll.transports.transport_interface import address
 
 if TYPE_CHECKING:
     from hpccoll.executor.lowered_step import DeferredCall  # its import starts MPI, and a GPU is selected before that
+    from hpccoll.schedule.operation import Array
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
 
@@ -199,7 +198,7 @@ class Gpu:
         memory = self._cupy.cuda.UnownedMemory(address, count * element.itemsize, owner, self.number)
         return self._cupy.ndarray(count, element, self._cupy.cuda.MemoryPointer(memory, 0))
 
-    def pinned(self, count: int, dtype: np.dtype[np.generic]) -> Array:
+    def pinned(self, count: int, dtype: np.dtype[np.generic]) -> "Array":
         """Return an uninitialised array in pinned host memory, for direct copies from and to the GPU."""
         if not count:
             return np.empty(0, gpu_dtype(dtype))
@@ -354,11 +353,15 @@ class Gpu:
 @contextmanager
 def gpu_errors(gpu: Gpu | None) -> Iterator[None]:
     """Raise GpuFailedError in place of an error that a failed GPU causes, such as CuPy's error of a call of NCCL."""
+    if gpu is None:
+        yield
+        return
+    from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS  # only ranks with GPUs need it
+
     try:
         yield
     except NCCL_EXCEPTIONS:  # RuntimeError is also the base of CuPy's errors of CUDA, and of ours
-        if gpu:
-            gpu.idle()
+        gpu.idle()
         raise
 
 

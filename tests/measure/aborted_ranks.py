@@ -12,7 +12,7 @@ from mpi4py import MPI
 from nccl_on_host import HostGpu
 
 from hpccoll.cases.case import Case
-from hpccoll.measure import prepared_case
+from hpccoll.measure import result_check_gpu
 from hpccoll.measure.case_factory import make_unless_refused
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.prepared_step import PreparedStep
@@ -68,7 +68,7 @@ def aborted_after_a_run(make):
 
 def unfinished(make, error):
     """Raise ``error`` on all ranks when the last operation of a case or a step has its plan."""
-    made, check, plans = [], prepared_case.GpuCheck, len(getattr(make(), "inside", [None]))
+    made, check, plans = [], result_check_gpu.GpuCheck, len(getattr(make(), "inside", [None]))
 
     def fails(*arguments, **options):
         made.append(None)
@@ -76,11 +76,11 @@ def unfinished(make, error):
             raise error
         return check(*arguments, **options)
 
-    prepared_case.GpuCheck = fails
+    result_check_gpu.GpuCheck = fails
     try:
         make_unless_refused(make, COMM)
     finally:
-        prepared_case.GpuCheck = check
+        result_check_gpu.GpuCheck = check
 
 
 def aborted_behind_another():

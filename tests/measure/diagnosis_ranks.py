@@ -41,7 +41,7 @@ from hpccoll.measure import (  # noqa: E402 they start MPI
     diagnosis_leader,
     diagnosis_member,
     diagnosis_runner,
-    gpu_assignment,
+    gpu_answer,
     loss_recorder,
     pair_transfers,
     provenance,
@@ -247,7 +247,7 @@ if comm.rank == options.pop("fails_alone", None):
     diagnosis_runner.own_seconds = fail_alone
 gpu.device_count = count_gpus
 if (hangs := options.pop("gpu_hangs", None)) is not None:
-    gpu_assignment.reason_gpu_hangs = lambda _: "it does not answer" if comm.rank == hangs else None
+    gpu_answer.reason_gpu_hangs = lambda _: "it does not answer" if comm.rank == hangs else None
     if comm.rank == hangs:
         gpu.device_count = lambda: time.sleep(3600)
 if options.pop("leader_stops", False) and comm.rank == 0:

@@ -9,7 +9,7 @@ from nccl_on_host import HostGpu
 from rank_checks import run_checks
 
 from hpccoll.cases.case import Case, Effort
-from hpccoll.measure import prepared_case
+from hpccoll.measure import nccl_tests_timing
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.timing_loop import RankProgress, measure
 from hpccoll.schedule import Layout
@@ -170,13 +170,13 @@ def the_memory_is_that_of_nccl_tests_and_the_evidence_says_so():
     prepared, *_ = rounds_calls("all_reduce", 1024, 1024, Effort())
     assert "memory of ncclMemAlloc" in prepared.evidence(None)[1]
     closed(prepared)
-    original = prepared_case.memory_of_nccl_tests
-    prepared_case.memory_of_nccl_tests = lambda _comm: (None, "memory of cudaMalloc: no nccl4py")
+    original = nccl_tests_timing.memory_of_nccl_tests
+    nccl_tests_timing.memory_of_nccl_tests = lambda _comm: (None, "memory of cudaMalloc: no nccl4py")
     prepared, *_ = rounds_calls("all_reduce", 1024, 1024, Effort())
     assert prepared.transport.buffers is None
     assert "cudaMalloc" in prepared.evidence(None)[1]
     closed(prepared)
-    prepared_case.memory_of_nccl_tests = original
+    nccl_tests_timing.memory_of_nccl_tests = original
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
 from hpccoll.common.errors import StalledError
 from hpccoll.executor.compiled_executor import ExecutorOptions
-from hpccoll.measure import case_factory
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase, make_unless_refused
 from hpccoll.measure.prepared_case import RunSettings
 from hpccoll.schedule import Layout
@@ -38,7 +37,8 @@ STAGED = raw_examples.case(transport="staged", device="cuda")
 def test_only_cases_over_nccl_with_settings_that_a_rank_lacks_have_a_reason(
     monkeypatch, communicator, case, missing, reason
 ):
-    monkeypatch.setattr(case_factory, "missing_for_nccl4py", lambda version: missing.format(version) or None)
+    name = "hpccoll.transports.nccl.communicator_config.missing_for_nccl4py"
+    monkeypatch.setattr(name, lambda version: missing.format(version) or None)
     comm = SimpleNamespace(allgather=lambda own: [own, "the reason of another rank"])
     factory = SimpleNamespace(job=raw_examples.job(case, communicator=communicator), comm=comm)
     assert CaseFactory._config_reason(factory, case) == reason

@@ -82,7 +82,7 @@ def test_if_cublas_is_missing_on_one_rank_no_rank_multiplies_matrices(assignment
 def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(
     assignment, monkeypatch, domains, last_reported, nodes, ranks_per_node
 ):
-    monkeypatch.setattr(assignment, "gpu_facts", lambda _: {"nvlink_domain": domains[0], "name": "H100"})
+    monkeypatch.setattr("hpccoll.host.gpu_facts.gpu_facts", lambda _: {"nvlink_domain": domains[0], "name": "H100"})
     monkeypatch.setattr(assignment.gpu, "loaded_nccl_version", lambda: (2, 30, 7))
     versions = [(2, 30, 7), (2, 28, 9), (2, 28, 9)]  # all ranks must skip the same cases
     others = zip(domains[1:], [True, True, last_reported], ["n1", "n2", "n2"], versions, strict=True)
@@ -94,7 +94,7 @@ def test_nccl_counts_nvlink_domains_if_all_gpus_belong_to_one(
 @pytest.mark.parametrize("assumed", [True, False])
 def test_only_cases_over_mpi_on_gpus_carry_the_assumption_of_the_user(assignment, monkeypatch, assumed):
     found = CudaAwareVerdict(aware=True, library="it says no", transfer="HPCCOLL_CUDA_AWARE=yes", assumed=assumed)
-    monkeypatch.setattr(assignment.cuda_aware, "cuda_aware_verdict", lambda _: found)
+    monkeypatch.setattr("hpccoll.transports.mpi.cuda_aware.cuda_aware_verdict", lambda _: found)
     gpus = assignment.RankGpus(ranks(None, node_ids=["n1", "n1"], ranks_by_node={"n1": 2}))
     cases = (case(device=device, transport=over) for device, over in
              (("cuda", "mpi"), ("cuda", "staged"), ("cpu", "mpi")))  # fmt: skip
@@ -110,7 +110,7 @@ def over_nodes(assignment, monkeypatch):
 
     def gpus_on(nodes, pair=None, *, assumed=False):
         found = CudaAwareVerdict(aware=True, library="it reports yes", transfer="correct", assumed=assumed)
-        monkeypatch.setattr(assignment.cuda_aware, "cuda_aware_verdict", lambda _: found)
+        monkeypatch.setattr("hpccoll.transports.mpi.cuda_aware.cuda_aware_verdict", lambda _: found)
         monkeypatch.setattr(assignment.gpu, "missing_for_gpu", lambda _transport, _dtype: None)
         comm = SimpleNamespace(allgather=lambda own: [own, *[None] * (nodes - 1)])
         names = [f"n{number + 1}" for number in range(nodes)]
@@ -221,7 +221,7 @@ def test_all_ranks_leave_out_cases_of_ranks_that_share_a_gpu_unless_nccl_accepts
 
 
 def test_gpus_of_a_host_are_counted_over_its_ranks_each_of_which_may_see_one(assignment, monkeypatch):
-    monkeypatch.setattr(assignment, "reason_gpu_hangs", lambda _: None)
+    monkeypatch.setattr("hpccoll.measure.gpu_answer.reason_gpu_hangs", lambda _: None)
     monkeypatch.setattr(assignment.gpu, "device_count", lambda: 1)
     monkeypatch.setattr(assignment.gpu, "device_uuid", lambda number: f"uuid-{number}")
     gpus = assignment.RankGpus(ranks())
@@ -232,7 +232,7 @@ def test_gpus_of_a_host_are_counted_over_its_ranks_each_of_which_may_see_one(ass
 
 
 def test_of_a_host_whose_driver_does_not_answer_nothing_is_asked(assignment, monkeypatch):
-    monkeypatch.setattr(assignment, "reason_gpu_hangs", lambda _: "no answer")
+    monkeypatch.setattr("hpccoll.measure.gpu_answer.reason_gpu_hangs", lambda _: "no answer")
     monkeypatch.setattr(assignment.gpu, "device_count", lambda: pytest.fail("it would hang"))
     gpus = assignment.RankGpus(ranks(("n2", None)))
     gpus.ranks.node_id = "n1", "boot"

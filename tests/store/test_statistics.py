@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.statistics import _interval_ranks, make_row, median_ratio, percentile
+from hpccoll.store.median_interval import interval_ranks
+from hpccoll.store.statistics import make_row, median_ratio, percentile
 
 
 def test_the_interval_is_the_narrowest_with_95_per_cent_confidence_and_spans_all_of_fewer_than_six():
-    assert [_interval_ranks(n) for n in range(1, 6)] == [(0, n - 1) for n in range(1, 6)]
+    assert [interval_ranks(n) for n in range(1, 6)] == [(0, n - 1) for n in range(1, 6)]
     for n in (*range(6, 200), 999, 1000, 5000):
-        low, high = _interval_ranks(n)
+        low, high = interval_ranks(n)
         assert low + high == n - 1
         assert binom.cdf(high, n, 0.5) - binom.cdf(low, n, 0.5) >= 0.95
         assert binom.cdf(high - 1, n, 0.5) - binom.cdf(low + 1, n, 0.5) < 0.95

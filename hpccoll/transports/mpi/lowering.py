@@ -27,7 +27,6 @@ from hpccoll.executor.lowered_step import (
 )
 from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.mpi.gpu_folds import launch_folds
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
 from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces, overlap
 from hpccoll.transports.transport_interface import address, aligned_empty
@@ -86,6 +85,8 @@ class MpiLowering(Lowering):
                 lowered += self._step(lane, step, scratch)
             lowered += self._scaling(lane)
         if self.memory:
+            from hpccoll.transports.mpi.gpu_folds import launch_folds  # only ranks with GPUs need it
+
             launch_folds(self.memory, self.operation, lowered)
             return _synchronized(lowered, [LocalCall(*call) for call in self.memory.sync_calls])
         return self._fenced(merge_steps(lowered)) if self.node_peers else lowered

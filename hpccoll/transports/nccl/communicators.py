@@ -7,7 +7,6 @@ rank.
 
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
@@ -183,6 +182,8 @@ def _abort_together(worlds: Sequence[NcclWorld]) -> None:
     ncclCommAbort ends the kernels of its own communicator, and then waits for their streams (commDestroySync in init.cc
     of NCCL 2.28.9). There they may wait for those of another communicator, which only its own abort ends.
     """
+    from concurrent.futures import ThreadPoolExecutor  # few ranks need it
+
     pairs = [(world, communicator) for world in worlds for communicator in world.communicators]
     with ThreadPoolExecutor(max(1, len(pairs))) as threads:
         aborts = [threads.submit(world.abort, communicator) for world, communicator in pairs]

@@ -1,0 +1,40 @@
+"""What a rank imports and opens when it starts: thousands of ranks do so at once, on one file system."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+MODULES = 430
+"""The most modules that a rank may import which only measures; NumPy and mpi4py with what they import are 182."""
+
+OPENS = 700
+"""The most files that its Python code may open; MPI_Init opens others."""
+
+
+@pytest.fixture
+def counts(mpiexec, tmp_path):
+    """Return what each of two ranks has imported and opened, by rank, after an all-reduce by ring."""
+    program = Path(__file__).with_name("counted_start.py")
+    options = ["run", "-a", "ring", "-b", "8", "-e", "8", "-n", "5", "--rounds", "1", "--out"]
+    ran = mpiexec(2, program, tmp_path, *options, tmp_path / "ring.h5")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.mark.mpi
+def test_a_rank_imports_and_opens_little(counts):
+    assert len(counts[1]["modules"]) <= MODULES
+    assert counts[1]["opens"] <= OPENS
+
+
+@pytest.mark.mpi
+def test_a_rank_imports_only_what_its_cases_need(counts):
+    """Rank 0 also reads the job, writes and reports."""
+    first, second = (set(of_rank["modules"]) for of_rank in counts)
+    reporting = {"h5py", "hpccoll.render", "hpccoll.store.journal", "hpccoll.evidence.log_set"}
+    assert reporting <= first
+    of_other_cases = {"hpccoll.training.workload", "hpccoll.transports.nccl.communicators"}
+    assert not (reporting | of_other_cases) & second
+    pages = {name for name in first | second if name.startswith("hpccoll.algorithms.")}
+    assert pages == {"hpccoll.algorithms.ring"}
