@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-EMPTY = {"meta", "br", "link", "img"}
+EMPTY = {"meta", "br", "link", "img", "input"}
 
 
 class Element:

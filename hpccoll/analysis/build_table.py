@@ -9,8 +9,7 @@ from pathlib import Path
 
 from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
 from hpccoll.analysis.load_findings import load_findings
-from hpccoll.analysis.measured_choices import measured_settings
-from hpccoll.analysis.recommendations import lone_rank_reason, ranges_by_setting, recommend, recommend_placements
+from hpccoll.analysis.recommendations import Advice, lone_rank_reason, ranges_by_setting
 from hpccoll.analysis.setting import Choice, Setting, machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
 from hpccoll.cases.algorithm_registry import PLAN
@@ -31,14 +30,15 @@ def without_plans(results: Results) -> Results:
     return replace(results, rows=tuple(row for row in results.rows if not row.algorithm.startswith(PLAN)))
 
 
-def build_table(results: Results) -> TuneTable:
-    """Return the tune table of the measured choices.
+def build_table(results: Results, advice: Advice | None = None) -> TuneTable:
+    """Return the tune table of the measured choices; the ``advice`` of the results may be there already.
 
     Raises:
         BadInputError: if the results have no choices, or mix machines, MPI libraries or executors within a setting.
     """
-    measured_settings(results)  # refuses mixed results
-    recommendations = recommend_placements(results)
+    advice = advice or Advice(results)
+    _ = advice.settings  # refuses mixed results
+    recommendations = advice.placements
     if not recommendations:
         rows = results.rows
         statuses = Counter(row.kind if not row.ours else "wrong" if row.wrong else row.status for row in rows)
@@ -70,19 +70,20 @@ def build_table(results: Results) -> TuneTable:
     return TuneTable(created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries)
 
 
-def table_load_findings(results: Results) -> Iterator[Finding]:
+def table_load_findings(results: Results, advice: Advice | None = None) -> Iterator[Finding]:
     """Yield the findings on the choices of the table that ``build_table`` makes.
 
     Raises:
         BadInputError: if results mix machines, MPI libraries or executors within a setting.
     """
-    ranges = ranges_by_setting(recommend_placements(results))
+    advice = advice or Advice(results)
+    ranges = ranges_by_setting(advice.placements)
 
     def chosen(setting: Setting, size: int) -> Choice | None:
         of_range = ranges.get((setting, size))
         return of_range.choice if of_range else None
 
-    yield from load_findings(measured_settings(results), chosen)
+    yield from load_findings(advice.settings, chosen)
 
 
 def write_table(table: TuneTable, out: Path) -> None:
@@ -117,19 +118,20 @@ def write_over(out: Path, text: str, check: Callable[[], object]) -> None:
         raise file_error("--out", out, error, "written") from None
 
 
-def table_warnings(results: Results) -> Iterator[str]:
+def table_warnings(results: Results, advice: Advice | None = None) -> Iterator[str]:
     """Yield warnings about a table made from ``results``: missing cases, weak evidence, and noise."""
+    advice = advice or Advice(results)
     if results.missing:
         cases = f"{len(results.missing)} of {results.planned} cases"
         yield f"partial: {cases} are missing, and the table does not consider them"
-    ranges = [of_range for each in recommend(results) for of_range in each.ranges]
+    ranges = [of_range for each in advice.recommendations for of_range in each.ranges]
     unsure = sum(not of_range.is_advice for of_range in ranges)
     if unsure:
         yield (
             f"weak: in {unsure} of {format_count(len(ranges), 'range')} the evidence for the choice is weak or none; "
             f"{AUTO} follows the table there, too"
         )
-    noise = {setting: 100 * ratio_noise(measured) for setting, measured in measured_settings(results).items()}
+    noise = {setting: 100 * ratio_noise(measured) for setting, measured in advice.settings.items()}
     noisy = [setting for setting in noise if noise[setting] >= NOISE_WARNING_PERCENT]
     if noisy:
         worst = max(noisy, key=lambda setting: noise[setting])

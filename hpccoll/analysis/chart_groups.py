@@ -20,7 +20,7 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, emulations
 from hpccoll.cases.case import SINGLE
 from hpccoll.common.units import format_count, format_size
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.store.call_key import rank_pair
+from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.rows import Results, Row, RowKey
 
 if TYPE_CHECKING:
@@ -104,10 +104,14 @@ class ChartGroup:
         """
         return next(self.series_of_row[key] for key, each in recommendation.measured.rows.items() if each == choice)
 
-    def distinguishing_setting(self, others: Iterable["ChartGroup"]) -> str:
-        """Return the parts of the setting that not all of ``others`` share."""
-        shared = set.intersection(*({*other.setting.split(", "), other.kind} for other in others))
-        return ", ".join(word for word in (*self.setting.split(", "), self.kind) if word not in shared) or "others"
+    def distinguishing_setting(self, shared: Collection[str]) -> str:
+        """Return the parts of the setting but those ``shared`` by all groups (see ``shared_words``)."""
+        return ", ".join(word for word in self.setting_words if word not in shared) or "others"
+
+    @property
+    def setting_words(self) -> tuple[str, ...]:
+        """The parts of the setting, and the kind of the rows."""
+        return (*self.setting.split(", "), self.kind)
 
     @property
     def of_steps(self) -> bool:
@@ -234,6 +238,11 @@ class ChartGroup:
         return format_count(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
 
 
+def shared_words(groups: Iterable[ChartGroup]) -> set[str]:
+    """Return the parts of the settings of groups, at least one, that all of them have."""
+    return set.intersection(*(set(group.setting_words) for group in groups))
+
+
 def chart_groups(
     results: Results, recommendations: Sequence["Recommendation"] = (), inputs: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[ChartGroup, ...]:
@@ -247,12 +256,15 @@ def chart_groups(
     rows_of_points = [point.row for point in points]
     settings, calls = setting_keys(rows_of_points), setting_keys(rows_of_points, loosely=True)
     members: dict[tuple[str, ...], _Members] = {}
+    of_calls: dict[tuple[str, ...], dict[tuple[str, ...], _Members]] = defaultdict(dict)
     placed = sorted(zip(points, settings, calls, strict=True), key=lambda each: each[0].row.precedence)
     for point, setting, call in placed:
         kind = "predicted" if point.row.predicted else point.kind
         own = *(call if point.row.imported else setting), kind
-        for key in _groups_joined(point, call, members) or [own]:
-            members.setdefault(key, _Members(call)).of_kinds[point.row.precedence].append(point)
+        for key in _groups_joined(point, of_calls[call]) or [own]:
+            if key not in members:
+                members[key] = of_calls[call][key] = _Members()
+            members[key].add(point)
     order = {name: i for i, name in enumerate(COLLECTIVES)}
     ordered = sorted(
         members,
@@ -269,26 +281,61 @@ def chart_groups(
         if choice in each.named
     }
     legend = _legend_entries(points, answers)
+    of_group = _recommendations_of_groups(recommendations, members)
     groups = []
     for key in ordered:
         words = ", ".join(filter(None, key[1:-1]))
         measured, imports, predicted = map(tuple, members[key].of_kinds)
-        rows = {point.row.key for point in measured}
-        of_rows = tuple(each for each in recommendations if not rows.isdisjoint(each.measured.rows))
         groups.append(
-            ChartGroup(names[key], key[0], key[-1], words, measured, legend, of_rows, series_of_row, imports, predicted)
-        )
+            ChartGroup(
+                names[key], key[0], key[-1], words, measured, legend, tuple(of_group[key]), series_of_row, imports,
+                predicted,
+            )
+        )  # fmt: skip
     return tuple(groups)
+
+
+def _recommendations_of_groups(
+    recommendations: Iterable["Recommendation"], members: Mapping[tuple[str, ...], "_Members"]
+) -> Mapping[tuple[str, ...], list["Recommendation"]]:
+    """Return the recommendations for the measured rows of each group, by its key."""
+    group_of = {point.row.key: key for key, group in members.items() for point in group.of_kinds[0]}
+    of_group: dict[tuple[str, ...], list[Recommendation]] = defaultdict(list)
+    for recommendation in recommendations:
+        joined = {group_of[row]: None for row in recommendation.measured.rows if row in group_of}
+        for key in joined:
+            of_group[key].append(recommendation)
+    return of_group
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What points of one kind in a group have, each once."""
+
+    ranks_per_node: set[int | None] = field(default_factory=set)
+    loops: set[CallKey] = field(default_factory=set)  # types of elements with timings
+    machines: set[str] = field(default_factory=set)
+
+    def add(self, point: SeriesPoint) -> None:
+        self.ranks_per_node.add(point.row.ranks_per_node)
+        self.loops.add(point.key.only("dtype", "timing"))
+        self.machines.add(point.machine)
+
+    def likeness(self, row: Row) -> tuple[bool, bool]:
+        """Return whether the elements and the timing of the point closest to a row are alike."""
+        return max((key.dtype == row.dtype, key.timing == row.timing) for key in self.loops)
 
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """The points of a group."""
+    """The points of a group, by precedence: measured, imported and predicted ones."""
 
-    call: tuple[str, ...]  # the key of its setting that compares loosely
-    of_kinds: tuple[list[SeriesPoint], list[SeriesPoint], list[SeriesPoint]] = field(
-        default_factory=lambda: ([], [], [])
-    )  # by precedence: measured, imported and predicted ones
+    of_kinds: tuple[list[SeriesPoint], ...] = field(default_factory=lambda: ([], [], []))
+    facts: tuple[_Facts, ...] = field(default_factory=lambda: (_Facts(), _Facts(), _Facts()))
+
+    def add(self, point: SeriesPoint) -> None:
+        self.of_kinds[point.row.precedence].append(point)
+        self.facts[point.row.precedence].add(point)
 
     def __len__(self) -> int:
         return sum(map(len, self.of_kinds))
@@ -298,30 +345,24 @@ class _Members:
         return next(chain.from_iterable(self.of_kinds))
 
 
-def _groups_joined(
-    point: SeriesPoint, call: tuple[str, ...], members: Mapping[tuple[str, ...], _Members]
-) -> list[tuple[str, ...]]:
+def _groups_joined(point: SeriesPoint, of_call: Mapping[tuple[str, ...], _Members]) -> list[tuple[str, ...]]:
     """Return the keys of the groups that a point joins whose rows are of other kinds; none for a measured one.
 
-    These are groups of its call that have as many ranks on a node, those of measured rows before those of imported
-    ones: the ones whose elements and timing are alike, if there are any. A prediction joins those of the machine that
-    it was fitted to; any other point, and one that was fitted to none of them, the first.
+    These are groups ``of_call``, its own call, that have as many ranks on a node, those of measured rows before those
+    of imported ones: the ones whose elements and timing are alike, if there are any. A prediction joins those of the
+    machine that it was fitted to; any other point, and one that was fitted to none of them, the first.
     """
     row = point.row
-    others: dict[tuple[str, ...], list[SeriesPoint]] = {}
-    for kinds in range(row.precedence):
-        for key, group in members.items():
-            of_kinds = group.of_kinds[kinds]
-            if group.call == call and any(other.row.ranks_per_node == row.ranks_per_node for other in of_kinds):
-                others.setdefault(key, of_kinds)
+    others: dict[tuple[str, ...], _Facts] = {}
+    for kind in range(row.precedence):
+        facts_of = {key: group.facts[kind] for key, group in of_call.items()}
+        others = {key: facts for key, facts in facts_of.items() if row.ranks_per_node in facts.ranks_per_node}
         if others:
             break
-    alike = {
-        key: max((other.row.dtype == row.dtype, other.row.timing == row.timing) for other in of_kinds)
-        for key, of_kinds in others.items()
-    }
-    closest = [key for key in others if alike[key] == max(alike.values())]
-    fitted = [key for key in closest if any(other.machine == point.fitted_to for other in others[key])]
+    likeness = {key: facts.likeness(row) for key, facts in others.items()}
+    best = max(likeness.values(), default=None)
+    closest = [key for key in others if likeness[key] == best]
+    fitted = [key for key in closest if point.fitted_to in others[key].machines]
     return fitted or closest[:1]
 
 

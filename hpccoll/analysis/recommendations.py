@@ -3,11 +3,18 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import fmean
 from typing import Literal, TypeAlias
 
 from hpccoll.analysis.choice_table import ChoiceRange
-from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, rows_by_setting
+from hpccoll.analysis.measured_choices import (
+    ChoiceTime,
+    MeasuredSetting,
+    comparable_seconds,
+    measured_settings,
+    rows_by_setting,
+)
 from hpccoll.analysis.round_comparison import RoundKey
 from hpccoll.analysis.row_labels import tier_label
 from hpccoll.analysis.setting import Choice, Conditions, Setting
@@ -129,6 +136,28 @@ class Recommendation:
         return frozenset(choice for each in self.verdicts.values() for choice in (each.choice, each.runner_up))
 
 
+class Advice:
+    """What to use, by some results: each part is computed once, when a command first needs it."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+
+    @cached_property
+    def settings(self) -> dict[Setting, MeasuredSetting]:
+        """The settings for a table; see ``measured_settings`` for its error."""
+        return measured_settings(self.results)
+
+    @cached_property
+    def placements(self) -> "tuple[Recommendation, ...]":
+        """What ``recommend_placements`` returns."""
+        return recommend_placements(self.results)
+
+    @cached_property
+    def recommendations(self) -> "tuple[Recommendation, ...]":
+        """What ``recommend`` returns."""
+        return _of_report(self.results, self.placements)
+
+
 def recommend(results: Results) -> tuple[Recommendation, ...]:
     """Return what to use in every measured setting, separately for each machine, MPI library and executor.
 
@@ -137,7 +166,11 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
     because that is compared with these calls, too. Neither has any of several pairs of ranks for which
     ``rank_pairs`` has a finding.
     """
-    found = _without_many_pairs(results)
+    return _of_report(results, recommend_placements(results))
+
+
+def _of_report(results: Results, placements: Iterable[Recommendation]) -> tuple[Recommendation, ...]:
+    found = _without_many_pairs(results, placements)
     settings = {(each.setting, each.measured.conditions) for each in found}
     return tuple(
         each
@@ -146,14 +179,14 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
     )
 
 
-def _without_many_pairs(results: Results) -> list[Recommendation]:
+def _without_many_pairs(results: Results, placements: Iterable[Recommendation]) -> list[Recommendation]:
     """Return the recommendations but those of pairs of ranks for which a finding on their tier answers.
 
     It has the pairs of a choice at the smallest size, if these are several: see ``rank_pairs.pair_findings``.
     """
     tiers = {row.key: tier_label(row) for row in results.rows}
     of_calls = defaultdict[tuple[Setting, Conditions], list[tuple[str, Recommendation]]](list)
-    for each in recommend_placements(results):
+    for each in placements:
         tier = tiers[next(iter(each.measured.rows))]
         of_calls[each.setting.of_any_pair, each.measured.conditions].append((tier, each))
     found: list[Recommendation] = []

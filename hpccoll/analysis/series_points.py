@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from hpccoll.analysis.library_evidence import expected_s, library_summary, nccl_name, probe_of_run
 from hpccoll.analysis.memory_bandwidth import UNKNOWN_RATES, CopyRates
@@ -18,7 +19,7 @@ from hpccoll.store.rows import Interval, Results, Row
 from hpccoll.store.step_times import StepTimes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
 class SeriesPoint:
     """A row with the name of its series, and the machine, hosts, wires and memory of its run."""
 
@@ -39,7 +40,7 @@ class SeriesPoint:
     fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
     step: StepTimes | None = field(default=None, compare=False)  # of a training step, the times of one iteration
 
-    @property
+    @cached_property
     def key(self) -> CallKey:
         return CallKey.of(self.row, self.machine)
 

@@ -34,16 +34,19 @@ def report(
 
 
 def write_report(paths: list[Path], out: Path, note: str = "") -> int:
+    from hpccoll.analysis.recommendations import recommend
     from hpccoll.render.output_directory import results_name
     from hpccoll.render.report_writer import build_report
     from hpccoll.render.terminal_summary import outcome_lines
     from hpccoll.store.load_results import read_results
 
     results = read_results(paths)
+    recommendations = recommend(results)
+    title = ", ".join(dict.fromkeys(map(results_name, paths)))
     with writing(out):
-        page = build_report(results, out, title=", ".join(dict.fromkeys(map(results_name, paths))), paths=paths)
+        page = build_report(results, out, title, paths, recommendations)
     code = report_damaged(results)
-    for line in outcome_lines(results):
+    for line in outcome_lines(results, recommendations):
         typer.echo(line)
     typer.echo(f"report: {page}{note}")
     return code if results.measured and not results.missing else INCOMPLETE

@@ -73,7 +73,7 @@ def tune(
     )
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
-    from hpccoll.analysis.recommendations import recommend
+    from hpccoll.analysis.recommendations import Advice
     from hpccoll.render.answers import Answers
     from hpccoll.render.choice_table_text import choice_table_lines, judgement_lines
     from hpccoll.store.load_results import read_results
@@ -94,9 +94,10 @@ def tune(
         show_found(judgement, judgement_lines(judgement), as_json=as_json)
     elif out:
         kept = without_plans(results)
-        write_table(build_table(kept), out)
-        under_load = (each.with_remedy for each in table_load_findings(kept))
-        lines = [*choice_table_lines(kept, Answers(recommend(kept))), *table_warnings(kept), *under_load]
+        advice = Advice(kept)
+        write_table(build_table(kept, advice), out)
+        lines = [*choice_table_lines(kept, Answers(advice.recommendations)), *table_warnings(kept, advice)]
+        lines += [finding.with_remedy for finding in table_load_findings(kept, advice)]
         if count := len(results.rows) - len(kept.rows):
             lines.append(f"left out: {format_count(count, 'result')} of plans, which a table cannot name")
         typer.echo("\n".join((*lines, f"table: {out}")))

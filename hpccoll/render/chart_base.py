@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import altair as alt
+from altair.utils.schemapi import UndefinedType
 
 from hpccoll.common.errors import check_resources
 from hpccoll.common.units import rate_unit
@@ -278,9 +279,12 @@ def curves(
     order = list(colours)  # native first, so that the others are drawn over it
     data = sorted(_completed(data, x.shorthand.split(":")[0]), key=lambda d: order.index(str(d["series"])))
     chosen = alt.selection_point("pick", fields=["series"], bind="legend") if pick else None
+    y_axis = y(_axis_values(data))
+    declared: Any = y_axis.to_dict()
+    ends: Ends = declared["scale"]["domain"]
     base = alt.Chart().encode(
         x=x,
-        y=y(_axis_values(data)),
+        y=y_axis,
         color=colour("series", colours, symbol),
         detail=[alt.Detail("machine:N"), alt.Detail("repeat:N")],
         opacity=_opacity(chosen, 1, 0.12),
@@ -290,16 +294,17 @@ def curves(
     dashes = {name: DASHES[line_of[name]] for name in order if name in line_of}
     dash = alt.StrokeDash("series:N", scale=scale_of(dashes), legend=legend_of(symbol))
     thin = alt.condition(f"datum.line === '{FLOOR}'", alt.value(1), alt.value(2))
-    lines = valued.mark_line(strokeJoin="round", clip=True).encode(
+    lines = valued.mark_line(strokeJoin="round", clip=_clip(data, ends, "value")).encode(
         strokeDash=dash, strokeWidth=alt.StrokeWidthValue(**thin)
     )
     above_floor = valued.transform_filter(f"datum.line !== '{FLOOR}'")
     points = above_floor.mark_point(size=mark_size, strokeWidth=1.6).encode(
         fill=alt.Fill("fill:N", scale=None), tooltip=tooltip(*fields), **({"shape": shape} if shape else {})
     )
-    ticks = [tick for d in data for tick in _tick_records(d)]
-    bands = [_bands(above_floor, chosen)] if any("low" in d for d in data) else []
-    behind = [*([] if below is None else below(base)), *bands, *([_ticks(base, chosen)] if ticks else [])]
+    ticks = [tick for d in data for tick in _tick_records(d, x.shorthand.split(":")[0])]
+    bands = [_bands(above_floor, chosen, _clip(data, ends, "low", "high"))] if any("low" in d for d in data) else []
+    of_rounds = [_ticks(base, chosen, _clip(ticks, ends, "tick"))] if ticks else []
+    behind = [*([] if below is None else below(base)), *bands, *of_rounds]
     layered: Chart = alt.layer(*behind, lines, points.add_params(chosen) if chosen else points).properties(
         width=width or WIDTH // max(2, columns), height=HEIGHT
     )
@@ -327,32 +332,48 @@ def _axis_values(data: Sequence[ChartRecord]) -> list[float]:
     return [number for d in compared for key in keys if isinstance(number := d.get(key), float)]
 
 
+def _clip(data: Iterable[ChartRecord], ends: Ends, *names: str) -> bool | UndefinedType:
+    """Return whether to clip marks: some values, of fields with these names, would draw them beyond the axis.
+
+    Others are not clipped: each clipped line costs a PNG a mask as large as the picture, 20 ms.
+    """
+    values = (d.get(name) for d in data for name in names)
+    is_beyond = any(not ends[0] <= value <= ends[1] for value in values if isinstance(value, float))
+    return is_beyond or alt.Undefined
+
+
 def _opacity(chosen: alt.Parameter | None, picked: float, others: float) -> alt.OpacityValue:
     if chosen is None:
         return alt.OpacityValue(picked)
     return alt.OpacityValue(**alt.condition(chosen, alt.value(picked), alt.value(others)))
 
 
-def _tick_records(d: ChartRecord) -> list[ChartRecord]:
-    """Return a record for each round: that of the point without its value, so that only the tick is drawn."""
+def _tick_records(d: ChartRecord, x: str) -> list[ChartRecord]:
+    """Return a record for each round: what its tick needs of the record of the point, which has no ``ticks`` then."""
     ticks = d.pop("ticks", ())
-    kept = {name: value for name, value in d.items() if name not in ("value", "low", "high", "limit", "expected")}
-    return [kept | {"tick": tick} for tick in ticks] if isinstance(ticks, list) else []
+    if not isinstance(ticks, list):
+        return []
+    kept = {name: d[name] for name in (x, *_OF_TICKS) if name in d}
+    return [kept | {"tick": tick} for tick in ticks]
 
 
-def _bands(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
+_OF_TICKS = "series", "panel", "machine", "repeat", "line"
+"""The fields by which ticks are placed and coloured."""
+
+
+def _bands(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | UndefinedType) -> alt.Chart:
     # The intervals of predictions are wide, and overlap: they are paler.
     opacity = alt.OpacityValue(0.1)
     if chosen:
         pale = alt.when(chosen, alt.datum.line != MEASURED).then(alt.value(0.05))
         opacity = alt.OpacityValue(**pale.when(chosen).then(alt.value(0.12)).otherwise(alt.value(0.02)))
-    bands: alt.Chart = base.mark_area(clip=True).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=opacity)
+    bands: alt.Chart = base.mark_area(clip=clip).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=opacity)
     return bands
 
 
-def _ticks(base: alt.Chart, chosen: alt.Parameter | None) -> alt.Chart:
+def _ticks(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | UndefinedType) -> alt.Chart:
     with_tick = base.transform_filter("isValid(datum.tick)").mark_tick(
-        orient="horizontal", width=9, thickness=1.2, clip=True
+        orient="horizontal", width=9, thickness=1.2, clip=clip
     )
     ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=_opacity(chosen, 0.8, 0.05))
     return ticks

@@ -12,6 +12,7 @@ from hpccoll.analysis.row_labels import concurrent_label, has_size, traffic_patt
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used
 from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_number, format_size, rate_unit
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import call_arguments
@@ -146,14 +147,71 @@ FORMATS: Mapping[str, tuple[Callable[[Any], str], Callable[[Any], float] | None]
 Cell: TypeAlias = tuple[float | str | None, str]
 """What a cell is sorted by, None for its text, and its text."""
 
+PLAIN_ROWS = 200
+"""The most rows of a table that is plain HTML as a whole."""
+PAGE_ROWS = 100
+"""The rows of a page of a larger table, which the script of the page draws; the first page is plain HTML."""
+
+
+class TableColumn:
+    """The cells of a column: each different one once, and which one each row has.
+
+    Args:
+        heading: the heading.
+        cells: the cells, by row.
+        is_number: whether its cells are numbers.
+    """
+
+    def __init__(self, heading: str, cells: Iterable[Cell], *, is_number: bool) -> None:
+        self.heading, self.is_number = heading, is_number
+        numbers: dict[Cell, int] = {}
+        self.of_row = [numbers.setdefault(cell, len(numbers)) for cell in cells]
+        self.cells = list(numbers)
+
+    @property
+    def differs(self) -> bool:
+        """Whether rows have different texts."""
+        return len({text for _, text in self.cells}) > 1
+
+    def record(self) -> dict[str, object]:
+        """Return the column as page.js reads it: ``texts`` and ``keys`` of its cells, and the cell of each row."""
+        texts = [printable(text) for _, text in self.cells]
+        record: dict[str, object] = {"texts": texts, "number": self.is_number, "rows": self.of_row}
+        if self.is_number:
+            record["keys"] = [float(f"{key:.7g}") if isinstance(key, float) else key for key, _ in self.cells]
+        return record
+
 
 @dataclass(frozen=True, slots=True)
 class RowsTable:
-    """The table of rows: what all rows agree in, the headings, and the status and cells of each row."""
+    """The table of rows: what all rows agree in, its columns, and the status of each row."""
 
     shared: Sequence[str]
-    head: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[Cell]]]
+    columns: Sequence[TableColumn]
+    statuses: Sequence[str]
+
+    @property
+    def head(self) -> list[str]:
+        return [column.heading for column in self.columns]
+
+    @property
+    def is_paged(self) -> bool:
+        """Whether the script of the page draws its rows, a page at a time."""
+        return len(self.statuses) > PLAIN_ROWS
+
+    @property
+    def rows(self) -> list[tuple[str, list[Cell]]]:
+        """The status and the cells of each row that is plain HTML."""
+        plain = self.statuses[:PAGE_ROWS] if self.is_paged else self.statuses
+        return [
+            (status, [column.cells[column.of_row[row]] for column in self.columns]) for row, status in enumerate(plain)
+        ]
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The whole table as page.js reads it."""
+        columns = [column.record() for column in self.columns]
+        return {"page": PAGE_ROWS, "statuses": list(self.statuses), "columns": columns}
 
 
 def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
@@ -164,16 +222,17 @@ def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
     every = chain.from_iterable((*group.points, *group.imports, *group.predictions) for group in groups)
     points = [*{id(point): point for point in every}.values()]  # a prediction may be in several groups
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
-    shared, shown = [], {}
-    for column in REPORT_COLUMNS:
-        heading, cells = column.heading.format(rate=unit), [_cell(column, point, scale) for point in points]
-        texts = [text for _, text in cells]
-        if (column.always and any(texts)) or len(set(texts)) > 1:
-            shown[heading] = cells
-        elif any(texts):
-            shared.append(f"{heading} {texts[0]}")
-    rows = [(point.row.status, [cells[i] for cells in shown.values()]) for i, point in enumerate(points)]
-    return RowsTable(shared, list(shown), rows)
+    shared, shown = [], []
+    for declared in REPORT_COLUMNS:
+        cells = (_cell(declared, point, scale) for point in points)
+        is_number = FORMATS[declared.format][1] is not None
+        column = TableColumn(declared.heading.format(rate=unit), cells, is_number=is_number)
+        has_text = any(text for _, text in column.cells)
+        if (declared.always and has_text) or column.differs:
+            shown.append(column)
+        elif has_text:
+            shared.append(f"{column.heading} {column.cells[0][1]}")
+    return RowsTable(shared, shown, [point.row.status for point in points])
 
 
 def _cell(column: ReportColumn, point: SeriesPoint, scale: float) -> Cell:

@@ -2,17 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from hpccoll.analysis.chart_groups import ChartGroup, chart_groups
+from hpccoll.analysis.chart_groups import ChartGroup, chart_groups, shared_words
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.library_evidence import library_facts
 from hpccoll.analysis.mapping_comparison import mapping_table
 from hpccoll.analysis.measurement_quality import noise_note
-from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.recommendations import Recommendation, recommend
 from hpccoll.analysis.sent_bytes import sent_bytes_table
 from hpccoll.analysis.step_findings import TRAINING_NOTE, step_table, training_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
@@ -36,6 +36,7 @@ from hpccoll.render.definitions import (
     heading_lines,
     heading_of,
 )
+from hpccoll.render.drawn_charts import MOST_PNGS, drawn_groups
 from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.render.page_frame import render, vega_script
@@ -56,6 +57,7 @@ class Drawing:
 
     specification: Mapping[str, object]
     files: str
+    endings: tuple[str, ...] = ("svg", "png")  # of its pictures
 
     @property
     def name(self) -> str:
@@ -87,12 +89,21 @@ class ReportChart:
     def drawings(self) -> tuple[Drawing, ...]:
         return tuple(filter(None, (self.shown, self.folded)))
 
+    def without_png(self) -> "ReportChart":
+        """Return the chart without PNG files."""
+        shown, folded = (drawing and replace(drawing, endings=("svg",)) for drawing in (self.shown, self.folded))
+        return replace(self, shown=shown, folded=folded)
 
-def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] = ()) -> Path:
+
+def build_report(
+    results: Results, out: Path, title: str, paths: Sequence[Path] = (),
+    recommendations: Sequence[Recommendation] | None = None,
+) -> Path:  # fmt: skip
     """Write ``index.html`` and ``charts/NAME.svg`` and ``.png`` below ``out``; return the path of the page.
 
     It is written even if there are no results, each file atomically: if the disk is full, an earlier report stays
     readable. The page records the ``paths`` of its inputs, so that another report does not replace it unnoticed.
+    The ``recommendations`` of the results may be there already.
 
     Raises:
         UnusableError: the page in ``out`` is no report.
@@ -100,12 +111,20 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
     """
     recorded_inputs(out)
     (out / "charts").mkdir(parents=True, exist_ok=True)
-    recommendations = recommend(results)
+    if recommendations is None:
+        recommendations = recommend(results)
     answers = Answers(recommendations)
     groups = chart_groups(results, recommendations, input_names(results, paths))
-    charts = [chart for group in groups for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)]
+    drawn = drawn_groups(groups, answers)
+    charts = [
+        chart
+        for group in groups
+        if group.name in drawn
+        for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)
+    ]
     if len({group.collective for group in groups}) > 1:
-        charts += _group_charts(overview_group(groups, answers), OVERVIEW_FIGURES)
+        charts = [*_group_charts(overview_group(groups, answers), OVERVIEW_FIGURES), *charts]
+    charts = _with_few_pngs(charts)
     for drawing in (drawing for chart in charts for drawing in chart.drawings):
         _save_drawing(drawing, out)
     index = out / PAGE_NAME
@@ -119,6 +138,15 @@ def build_report(results: Results, out: Path, title: str, paths: Sequence[Path] 
 def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportChart]:
     charts = (_report_chart(group, figure) for figure in figures if group.drawn)
     return [chart for chart in charts if chart.drawings]
+
+
+def _with_few_pngs(charts: Iterable[ReportChart]) -> list[ReportChart]:
+    """Return charts of which only the first drawings are PNG files, too."""
+    left, kept = MOST_PNGS, []
+    for chart in charts:
+        left -= len(chart.drawings)
+        kept.append(chart if left >= 0 else chart.without_png())
+    return kept
 
 
 def _report_chart(group: ChartGroup, figure: Figure) -> ReportChart:
@@ -156,7 +184,7 @@ def _printable(value: Any) -> Any:
 
 def _save_drawing(drawing: Drawing, out: Path) -> None:
     whole = fitted(drawing.specification, WIDTH + AXIS_ROOM)
-    write_picture(whole, out / f"{drawing.files}.svg", out / f"{drawing.files}.png")
+    write_picture(whole, *(out / f"{drawing.files}.{ending}" for ending in drawing.endings))
 
 
 def render_page(
@@ -204,21 +232,29 @@ def _section(
     several: bool,
 ) -> dict[str, object]:  # fmt: skip
     missing = sum(gap.case.startswith(f"{name}.") for gap in results.missing)
+    shared = shared_words(groups)
+    settings = {group.name: group.distinguishing_setting(shared) if len(groups) > 1 else "" for group in groups}
     return {
         "name": name, "heading": heading_of(name), "description": describe_collective(name, groups),
-        "groups": [_setting(group, groups, charts) for group in groups],
+        "groups": [_setting(group, settings[group.name], charts) for group in groups],
         "answers": collective_answers(results, answers, name) if several else "",
         "missing": format_count(missing, "case") if missing else "", "rows": rows_table(groups if several else []),
     }  # fmt: skip
 
 
-def _setting(group: ChartGroup, groups: Sequence[ChartGroup], charts: Sequence[ReportChart]) -> dict[str, object]:
+def _setting(group: ChartGroup, setting: str, charts: Sequence[ReportChart]) -> dict[str, object]:
     head, steps = step_table(group) if group.of_steps else ([], [])
     compared = group if group.usable else None
+    of_group = [chart for chart in charts if chart.group is group]
+    drawn = len({chart.group.name for chart in charts if chart.group.collective != OVERVIEW})
+    not_charted = ""
+    if group.drawn and not of_group and drawn:
+        not_charted = NOT_CHARTED.format(settings=format_count(drawn, "setting"))
     return {
-        "setting": group.distinguishing_setting(groups) if len(groups) > 1 else "", "lines": heading_lines(group),
-        "head": head, "steps": steps, "charts": [chart for chart in charts if chart.group is group],
-        "drawn": group.drawn, "usable": group.usable, "findings": group_findings(compared) if compared else [],
+        "setting": setting, "lines": heading_lines(group),
+        "head": head, "steps": steps, "charts": of_group,
+        "drawn": group.drawn, "not_charted": not_charted, "usable": group.usable,
+        "findings": group_findings(compared) if compared else [],
         "tables": compared and [
             (mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL),
             (training_table(compared), TRAINING_NOTE),
@@ -277,6 +313,11 @@ def _counts(results: Results) -> str:
     all_have = f"All {results.planned} cases have" if results.planned > 1 else "The only case has"
     return f"{all_have} a result" + (f"; {not_planned} more left out of the plan" if not_planned else "")
 
+
+NOT_CHARTED = (
+    "No charts of this setting: the page has those of {settings}, which come first by their answers and rows. Its rows "
+    "are in the table, and a report of fewer files draws it."
+)
 
 MAPPING_NOTE = (
     "block: consecutive ranks are on one node, and consecutive nodes in one rack; cyclic: consecutive ranks are in "

@@ -1,10 +1,10 @@
 """Summaries of results for a terminal: opening findings, counts of cases, and reasons for missing ones."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hpccoll.analysis.measurement_quality import noise_note
-from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.recommendations import Recommendation, recommend
 from hpccoll.analysis.sweep_status import SweepStatus
 from hpccoll.common.units import format_count, format_wait
 from hpccoll.render.answers import Answers, conclusion_lines
@@ -57,8 +57,13 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
     return f"{done} of {total} measurements{left}"
 
 
-def outcome_lines(results: Results) -> Iterator[str]:
-    """Yield critical findings, GPUs, counts of cases, why some are missing, what to use, the noise, other findings."""
+def outcome_lines(results: Results, recommendations: Sequence[Recommendation] | None = None) -> Iterator[str]:
+    """Yield critical findings, GPUs, counts of cases, why some are missing, what to use, the noise, other findings.
+
+    The ``recommendations`` of the results may be there already.
+    """
+    if recommendations is None:
+        recommendations = recommend(results)
     findings = report_findings(results)
     yield from (finding.with_remedy for finding in findings if finding.severity == "critical")
     yield from gpu_machines(results)
@@ -71,7 +76,7 @@ def outcome_lines(results: Results) -> Iterator[str]:
     yield from shown
     if more := len(reasons) - len(shown):
         yield f"  and more for {more} other reasons, which the report lists"
-    yield from conclusion_lines(results, Answers(recommend(results)))
+    yield from conclusion_lines(results, Answers(recommendations))
     if noise := noise_note(results):
         yield noise
     yield from (finding.with_remedy for finding in findings if finding.severity != "critical")

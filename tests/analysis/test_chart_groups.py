@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.chart_groups import chart_groups, shared_words
 from hpccoll.render.colours import PALETTE, group_colours, group_shapes
 
 
@@ -62,7 +62,7 @@ def test_timings_are_different_groups_and_those_of_single_operations_come_first(
     several = [make_row(nbytes=nbytes, timing="aggregated") for nbytes in (8, 16, 32)]
     groups = chart_groups(of_rows(make_row(), *several))
     assert [{point.row.timing for point in group.points} for group in groups] == [{"single"}, {"aggregated"}]
-    assert [group.distinguishing_setting(groups) for group in groups] == [
+    assert [group.distinguishing_setting(shared_words(groups)) for group in groups] == [
         "single timing", "aggregated timing",
     ]  # fmt: skip
 

@@ -38,8 +38,9 @@ async function show(chart, room) {
     part.addEventListener("keydown", (event) => { if (event.key === "Enter") chosen(datum); });
   }
 }
+const headerWidth = () => document.querySelector("header").clientWidth;
 async function draw(charts) {
-  const width = document.querySelector("header").clientWidth;
+  const width = headerWidth();
   for (const chart of charts) {
     if (drawn.get(chart) !== width) {
       drawn.set(chart, width);
@@ -76,36 +77,132 @@ for (const times of document.querySelectorAll(".times")) {
   }
 }
 
+// Numbers are compared as numbers, and an empty cell comes first.
+const compare = (a, b) => (isNaN(a - b) || a === "" || b === "" ? String(a).localeCompare(String(b)) : a - b);
+
 function sort(head) {
-  const body = head.closest("table").tBodies[0], column = head.cellIndex;
+  const table = head.closest("table"), body = table.tBodies[0], column = head.cellIndex;
   const down = head.getAttribute("aria-sort") === "ascending";
-  const key = (row) => { const cell = row.cells[column]; return cell.dataset.key ?? cell.textContent; };
-  const order = (a, b) => (isNaN(a - b) || a === "" || b === "" ? a.localeCompare(b) : a - b);
-  const rows = [...body.rows].sort((a, b) => (down ? order(key(b), key(a)) : order(key(a), key(b))));
   for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
+  if (paged.has(table)) {
+    paged.get(table).sort(column, down);
+    return;
+  }
+  const key = (row) => { const cell = row.cells[column]; return cell.dataset.key ?? cell.textContent; };
+  const rows = [...body.rows].sort((a, b) => (down ? -1 : 1) * compare(key(a), key(b)));
   body.append(...rows);
+}
+
+// A large table has its cells in JSON, each different cell of a column once; a page of its rows is drawn at a time.
+class PagedTable {
+  constructor(pager) {
+    const text = pager.parentNode.querySelector(".all-rows").textContent;
+    const { page, statuses, columns } = JSON.parse(text);
+    Object.assign(this, { pager, page, statuses, columns, table: pager.parentNode.querySelector(".sortable") });
+    this.order = statuses.map((_, row) => row);
+    this.shown = this.order;
+    this.first = 0;
+    const search = pager.querySelector("input");
+    search.addEventListener("input", () => this.search(search.value));
+    for (const button of pager.querySelectorAll("button")) {
+      button.addEventListener("click", () => this.turn(Number(button.dataset.by)));
+    }
+    pager.hidden = false;
+    this.count();
+  }
+
+  turn(pages) {
+    this.first = Math.min(Math.max(0, this.first + pages * this.page), Math.max(0, this.shown.length - 1));
+    this.first -= this.first % this.page;
+    this.draw();
+  }
+
+  // A row is found if each word is in one of its cells.
+  search(text) {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const hits = words.map((word) => this.columns.map(({ texts }) => texts.map((cell) => cell.toLowerCase().includes(word))));
+    const has = (row, of) => this.columns.some(({ rows }, i) => of[i][rows[row]]);
+    this.found = words.length ? (row) => hits.every((of) => has(row, of)) : null;
+    this.filter();
+  }
+
+  sort(column, down) {
+    const { texts, keys, rows } = this.columns[column];
+    const key = (row) => (keys ?? texts)[rows[row]];
+    this.order.sort((a, b) => (down ? -1 : 1) * compare(key(a), key(b)));
+    this.filter();
+  }
+
+  filter() {
+    this.shown = this.found ? this.order.filter(this.found) : this.order;
+    this.first = 0;
+    this.draw();
+  }
+
+  draw() {
+    const rows = this.shown.slice(this.first, this.first + this.page).map((row) => this.row(row));
+    this.table.tBodies[0].replaceChildren(...rows);
+    this.table.parentNode.scrollTop = 0;
+    this.count();
+  }
+
+  row(number) {
+    const row = document.createElement("tr");
+    row.className = this.statuses[number];
+    for (const { texts, number: isNumber, rows } of this.columns) {
+      const cell = row.insertCell(), text = texts[rows[number]];
+      cell.textContent = text;
+      if (isNumber || text.length > 40) cell.className = isNumber ? "number" : "words";
+    }
+    return row;
+  }
+
+  count() {
+    const { first, page, shown, statuses } = this, last = Math.min(first + page, shown.length);
+    const of = shown.length < statuses.length ? `${shown.length} found of ${statuses.length}` : statuses.length;
+    this.pager.querySelector(".at").textContent = shown.length ? `rows ${first + 1} to ${last} of ${of}` : `no row of ${of}`;
+    const [before, after] = this.pager.querySelectorAll("button");
+    before.disabled = first === 0;
+    after.disabled = last >= shown.length;
+  }
+}
+
+const paged = new Map();
+for (const pager of document.querySelectorAll(".pager")) {
+  const table = new PagedTable(pager);
+  paged.set(table.table, table);
 }
 
 for (const head of document.querySelectorAll(".sortable th")) {
   head.addEventListener("click", () => sort(head));
   head.addEventListener("keydown", (event) => { if (event.key === "Enter") sort(head); });
 }
-// Visible charts are drawn at once, the others when the browser is idle, so that all of them can be printed.
+// Charts near the window are drawn at once, the others when the browser is idle, so that all of them can be printed.
 const all = [...document.querySelectorAll(".chart")];
 const idle = () => new Promise(globalThis.requestIdleCallback ?? ((then) => setTimeout(then, 50)));
 const folded = (chart) => chart.closest("details:not([open])");
-const seen = () => draw(all.filter((chart) => !folded(chart) && !chart.closest(".tab:not(.shown)")));
+function isNear(chart) {
+  const { top, bottom } = chart.getBoundingClientRect();
+  return bottom > -innerHeight && top < 2 * innerHeight;
+}
+const seen = () => draw(all.filter((chart) => !folded(chart) && !chart.closest(".tab:not(.shown)") && isNear(chart)));
 async function rest() {
   for (const chart of all) {
-    if (drawn.has(chart) || folded(chart)) continue;
+    if (folded(chart) || drawn.get(chart) === headerWidth()) continue;
     await idle();
-    if (!drawn.has(chart)) await draw([chart]);
+    if (drawn.get(chart) !== headerWidth()) await draw([chart]);
   }
 }
-addEventListener("resize", seen);
+let settled;
+addEventListener("resize", () => {
+  seen();
+  clearTimeout(settled);
+  settled = setTimeout(rest, 300);
+});
+addEventListener("scroll", seen, { passive: true });
 addEventListener("tab", seen);
 for (const fold of document.querySelectorAll("details:has(.chart)")) fold.addEventListener("toggle", seen);
 dark.addEventListener("change", async () => { drawn.clear(); await seen(); await rest(); });
 await seen();
-await rest();
+rest();
