@@ -1,6 +1,7 @@
 """GPU hardware read from files, and the search order of libraries."""
 
 import os
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,7 +73,7 @@ def kernel_cache(monkeypatch, tmp_path):
     """Return the directory of CuPy's kernels with these variables, below a temporary directory of the test."""
 
     def choose(**variables):
-        monkeypatch.setattr(gpu_stack.tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         for name, value in {"CUPY_CACHE_DIR": "", **variables}.items():
             monkeypatch.setenv(name, value)
         gpu_stack.choose_kernel_cache()
