@@ -31,7 +31,21 @@ from hpccoll.sweep.sweep_file import Sweep, load_sweep
 LOCAL_ONLY = "profile local uses this machine alone"
 
 LAUNCH_S = 1.5
-"""Estimated seconds to start the ranks of one launch."""
+"""Estimated seconds to start the ranks of one launch on one node."""
+NODE_S = 0.03
+"""Estimated seconds by which another node delays the start of all ranks, a cautious bound.
+
+The ranks of a node open about 1,000 files of Python and its packages, which its page cache keeps, and a shared file
+system that Python ranks overload was seen to answer 30,000 operations a second (SYMFLUENCE, issue 21, 2026). Y. Feng,
+N. Hand: Launching Python applications on peta-scale massively parallel systems, SciPy (2016), measured minutes, too.
+"""
+RANK_S = 0.001
+"""Estimated seconds by which another rank delays the start: rank 0 receives the place and the provenance of each."""
+SAMPLE_S = 1.65e-7
+"""Estimated seconds in which rank 0 records an iteration of a rank, while the others wait.
+
+A case of 16,384 ranks and 1,000 iterations took 2.7 s (tests/benchmarks/growth.py, stage store).
+"""
 ROUND_S = 0.01
 """Estimated seconds of one round of a case outside its iterations: compile, fill buffers, check the result."""
 SLURM_S = 20.0
@@ -98,13 +112,26 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
 def estimate_seconds(job: Job) -> float:
     """Return the estimated duration of the launches of ``job`` on an idle machine.
 
-    The estimate assumes that each case reaches its least number of iterations within its time budget. Between nodes
-    each case has an extra pass that counts bytes.
+    The estimate assumes that each case reaches its least number of iterations within its time budget, and that rank 0
+    records the largest number. Between nodes each case has an extra pass that counts bytes.
     """
-    launches = len(job.shapes) + sum(bool(probe_cases(job, shape)) for shape in job.shapes)
-    counted = sum(job.shape(case).nodes > 1 for case in job.cases)
-    measured = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
-    return LAUNCH_S * launches + measured + counted * (PASS_S + SETTLE_S)
+    measured_s = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
+    starts_s, recorded_s, counted_s = 0.0, 0.0, 0.0
+    for shape in job.shapes:
+        starts_s += start_seconds(shape)
+        if probe_cases(job, shape):
+            starts_s += start_seconds(shape)
+    for case in job.cases:
+        shape = job.shape(case)
+        recorded_s += shape.processes * job.effort.max_iterations * SAMPLE_S
+        if shape.nodes > 1:
+            counted_s += PASS_S + SETTLE_S
+    return starts_s + measured_s + recorded_s + counted_s
+
+
+def start_seconds(shape: Shape) -> float:
+    """Return the estimated seconds to start the ranks of a launch."""
+    return LAUNCH_S + NODE_S * (shape.nodes - 1) + RANK_S * (shape.processes - 1)
 
 
 def _check_count(sweep: Sweep) -> None:

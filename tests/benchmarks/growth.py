@@ -18,6 +18,7 @@ import argparse
 import json
 import math
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -235,6 +236,58 @@ def write_slower_rows(size: Size, directory: Path) -> None:
     write_rows(size, directory, "later", 1.02)
 
 
+def start_size(ranks: int) -> Size:
+    """Return the size of a launch with a number of ranks, all on this machine."""
+    return Size(f"{ranks} ranks", ranks, {"ranks": ranks})
+
+
+RANK = "run", "-a", "ring", "-b", "1K", "-e", "1K", "-n", "5", "--rounds", "1", "--exit-zero"
+
+
+def cpu_of(command: Sequence[str]) -> float:
+    """Run a command, and return the CPU seconds of its processes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def start_ranks(size: Size, directory: Path) -> float:
+    """Start ranks that measure one small case, and write it."""
+    ranks = ["mpiexec", "-n", str(size.about["ranks"]), sys.executable, "-m", "hpccoll"]
+    return cpu_of([*ranks, *RANK, "--out", str(directory / "one.h5")])
+
+
+def plan_size(jobs: int) -> Size:
+    """Return the size of a sweep with a number of jobs of 1,000 cases each."""
+    return Size(f"{jobs} jobs x 1,000 cases", jobs, {"jobs": jobs})
+
+
+def write_sweep(size: Size, directory: Path) -> None:
+    """Write a sweep file, whose jobs differ in their ranks."""
+    ranks = list(range(2, size.about["jobs"] + 2))
+    sizes = [4 * number for number in range(1, 501)]
+    sweep = {"algorithms": ["ring", "native"], "bytes": sizes, "in_place": True, "ranks": ranks}
+    (directory / "sweep.yaml").write_text(json.dumps(sweep))
+
+
+EMPTY_JOBS = """
+rule all:
+    input: expand("raw/{{n}}", n=range({jobs}))
+rule job:
+    output: "raw/{{n}}"
+    shell: "touch {{output}}"
+"""
+
+
+def dry_run_of_empty_jobs(size: Size, directory: Path) -> float:
+    """Let Snakemake plan as many jobs that do nothing: what a dry run of a sweep is compared with."""
+    file = directory / "Snakefile"
+    file.write_text(EMPTY_JOBS.format(jobs=size.about["jobs"]))
+    snakemake = [sys.executable, "-m", "snakemake", "-s", str(file), "-d", str(directory), "-c1", "-n", "-q"]
+    return cpu_of(snakemake)
+
+
 STAGES: Mapping[str, Stage] = {
     "store": Stage(
         sizes=(store_size(8, 1, 5), store_size(16384, 4), store_size(16384, 20), store_size(16384, 100)),
@@ -259,6 +312,19 @@ STAGES: Mapping[str, Stage] = {
             "compare": ("compare", "{}/raw", "{}/later"),
         },
         usual=4,
+    ),
+    "start": Stage(
+        sizes=(start_size(1), start_size(2), start_size(4)),
+        steps={"ranks": start_ranks, "launch --help": ("launch", "--help")},
+    ),
+    "plan": Stage(
+        sizes=(plan_size(1), plan_size(10), plan_size(30), plan_size(100)),
+        steps={
+            "sweep file": write_sweep,
+            "empty jobs": dry_run_of_empty_jobs,
+            "plan": ("plan", "{}/sweep.yaml", "--out", "{}/out"),
+            "dry run": ("sweep", "{}/sweep.yaml", "--out", "{}/out", "--", "-n"),
+        },
     ),
 }
 """The stages by their names."""

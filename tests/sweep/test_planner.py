@@ -1,12 +1,14 @@
 """The plan: jobs, cases and what is left out, known before anything runs."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from cli_runner import invoke
 from planning_inputs import CLUSTER, TEXT, begin
 from synthetic_timings import measured_table
 
+from hpccoll.cases.case import Case, Job
 from hpccoll.cases.catalogue import load_job
 from hpccoll.cases.plan import Plan
 from hpccoll.common.errors import BadInputError
@@ -14,7 +16,7 @@ from hpccoll.measure.port_traffic import PASS_S, SETTLE_S
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.schedule.registry import power_of_two
 from hpccoll.sweep.execution_site import ExecutionSite
-from hpccoll.sweep.planner import check_output_directory, write_plan
+from hpccoll.sweep.planner import SAMPLE_S, check_output_directory, estimate_seconds, write_plan
 
 
 @pytest.fixture
@@ -81,7 +83,17 @@ def test_the_time_for_a_diagnosis_grows_with_the_nodes_if_single_links_are_asked
 
 def test_the_estimate_counts_the_pass_that_counts_bytes_between_nodes(on_cluster):
     one, two = (on_cluster(CLUSTER.replace("[1, 2, 4, 6]", nodes)).estimated_s for nodes in "12")
-    assert two - one == pytest.approx(4 * (PASS_S + SETTLE_S))
+    assert two - one == pytest.approx(4 * (PASS_S + SETTLE_S), abs=0.1)  # and the start of another node
+
+
+def test_the_estimate_grows_with_the_nodes_that_start_and_with_what_rank_0_records():
+    cases = tuple(Case(collective="all_reduce", algorithm="ring", bytes=4 * n) for n in range(1, 11))
+    job = Job(name="mpi", ranks=16, nodes=2, cases=cases)
+    large = replace(job, ranks=65536, nodes=8192)
+    records = replace(large, effort=replace(job.effort, max_iterations=10 * job.effort.max_iterations))
+    small_s, large_s, records_s = map(estimate_seconds, (job, large, records))
+    assert large_s > small_s + 60
+    assert records_s - large_s == pytest.approx(9 * len(cases) * 65536 * 1000 * SAMPLE_S)
 
 
 def test_a_directory_takes_more_jobs_and_no_other_ones(planned, tmp_path):
