@@ -39,9 +39,14 @@ def probe_cases(job: Job, shape: Shape) -> list[Case]:
     Training steps are left out: a log tells nothing of a step as a whole. A case is logged in place only if its call
     knows nothing else, such as one with one buffer.
     """
-    calls = (case for case in job.cases if job.shape(case) == shape and case.collective not in WORKLOADS)
-    placed = ((case, distinct_placements(case.collective, case.algorithm, (False, True))) for case in calls)
-    alike = (replace(case, in_place=all(placements), timing=SINGLE) for case, placements in placed)
-    cases = {case.id: case for case in alike}
+    cases: dict[str, Case] = {}
+    for case in job.cases:
+        if case.transport != "nccl" and not has_library_logs(job, case):
+            continue
+        if job.shape(case) != shape or case.collective in WORKLOADS:
+            continue
+        placements = distinct_placements(case.collective, case.algorithm, (False, True))
+        logged = replace(case, in_place=all(placements), timing=SINGLE)
+        cases[logged.id] = logged
     with_logs = [case for case in cases.values() if has_library_logs(job, case)]
     return with_logs or [case for case in cases.values() if case.transport == "nccl"][:1]
