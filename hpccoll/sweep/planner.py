@@ -36,8 +36,9 @@ NODE_S = 0.03
 """Estimated seconds by which another node delays the start of all ranks, a cautious bound.
 
 The ranks of a node open about 1,000 files of Python and its packages, which its page cache keeps, and a shared file
-system that Python ranks overload was seen to answer 30,000 operations a second (SYMFLUENCE, issue 21, 2026). Y. Feng,
-N. Hand: Launching Python applications on peta-scale massively parallel systems, SciPy (2016), measured minutes, too.
+system that Python ranks overload was seen to answer 30,000 operations a second (SYMFLUENCE, issue 21, 2026). Who
+broadcasts the packages first starts in less than 2 minutes on whole machines: Y. Feng, N. Hand: Launching Python
+applications on peta-scale massively parallel systems, SciPy (2016).
 """
 RANK_S = 0.001
 """Estimated seconds by which another rank delays the start: rank 0 receives the place and the provenance of each."""
