@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.common.memory import collector_paused
 from hpccoll.schedule import NONE, Copy, Cut, Messages, Part, Schedule, match
-from hpccoll.schedule.match import collection_paused
 from hpccoll.schedule.step import Range
 
 KEPT_MESSAGES = 1_000_000
@@ -99,7 +99,7 @@ class Traffic(MessageArrays):
         Raises:
             TooManyMessagesError: if it has more than ``most`` messages.
         """
-        with collection_paused():
+        with collector_paused():
             return cls._paired(schedule, most)
 
     @classmethod

@@ -6,7 +6,6 @@ ends when all of its messages have partners that have started. A step of a vecto
 is paired at once; from the first step whose messages have no partner in the same step, ranks are followed one by one.
 """
 
-import gc
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.common.memory import collector_paused
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import NONE, Action, Copy, Index, Part, Range, Recv, RecvReduce, Send, Step, drop_null_peers
 
@@ -225,21 +225,9 @@ class _RankStep:
     partners: list[tuple[int, int]] = field(default_factory=list)
 
 
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Pause the collection of circular garbage, which there is none of: looking for it among all steps takes longer."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     ranks = range(schedule.layout.ranks)
-    with collection_paused():
+    with collector_paused():  # looking for circles among all steps takes longer than pairing them
         programs = [[_RankStep(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
         _pair_all(schedule, programs, skip)
     at, left = [0 for _ in ranks], sum(map(len, programs))
