@@ -135,7 +135,7 @@ def _too_large(path: Path, key: str, max_bytes: int) -> UnusableError:
 
 
 def read_text(path: Path, key: str, max_bytes: int, errors: str = "strict") -> str:
-    """Return the text of a regular file; where bytes are no text, ``errors`` is ``strict``, or ``replace`` by U+FFFD.
+    """Return the text of a regular file; bytes that are not text are an error (``strict``) or U+FFFD (``replace``).
 
     Raises:
         UnusableError: if the file cannot be read, is not a regular file, is too large or is not text.

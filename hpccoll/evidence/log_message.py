@@ -47,7 +47,7 @@ class LogMessage(NamedTuple):
 
     @property
     def writer(self) -> str:
-        """The process that wrote the message, as far as it is known: without a process, the thread."""
+        """The process that wrote the message; the thread, if the process is not known."""
         return self.process or self.thread
 
     @property

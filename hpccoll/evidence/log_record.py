@@ -57,8 +57,8 @@ class LoggedFailure:
     """An error that ended the creation of a communicator of NCCL, or another call: ``communicator`` or ``call``.
 
     ``cause`` are the warnings before it, with their places in the source; ``callers`` those that returned the error,
-    from the innermost, and its name; ``processes`` is how many logged it, and ``hosts`` where they ran, as far as
-    their lines name it.
+    from the innermost, and its name; ``processes`` is how many logged it, and ``hosts`` are those that their
+    lines name.
     """
 
     kind: str

@@ -220,7 +220,7 @@ def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenan
 
 
 def _outcome(results: Sequence[ForeignResult], source: str, variables: Mapping[str, str]) -> Outcome:
-    """Return the results of one case, each of which is a round."""
+    """Return the results of one case, one for each round."""
     case, algorithm = results[-1].case, results[-1].algorithm
     failures = dict.fromkeys(each.failure for each in results if each.failure)
     counted = [each.wrong for each in results if each.wrong is not None]
@@ -251,7 +251,7 @@ def _moved_bytes(case: Case) -> int:
 
 
 def _times_of_rounds(results: Sequence[ForeignResult], ranks: int) -> CaseTimes:
-    """Return the times of a case on some ranks, of which each round has one."""
+    """Return the times of a case on some ranks, one for each round."""
     rounds = enumerate(results, 1)
     times = [CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=number) for number, each in rounds]
     return reduce(CaseTimes.merge, times)

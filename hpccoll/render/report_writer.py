@@ -141,7 +141,7 @@ def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportCh
 
 
 def _with_few_pngs(charts: Iterable[ReportChart]) -> list[ReportChart]:
-    """Return charts of which only the first drawings are PNG files, too."""
+    """Return the charts; only the first drawings are also PNG files."""
     left, kept = MOST_PNGS, []
     for chart in charts:
         left -= len(chart.drawings)

@@ -68,8 +68,8 @@ def trace_schedule(schedule: Schedule, ranks: int | None = None, rounds: int | N
 
     Args:
         schedule: the schedule.
-        ranks: only messages that the first so many ranks send or receive are in the trace [all].
-        rounds: only messages that land in the first so many rounds of the matcher are in it [all].
+        ranks: how many ranks, from 0 on, are traced: only messages that they send or receive [all].
+        rounds: how many rounds of the matcher, from the first one on, are traced [all].
 
     Raises:
         ScheduleError: if its messages do not match.

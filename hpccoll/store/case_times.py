@@ -26,7 +26,7 @@ PER_RANK = "start_ns", "end_ns", "device_ns", "event_ns"
 
 
 def samples_of_round(rounds: int) -> int:
-    """Return how many starts of a round are kept if the case has so many rounds."""
+    """Return the most samples that a round of a case with a given number of rounds keeps."""
     return max(1, MAX_SAMPLES // rounds)
 
 

@@ -62,7 +62,7 @@ class Lags(NamedTuple):
 
     late: Sequence[Lag]  # the latest first
     judged: Collection[int]  # the ranks of which it is known whether they are late
-    least_part: float | None = LEAST_PART  # of the time, by which a late rank is late; None: of that in operations
+    least_part: float | None  # of the time, by which a late rank is late; None: of that in operations
 
 
 def find_lags(
@@ -92,7 +92,7 @@ def find_lags(
                 lags[lag.rank] = lag
     late = sorted(lags.values(), key=lambda lag: (-lag.total_s, lag.rank))
     known_parts = [part for part in least_parts if part is not None]
-    return Lags(late, judged, max(known_parts, default=None if least_parts else LEAST_PART))
+    return Lags(late, judged, max(known_parts, default=None))
 
 
 def _records_by_rank(timed: Iterable[RecordedOperation], times: Iterable[OperationTimes]) -> dict[int, RankRecords]:

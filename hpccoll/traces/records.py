@@ -147,7 +147,7 @@ class RecordedJob:
 
     @property
     def called(self) -> set[int]:
-        """The ranks of which an operation is recorded, or counted."""
+        """The ranks that have a recorded or a counted operation."""
         counted = {each.rank for each in self.progress if each.enqueued}
         return counted | {each.rank for each in self.operations}
 

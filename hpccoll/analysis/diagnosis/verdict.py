@@ -108,7 +108,7 @@ class MachineVerdict:
     begun: str  # ISO 8601, UTC
     smallest_link_effect: float = math.inf  # as ``smallest_effect``, of a single link; infinite if none is judged
     findings: tuple[Finding, ...] = ()  # what stands beside it: what nodes do alone, differing devices, failed launches
-    unjudged_racks: tuple[str, ...] = ()  # racks, of several that are known, that are too few or too small to judge
+    unjudged_racks: tuple[str, ...] = ()  # racks that were not judged: too small, or too few of them
     has_rate: bool = False  # whether the user said how fast a transfer should be: nothing else shows a common fault
 
     @property
@@ -177,7 +177,7 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
 
 
 def _racks(question: Question) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the racks that a diagnosis judges, and of several racks those that are too few or too small."""
+    """Return the racks that a diagnosis judges, and those that it cannot judge: too small, or too few of them."""
     numbers = numbers_of_judged_racks(question.rack_numbers or ())
     judged = tuple(question.rack_names[number] for number in numbers)
     if len(question.rack_names) == 1:  # no transfer is across racks
