@@ -2,6 +2,9 @@
 
 WHEN: ``before`` MPI_Init, or ``after`` it, before its first call; or a file, which exists when the rank goes on there:
 rank 0 makes it when it has named the rank.
+
+Before MPI_Init a rank sleeps, and ends by itself in the end, because MPICH's launcher does not always kill a process
+that is stopped and has never called it. After MPI_Init a signal stops the rank, with its own timers.
 """
 
 import os
@@ -18,6 +21,10 @@ RANK, WHEN, COMMAND, *ARGUMENTS = sys.argv[1:]
 os.environ[mpi_startup.START_TIMEOUT_VARIABLE] = "8" if WHEN in ("before", "after") else "60"
 mpi_startup.LATE_INIT_S = 1.0
 process_facts.node_name = lambda: f"n{mpi_startup.launcher_rank()}"
+
+
+MISSING_S = 120
+"""How long a rank does not come: longer than the limit of the others, and shorter than that of the test."""
 
 
 def stop(*_):
@@ -42,7 +49,8 @@ def name_soon(*_):
 
 if mpi_startup.launcher_rank() == int(RANK):
     if WHEN == "before":
-        stop()
+        time.sleep(MISSING_S)
+        sys.exit("the launcher did not end this rank")
     mpi_startup.check_launch = stop if WHEN == "after" else come_late
 elif WHEN not in ("before", "after"):
     mpi_startup.check_launch = name_soon
