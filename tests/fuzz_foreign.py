@@ -90,7 +90,6 @@ def _diagnosis() -> bytes:
 RULES = "2 # of 2.0\n1\n0 # all_gather\n1\n2\n2\n0 1 0 0\n1048576 4 0 0\n"
 CSV = "allreduce,0,65536,tree,ll,4,1,8,-1,-1\nallreduce,65537,-1,ring,simple,8,2,16,-1,-1\n"
 UCC = "UCC_TL_UCP_TUNE=allreduce:0-4k:@knomial#allreduce:4k-inf:@sra_knomial\n"
-GOAL = "num_ranks 2\nrank 0 {\nl1: send 8b to 1 tag 1\n}\nrank 1 {\nl1: recv 8b from 0 tag 1\n}\n"
 
 TEXTS: Mapping[str, tuple[Sequence[str], str, Callable[[], bytes]]] = {
     "pickle": (("trace", "FILE"), "rank_0", lambda: as_pickle(recorder_dump())),
@@ -101,7 +100,6 @@ TEXTS: Mapping[str, tuple[Sequence[str], str, Callable[[], bytes]]] = {
     "rules of Open MPI": (("tune", "--lint=FILE"), "rules.conf", RULES.encode),
     "table of NCCL": (("tune", "--lint=FILE"), "nccl.csv", CSV.encode),
     "string of UCC": (("tune", "--lint=FILE"), "ucc.conf", UCC.encode),
-    "GOAL": (("show", "FILE"), "a.goal", GOAL.encode),
     "imported output": (("import", "FILE", "--out=F.h5"), "out.txt", lambda: _output("nccl-two-nodes-of-8-h100.txt")),
     "diagnosis": (("diagnose", "--report", "FILE"), "results.h5", _diagnosis),
 }  # fmt: skip
@@ -178,7 +176,6 @@ SHAPES: Mapping[str, tuple[Sequence[str], str, Callable[[], bytes]]] = {
     "pickle of 5,000,000 numbers": (("trace", "FILE"), "rank_0", lambda: pickle.dumps([*range(5_000_000)])),
     "pickle that refers to itself": (("trace", "FILE"), "rank_0", lambda: _doubling_pickle(100)),
     "log of 2,000,000,000 ranks": (("evidence", "FILE"), "a.log", lambda: _log_of(2_000_000_000)),
-    "GOAL of 1,000,000,000 ranks": (("show", "FILE"), "a.goal", lambda: b"num_ranks 1000000000\nrank 0 {\n}\n"),
     "rules of 1,000,000 sizes": (("tune", "--lint=FILE"), "rules", lambda: b"1\n2\n1\n2\n1000000\n0 1 0 0\n"),
     "UCC of 1 MB": (("tune", "--lint=FILE"), "u", lambda: b"UCC_TL_UCP_TUNE=" + b"allreduce:0-4k:@knomial#" * 40_000),
 }  # fmt: skip

@@ -1,12 +1,11 @@
 """Commands that measure nothing: list, show, evidence and doctor."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hpccoll.cli.common import INCOMPLETE, given_options, show_found
+from hpccoll.cli.common import INCOMPLETE, show_found
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, writing
 from hpccoll.common.limits import RANKS
@@ -82,15 +81,12 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
   hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8
   hpccoll show ring -p 16 -b 1M --format goal --out ring.goal
   hpccoll show ring -p 8 -b 1M --format mscclpp --out ring.json
-  hpccoll show ring.goal"""
+  hpccoll show ring.json"""
 )
 def show(
-    context: typer.Context,
     algorithm: Annotated[
         str,
-        typer.Argument(
-            help="algorithm, see hpccoll list, or a file: GOAL, or a plan of MSCCL++", metavar="ALGORITHM|FILE"
-        ),
+        typer.Argument(help="algorithm, see hpccoll list, or the file of a plan of MSCCL++", metavar="ALGORITHM|FILE"),
     ],
     workers: Annotated[
         int | None, typer.Option("-p", "--workers", help="number of workers", metavar="N", rich_help_panel=WHAT)
@@ -153,21 +149,14 @@ def show(
 
     The text lists the rounds, and says whether the schedule is proven. With --format it is written for a simulator:
     choose picoseconds for its parameters and for --fold-cost. A plan of MSCCL++ is proven in every order of execution,
-    described and drawn; file:PLAN is the algorithm of its ranks in other commands. A text in GOAL is matched only.
+    described and drawn; file:PLAN is the algorithm of its ranks in other commands.
     """
     from hpccoll.cases.algorithm_registry import PLAN
     from hpccoll.interop.mscclpp_reader import PLANS, with_plans
     from hpccoll.schedule import Layout
 
     if Path(algorithm).suffix and not algorithm.startswith(PLAN):
-        from hpccoll.common.files import read_text
-        from hpccoll.interop.goal_reader import GOAL_BYTES
-
-        text = read_text(Path(algorithm), "FILE", GOAL_BYTES).lstrip()
-        if text.startswith("<"):
-            raise BadInputError("FILE", algorithm, "a plan of MSCCL++ (JSON) or GOAL: XML, as of MSCCL, is not read")
-        if not text.startswith(("{", "[", "\ufeff")):
-            return _show_goal(Path(algorithm), given_options(context))
+        _check_is_json(Path(algorithm))
         algorithm = PLAN + algorithm
     (algorithm,) = with_plans([algorithm])
     if workers is None and algorithm in PLANS:
@@ -249,13 +238,13 @@ def _write(operation: "RequestedOperation", format_: str, fold_cost: float, out:
     return 0
 
 
-def _show_goal(path: Path, options: Sequence[str]) -> int:
-    from hpccoll.interop.goal_reader import goal_lines, read_goal
+def _check_is_json(path: Path) -> None:
+    from hpccoll.common.files import read_text
+    from hpccoll.interop.mscclpp_reader import PLAN_BYTES
 
-    if options:
-        raise UnusableError(f"option {options[0]}", f"it belongs to an algorithm, and {path} is a text in GOAL")
-    typer.echo("\n".join(goal_lines(path, read_goal(path))))
-    return 0
+    text = read_text(path, "FILE", PLAN_BYTES).lstrip()
+    if not text.startswith(("{", "[", "\ufeff")):
+        raise BadInputError("FILE", str(path), "a plan of MSCCL++ (JSON); MSCCL's XML and GOAL are not read")
 
 
 @family.command(

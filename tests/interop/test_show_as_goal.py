@@ -62,3 +62,10 @@ def test_what_cannot_be_exported_takes_one_line(arguments, words, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert invoke("show", *GOAL, *arguments).is_bad_input(*words)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("text", ["num_ranks 1\nrank 0 {\n}\n", '<algo name="ring"/>'])
+def test_a_file_that_is_not_a_plan_of_mscclpp_is_refused(tmp_path, text):
+    path = tmp_path / "ring.goal"
+    path.write_text(text)
+    assert invoke("show", path).is_bad_input("FILE", "MSCCL++")
