@@ -24,6 +24,9 @@ from hpccoll.common.units import format_size
 from hpccoll.schedule import MAPPINGS, Layout, Schedule, have_same_steps, itemsize, numbering
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
 
+REFUSAL_PREFIX = "NCCL refuses it"
+"""The beginning of the reason of a case that NCCL refuses."""
+
 FIRST_MAPPING = next(iter(MAPPINGS))
 """The mapping that is measured if several mappings number the ranks alike."""
 

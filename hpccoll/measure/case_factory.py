@@ -13,11 +13,10 @@ from hpccoll.cases.case import COMPILED, NCCL_TESTS, PYTHON, Case, Effort, Job, 
 from hpccoll.cases.catalogue import check_case, moved_dtypes
 from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
-from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
+from hpccoll.cases.skip_reason import REFUSAL_PREFIX, LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
 from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.common.units import format_count
 from hpccoll.host.cpu_and_memory import available_memory
-from hpccoll.measure.executed_evidence import REFUSAL_PREFIX
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
@@ -267,7 +266,7 @@ def _make_over_nccl(
     make: Callable[[], Prepared], comm: MPI.Intracomm, connecting: Connecting
 ) -> "Prepared | SkippedCase":
     """Return the result of ``make``, or the reason why NCCL refuses it or fails; all ranks call this together."""
-    from hpccoll.transports.nccl.communicators import NcclFailedError  # only ranks with GPUs need it
+    from hpccoll.transports.nccl.nccl_errors import NcclFailedError  # only ranks with GPUs need it
 
     try:
         return make_unless_refused(make, comm, connecting)

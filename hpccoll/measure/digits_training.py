@@ -9,7 +9,7 @@ differ by roundings, and sums that all ranks have alike and wrong are found beca
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +25,17 @@ from hpccoll.measure.learned import Learned
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.training.compression import DENSE
 from hpccoll.training.models.digits import STEPS
+from hpccoll.training.workload import Workload
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from hpccoll.cases.case import Effort
     from hpccoll.measure.gradient_buckets import GradientBucketBuffer
     from hpccoll.measure.prepared_case import PreparedCase
-    from hpccoll.measure.prepared_step import PreparedStep
     from hpccoll.measure.timing_loop import RankProgress, RankSync
     from hpccoll.schedule.operation import Operation
+    from hpccoll.training.step_program import StepProgram
 
 STAND_INS = {"all_reduce": "ring", "all_gather": "ring", "all_to_all": "pairwise"}
 """The algorithms of a serial run where the collective of the ranks is the library's own."""
@@ -47,6 +50,23 @@ fp16 it is 4e-3 after 225 steps and 0.07 after 2,000, so that only the first ste
 PHASES = "shard_s", "gradients_s", "update_s"
 
 
+@dataclass(frozen=True)
+class TrainedStep:
+    """The part of a prepared step that its training works on.
+
+    ``program`` is None on a rank without computations, an aggregator. ``averages`` says that the collectives return
+    means instead of sums. Without collectives every rank learns alone.
+    """
+
+    comm: "MPI.Intracomm"
+    workers: int
+    workload: Workload
+    program: "StepProgram | None"
+    buckets: "Sequence[GradientBucketBuffer]"
+    averages: bool
+    has_collectives: bool
+
+
 class DigitsTraining:
     """The training of a step; created and collected on all of its ranks together.
 
@@ -54,10 +74,11 @@ class DigitsTraining:
         BadInputError: on all ranks, if rank 0 has no images.
     """
 
-    def __init__(self, step: "PreparedStep") -> None:
-        self._step, self._workers, self._program = step, step.layout.workers, step.program
+    def __init__(self, step: TrainedStep) -> None:
+        self._step, self._workers, self._program = step, step.workers, step.program
+        rank = step.comm.rank
         failure, data = None, None
-        if step.rank == 0:
+        if rank == 0:
             try:
                 data = Digits.read()
             except BadInputError as error:
@@ -69,17 +90,16 @@ class DigitsTraining:
         self._records: list[tuple[object, ...]] = []
         self._first = self._initial  # the weights after the first step
         gradients = [each.gradient for each in step.buckets]
-        self.replica = self._replica(step.rank, gradients, self._initial.copy()) if step.program else None
+        self.replica = self._replica(rank, gradients, self._initial.copy()) if step.program else None
         corrupted = step.workload.corrupted
-        if self.replica and corrupted and corrupted[1] == step.rank:
+        if self.replica and corrupted and corrupted[1] == rank:
             self.replica.corrupt = partial(self._corrupt, self.replica, corrupted[0])
 
     def _replica(self, rank: int, gradients: Sequence[Any], weights: Floats) -> Replica:
         assert self._program  # noqa: S101  workers have one
-        workload = self._step.workload
         return Replica(
             self._data, self._program, gradients, weights, (rank, self._workers),
-            micro_batches=workload.micro_batches, mean=self._step.case.op == "avg" or workload.compress != DENSE,
+            micro_batches=self._step.workload.micro_batches, mean=self._step.averages,
         )  # fmt: skip
 
     @staticmethod
@@ -118,7 +138,7 @@ class DigitsTraining:
 
         The ranks meet after every step of the serial run: many ranks take minutes, and none may seem stuck.
         """
-        if self._step.floor:  # without collectives every rank learns alone
+        if not self._step.has_collectives:  # without collectives every rank learns alone
             return Learned()
         mine = np.zeros(steps, RECORD)
         mine[: len(self._records)] = self._records[:steps]  # an aggregator has none

@@ -1,12 +1,10 @@
 """Determines the algorithm that ran in a case, from the library's logs, the port counters and the schedule."""
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hpccoll.cases.planned_schedule import cached_slices
 from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
+from hpccoll.cases.skip_reason import REFUSAL_PREFIX
 from hpccoll.host.network_ports import SENT_PACKETS
-from hpccoll.schedule import Algorithm, Cut, crossings, wire_bytes
 
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case, Job
@@ -14,25 +12,6 @@ if TYPE_CHECKING:
     from hpccoll.measure.case_factory import Prepared
     from hpccoll.measure.port_traffic import PortTraffic
     from hpccoll.measure.recognition import Recognition
-    from hpccoll.schedule.operation import Operation
-
-REFUSAL_PREFIX = "NCCL refuses it"
-"""The beginning of the reason of a case that NCCL refuses."""
-
-MATCHING_RATIO = 0.98, 1.1
-"""The ratios of port bytes to a schedule's bytes at which both match: headers add 7 % at an MTU of 1500 bytes
-(hpccoll/render/wire_bandwidth.py), and there is little other traffic while messages are large."""
-
-MAX_COMPARED_RANKS = 1024
-"""The maximum number of ranks for which a library's bytes are compared with those of our algorithms: counting all
-algorithms of an all-reduce takes 3 s, and 13 s for 4096 ranks, while all ranks wait."""
-
-MAX_NAMED = 3
-"""The maximum number of matching algorithms that are named."""
-
-
-cached_crossings = lru_cache(1024)(crossings)
-"""Counts the crossings of a schedule once for all sizes of a job: 4096 ranks take seconds."""
 
 
 def judge(
@@ -75,33 +54,3 @@ def full_reason(reason: str, probe_result: "ProbeResult | None", job: "Job", cas
     known = unavailable_reasons(requested_algorithm(job, case), probe_result.record, case.dtype)
     lines = (entry.line for entry in probe_result.record.unavailable if entry.feature in ("algorithm", "gpu"))
     return "; ".join(dict.fromkeys((reason, *known[:1], *lines)))
-
-
-def algorithms_matching_bytes(operation: "Operation", nbytes: int, sent: int) -> str:
-    """Return a sentence with the bytes that a library sent, and our algorithms that send as many.
-
-    The library may have run none of them. ``nbytes`` is the size S; ``sent`` are the bytes per operation that all hosts
-    sent, by their port counters.
-    """
-    family, layout = operation.collective, operation.layout
-    amount = f"{sent} B" if family.token else f"{sent / layout.nodes / nbytes:.3f} S a node"
-    if layout.ranks > MAX_COMPARED_RANKS:
-        return f"the ports sent {amount}; not compared with algorithms: more than {MAX_COMPARED_RANKS} ranks"
-    matching = [
-        algorithm.name
-        for algorithm in family.algorithms.values()
-        if not algorithm.floor and not algorithm.unmet(layout) and _matches(operation, algorithm, sent)
-    ]
-    if len(matching) > MAX_NAMED:  # on two ranks nearly all algorithms send the same
-        matching[MAX_NAMED:] = [f"{len(matching) - MAX_NAMED} others"]
-    return f"the ports sent {amount}" + (f", as much as {' or '.join(matching)}" if matching else "")
-
-
-def _matches(operation: "Operation", algorithm: Algorithm, sent: int) -> bool:
-    if operation.call.traffic:
-        return False  # the total does not distinguish algorithms if blocks are unequal
-    slices = cached_slices(operation.call, algorithm, operation.layout, ())
-    cut = Cut(operation.call, operation.count, slices[0].units, len(slices), operation.dtype.itemsize)
-    counted = wire_bytes([cached_crossings(each, "node") for each in slices], cut)
-    least, most = MATCHING_RATIO
-    return least * counted <= sent <= most * counted

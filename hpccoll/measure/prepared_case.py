@@ -18,8 +18,8 @@ from hpccoll.cases.transport_table import NATIVE_TRANSPORT, TRANSPORTS
 from hpccoll.common.errors import BadInputError, StalledError
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
-from hpccoll.measure.executed_evidence import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.guards import guards_of
+from hpccoll.measure.matching_bytes import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync

@@ -15,7 +15,7 @@ from hpccoll.cases.catalogue import distinct_placements, known_parameters, measu
 from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.measure import step_engine, stream_step_engine
 from hpccoll.measure.computing_thread import ComputingThread
-from hpccoll.measure.digits_training import DigitsTraining
+from hpccoll.measure.digits_training import DigitsTraining, TrainedStep
 from hpccoll.measure.gradient_buckets import GradientBucketBuffer
 from hpccoll.measure.nccl_launch_order import launches_in_turns
 from hpccoll.measure.step_computations import Nanoseconds, matrix_products
@@ -33,13 +33,8 @@ from hpccoll.training.step_program import Compute, StepOperation, StepProgram
 from hpccoll.training.workload import ROUTED_ARGUMENT, Workload
 from hpccoll.transports.gpu import Gpu
 from hpccoll.transports.mpi.vendor import MpiVendorPlan
-from hpccoll.transports.nccl.communicators import (
-    NCCL_EXCEPTIONS,
-    abort_world,
-    close_world,
-    nccl_error_text,
-    raise_nccl_failure,
-)
+from hpccoll.transports.nccl.communicators import abort_world, close_world
+from hpccoll.transports.nccl.nccl_errors import NCCL_EXCEPTIONS, nccl_error_text, raise_nccl_failure
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
 from hpccoll.transports.stream_wait import Wait as StreamWait
 
@@ -155,7 +150,7 @@ class PreparedStep:
             self._own = self._prepare_all(prepare)
             self.inside = [each for _, each in self._own if each is not None]
             self.buckets = [*self._buckets(parallelism.compression)]
-            self.training = DigitsTraining(self) if self.workload.learns else None
+            self.training = DigitsTraining(self._trained_step()) if self.workload.learns else None
             self.engine = self._engine()
         except StalledError:
             for prepared in self._prepared.values():
@@ -202,6 +197,17 @@ class PreparedStep:
             cases = [each for operation, each in self._own if each and operation.belongs_to(bucket)]
             cases = [] if compression and self.floor else cases  # nothing arrives, and so nothing is encoded
             yield GradientBucketBuffer(bucket, number, cases, compression)
+
+    def _trained_step(self) -> TrainedStep:
+        return TrainedStep(
+            comm=self.comm,
+            workers=self.layout.workers,
+            workload=self.workload,
+            program=self.program,
+            buckets=self.buckets,
+            averages=self.case.op == "avg" or self.workload.compress != DENSE,
+            has_collectives=not self.floor,
+        )
 
     def _gpu_of(self, group: str) -> Gpu | None:
         if self.gpu is not None and group not in self._gpus:

@@ -11,20 +11,19 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_rate
 
 if TYPE_CHECKING:
-    from hpccoll.model.machine_file import MachineFile
-    from hpccoll.model.machine_sections import MessageCostsSection, Quantity
+    from hpccoll.model.machine_sections import MachineFields, MessageCostsSection, Quantity
 
 BETWEEN_NODES: tuple[Literal["rack"], Literal["fabric"]] = "rack", "fabric"
 """The tiers whose messages pass ports."""
 
 
-def contradictions(machine: "MachineFile") -> Iterator[BadInputError]:
+def contradictions(machine: "MachineFields") -> Iterator[BadInputError]:
     """Yield the contradictions between the sections of a machine file."""
     for rule in RULES:
         yield from rule(machine)
 
 
-def _uplink_without_ports(machine: "MachineFile") -> Iterator[BadInputError]:
+def _uplink_without_ports(machine: "MachineFields") -> Iterator[BadInputError]:
     """An uplink given by its oversubscription needs ports that share it."""
     shares = machine.uplink and machine.uplink.oversubscription
     if shares and not (machine.port and machine.geometry and machine.geometry.nodes_per_rack):
@@ -32,7 +31,7 @@ def _uplink_without_ports(machine: "MachineFile") -> Iterator[BadInputError]:
         yield BadInputError("uplink.oversubscription", shares.value, expected)
 
 
-def _ranks_on_rails(machine: "MachineFile") -> Iterator[BadInputError]:
+def _ranks_on_rails(machine: "MachineFields") -> Iterator[BadInputError]:
     """As many ranks of a node use each of its rails; without a rank for each rail, the others are idle."""
     geometry = machine.geometry
     if geometry and geometry.ranks_per_node > geometry.rails and geometry.ranks_per_node % geometry.rails:
@@ -40,7 +39,7 @@ def _ranks_on_rails(machine: "MachineFile") -> Iterator[BadInputError]:
         yield BadInputError("layout.rails", geometry.rails, expected)
 
 
-def _channels_on_ports(machine: "MachineFile") -> Iterator[BadInputError]:
+def _channels_on_ports(machine: "MachineFields") -> Iterator[BadInputError]:
     """Each channel of a ring leaves a node once, through one of its ports.
 
     The rate inside a node is NCCL's for two nodes, whose trees pass a port half as often.
@@ -61,7 +60,7 @@ def _channels_on_ports(machine: "MachineFile") -> Iterator[BadInputError]:
             )
 
 
-def _messages_in_ports(machine: "MachineFile") -> Iterator[BadInputError]:
+def _messages_in_ports(machine: "MachineFields") -> Iterator[BadInputError]:
     """No message between two nodes is faster than the port that it passes."""
     if machine.port and machine.kind == "described":
         port = machine.port.bytes_per_s
@@ -72,7 +71,7 @@ def _messages_in_ports(machine: "MachineFile") -> Iterator[BadInputError]:
                     yield BadInputError(key, value, f"at most port.bytes_per_s, {format_rate(_high(port))}")
 
 
-def _fabric_beyond_rack(machine: "MachineFile") -> Iterator[BadInputError]:
+def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
     """Messages to another rack pass the switch of their own one, too: they are no faster, and no sooner there."""
     rack, fabric = (machine.tiers.get(tier) for tier in BETWEEN_NODES)
     if not rack or not fabric or machine.kind != "described":
@@ -88,7 +87,7 @@ def _fabric_beyond_rack(machine: "MachineFile") -> Iterator[BadInputError]:
             yield BadInputError("tiers.fabric.latency_s", costs.latency_s.value, expected)
 
 
-RULES: tuple[Callable[["MachineFile"], Iterator[BadInputError]], ...] = (
+RULES: tuple[Callable[["MachineFields"], Iterator[BadInputError]], ...] = (
     _uplink_without_ports, _ranks_on_rails, _channels_on_ports, _messages_in_ports, _fabric_beyond_rack,
 )  # fmt: skip
 

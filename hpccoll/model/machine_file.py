@@ -7,87 +7,34 @@ hpccoll, in ``clusters/``. Every number of the model may have an interval.
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import PrivateAttr, model_validator
 
 from hpccoll.common.errors import BadInputError, UnusableError, file_error
-from hpccoll.common.limits import AGGREGATORS, MAX_LIST_ENTRIES, RANKS, RANKS_PER_NODE
+from hpccoll.common.limits import AGGREGATORS, RANKS, RANKS_PER_NODE
 from hpccoll.common.units import format_size
-from hpccoll.common.yaml_model import Text, YamlSection, check_keys, load_yaml, to_model
+from hpccoll.common.yaml_model import check_keys, load_yaml, to_model
 from hpccoll.model.contradictions import contradictions
 from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.machine_content import machine_path, read_content
 from hpccoll.model.machine_sections import (
-    AggregatorKind,
+    SCHEMA,
+    VERSION,
     Bound,
-    ClassSection,
     CpusSection,
     DeclaredSections,
-    LayoutSection,
-    MeasuredSection,
+    MachineFields,
     MessageCostsSection,
-    Name,
-    NcclSection,
-    Number,
-    PortSection,
-    PublishedSection,
     RateSection,
-    TierCosts,
     UplinkSection,
 )
-from hpccoll.schedule import DTYPE, MAPPINGS, Layout, numbering
+from hpccoll.schedule import MAPPINGS, Layout, numbering
 from hpccoll.store.durable_files import replacing_file
 
-SCHEMA, VERSION = "hpccoll-machine", "1.0"
 
-
-class MachineFile(YamlSection):
+class MachineFile(MachineFields):
     """A machine, fitted or described. ``machine`` and ``layout`` return what simulations take."""
-
-    schema_name: Text = Field(alias="schema", description=SCHEMA)
-    schema_version: Text = Field(description=f"version of this format: {VERSION}")
-    name: Text = Field(description="the name of the machine")
-    kind: Literal["fitted", "described"] = Field(description="fitted (to measurements) or described (by a person)")
-    source: Text | None = Field(None, description="where the numbers come from")
-    like: Text | None = Field(
-        None,
-        description="another machine, a name or a file, that this one is like: it has what this file does not "
-        "say, key by key; null removes a section of it",
-    )
-    geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are [one rack, one rail]")
-    machine_class: ClassSection | None = Field(
-        None, alias="class", description="which published figures are of machines like this one [none]"
-    )
-    tiers: dict[Literal["node", "rack", "fabric"], TierCosts] = Field(
-        {},
-        description="messages inside a node, between nodes of a rack, and between racks (fabric): costs by size "
-        "[unknown: nothing is simulated]",
-    )
-    port: PortSection | None = Field(None, description="the port of a node on each rail [no limit]")
-    uplink: UplinkSection | None = Field(None, description="the link from a rack to the others [no limit]")
-    memory: RateSection | None = Field(None, description="all messages inside a node together [no limit]")
-    reduction: dict[Annotated[str, AfterValidator(lambda name: DTYPE.read("dtype", name))], RateSection] = Field(
-        {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
-    )
-    codecs: dict[Name, dict[Name, RateSection]] = Field(
-        {}, description="by compression (fp16, topk+feedback): each codec on one rank, bytes of a pass [a table's]"
-    )
-    cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
-    aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
-    nccl: NcclSection | None = Field(None, description="parameters of NCCL's own model [it is left out]")
-    published: Annotated[list[PublishedSection], Field(max_length=MAX_LIST_ENTRIES)] = Field(
-        [], description="what was published of NCCL on machines like this one"
-    )
-    measured: MeasuredSection | None = Field(None, description="the measurements of a fitted machine")
-    validation: dict[Name, Annotated[Number, Field(allow_inf_nan=False)]] = Field(
-        {}, description="errors of the model on held-out measurements, by name"
-    )
 
     _network_factor: float = PrivateAttr(1)
     _unscaled: "MachineFile | None" = PrivateAttr(None)

@@ -1,6 +1,7 @@
-"""The sections of a machine file, and their quantities: numbers with an interval, within bounds.
+"""The keys of a machine file: its sections and their quantities, which are numbers with an interval, within bounds.
 
-They are keys, meanings, defaults and bounds; ``machine_file`` makes of them what simulations take.
+They are keys, meanings, defaults and bounds; ``machine_file`` turns them into what simulations take, and
+``contradictions`` says what they cannot all say at once.
 """
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -26,7 +27,9 @@ from hpccoll.common.limits import (
     IntegerRange,
 )
 from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, YamlSection, as_list, reject_bool
-from hpccoll.schedule import collective
+from hpccoll.schedule import DTYPE, collective
+
+SCHEMA, VERSION = "hpccoll-machine", "1.0"
 
 Bound: TypeAlias = Literal["value", "low_cost", "high_cost"]
 """The values of a machine: the likely ones, or the ends of all intervals at which messages are fastest or slowest."""
@@ -302,3 +305,46 @@ class DeclaredSections(YamlSection):
     memory: RateSection | None = Field(None, description="all messages inside a node together")
     cpus: CpusSection | None = Field(None, description="CPUs that ranks share")
     aggregators: AggregatorKind | None = Field(None, description="what aggregators are")
+
+
+class MachineFields(YamlSection):
+    """The keys of a machine file, fitted or described."""
+
+    schema_name: Text = Field(alias="schema", description=SCHEMA)
+    schema_version: Text = Field(description=f"version of this format: {VERSION}")
+    name: Text = Field(description="the name of the machine")
+    kind: Literal["fitted", "described"] = Field(description="fitted (to measurements) or described (by a person)")
+    source: Text | None = Field(None, description="where the numbers come from")
+    like: Text | None = Field(
+        None,
+        description="another machine, a name or a file, that this one is like: it has what this file does not "
+        "say, key by key; null removes a section of it",
+    )
+    geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are [one rack, one rail]")
+    machine_class: ClassSection | None = Field(
+        None, alias="class", description="which published figures are of machines like this one [none]"
+    )
+    tiers: dict[Literal["node", "rack", "fabric"], TierCosts] = Field(
+        {},
+        description="messages inside a node, between nodes of a rack, and between racks (fabric): costs by size "
+        "[unknown: nothing is simulated]",
+    )
+    port: PortSection | None = Field(None, description="the port of a node on each rail [no limit]")
+    uplink: UplinkSection | None = Field(None, description="the link from a rack to the others [no limit]")
+    memory: RateSection | None = Field(None, description="all messages inside a node together [no limit]")
+    reduction: dict[Annotated[str, AfterValidator(lambda name: DTYPE.read("dtype", name))], RateSection] = Field(
+        {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
+    )
+    codecs: dict[Name, dict[Name, RateSection]] = Field(
+        {}, description="by compression (fp16, topk+feedback): each codec on one rank, bytes of a pass [a table's]"
+    )
+    cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
+    aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
+    nccl: NcclSection | None = Field(None, description="parameters of NCCL's own model [it is left out]")
+    published: Annotated[list[PublishedSection], Field(max_length=MAX_LIST_ENTRIES)] = Field(
+        [], description="what was published of NCCL on machines like this one"
+    )
+    measured: MeasuredSection | None = Field(None, description="the measurements of a fitted machine")
+    validation: dict[Name, Annotated[Number, Field(allow_inf_nan=False)]] = Field(
+        {}, description="errors of the model on held-out measurements, by name"
+    )

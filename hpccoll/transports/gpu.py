@@ -356,7 +356,7 @@ def gpu_errors(gpu: Gpu | None) -> Iterator[None]:
     if gpu is None:
         yield
         return
-    from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS  # only ranks with GPUs need it
+    from hpccoll.transports.nccl.nccl_errors import NCCL_EXCEPTIONS  # only ranks with GPUs need it
 
     try:
         yield

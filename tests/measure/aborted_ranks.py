@@ -20,7 +20,7 @@ from hpccoll.measure.recovery import abort_cases
 from hpccoll.schedule import Layout
 from hpccoll.training import TRAINING_STEP
 from hpccoll.training.workload import Workload
-from hpccoll.transports.nccl import communicators
+from hpccoll.transports.nccl import communicators, nccl_errors
 
 COMM, GPU = MPI.COMM_WORLD, HostGpu(Path(sys.argv[1]))
 LAYOUT = Layout.of(COMM.size)
@@ -101,7 +101,7 @@ aborted_behind_another()
 for make in MAKERS:
     aborted_after_a_run(make)
     assert GPU.calls()[-1] == "CommAbort"
-    with pytest.raises(communicators.NcclFailedError, match="an error of NCCL"):
+    with pytest.raises(nccl_errors.NcclFailedError, match="an error of NCCL"):
         unfinished(make, NcclError("an error of NCCL"))
     communicators.abort_all_worlds()
     with pytest.raises(MemoryError):

@@ -24,7 +24,7 @@ from hpccoll.training import TRAINING_STEP
 from hpccoll.training.step_program import Start
 from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import missing_cublas
-from hpccoll.transports.nccl import communicators
+from hpccoll.transports.nccl import communicators, nccl_errors
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 from rank_gpu import flip_a_bit, gpu_of_rank, host_directory
@@ -169,8 +169,8 @@ def refused_by_nccl():
     try:
         with step._agreed():
             refusals = ["invalid usage" if COMM.rank == COMM.size - 1 else None]
-            communicators.raise_nccl_failure(refusals, "fails")
-    except communicators.NcclRefusedError:
+            nccl_errors.raise_nccl_failure(refusals, "fails")
+    except nccl_errors.NcclRefusedError:
         return "refused"
     finally:
         step.close()

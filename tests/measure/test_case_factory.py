@@ -16,7 +16,7 @@ from hpccoll.measure.case_factory import CaseFactory, SkippedCase, make_unless_r
 from hpccoll.measure.prepared_case import RunSettings
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
-from hpccoll.transports.nccl import communicators
+from hpccoll.transports.nccl import communicators, nccl_errors
 from hpccoll.transports.stream_wait import Connecting
 
 NATIVE_OVER_NCCL = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
@@ -110,7 +110,7 @@ def test_graphs_of_a_case_that_is_made_while_another_rank_stalls_are_destroyed_b
     assert done == ["destroyed"]
 
 
-FAILED = communicators.NcclFailedError("NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR")
+FAILED = nccl_errors.NcclFailedError("NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR")
 
 
 @pytest.mark.parametrize(

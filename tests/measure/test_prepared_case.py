@@ -47,10 +47,10 @@ def evidence(module, monkeypatch):
 
 
 def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_ranks(evidence, monkeypatch):
-    from hpccoll.measure import executed_evidence
+    from hpccoll.measure import matching_bytes
 
     native = case(algorithm="native", bytes=8192)
-    monkeypatch.setattr(executed_evidence, "MAX_COMPARED_RANKS", 4)
+    monkeypatch.setattr(matching_bytes, "MAX_COMPARED_RANKS", 4)
     executed, words = evidence(native, 4, 2 * 8192)
     assert executed == "unknown"
     assert words.startswith("the ports sent 1.000 S a node, as much as binomial_tree or swing or hierarchical")

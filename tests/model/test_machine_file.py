@@ -11,8 +11,8 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Cpus, MessageCosts
 from hpccoll.model.machine_content import cluster_names
-from hpccoll.model.machine_file import SCHEMA, VERSION, MachineFile, read_machine, write_machine
-from hpccoll.model.machine_sections import AggregatorKind, DeclaredSections
+from hpccoll.model.machine_file import MachineFile, read_machine, write_machine
+from hpccoll.model.machine_sections import SCHEMA, VERSION, AggregatorKind, DeclaredSections
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.schedule import Cut
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hpccoll.schedule.operation import Array, Operation
-from hpccoll.transports.nccl.communicators import NCCL_EXCEPTIONS, nccl_error_text
 from hpccoll.transports.nccl.fold import Fold, fold_launches
+from hpccoll.transports.nccl.nccl_errors import NCCL_EXCEPTIONS, nccl_error_text
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
 
 if TYPE_CHECKING:

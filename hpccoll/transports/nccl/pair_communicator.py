@@ -8,8 +8,8 @@ an abort ends, whatever the other rank does. No call may follow before that has 
 import ctypes
 from functools import cache
 
-from hpccoll.transports.nccl.communicators import NcclFailedError
 from hpccoll.transports.nccl.loaded_library import loaded_nccl_files
+from hpccoll.transports.nccl.nccl_errors import NcclFailedError
 
 IN_PROGRESS = 7
 """ncclInProgress (nccl.h)."""

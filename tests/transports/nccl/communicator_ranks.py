@@ -4,7 +4,7 @@ import pytest
 from fake_nccl import FakeCommunicator, FakeGpu, Library
 from mpi4py import MPI
 
-from hpccoll.transports.nccl import communicators
+from hpccoll.transports.nccl import communicators, nccl_errors
 
 COMM = MPI.COMM_WORLD
 
@@ -35,7 +35,7 @@ def fails():
     for where, who in (("id", 0), ("init", 1), ("split", 2)):
         library, said = Failing(where, who), []
         for _ in range(2):
-            with pytest.raises(communicators.NcclFailedError) as error:
+            with pytest.raises(nccl_errors.NcclFailedError) as error:
                 communicators.nccl_world(COMM, FakeGpu(), library).workers(COMM.size - 1)
             said.append(str(error.value))
         words = f"NCCL makes no communicator at rank {who}: NCCL_ERROR_SYSTEM_ERROR: unhandled system error"

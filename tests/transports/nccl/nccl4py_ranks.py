@@ -20,7 +20,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.evidence.log_settings import nccl_logging
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, Layout
 from hpccoll.schedule.operation import Operation
-from hpccoll.transports.nccl import communicator_config, communicators
+from hpccoll.transports.nccl import communicator_config, communicators, nccl_errors
 from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers, NcclError
 from hpccoll.transports.nccl.loaded_library import debug_reset
 from hpccoll.transports.nccl.stream_plan import StreamPlan
@@ -55,7 +55,7 @@ def settings_reach_nccl_with_its_values():
     assert closed(*planned(settings=asked)) == [
         "CommInitRankConfig trafficClass=106 CTAPolicy=1 nChannelsPerNetPeer=4 netName=IB", "AllReduce", "CommDestroy",
     ]  # fmt: skip
-    with pytest.raises(communicators.NcclFailedError, match=r"at rank 0: .*InvalidArgument"):
+    with pytest.raises(nccl_errors.NcclFailedError, match=r"at rank 0: .*InvalidArgument"):
         planned(settings={"max_ctas": 0})
     communicators.close_all_worlds()
     GPU.calls()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.transports.nccl.communicators import nccl_error_text
+from hpccoll.transports.nccl.nccl_errors import nccl_error_text
 
 RANKS = Path(__file__).with_name("communicator_ranks.py")
 
