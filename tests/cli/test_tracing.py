@@ -6,7 +6,7 @@ import pytest
 from cli_runner import invoke
 
 from tests.traces.kernel_files import begun_communicator, nccl_log
-from tests.traces.recorded_files import Call, Ring, dump, ras, write_dumps
+from tests.traces.recorded_files import Call, Ring, Timed, dump, ras, timed_dump, write_dumps
 from tests.traces.test_nccl_ras import TABLE
 
 WORLD, FIRST, SECOND = Ring("0", (0, 1, 2, 3), "default_pg"), Ring("1", (0, 1), "tp"), Ring("2", (0, 1), "dp")
@@ -256,3 +256,61 @@ def test_a_communicator_that_a_rank_did_not_complete_is_named_and_ends_with_3(tm
     is_whole = len(completed) == 3
     assert (result.code, "no operation is recorded" in result.out) == (3, is_whole)
     assert ("rank 1 on n0 began communicator" in result.out) != is_whole
+
+
+NOT_LATE = "no rank is late by 2.0 % of the time or more"
+NOT_KNOWN = "whether any rank is late is not known"
+
+
+def timed_job(directory, starts_ms, **call):
+    """Write the dumps of ranks that start all-reduces at times, [operation][rank], and end them together 2 ms later."""
+    ranks = range(len(starts_ms[0]))
+    world = Ring("0", tuple(ranks), "default_pg")
+    timed = {
+        rank: [Timed(Call(world, **call), starts[rank], max(starts) + 2.0) for starts in starts_ms] for rank in ranks
+    }
+    return write_dumps(directory, {rank: timed_dump(rank, each) for rank, each in timed.items()})
+
+
+def test_that_no_rank_is_late_takes_several_equal_collectives(tmp_path):
+    starts_ms = [[10.0 * number, 10.0 * number + 0.01] for number in range(1, 13)]
+    enough = invoke("trace", timed_job(tmp_path / "enough", starts_ms))
+    few = invoke("trace", timed_job(tmp_path / "few", starts_ms[:3]))
+    assert (enough.code, NOT_LATE in enough.out, NOT_KNOWN in enough.out) == (0, True, False)
+    assert (few.code, NOT_LATE in few.out, NOT_KNOWN in few.out) == (0, False, True)
+
+
+def test_a_late_rank_is_named_and_ends_with_0(tmp_path):
+    starts_ms = [[10.0 * number, 10.0 * number + 3.0] for number in range(1, 13)]
+    late = invoke("trace", timed_job(tmp_path, starts_ms))
+    assert (late.code, NOT_LATE in late.out) == (0, False)
+    assert "rank 1" in late.out
+
+
+def test_that_no_rank_is_late_is_not_said_of_the_stages_of_a_pipeline(tmp_path):
+    """Each stage has a group of its own; they are joined by messages only."""
+    stages = {0: Ring("0", (0, 1), "default_pg"), 1: Ring("1", (0, 1), "pp")}
+    timed = {0: [], 1: []}
+    for step in range(12):
+        begin = 100.0 * step
+        came = begin + 70, begin + 50
+        timed[1].append(Timed(Call(stages[1], "send", peer=0), begin + 40, begin + 60))
+        timed[0].append(Timed(Call(stages[1], "recv", peer=1), begin + 40, begin + 60))
+        for rank in (0, 1):
+            timed[rank].append(Timed(Call(stages[0]), came[rank], max(came) + 1))
+    traced = invoke("trace", write_dumps(tmp_path, {rank: timed_dump(rank, each) for rank, each in timed.items()}))
+    assert (traced.code, NOT_LATE in traced.out) == (0, False)
+
+
+def test_that_no_rank_is_late_is_not_said_where_blocks_may_differ(tmp_path):
+    """Under the plain name of an all-gather, ranks record blocks of different sizes, and their times follow the size."""
+    world = Ring("0", (0, 1, 2), "default_pg")
+    timed = {
+        rank: [
+            Timed(Call(world, "all_gather", 1024 * (1 + rank)), 10.0 * number, 10.0 * number + 1 + rank)
+            for number in range(20)
+        ]
+        for rank in world.ranks
+    }
+    traced = invoke("trace", write_dumps(tmp_path, {rank: timed_dump(rank, each) for rank, each in timed.items()}))
+    assert (traced.code, NOT_LATE in traced.out) == (0, False)

@@ -102,6 +102,25 @@ def write_dumps(directory, dumps, write=as_pickle, name="nccl_trace_rank_{}"):
     return directory
 
 
+@dataclass(frozen=True)
+class Timed:
+    """A collective of a group in a rank's recording, with its times in ms."""
+
+    call: Call
+    started_ms: float
+    ended_ms: float
+
+
+def timed_dump(rank, timed):
+    """Return the dump of a rank whose collectives have all completed, with what the watchdog noticed of their times."""
+    content = dump(rank, [each.call for each in timed], {*range(len(timed))}, active=False)
+    for entry, each in zip(content["entries"], timed, strict=True):
+        entry["time_created_ns"] = entry["time_discovered_started_ns"] = BEGIN_NS + round(each.started_ms * 1e6)
+        entry["time_discovered_completed_ns"] = BEGIN_NS + round(each.ended_ms * 1e6)
+        entry["duration_ms"] = each.ended_ms - each.started_ms
+    return content
+
+
 def ras(counts, *, missing=(), time="2026-01-02 03:04:05", digits="0xab12", places=None):
     """Return a report: ``counts[rank]`` is the number of all-reduces, or a number for each type."""
     places = places or {rank: ("10.0.0.1", 100 + rank, rank) for rank in (*counts, *missing)}
