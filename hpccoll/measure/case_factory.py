@@ -289,11 +289,11 @@ def make_unless_refused(
             launch may succeed.
         RuntimeError: if another library reports an error.
     """
-    from hpccoll.transports.nccl.communicators import (
+    from hpccoll.transports.nccl.communicators import abort_world
+    from hpccoll.transports.nccl.nccl_errors import (
         NCCL_EXCEPTIONS,
         REFUSAL_PATTERN,
         NcclRefusedError,
-        abort_world,
         nccl_error_text,
         raise_nccl_failure,
     )

@@ -303,7 +303,7 @@ def test_that_no_rank_is_late_is_not_said_of_the_stages_of_a_pipeline(tmp_path):
 
 
 def test_that_no_rank_is_late_is_not_said_where_blocks_may_differ(tmp_path):
-    """Under the plain name of an all-gather, ranks record blocks of different sizes, and their times follow the size."""
+    """Under the plain name of an all-gather, ranks record blocks of different sizes, and times follow them."""
     world = Ring("0", (0, 1, 2), "default_pg")
     timed = {
         rank: [
