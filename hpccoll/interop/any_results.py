@@ -1,13 +1,14 @@
 """Results of anybody: raw files of ours and outputs of other programs, read into memory as one."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hpccoll.common.files import open_regular
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import notes, raw_results, read_output
+from hpccoll.store.raw_results import Attempt
 from hpccoll.store.result_files import COMPANION_SUFFIX, ResultFiles, read_all
 from hpccoll.store.sealed_file import SIGNATURE
 
@@ -22,24 +23,33 @@ class AnyResults:
     @property
     def file_names(self) -> dict[str, str]:
         """The name of the file of each launch, by run_id; its path if several files have the name."""
-        names = Counter(raw.path.name for raw in self.files.raw_results)
-        return {
-            attempt.run_id: raw.path.name if names[raw.path.name] == 1 else str(raw.path)
-            for raw in self.files.raw_results
-            for attempt, _ in raw.attempts
-        }
+        counts = Counter(raw.path.name for raw in self.files.raw_results)
+        file_names = {}
+        for raw in self.files.raw_results:
+            is_unique = counts[raw.path.name] == 1
+            for attempt, _ in raw.attempts:
+                file_names[attempt.run_id] = raw.path.name if is_unique else str(raw.path)
+        return file_names
+
+    @property
+    def _attempts(self) -> Iterator[Attempt]:
+        for raw in self.files.raw_results:
+            for attempt, _ in raw.attempts:
+                yield attempt
 
     @property
     def ranks(self) -> set[int]:
         """The numbers of ranks of all launches."""
-        return {attempt.ranks for raw in self.files.raw_results for attempt, _ in raw.attempts}
+        return {attempt.ranks for attempt in self._attempts}
 
     @property
     def variables(self) -> dict[str, str]:
         """The variables of the environment that all launches record, with the same values."""
-        every = [attempt.provenance.get("variables") for raw in self.files.raw_results for attempt, _ in raw.attempts]
-        known = [{*variables.items()} if isinstance(variables, dict) else set() for variables in every]
-        return dict(set.intersection(*known)) if known else {}
+        recorded = []
+        for attempt in self._attempts:
+            variables = attempt.provenance.get("variables")
+            recorded.append(set(variables.items()) if isinstance(variables, dict) else set())
+        return dict(set.intersection(*recorded)) if recorded else {}
 
 
 def read_any(paths: Sequence[Path], given: SuppliedMetadata) -> AnyResults:
@@ -51,9 +61,11 @@ def read_any(paths: Sequence[Path], given: SuppliedMetadata) -> AnyResults:
     ours = [path for path in paths if _is_ours(path)]
     outputs = {path: read_output(path, given) for path in paths if path not in ours}
     files = read_all(ours) if ours else ResultFiles(raw_results=[])
-    remarks = [*files.remarks, *(note for path, output in outputs.items() for note in notes(path, output))]
-    imported = [raw_results({path: output}, path) for path, output in outputs.items()]
-    files = replace(files, raw_results=[*files.raw_results, *imported], remarks=remarks)
+    results, remarks = list(files.raw_results), list(files.remarks)
+    for path, output in outputs.items():
+        results.append(raw_results({path: output}, path))
+        remarks += notes(path, output)
+    files = replace(files, raw_results=results, remarks=remarks)
     return AnyResults(files, [path for path, output in outputs.items() if output.truncated])
 
 

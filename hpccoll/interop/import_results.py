@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from hpccoll.analysis.printed_caveats import CHECKED, unreliable
@@ -81,8 +81,7 @@ HINTS = {
 
 def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     """Read the output of a benchmark; BadInputError if its program is unknown, or a result in it cannot be read."""
-    exported = read_text(path, "FILE", MAX_BYTES, errors="replace").splitlines(keepends=True)
-    text = "".join(line if (text := exported_text(line)) is line else text.rstrip("\n") + "\n" for line in exported)
+    text = _exported_lines(read_text(path, "FILE", MAX_BYTES, errors="replace"))
     if WITHIN_JSON.match(text):
         raise BadInputError("FILE", str(path), "the output itself, which is a string in this JSON (jq -r prints it)")
     lines, writers = _without_prefixes(path, ESCAPED_SIGN.sub(r"\1", text))
@@ -91,25 +90,59 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     if without_signs:
         text = SIGN_LOST.sub("# ", text)
         lines = text.splitlines(keepends=True)
-    reader = next((read for sign, read in READERS if sign.search(text)), None)
-    if reader is None:
-        hints = (f"; here: {needed}" for has, needed in HINTS.items() if re.search(has, text, re.MULTILINE))
-        hint = unpacking_hint(path, "FILE") or next(hints, "")
-        raise BadInputError("FILE", str(path), f"output of OSU, nccl-tests (text or JSON), rccl-tests or IMB{hint}")
-    output = reader(path, lines, given)
+    output = _reader_of(path, text)(path, lines, given)
     if without_signs:
         output.remarks.append(f"{path}: its lines lack the # that they begin with, and are read as if they had it")
     if writers:
-        names = ", ".join(map(repr, filter(None, writers)))
-        others = f"without the prefix of its tables, {names}," if names else "with a prefix, which its tables have not,"
-        output.remarks.append(f"{path}: lines {others} are left out")
-    reasons = dict.fromkeys(reason for result in output.results for reason in unreliable(result.reported))
-    output.remarks += [f"{path} cannot be judged: {reason}" for reason in reasons]
-    if any(result.reported.get(CHECKED) == "0" for result in output.results):
-        output.remarks.append(f"{path}: nobody checked its data (-c 0)")
+        output.remarks.append(_lines_left_out(path, writers))
+    output.remarks += _doubts(path, output)
     if not output.results:
-        raise UnusableError("FILE", "; ".join((f"{path} has no result", *[*notes(path, output)][-MAX_NOTES:])))
+        last_notes = list(notes(path, output))[-MAX_NOTES:]
+        raise UnusableError("FILE", "; ".join((f"{path} has no result", *last_notes)))
     return output
+
+
+def _exported_lines(text: str) -> str:
+    """Return a text without the JSON around each line in which log collectors export it."""
+    lines = []
+    for line in text.splitlines(keepends=True):
+        inner = exported_text(line)
+        lines.append(line if inner is line else inner.rstrip("\n") + "\n")
+    return "".join(lines)
+
+
+def _reader_of(path: Path, text: str) -> Reader:
+    for sign, reader in READERS:
+        if sign.search(text):
+            return reader
+    hint = unpacking_hint(path, "FILE") or _missing_part(text)
+    raise BadInputError("FILE", str(path), f"output of OSU, nccl-tests (text or JSON), rccl-tests or IMB{hint}")
+
+
+def _missing_part(text: str) -> str:
+    """Return what an output lacks, by what it has; an empty string if nothing in it is known."""
+    for pattern, needed in HINTS.items():
+        if re.search(pattern, text, re.MULTILINE):
+            return f"; here: {needed}"
+    return ""
+
+
+def _lines_left_out(path: Path, writers: Sequence[str]) -> str:
+    names = ", ".join(repr(writer) for writer in writers if writer)
+    if names:
+        return f"{path}: lines without the prefix of its tables, {names}, are left out"
+    return f"{path}: lines with a prefix, which its tables have not, are left out"
+
+
+def _doubts(path: Path, output: BenchmarkOutput) -> list[str]:
+    """Return the reasons why results of an output cannot be judged."""
+    reasons: list[str] = []
+    for result in output.results:
+        reasons += unreliable(result.reported)
+    remarks = [f"{path} cannot be judged: {reason}" for reason in dict.fromkeys(reasons)]
+    if any(result.reported.get(CHECKED) == "0" for result in output.results):
+        remarks.append(f"{path}: nobody checked its data (-c 0)")
+    return remarks
 
 
 def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
@@ -124,25 +157,41 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
         if TITLE.match(rest):
             titles[writer].append(number)
     # A title within another sentence is no title: a writer of a table has several.
-    writers = {writer: numbers for writer, numbers in titles.items() if len(numbers) > 1} or titles
-    if writers is titles and len(titles) > 1:
+    writers = {writer: numbers for writer, numbers in titles.items() if len(numbers) > 1}
+    if not writers:
+        writers = titles
+        _check_is_one_writer(path, titles)
+    _check_spans(path, writers)
+    kept = set(writers) if any(writers) else {""}
+    texts, lines_are_lost = [], False
+    for line in lines:
+        writer, rest = reader.split(line)
+        if writer in kept:
+            texts.append(_without_inner_prefix(writer, rest))
+        else:
+            texts.append("\n")
+            lines_are_lost = lines_are_lost or bool(rest.strip())
+    return texts, list(writers) if lines_are_lost else []
+
+
+def _check_is_one_writer(path: Path, titles: Mapping[str, Sequence[int]]) -> None:
+    if len(titles) > 1:
         writer, (number,) = next(iter(titles.items()))
         raise UnusableError(
             "FILE", f"lines of {path} begin with a text that differs from line to line, as {writer!r} in line "
             f"{number + 1}: remove it, as sed 's/^ *[0-9]*[:\\t]//' does with numbers of lines"
         )  # fmt: skip
+
+
+def _check_spans(path: Path, writers: Mapping[str, Sequence[int]]) -> None:
+    """Check that the tables of writers follow each other."""
     spans = sorted((numbers[0], numbers[-1], writer) for writer, numbers in writers.items())
-    for (_, end, one), (begin, _, other) in pairwise(spans):
+    for (_, end, earlier), (begin, _, later) in pairwise(spans):
         if begin < end:
             raise BadInputError(
-                "FILE", str(path), f"output of one process: {one!r} and {other!r} write tables at the same time, "
+                "FILE", str(path), f"output of one process: {earlier!r} and {later!r} write tables at the same time, "
                 f"because each is {SINGLETONS}; or these are several runs: import each by itself"
             )  # fmt: skip
-    split = [reader.split(line) for line in lines]
-    kept = writers.keys() if any(writers) else {""}
-    lost = any(rest.strip() for writer, rest in split if writer not in kept)
-    texts = [_without_inner_prefix(writer, rest) if writer in kept else "\n" for writer, rest in split]
-    return texts, [*writers] if lost else []
 
 
 def _without_inner_prefix(writer: str, line: str) -> str:
@@ -155,12 +204,16 @@ def _without_inner_prefix(writer: str, line: str) -> str:
 
 def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
     """Yield the remarks on an output, at most ``MAX_NOTES`` of each kind."""
-    for name in dict.fromkeys(each for each, _ in output.too_small):
-        sizes = join_ends(sorted(size for each, size in output.too_small if each == name))
-        yield f"{path}: sizes of {name} of {sizes} bytes are left out: they are less than an element for each rank"
+    small_sizes: dict[str, list[int]] = defaultdict(list)
+    for name, size in output.too_small:
+        small_sizes[name].append(size)
+    for name, sizes in small_sizes.items():
+        ends = join_ends(sorted(sizes))
+        yield f"{path}: sizes of {name} of {ends} bytes are left out: they are less than an element for each rank"
     kinds: dict[str, list[str]] = defaultdict(list)
     for remark in output.remarks:
-        kinds[re.sub(r"(?:line|result) \d+|not part of a table: .*", "", remark)].append(remark)
+        kind = re.sub(r"(?:line|result) \d+|not part of a table: .*", "", remark)
+        kinds[kind].append(remark)
     for remarks in kinds.values():
         yield from remarks[:MAX_NOTES]
         if len(remarks) > MAX_NOTES:
@@ -169,12 +222,7 @@ def notes(path: Path, output: BenchmarkOutput) -> Iterator[str]:
 
 def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResults:
     """Return the results of outputs as a raw file; BadInputError if their programs, libraries or hosts differ."""
-    for name in ("source", "library"):
-        values = list(dict.fromkeys(getattr(output, name) for output in outputs.values()))
-        if len(values) > 1:
-            raise UnusableError(
-                "FILE", f"outputs of several {name}: {', '.join(map(str, values))}; import each by itself"
-            )
+    _check_is_one_benchmark(outputs.values())
     by_case: dict[str, list[ForeignResult]] = defaultdict(list)
     for output in outputs.values():
         for result in output.results:
@@ -182,39 +230,84 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
     rounds = max(map(len, by_case.values()))
     if rounds > MAX_ROUNDS:
         raise UnusableError("FILE", f"{rounds} results of one case; at most {MAX_ROUNDS} are its rounds")
-    first, all_hosts = next(iter(outputs.values())), BenchmarkOutput(source="", program="", ranks=0, nodes=0)
-    for output in outputs.values():
-        for (ranks, nodes), hosts in output.hosts.items():
-            all_hosts.add_launch(ranks, nodes, hosts)
-    variables = dict(set.intersection(*({*output.variables.items()} for output in outputs.values())))
+    first = next(iter(outputs.values()))
+    variables = _common_variables(outputs.values())
     launches: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
     for results in by_case.values():
         case = results[-1].case
-        launches[case.ranks or first.ranks, case.nodes or first.nodes].append(
-            _outcome(results, first.source, variables)
-        )
-    device_names = sorted({name for output in outputs.values() for name in output.device_names if name})
-    provenance: dict[str, object] = {
-        "hpccoll": __version__, "program": ", ".join(dict.fromkeys(output.program for output in outputs.values())),
-        "library": first.library or "unknown", "imported_from": [path.name for path in outputs],
-        "hosts": list(dict.fromkeys(host for names in all_hosts.hosts.values() for host in names)),
-        **({"variables": variables} if variables else {}), **({"device_names": device_names} if device_names else {}),
-    }  # fmt: skip
-    attempts = [
-        (_attempt(number, ranks, nodes, all_hosts.hosts.get((ranks, nodes), ()), provenance), outcomes)
-        for number, ((ranks, nodes), outcomes) in enumerate(sorted(launches.items()), 1)
-    ]
+        ranks, nodes = case.ranks or first.ranks, case.nodes or first.nodes
+        launches[ranks, nodes].append(_outcome(results, first.source, variables))
+    hosts = _hosts_of_launches(outputs.values())
+    provenance = _provenance(outputs, variables, hosts.values())
+    attempts: list[tuple[Attempt, list[Outcome]]] = []
+    for number, ((ranks, nodes), outcomes) in enumerate(sorted(launches.items()), 1):
+        attempt = _attempt(number, ranks, nodes, hosts.get((ranks, nodes), ()), provenance)
+        attempts.append((attempt, outcomes))
+    cases: list[Case] = []
+    for outcomes in launches.values():
+        cases += [outcome.case for outcome in outcomes]
     job = Job(
-        name=JOB_NAME, ranks=max(ranks for ranks, _ in launches), nodes=max(nodes for _, nodes in launches),
+        name=JOB_NAME,
+        ranks=max(ranks for ranks, _ in launches),
+        nodes=max(nodes for _, nodes in launches),
         effort=Effort(warmup=0, min_iterations=rounds, max_iterations=rounds, rounds=rounds),
-        cases=tuple(outcome.case for outcomes in launches.values() for outcome in outcomes),
-    )  # fmt: skip
+        cases=tuple(cases),
+    )
     return RawResults(path=out, job=job, attempts=attempts)
+
+
+def _check_is_one_benchmark(outputs: Iterable[BenchmarkOutput]) -> None:
+    for name in ("source", "library"):
+        values = list(dict.fromkeys(getattr(output, name) for output in outputs))
+        if len(values) > 1:
+            raise UnusableError(
+                "FILE", f"outputs of several {name}: {', '.join(map(str, values))}; import each by itself"
+            )
+
+
+def _common_variables(outputs: Iterable[BenchmarkOutput]) -> dict[str, str]:
+    """Return the variables of the environment that all outputs have, with the same values."""
+    variables = [set(output.variables.items()) for output in outputs]
+    return dict(set.intersection(*variables))
+
+
+def _hosts_of_launches(outputs: Iterable[BenchmarkOutput]) -> Mapping[tuple[int, int], Sequence[str]]:
+    """Return the hosts by (ranks, nodes); BadInputError if outputs name different ones for the same launch."""
+    together = BenchmarkOutput(source="", program="", ranks=0, nodes=0)
+    for output in outputs:
+        for (ranks, nodes), hosts in output.hosts.items():
+            together.add_launch(ranks, nodes, hosts)
+    return together.hosts
+
+
+def _provenance(
+    outputs: Mapping[Path, BenchmarkOutput], variables: Mapping[str, str], hosts: Iterable[Sequence[str]]
+) -> dict[str, object]:
+    """Return the provenance that all launches have in common."""
+    programs = dict.fromkeys(output.program for output in outputs.values())
+    library = next(iter(outputs.values())).library
+    every_host = list(dict.fromkeys(chain.from_iterable(hosts)))
+    device_names = set(chain.from_iterable(output.device_names for output in outputs.values()))
+    provenance: dict[str, object] = {
+        "hpccoll": __version__,
+        "program": ", ".join(programs),
+        "library": library or "unknown",
+        "imported_from": [path.name for path in outputs],
+        "hosts": every_host,
+    }
+    if variables:
+        provenance["variables"] = variables
+    if any(device_names):
+        provenance["device_names"] = sorted(filter(None, device_names))
+    return provenance
 
 
 def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]) -> Attempt:
     per_node, rest = divmod(ranks, nodes)
-    layout = Layout(tuple(node for node in range(nodes) for _ in range(per_node + (node < rest))))
+    node_of_rank: list[int] = []
+    for node in range(nodes):
+        node_of_rank += [node] * (per_node + 1 if node < rest else per_node)
+    layout = Layout(tuple(node_of_rank))
     machine = f"{format_count(nodes, 'node')} ({', '.join(hosts) or 'hosts unknown'}), {provenance['library']}"
     return Attempt.not_launched(number, IMPORTED, machine, layout, provenance, hosts)
 
@@ -222,11 +315,11 @@ def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenan
 def _outcome(results: Sequence[ForeignResult], source: str, variables: Mapping[str, str]) -> Outcome:
     """Return the results of one case, one for each round."""
     case, algorithm = results[-1].case, results[-1].algorithm
-    failures = dict.fromkeys(each.failure for each in results if each.failure)
-    counted = [each.wrong for each in results if each.wrong is not None]
-    wrong = sum(counted) if counted else None
+    failures = dict.fromkeys(result.failure for result in results if result.failure)
+    wrong_counts = [result.wrong for result in results if result.wrong is not None]
+    wrong = sum(wrong_counts) if wrong_counts else None
     is_wrong = bool(failures or wrong)
-    reported = [dict(each.reported) for each in results]
+    reported = [dict(result.reported) for result in results]
     outcome = Outcome(
         case=case,
         status="wrong" if is_wrong else "ok",
@@ -252,8 +345,9 @@ def _moved_bytes(case: Case) -> int:
 
 def _times_of_rounds(results: Sequence[ForeignResult], ranks: int) -> CaseTimes:
     """Return the times of a case on some ranks, one for each round."""
-    rounds = enumerate(results, 1)
-    times = [CaseTimes.of_one(each.seconds, ranks, one_clock=False, round_number=number) for number, each in rounds]
+    times = []
+    for number, result in enumerate(results, 1):
+        times.append(CaseTimes.of_one(result.seconds, ranks, one_clock=False, round_number=number))
     return reduce(CaseTimes.merge, times)
 
 
@@ -262,12 +356,15 @@ def imported_lines(outputs: Mapping[Path, BenchmarkOutput]) -> Iterable[str]:
     for path, output in outputs.items():
         by_place: dict[tuple[int, int], list[Case]] = defaultdict(list)
         for result in output.results:
-            by_place[result.case.ranks or output.ranks, result.case.nodes or output.nodes].append(result.case)
+            place = result.case.ranks or output.ranks, result.case.nodes or output.nodes
+            by_place[place].append(result.case)
         for (ranks, nodes), cases in sorted(by_place.items()):
             names = ", ".join(dict.fromkeys(map(_label, cases)))
             where = f"{format_count(ranks, 'rank')} on {format_count(nodes, 'node')}"
-            yield f"{path}: {output.program}, {where}: {format_count(len(cases), 'result')} of {names}"
+            count = format_count(len(cases), "result")
+            yield f"{path}: {output.program}, {where}: {count} of {names}"
 
 
 def _label(case: Case) -> str:
-    return f"{case.collective} ({call})" if (call := call_label(case.params)) else case.collective
+    call = call_label(case.params)
+    return f"{case.collective} ({call})" if call else case.collective
