@@ -218,16 +218,19 @@ def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
         rules: rules whose algorithms are the words of MPICH's CVARs; of overlapping ones the first counts.
         comment: a text for the head.
     """
-    by_ranks, tree = rules_by_ranks(rules), dict[str, Any]()
+    by_ranks = rules_by_ranks(rules)
+    defaults = library_table()["mpich"]["defaults"]
+    tree: dict[str, Any] = {}
     for collective, algorithms in library_algorithms("mpich").items():
-        intra = [each for each in algorithms.values() if not each.inter]
-        inter = [each for each in algorithms.values() if each.inter]
+        intra = [algorithm for algorithm in algorithms.values() if not algorithm.inter]
+        inter = [algorithm for algorithm in algorithms.values() if algorithm.inter]
         first = intra[0].name if intra else "allcomm_nb"
-        default = _decisions(collective, library_table()["mpich"]["defaults"].get(collective, first))
+        default = _decisions(collective, defaults.get(collective, first))
         branches = [(ranks, _sizes(collective, applying, default)) for ranks, applying in by_ranks.get(collective, ())]
         chosen = _chain("comm_size", branches) if branches else default
-        both = {"comm_type=intra": chosen, "comm_type=inter": _leaf(collective, inter[0])} if inter else chosen
-        tree[f"collective={collective}"] = both
+        if inter:
+            chosen = {"comm_type=intra": chosen, "comm_type=inter": _leaf(collective, inter[0])}
+        tree[f"collective={collective}"] = chosen
     return _head(comment) + json.dumps(tree, indent=1) + "\n"
 
 
@@ -237,14 +240,17 @@ def write_mpich_compositions(rules: Iterable[TuningRule], comment: str = "") -> 
     On nodes with several ranks MPICH composes calls of levels before it looks at the tree of ``write_mpich_json``.
     Other calls are composed as without a tree.
     """
-    by_ranks, tree, table = rules_by_ranks(rules), dict[str, Any](), library_table()["mpich"]
+    by_ranks = rules_by_ranks(rules)
+    table = library_table()["mpich"]
+    tree: dict[str, Any] = {}
     for collective, composed in table["compositions"].items():
         default = _decisions(collective, composed, _composition)
+        whole = _composition(collective, table["flat"].get(collective, ""))
         branches = [
-            (ranks, _sizes(collective, applying, default, _composition(collective, table["flat"].get(collective, ""))))
-            for ranks, applying in by_ranks.get(collective, ())
+            (ranks, _sizes(collective, applying, default, whole)) for ranks, applying in by_ranks.get(collective, ())
         ]
-        tree[f"collective={collective}"] = {"comm_type=intra": _chain("comm_size", branches) if branches else default}
+        chosen = _chain("comm_size", branches) if branches else default
+        tree[f"collective={collective}"] = {"comm_type=intra": chosen}
     return _head(comment) + json.dumps(tree, indent=1) + "\n"
 
 
@@ -258,18 +264,25 @@ def _head(comment: str) -> str:
 
 def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
     """Return branches for ascending ranges of a number, which together are all numbers; an int has no later ones."""
-    bounds = [(last, below) for (first, last), below in branches if last > 0 and first <= MAX_INT + 1]
-    return {f"{kind}=any" if last > MAX_INT else f"{kind}<={last}": below for last, below in bounds}
+    chain = {}
+    for (first, last), below in branches:
+        if last > 0 and first <= MAX_INT + 1:
+            condition = f"{kind}=any" if last > MAX_INT else f"{kind}<={last}"
+            chain[condition] = below
+    return chain
 
 
 def _sizes(collective: str, rules: list[TuningRule], default: Any, chosen: Any = None) -> Any:
     """Return decisions by size: ``chosen``, or the algorithm of a rule, where there is a rule."""
     vector = collective in library_table()["mpich"]["conditions"]["avg_msg_size"] and collective != "alltoall"
     kind = "avg_msg_size" if vector else "total_msg_size"
-    below = [
-        (span, (chosen or _guarded(collective, rule, default)) if rule else default) for span, rule in size_steps(rules)
-    ]
-    return _chain(kind, below) if len(below) > 1 else below[0][1]
+    branches = []
+    for span, rule in size_steps(rules):
+        decision = default
+        if rule:
+            decision = chosen or _guarded(collective, rule, default)
+        branches.append((span, decision))
+    return _chain(kind, branches) if len(branches) > 1 else branches[0][1]
 
 
 def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:

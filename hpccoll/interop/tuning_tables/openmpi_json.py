@@ -118,7 +118,21 @@ def _number(table: TuningTable, value: object, key: str, default: int) -> int:
 
 def _shown(value: object) -> object:
     """Return a value as a finding shows it, without what is in it."""
-    return "{...}" if isinstance(value, tuple) else "[...]" if isinstance(value, list) else value
+    if isinstance(value, tuple):
+        return "{...}"
+    return "[...]" if isinstance(value, list) else value
+
+
+def _size_rule(collective: str, size: Span, rule: TuningRule) -> dict[str, object]:
+    """Return what the JSON says of a range of sizes."""
+    first, last = size
+    parameters = {**default_parameters("openmpi", collective, rule.algorithm), **rule.parameters}
+    return {
+        "msg_size_min": first,
+        "msg_size_max": "inf" if last == UNLIMITED else last,
+        "alg": rule.algorithm,
+        **{_PARAMETERS[name]: value for name, value in parameters.items()},
+    }
 
 
 def write_openmpi_json(rules: Iterable[TuningRule], comment: str = "") -> str:
@@ -130,21 +144,11 @@ def write_openmpi_json(rules: Iterable[TuningRule], comment: str = "") -> str:
     """
     collectives: dict[str, list[dict[str, object]]] = {}
     for name, spans in rules_by_ranks(rules).items():
-        for ranks, applying in spans:
-            of_sizes = [
-                {
-                    "msg_size_min": size[0],
-                    "msg_size_max": "inf" if size[1] == UNLIMITED else size[1],
-                    "alg": rule.algorithm,
-                }
-                | {
-                    _PARAMETERS[key]: value
-                    for key, value in {**default_parameters("openmpi", name, rule.algorithm), **rule.parameters}.items()
-                }
-                for size, rule in size_steps(applying)
-                if rule
-            ]
-            ends = {"comm_size_min": ranks[0], "comm_size_max": min(ranks[1], MAX_INT)}
-            collectives.setdefault(name, []).extend([{**ends, "rules": of_sizes}] if of_sizes else [])
+        collectives[name] = []
+        for (first, last), applying in spans:
+            size_rules = [_size_rule(name, size, rule) for size, rule in size_steps(applying) if rule]
+            if size_rules:
+                ends = {"comm_size_min": first, "comm_size_max": min(last, MAX_INT)}
+                collectives[name].append({**ends, "rules": size_rules})
     content = {"rule_file_version": 3, "module": "tuned", "comment": comment, "collectives": collectives}
     return json.dumps(content, indent=1) + "\n"

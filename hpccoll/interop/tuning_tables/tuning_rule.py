@@ -19,6 +19,11 @@ ANY: Span = (0, UNLIMITED)
 MAX_INT = 2**31 - 1
 
 
+def includes(outer: Span, inner: Span) -> bool:
+    """Return whether a range has all numbers of another one."""
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuningRule:
     """What a library is to do in a range of calls. Collectives, algorithms and parameters have the library's names."""
@@ -33,14 +38,21 @@ class TuningRule:
     measure: str = ""
     line: int = 0
 
+    @property
+    def empty_range(self) -> str:
+        """The unit of a range that ends before it begins; an empty string if there is none."""
+        for unit, (first, last) in (("size", self.bytes), ("number of ranks", self.ranks)):
+            if last < first:
+                return unit
+        return ""
+
     def covers(self, other: "TuningRule") -> bool:
         """Return whether the rule applies to all calls of another one, but for their sizes."""
-        spans = ((self.ranks, other.ranks), (self.nodes, other.nodes))
-        return (
-            (self.collective, self.measure) == (other.collective, other.measure)
-            and set(self.conditions) <= set(other.conditions)
-            and all(mine[0] <= theirs[0] and theirs[1] <= mine[1] for mine, theirs in spans)
-        )
+        if (self.collective, self.measure) != (other.collective, other.measure):
+            return False
+        if not set(self.conditions) <= set(other.conditions):
+            return False
+        return includes(self.ranks, other.ranks) and includes(self.nodes, other.nodes)
 
 
 @cache
@@ -68,11 +80,10 @@ class TuningTable:
         if not isinstance(words.get("known", ""), str):
             words["known"] = format_choices(value, cast("Iterable[object]", words["known"]))
         severity, text, remedy = (part.format(**words) for part in _templates()[kind])
-        title, values = f"line {line}" if line else "the table", {"line": line, "value": value}
-        shown = "it" if value is None else value if isinstance(value, int) else format_value(value)
-        self.findings.append(
-            Finding(kind, cast("Severity", severity), f"{shown} {text}", title, f"do: {remedy}", values)
-        )
+        title = f"line {line}" if line else "the table"
+        sentence = f"{_subject(value)} {text}"
+        values = {"line": line, "value": value}
+        self.findings.append(Finding(kind, cast("Severity", severity), sentence, title, f"do: {remedy}", values))
 
     def parse_json(self, text: str, outcome: str) -> tuple[object, list[int]]:
         """Return what ``parse_json_lines`` does; None and a finding for a text that is no JSON."""
@@ -83,19 +94,20 @@ class TuningTable:
             return None, []
 
     def check_order(self) -> None:
-        """Find rules that no call matches, and those of which earlier ones leave only larger sizes; the first wins."""
+        """Find rules that no call matches, and rules to which earlier ones leave only larger sizes; the first wins."""
         for place, rule in enumerate(self.rules):
-            earlier = [each for each in self.rules[:place] if each.covers(rule)]
-            left = uncovered(rule.bytes, (each.bytes for each in earlier))
-            others = [each.line for each in earlier if each.bytes[0] <= rule.bytes[1]]
-            empty = [
-                unit for unit, (first, last) in (("size", rule.bytes), ("number of ranks", rule.ranks)) if last < first
-            ]
-            if empty or not left:
-                why = f"its last {empty[0]} is below its first" if empty else f"line {others[0]} comes first"
+            unit = rule.empty_range
+            if unit:
+                why = f"its last {unit} is below its first"
                 self.add("never_matches", rule.line, rule.algorithm, why=why)
+                continue
+            earlier = [before for before in self.rules[:place] if before.covers(rule)]
+            lines = [before.line for before in earlier if before.bytes[0] <= rule.bytes[1]]
+            left = uncovered(rule.bytes, (before.bytes for before in earlier))
+            if not left:
+                self.add("never_matches", rule.line, rule.algorithm, why=f"line {lines[0]} comes first")
             elif left[0][0] > rule.bytes[0] and rule.bytes != ANY:
-                self.add("overlap", rule.line, rule.bytes[0], other=others[0], last=left[0][0] - 1)
+                self.add("overlap", rule.line, rule.bytes[0], other=lines[0], last=left[0][0] - 1)
 
     def check_ranks(self, library: str, rule: TuningRule) -> None:
         """Find what an algorithm needs of the number of ranks where its rule also takes other numbers.
@@ -112,6 +124,13 @@ class TuningTable:
                 kind = "needs_ranks_fatal" if need in library_table()[library].get("fatal_needs", ()) else "needs_ranks"
                 span = span_words(rule.ranks, "ranks")
                 self.add(kind, rule.line, rule.algorithm, need=library_table()["needs"][need], span=span)
+
+
+def _subject(value: object) -> object:
+    """Return how a finding begins that is about a value."""
+    if value is None:
+        return "it"
+    return value if isinstance(value, int) else format_value(value)
 
 
 def uncovered(whole: Span, parts: Iterable[Span]) -> list[Span]:
@@ -132,28 +151,34 @@ def span_words(span: Span, unit: str = "bytes") -> str:
 
 def rules_by_ranks(rules: Iterable[TuningRule]) -> dict[str, list[tuple[Span, list[TuningRule]]]]:
     """Return rules by collective, then by ranges of ranks that do not overlap, which together are all numbers."""
-    kept: dict[str, list[TuningRule]] = {}
+    by_collective: dict[str, list[TuningRule]] = {}
     for rule in rules:
-        kept.setdefault(rule.collective, []).append(rule)
-    return {
-        collective: [
-            (span, [rule for rule in several if rule.ranks[0] <= span[0] and span[1] <= rule.ranks[1]])
-            for span in _pieces(rule.ranks for rule in several)
-        ]
-        for collective, several in kept.items()
-    }
+        by_collective.setdefault(rule.collective, []).append(rule)
+    by_ranks: dict[str, list[tuple[Span, list[TuningRule]]]] = {}
+    for collective, its_rules in by_collective.items():
+        by_ranks[collective] = []
+        for span in _pieces(rule.ranks for rule in its_rules):
+            applying = [rule for rule in its_rules if includes(rule.ranks, span)]
+            by_ranks[collective].append((span, applying))
+    return by_ranks
 
 
 def size_steps(rules: Iterable[TuningRule]) -> list[tuple[Span, TuningRule | None]]:
-    """Return for all sizes, in ascending ranges, the first of some rules that applies; None where none does."""
-    ordered, steps = [*rules], list[tuple[Span, TuningRule | None]]()
-    for span in _pieces(rule.bytes for rule in ordered):
-        rule = next((each for each in ordered if each.bytes[0] <= span[0] and span[1] <= each.bytes[1]), None)
-        same = steps and steps[-1][1] is rule
-        steps.append(((steps.pop()[0][0], span[1]) if same else span, rule))
+    """Return the first rule that applies for all sizes, in ascending ranges; None where no rule does."""
+    ordered = list(rules)
+    steps: list[tuple[Span, TuningRule | None]] = []
+    for first, last in _pieces(rule.bytes for rule in ordered):
+        applying = next((rule for rule in ordered if includes(rule.bytes, (first, last))), None)
+        begin = first
+        if steps and steps[-1][1] is applying:
+            (begin, _), _ = steps.pop()
+        steps.append(((begin, last), applying))
     return steps
 
 
 def _pieces(spans: Iterable[Span]) -> list[Span]:
-    starts = sorted({0, UNLIMITED + 1} | {end for first, last in spans for end in (first, last + 1)})
-    return [(first, after - 1) for first, after in pairwise(starts)]
+    """Return the ranges of all numbers between whose ends no range begins or ends."""
+    starts = {0, UNLIMITED + 1}
+    for first, last in spans:
+        starts |= {first, last + 1}
+    return [(first, after - 1) for first, after in pairwise(sorted(starts))]

@@ -60,10 +60,13 @@ def knows_nodes(name: str, runs: Iterable[Run]) -> bool:
 
     For NCCL, all hosts of an NVLink domain are one node: with such GPUs, or unknown ones, lines are for any number.
     """
-    of_hosts = (cast("list[dict[str, Any]]", run.provenance.get("gpus") or []) for run in runs)
-    gpus = [gpu for groups in of_hosts for group in groups for gpu in group["gpus"]]
-    known = bool(gpus) and all(gpu.get("name") and not gpu.get("nvlink_domain") for gpu in gpus)
-    return FORMATS[name].by_nodes and known
+    gpus: list[dict[str, Any]] = []
+    for run in runs:
+        hosts_with_equal_gpus = cast("list[dict[str, Any]]", run.provenance.get("gpus") or [])
+        for hosts in hosts_with_equal_gpus:
+            gpus += hosts["gpus"]
+    are_known = bool(gpus) and all(gpu.get("name") and not gpu.get("nvlink_domain") for gpu in gpus)
+    return FORMATS[name].by_nodes and are_known
 
 
 def expressible_choices(name: str, choices: LibraryChoices) -> LibraryChoices:
@@ -72,27 +75,48 @@ def expressible_choices(name: str, choices: LibraryChoices) -> LibraryChoices:
     Raises:
         BadInputError: if the MPI library of the results does not read the format.
     """
-    of, kept, left_out = FORMATS[name], list[LibraryRange](), [*choices.left_out]
-    for version in (recorded_mpi_version(run.provenance) for run in choices.runs if of.versions):
-        major = "".join(re.findall("[0-9]+", version)[:1])
-        if major not in [*of.versions]:
-            fitting = [other for other, each in FORMATS.items() if each.mpi == of.mpi and major in [*each.versions]]
-            why = f"{of.mpi} {' and '.join(of.versions)} read it, and PATHS are of {version}"
-            raise BadInputError("--format", name, f"{why}; for these: {', '.join(fitting) or 'none'}")
-    for (collective, ranks), group in groupby(choices.ranges, lambda each: (each.collective, each.ranks)):
-        ranges = [each for each in group if of.has_default or not each.choice.is_native]
-        why = library_table()[of.library].get("one_rule", {}).get(library_collective(of.library, collective))
+    table_format = FORMATS[name]
+    if table_format.versions:
+        for run in choices.runs:
+            _check_version(name, recorded_mpi_version(run.provenance))
+    kept: list[LibraryRange] = []
+    left_out = list(choices.left_out)
+    one_rule = library_table()[table_format.library].get("one_rule", {})
+    for (collective, ranks), group in groupby(choices.ranges, lambda chosen: (chosen.collective, chosen.ranks)):
+        ranges = list(group)
+        if not table_format.has_default:
+            ranges = [chosen for chosen in ranges if not chosen.choice.is_native]
+        why = one_rule.get(library_collective(table_format.library, collective))
         if why and len(ranges) > 1:
-            names = ((format_rounded_size(e.first), DEFAULT if e.choice.is_native else e.choice.name) for e in ranges)
-            uses = ", ".join(f"{use} from {first}" for first, use in names)
-            left_out.append(f"{collective} on {format_count(ranks, 'rank')}, {uses}: {of.mpi} {why}")
+            uses = ", ".join(map(_use, ranges))
+            left_out.append(f"{collective} on {format_count(ranks, 'rank')}, {uses}: {table_format.mpi} {why}")
         else:
             kept += ranges
-    if not of.has_default:
+    if not table_format.has_default:
         left_out.append("calls without a line: the library has no default beside a table, and takes ring with simple")
-    if of.library == "openmpi" and any(each.first and each.collective in _IN_PLACE for each in kept):
+    if table_format.library == "openmpi" and any(chosen.first and chosen.collective in _IN_PLACE for chosen in kept):
         left_out.append(f"{' and '.join(_IN_PLACE)} with MPI_IN_PLACE and no send count: the choice at size 0 holds")
     return replace(choices, ranges=tuple(kept), left_out=tuple(left_out))
+
+
+def _check_version(name: str, version: str) -> None:
+    """Check that the MPI library of the results reads a format, and name those that it reads."""
+    table_format = FORMATS[name]
+    major = "".join(re.findall("[0-9]+", version)[:1])
+    if major in list(table_format.versions):
+        return
+    fitting = []
+    for other_name, other in FORMATS.items():
+        if other.mpi == table_format.mpi and major in list(other.versions):
+            fitting.append(other_name)
+    why = f"{table_format.mpi} {' and '.join(table_format.versions)} read it, and PATHS are of {version}"
+    raise BadInputError("--format", name, f"{why}; for these: {', '.join(fitting) or 'none'}")
+
+
+def _use(chosen: LibraryRange) -> str:
+    """Return what is chosen, and from which size on."""
+    name = DEFAULT if chosen.choice.is_native else chosen.choice.name
+    return f"{name} from {format_rounded_size(chosen.first)}"
 
 
 def table_files(
@@ -107,17 +131,25 @@ def table_files(
         about: lines that say where the choices are from.
         by_nodes: whether rules are for one number of nodes each.
     """
-    of = FORMATS[name]
-    rules = [
-        TuningRule(
-            collective=library_collective(of.library, each.collective) or "", algorithm=each.choice.algorithm,
-            bytes=(each.first, UNLIMITED if each.below is None else each.below - 1), ranks=(each.ranks, each.ranks),
-            nodes=(each.nodes[0], each.nodes[0]) if by_nodes else ANY, parameters=dict(each.choice.params),
-        )
-        for each in ranges
-        if not each.choice.is_native
-    ]  # fmt: skip
-    values = (each.format(path=path.resolve()).split("=", 1) for each in of.variables)
-    exports = [f"export {assignment(variable, value)}" for variable, value in values]
+    table_format = FORMATS[name]
+    rules = [_rule(chosen, table_format.library, by_nodes=by_nodes) for chosen in ranges if not chosen.choice.is_native]
+    exports = []
+    for template in table_format.variables:
+        variable, value = template.format(path=path.resolve()).split("=", 1)
+        exports.append(f"export {assignment(variable, value)}")
     comment = "\n".join((about, "to use it:", *exports))
-    return {Path(f"{path}{suffix}"): write(rules, comment) for suffix, write in of.writers.items()}, exports
+    files = {Path(f"{path}{suffix}"): write(rules, comment) for suffix, write in table_format.writers.items()}
+    return files, exports
+
+
+def _rule(chosen: LibraryRange, library: str, *, by_nodes: bool) -> TuningRule:
+    """Return the rule that makes a library take a choice."""
+    last = UNLIMITED if chosen.below is None else chosen.below - 1
+    return TuningRule(
+        collective=library_collective(library, chosen.collective) or "",
+        algorithm=chosen.choice.algorithm,
+        bytes=(chosen.first, last),
+        ranks=(chosen.ranks, chosen.ranks),
+        nodes=(chosen.nodes[0], chosen.nodes[0]) if by_nodes else ANY,
+        parameters=dict(chosen.choice.params),
+    )
