@@ -24,7 +24,7 @@ from traces.kernel_files import inspector_line, kernel, nccl_log, step, write_ki
 from traces.recorded_files import Call, Ring, as_json, as_pickle, dump, ras
 
 import hpccoll
-from hpccoll.analysis.diagnosis_file import write_diagnosis
+from hpccoll.diagnosis.diagnosis_file import write_diagnosis
 
 DP = Ring("0", (0, 1, 2, 3), "default_pg")
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from simulated_machine import Environment, MachineWithRails, SimulatedMachine
 
-from hpccoll.analysis.diagnosis.procedure import ask
-from hpccoll.analysis.diagnosis.recorded import Load, Question, RecordedDiagnosis, Recorder
+from hpccoll.diagnosis.procedure import ask
+from hpccoll.diagnosis.recorded import Load, Question, RecordedDiagnosis, Recorder
 
 IN_RACKS = Environment(rack=8)
 LOAD = Load(program="MPI", memory="host", bytes=4 << 20, together=True)

@@ -18,10 +18,10 @@ import diagnose as bench
 from diagnose import HEALTHY, MOST_LAUNCHES, ONE, TWO, Run, Score, Setting, is_missing, read_records, runs_of
 from resampled_times import RecordedRun, ResampledTimes, UsedUpError
 
-from hpccoll.analysis.diagnosis.procedure import complete, diagnose
-from hpccoll.analysis.diagnosis.recorded import MeasuredSlots, Recorder
-from hpccoll.analysis.diagnosis.records import Component, Slots
-from hpccoll.analysis.diagnosis_file import write_diagnosis
+from hpccoll.diagnosis.diagnosis_file import write_diagnosis
+from hpccoll.diagnosis.procedure import complete, diagnose
+from hpccoll.diagnosis.recorded import MeasuredSlots, Recorder
+from hpccoll.diagnosis.records import Component, Slots
 
 SETTING = Setting(16, 100, 4, "none")
 NODES = 16

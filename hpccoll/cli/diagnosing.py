@@ -25,8 +25,8 @@ from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
-    from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, RecordedDiagnosis
-    from hpccoll.analysis.diagnosis.records import Purpose
+    from hpccoll.diagnosis.recorded import DiagnosisOptions, RecordedDiagnosis
+    from hpccoll.diagnosis.records import Purpose
     from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
 
@@ -139,8 +139,8 @@ class DiagnosisProgram:
         suffixes = PAGES if given.report else (".h5",)
         if given.out and given.out.suffix not in suffixes:
             raise BadInputError("--out", str(given.out), f"a file name that ends with {join_words(suffixes, 'or')}")
-        from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions  # it imports NumPy, which --help does not need
         from hpccoll.cases.transport_table import DEVICES
+        from hpccoll.diagnosis.recorded import DiagnosisOptions  # it imports NumPy, which --help does not need
 
         if given.device not in (None, *DEVICES):
             raise BadInputError("--device", given.device, DEVICES)
@@ -192,7 +192,7 @@ class DiagnosisProgram:
 
     def _keep(self, recorded: "RecordedDiagnosis") -> None:
         """Write what is measured so far; if that fails, the end reports it."""
-        from hpccoll.analysis.diagnosis_file import write_diagnosis
+        from hpccoll.diagnosis.diagnosis_file import write_diagnosis
 
         if self.arguments.out:
             with suppress(OSError):
@@ -220,7 +220,7 @@ class DiagnosisProgram:
 
     def _conclude(self, recorded: "RecordedDiagnosis") -> int:
         """Keep the measurements, and print the verdict; an error of files is printed, because other ranks go on."""
-        from hpccoll.analysis.diagnosis_file import write_diagnosis
+        from hpccoll.diagnosis.diagnosis_file import write_diagnosis
 
         out = self.arguments.out
         problem: BadInputError | None = None
@@ -265,7 +265,7 @@ def check_new(out: Path) -> None:
     Raises:
         BadInputError: if the file exists, and holds anything else than an interrupted diagnosis, or only its page does.
     """
-    from hpccoll.analysis.diagnosis_file import is_taken
+    from hpccoll.diagnosis.diagnosis_file import is_taken
 
     page = out.with_suffix(".html")
     if is_taken(out):
@@ -276,8 +276,8 @@ def check_new(out: Path) -> None:
 
 def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
     """Print the verdict of one recorded diagnosis, or the history of several; return the exit code."""
-    from hpccoll.analysis.diagnosis.history import MachineHistory
-    from hpccoll.analysis.diagnosis_file import find_diagnoses
+    from hpccoll.diagnosis.diagnosis_file import find_diagnoses
+    from hpccoll.diagnosis.history import MachineHistory
     from hpccoll.render.diagnosis_text import history_lines
 
     found, damaged = find_diagnoses(paths)
@@ -311,7 +311,7 @@ def write_page(recorded: "RecordedDiagnosis", out: Path) -> None:
 
 def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
     """Print the verdict of a diagnosis, and return the exit code that says whether all is well."""
-    from hpccoll.analysis.diagnosis.verdict import verdict_of
+    from hpccoll.diagnosis.verdict import verdict_of
     from hpccoll.render.diagnosis_text import diagnosis_lines
 
     verdict = verdict_of(recorded)

@@ -84,9 +84,9 @@ def sweep(
 
 def print_diagnoses(plan: "Plan", out: Path) -> int:
     """Print the verdict of the newest diagnosis of each job, and return the worst exit code of ``hpccoll diagnose``."""
-    from hpccoll.analysis.diagnosis_file import diagnosis_of_job
     from hpccoll.cases.plan import diagnosis_seconds
     from hpccoll.cli.diagnosing import print_recorded
+    from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job
 
     codes = []
     for job in (each for each in plan.jobs if diagnosis_seconds(each, plan.diagnose)):

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.analysis.diagnosis.matchings import consecutive_pairs, pair_up
-from hpccoll.analysis.diagnosis.nodes_alone import TransferError, error_text
-from hpccoll.analysis.diagnosis.recorded import MeasuredSlots, Question, StoppedError
-from hpccoll.analysis.diagnosis.records import Floats, Integers, Purpose, Slots
-from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import join_words
+from hpccoll.diagnosis.matchings import consecutive_pairs, pair_up
+from hpccoll.diagnosis.nodes_alone import TransferError, error_text
+from hpccoll.diagnosis.recorded import MeasuredSlots, Question, StoppedError
+from hpccoll.diagnosis.records import Floats, Integers, Purpose, Slots
+from hpccoll.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
 from hpccoll.measure.diagnosis_member import (
     LEADER_LIMIT_S,
     ORDERS,

@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 from mpi4py import MPI
 
-from hpccoll.analysis.diagnosis.records import Floats
+from hpccoll.diagnosis.records import Floats
 from hpccoll.host.machine_load import core_wait_ns
 from hpccoll.measure.loss_recorder import LossRecorder, RankLosses
 from hpccoll.measure.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind

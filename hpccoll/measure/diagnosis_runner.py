@@ -21,11 +21,14 @@ from typing import Any, cast
 
 from mpi4py import MPI
 
-from hpccoll.analysis.diagnosis.core_waits import CORE_WAITS
-from hpccoll.analysis.diagnosis.nodes_alone import GPUS_OF_HOSTS, HOSTS_SHARE_A_MACHINE, TRANSFER_ERRORS, TransferError
-from hpccoll.analysis.diagnosis.packet_losses import LOSSES
-from hpccoll.analysis.diagnosis.procedure import ask
-from hpccoll.analysis.diagnosis.recorded import (
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.records import to_builtins
+from hpccoll.common.text import join_words
+from hpccoll.diagnosis.core_waits import CORE_WAITS
+from hpccoll.diagnosis.nodes_alone import GPUS_OF_HOSTS, HOSTS_SHARE_A_MACHINE, TRANSFER_ERRORS, TransferError
+from hpccoll.diagnosis.packet_losses import LOSSES
+from hpccoll.diagnosis.procedure import ask
+from hpccoll.diagnosis.recorded import (
     KEPT,
     DiagnosisOptions,
     Load,
@@ -34,10 +37,7 @@ from hpccoll.analysis.diagnosis.recorded import (
     Recorder,
     StoppedError,
 )
-from hpccoll.analysis.diagnosis.records import Diagnosis, Floats
-from hpccoll.common.errors import UnusableError
-from hpccoll.common.records import to_builtins
-from hpccoll.common.text import join_words
+from hpccoll.diagnosis.records import Diagnosis, Floats
 from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.diagnosis_leader import Leader, ShowSlots
 from hpccoll.measure.diagnosis_member import Member, Report

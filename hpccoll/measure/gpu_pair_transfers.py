@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.analysis.diagnosis.nodes_alone import GpusOfHosts
-from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_size
+from hpccoll.diagnosis.nodes_alone import GpusOfHosts
+from hpccoll.diagnosis.recorded import DiagnosisOptions
 from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.measure.gpu_assignment import BASE_TRANSPORT, RankGpus
 from hpccoll.measure.pair_transfers import (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hpccoll.analysis.diagnosis.packet_losses import HostLosses
+from hpccoll.diagnosis.packet_losses import HostLosses
 from hpccoll.host.network_ports import LOSS_COUNTERS, NetworkPort, read_counters
 from hpccoll.host.tcp_connections import Address, SentSegments, read_connections
 from hpccoll.measure.port_traffic import counter_changes, sum_over_ports

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import altair as alt
 import numpy as np
 
-from hpccoll.analysis.diagnosis.ranked_effects import Outcome, RankedEffect
-from hpccoll.analysis.diagnosis.recorded import Question
-from hpccoll.analysis.diagnosis.records import Floats, Kind
-from hpccoll.analysis.diagnosis.transfer_ratios import Ratios
 from hpccoll.common.units import format_factor
+from hpccoll.diagnosis.ranked_effects import Outcome, RankedEffect
+from hpccoll.diagnosis.recorded import Question
+from hpccoll.diagnosis.records import Floats, Kind
+from hpccoll.diagnosis.transfer_ratios import Ratios
 from hpccoll.render.chart_base import (
     FACTOR_LABEL,
     Chart,

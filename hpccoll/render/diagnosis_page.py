@@ -5,16 +5,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from hpccoll.analysis.diagnosis.nodes_alone import DOES, OwnRate, compare_rates
-from hpccoll.analysis.diagnosis.ranked_effects import MOST_RANKED, RankedEffect, Subject, rank_effects
-from hpccoll.analysis.diagnosis.recorded import Question, RecordedDiagnosis
-from hpccoll.analysis.diagnosis.records import OF_A_RACK, JudgedEffect, Purpose
-from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
-from hpccoll.analysis.diagnosis.transfer_ratios import MeasuredRatios, SlotSummary
-from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import Columns, filled_columns, join_words, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds
+from hpccoll.diagnosis.nodes_alone import DOES, OwnRate, compare_rates
+from hpccoll.diagnosis.ranked_effects import MOST_RANKED, RankedEffect, Subject, rank_effects
+from hpccoll.diagnosis.recorded import Question, RecordedDiagnosis
+from hpccoll.diagnosis.records import OF_A_RACK, JudgedEffect, Purpose
+from hpccoll.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
+from hpccoll.diagnosis.transfer_ratios import MeasuredRatios, SlotSummary
+from hpccoll.diagnosis.verdict import verdict_of
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart
 from hpccoll.render.diagnosis_charts import (

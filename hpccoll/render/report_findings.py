@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from hpccoll.analysis.diagnosis.verdict import verdict_of
-from hpccoll.analysis.diagnosis_file import diagnosis_of_job, read_diagnosis
 from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.text import Finding, critical, join_words
+from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job, read_diagnosis
+from hpccoll.diagnosis.verdict import verdict_of
 from hpccoll.render.diagnosis_text import place_name
 from hpccoll.store.host_names import host_ranges
 from hpccoll.store.rows import Results, Run

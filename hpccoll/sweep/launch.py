@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
-from hpccoll.analysis.diagnosis.recorded import KEPT
-from hpccoll.analysis.diagnosis_file import diagnosis_of_job, is_interrupted, read_diagnosis
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import Launcher, Plan, diagnosis_seconds
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job, is_interrupted, read_diagnosis
+from hpccoll.diagnosis.recorded import KEPT
 from hpccoll.evidence.gpu_pair import NOT_TRIED, GpuPair
 from hpccoll.evidence.log_settings import INTERRUPTED_FILE
 from hpccoll.evidence.probe_result import ProbeResult

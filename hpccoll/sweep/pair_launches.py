@@ -22,16 +22,16 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.nodes_alone import FAILED_PAIRS, FailedPair
-from hpccoll.analysis.diagnosis.procedure import ask
-from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder, StoppedError
-from hpccoll.analysis.diagnosis.records import Diagnosis, Floats, Purpose, Slots
-from hpccoll.analysis.diagnosis.robust_statistics import median
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import read_text
 from hpccoll.common.limits import TABLE_BYTES
 from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
+from hpccoll.diagnosis.nodes_alone import FAILED_PAIRS, FailedPair
+from hpccoll.diagnosis.procedure import ask
+from hpccoll.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder, StoppedError
+from hpccoll.diagnosis.records import Diagnosis, Floats, Purpose, Slots
+from hpccoll.diagnosis.robust_statistics import median
 from hpccoll.host.cpu_and_memory import testbed_facts
 from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.interop.nccl_tests import PairResult, read_pair

@@ -42,14 +42,14 @@ from resampled_times import RecordedRun, ResampledTimes, UsedUpError
 from tables import print_table, verdict
 from testbed_bench import run_testbed
 
-from hpccoll.analysis.diagnosis.procedure import ask
-from hpccoll.analysis.diagnosis.recorded import RecordedDiagnosis
-from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Kind
-from hpccoll.analysis.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
-from hpccoll.analysis.diagnosis.verdict import verdict_of
-from hpccoll.analysis.diagnosis_file import read_diagnosis
 from hpccoll.cli.diagnosing import INCOMPLETE
 from hpccoll.common.errors import BadInputError
+from hpccoll.diagnosis.diagnosis_file import read_diagnosis
+from hpccoll.diagnosis.procedure import ask
+from hpccoll.diagnosis.recorded import RecordedDiagnosis
+from hpccoll.diagnosis.records import OF_A_RACK, Component, Kind
+from hpccoll.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
+from hpccoll.diagnosis.verdict import verdict_of
 
 ONE, TWO, HEALTHY = "one fault", "two faults", "healthy"
 PERCENT = 10, 20

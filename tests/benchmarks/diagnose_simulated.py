@@ -30,9 +30,9 @@ from pair_rules import ALL_PAIRS, RULES, Found
 from simulated_machine import Environment, SimulatedMachine, components
 from tables import print_table, verdict
 
-from hpccoll.analysis.diagnosis.procedure import MOST_NODES_OF_ALL_PAIRS, complete, diagnose
-from hpccoll.analysis.diagnosis.records import OF_A_RACK, Component, Integers, Kind
-from hpccoll.analysis.diagnosis.transfers import DIRECTIONS
+from hpccoll.diagnosis.procedure import MOST_NODES_OF_ALL_PAIRS, complete, diagnose
+from hpccoll.diagnosis.records import OF_A_RACK, Component, Integers, Kind
+from hpccoll.diagnosis.transfers import DIRECTIONS
 
 SIZES = 8, 64, 256, 1024
 RACKS = {64: 8, 256: 16, 1024: 32, 4096: 32}

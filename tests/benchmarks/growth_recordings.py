@@ -188,8 +188,8 @@ def diagnose_links(size: Size, _directory: Path) -> None:
     import numpy as np
     from simulated_machine import Environment, SimulatedMachine, components
 
-    from hpccoll.analysis.diagnosis.procedure import complete, diagnose
-    from hpccoll.analysis.diagnosis.records import Component
+    from hpccoll.diagnosis.procedure import complete, diagnose
+    from hpccoll.diagnosis.records import Component
 
     link = Component("link", (2, 6))
     machine = SimulatedMachine(size.about["nodes"], Environment(), [(link, 20)], np.random.default_rng(SEED))

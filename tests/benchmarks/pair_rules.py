@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from simulated_machine import SECONDS, SimulatedMachine
 
-from hpccoll.analysis.diagnosis.matchings import beside_healthy, random_matchings
-from hpccoll.analysis.diagnosis.records import Component, Slots
-from hpccoll.analysis.diagnosis.robust_statistics import robust_deviation
+from hpccoll.diagnosis.matchings import beside_healthy, random_matchings
+from hpccoll.diagnosis.records import Component, Slots
+from hpccoll.diagnosis.robust_statistics import robust_deviation
 
 Found = tuple[set[Component], int]
 """What a rule accuses, and after how many slots."""

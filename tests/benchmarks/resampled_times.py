@@ -19,9 +19,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hpccoll.analysis.diagnosis.recorded import MeasuredSlots
-from hpccoll.analysis.diagnosis.records import Floats, Integers, Slots
-from hpccoll.analysis.diagnosis.robust_statistics import QUARTILE, quantile
+from hpccoll.diagnosis.recorded import MeasuredSlots
+from hpccoll.diagnosis.records import Floats, Integers, Slots
+from hpccoll.diagnosis.robust_statistics import QUARTILE, quantile
 
 Pair: TypeAlias = tuple[int, int]
 """Two endpoints, the lower one first."""

@@ -15,10 +15,10 @@ from patience import LONG_S, wait
 from recorded_diagnoses import interrupted, recorded
 from simulated_machine import Environment
 
-from hpccoll.analysis.diagnosis.records import Component
-from hpccoll.analysis.diagnosis_file import read_diagnosis, write_diagnosis
 from hpccoll.cli.diagnosing import check_new
 from hpccoll.common.errors import BadInputError
+from hpccoll.diagnosis.diagnosis_file import read_diagnosis, write_diagnosis
+from hpccoll.diagnosis.records import Component
 
 NODE = Component("node", (2,)), 25
 RANKS = Path(__file__).with_name("diagnosing_ranks.py")

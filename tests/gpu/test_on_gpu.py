@@ -12,8 +12,8 @@ from injected_faults import settings as settings_of
 from rank_buffers import benches
 from step_times import are_in_order
 
-from hpccoll.analysis.diagnosis.nodes_alone import MEMORY, REDUCTION
 from hpccoll.cases.case import Effort
+from hpccoll.diagnosis.nodes_alone import MEMORY, REDUCTION
 from hpccoll.measure.own_rates import own_seconds
 from hpccoll.measure.payload import GENERATIONS, PERIOD, bits
 from hpccoll.measure.result_check_gpu import GpuCheck

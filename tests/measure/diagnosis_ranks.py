@@ -28,8 +28,8 @@ from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
-from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import BadInputError
+from hpccoll.diagnosis.recorded import DiagnosisOptions
 from hpccoll.host import tcp_connections
 from hpccoll.measure import mpi_startup
 

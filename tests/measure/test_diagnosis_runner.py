@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from patience import wait
 
-from hpccoll.analysis.diagnosis.procedure import ask
-from hpccoll.analysis.diagnosis.recorded import Question
+from hpccoll.diagnosis.procedure import ask
+from hpccoll.diagnosis.recorded import Question
 from hpccoll.measure.pair_transfers import BY_RATE, UNKNOWN_RATE, stream_at, timing_of
 
 RANKS = Path(__file__).with_name("diagnosis_ranks.py")

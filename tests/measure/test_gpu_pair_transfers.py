@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from patience import wait
 
-from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import UnusableError
+from hpccoll.diagnosis.recorded import DiagnosisOptions
 from hpccoll.measure.gpu_pair_transfers import BY_RATE_ON_GPUS, choose_transfers
 from hpccoll.measure.pair_transfers import LEAST_MESSAGES, OVER_MPI, UNKNOWN_RATE, stream_at
 

@@ -4,7 +4,7 @@ import socket
 
 from fake_network_ports import FakeHost
 
-from hpccoll.analysis.diagnosis.packet_losses import HostLosses
+from hpccoll.diagnosis.packet_losses import HostLosses
 from hpccoll.host import network_ports
 from hpccoll.host.tcp_connections import SentSegments
 from hpccoll.measure.loss_recorder import LossRecorder, RankLosses, losses_of_hosts

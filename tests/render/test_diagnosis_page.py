@@ -10,12 +10,12 @@ from page_elements import elements
 from recorded_diagnoses import interrupted, recorded
 from simulated_machine import Environment
 
-from hpccoll.analysis.diagnosis.ranked_effects import MOST_RANKED
-from hpccoll.analysis.diagnosis.records import Component
-from hpccoll.analysis.diagnosis.transfer_ratios import MeasuredRatios
-from hpccoll.analysis.diagnosis.verdict import verdict_of
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_factor
+from hpccoll.diagnosis.ranked_effects import MOST_RANKED
+from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.transfer_ratios import MeasuredRatios
+from hpccoll.diagnosis.verdict import verdict_of
 from hpccoll.render.diagnosis_page import diagnosis_page, write_diagnosis_page
 from hpccoll.render.diagnosis_text import diagnosis_lines
 

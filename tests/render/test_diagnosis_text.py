@@ -6,10 +6,10 @@ from dataclasses import replace
 from golden_page import assert_golden
 from recorded_diagnoses import LOAD, recorded
 
-from hpccoll.analysis.diagnosis.core_waits import CoreWait, finding_of_load
-from hpccoll.analysis.diagnosis.history import MachineHistory, PastState, PlaceHistory
-from hpccoll.analysis.diagnosis.records import Component
-from hpccoll.analysis.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
+from hpccoll.diagnosis.core_waits import CoreWait, finding_of_load
+from hpccoll.diagnosis.history import MachineHistory, PastState, PlaceHistory
+from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
 from hpccoll.render.diagnosis_text import diagnosis_lines, history_lines
 from hpccoll.store.host_load import KEY as HOST_LOAD
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from sweep_sandbox import SweepSandbox
 
-from hpccoll.analysis.diagnosis_file import read_diagnosis
+from hpccoll.diagnosis.diagnosis_file import read_diagnosis
 from hpccoll.render.report_findings import report_findings
 from hpccoll.store.load_results import read_results
 

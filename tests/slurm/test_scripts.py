@@ -11,8 +11,8 @@ from nccl_tests_stand_in import installed
 from patience import wait
 from slurm_testbed import on_host
 
-from hpccoll.analysis.diagnosis_file import read_diagnosis
 from hpccoll.cases.variants import named_variants
+from hpccoll.diagnosis.diagnosis_file import read_diagnosis
 from hpccoll.store.journal import interrupted_marker_path
 from hpccoll.store.load_results import read_results
 

@@ -14,11 +14,11 @@ import raw_examples
 import slurm_outputs
 from recorded_diagnoses import interrupted, recorded
 
-from hpccoll.analysis.diagnosis.recorded import KEPT
-from hpccoll.analysis.diagnosis_file import write_diagnosis
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.common.errors import BadInputError
+from hpccoll.diagnosis.diagnosis_file import write_diagnosis
+from hpccoll.diagnosis.recorded import KEPT
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure

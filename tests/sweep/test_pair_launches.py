@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from nccl_tests_stand_in import installed
 
-from hpccoll.analysis.diagnosis.recorded import DiagnosisOptions
 from hpccoll.common.errors import BadInputError
+from hpccoll.diagnosis.recorded import DiagnosisOptions
 from hpccoll.sweep import pair_launches
 from hpccoll.sweep.pair_launches import diagnose_with, hosts_to_diagnose
 

@@ -1,0 +1,77 @@
+"""The model of the screen: log time = slot + distance + the larger effect of both nodes + noise."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpccoll.diagnosis.records import Floats, Integers
+from hpccoll.diagnosis.robust_statistics import (
+    MEDIAN_ERROR,
+    QUARTILE,
+    median,
+    median_of_others,
+    quantile,
+    robust_deviation,
+)
+from hpccoll.diagnosis.transfers import Transfers
+
+SWEEPS = 6
+"""How often each term is fitted to what the others leave; effects then change by less than a tenth of their error."""
+
+
+@dataclass(frozen=True, slots=True)
+class FittedEffects:
+    """The terms of the model, as logarithms."""
+
+    of_nodes: Floats  # [3, nodes]: the effect of each, by DIRECTIONS
+    values: Floats  # [slots, nodes]: pairs without the terms of slot and distance
+    residuals: Floats  # [slots, nodes]: without that of the nodes, too
+    far: float  # of pairs across racks
+    noise: float  # standard deviation of the residuals
+
+
+def fit_effects(measured: Transfers, racks: Integers) -> FittedEffects:
+    """Fit the model.
+
+    The term of a slot is the lower quartile over its pairs, that of distance the difference of those across and within
+    racks, and that of a node the lower quartile over its partners, less what a slower partner adds. Up to half of the
+    nodes may be slow. With the sum of both effects in place of the larger, a quarter of them confuses the fit.
+
+    Args:
+        measured: the slots, in which each node has several partners.
+        racks: [nodes]: the number of the rack of each node; all 0 if racks are unknown.
+    """
+    partners, both = measured.partners, measured.both
+    is_far = racks[partners] != racks
+    slow, far = np.zeros(partners.shape[1]), 0.0  # effects, if positive
+
+    def of_nodes(beyond: Floats) -> Floats:
+        found = quantile((beyond - np.maximum(slow[partners] - slow, 0)).T, QUARTILE)
+        return np.nan_to_num(found - median(found))
+
+    for _ in range(SWEEPS):
+        left = both - slower_of(slow, partners)
+        if is_far.any():
+            near = left - quantile(left)[:, None]
+            far = float(np.nan_to_num(quantile(near[is_far], QUARTILE) - quantile(near[~is_far], QUARTILE)))
+        usual = quantile(left - far * is_far, QUARTILE)[:, None] + far * is_far
+        slow = np.maximum(of_nodes(both - usual), 0)
+    residuals = both - usual - slower_of(slow, partners)
+    middle = quantile(residuals)[:, None]
+    effects = np.array([of_nodes(each - usual) for each in measured.directions])
+    return FittedEffects(effects, both - usual - middle, residuals - middle, far, _noise(residuals, partners))
+
+
+def slower_of(effects: Floats, partners: Integers) -> Floats:
+    """Return the larger effect of the two nodes of each pair, [slots, nodes]; 0 if both are faster than most."""
+    return np.maximum(np.maximum(effects, effects[partners]), 0)
+
+
+def _noise(residuals: Floats, partners: Integers) -> float:
+    """Return the robust deviation of pairs from others in their slots, corrected for what effects of nodes absorb."""
+    slots, nodes = residuals.shape
+    pairs = np.isfinite(residuals).sum() / 2
+    of_others = MEDIAN_ERROR**2 / max(pairs / slots - 1, 1)
+    beyond = robust_deviation(residuals - median_of_others(residuals, partners))
+    return beyond * math.sqrt(pairs / max(pairs - nodes + 1, 1) / (1 + of_others))

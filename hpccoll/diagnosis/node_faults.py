@@ -1,0 +1,160 @@
+"""Slow nodes: those that stand out of the screen are measured again, and the retest alone decides."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpccoll.diagnosis.cluster import Cluster
+from hpccoll.diagnosis.controls import Controls
+from hpccoll.diagnosis.fitted_effects import FittedEffects
+from hpccoll.diagnosis.matchings import Pair, beside_healthy
+from hpccoll.diagnosis.rack_faults import RackFaults
+from hpccoll.diagnosis.records import Component, Fault, Floats, Integers, JudgedEffect, Procedure, Purpose
+from hpccoll.diagnosis.robust_statistics import (
+    MEDIAN_ERROR,
+    QUARTILE,
+    SCALE_ERROR,
+    clipped,
+    quantile,
+    robust_deviation,
+)
+from hpccoll.diagnosis.significance import (
+    LEAST_EFFECT,
+    NODES,
+    USUAL_SPREAD,
+    SlownessTest,
+    effect_error,
+    judged_effect,
+    smallest_found,
+)
+from hpccoll.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
+
+SUSPECTED = 2.5
+"""The robust standard deviations of all effects from which on a node is measured again."""
+
+LEAST_SUSPECTED = 2 / 3 * LEAST_EFFECT
+"""The least effect of such a node: after a sweep of all pairs, most that stand out are less slow than matters."""
+
+MOST_SUSPECTS = 4
+"""At most one node of so many is measured again: each needs a healthy one beside it, and others to compare with."""
+
+LEAST_CONTROLS = 4
+"""The healthy nodes that must be left as controls, if suspects that are not measured again are none."""
+
+MANY_CONTROLS = 24
+"""The controls from which on their scatter shows how much healthy nodes differ; fewer do so by USUAL_SPREAD."""
+
+ERRORS = np.sqrt([1, 4 / 3, 4 / 3])
+"""The errors of the three effects of a node over the first, if half of the variance is common to both directions."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFaults:
+    """Slow nodes."""
+
+    faults: tuple[Fault, ...]
+    smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
+    too_many: bool  # whether there were more suspects than could be measured again, and all of these are slow
+    effects: tuple[JudgedEffect, ...]  # of all nodes in the screen, and of suspects in the retest
+    retest: Transfers | None  # less distance and faulty racks; None if there was none
+
+    @property
+    def nodes(self) -> Integers:
+        """Return the slow nodes."""
+        return np.array([fault.component.where[0] for fault in self.faults], np.int64)
+
+
+def find_node_faults(
+    cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int, slow_pairs: Collection[Pair]
+) -> Procedure[NodeFaults]:
+    """Measure suspects beside healthy nodes, and judge them.
+
+    A suspect is slow if its effect on both directions, or on one, exceeds the threshold; *node* if the effect on the
+    better direction is more than half of that on the worse, and *send* or *receive* otherwise.
+
+    Args:
+        cluster: the nodes.
+        fit: the effects in the screen.
+        racks: the faulty racks, whose effects are subtracted.
+        slots: how many the screen had.
+        slow_pairs: what may be slow links, which are measured beside the suspects.
+    """
+    test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
+    ordered, effects, scales = _suspects(cluster, fit, racks, slots)
+    least = np.maximum(SUSPECTED * scales, LEAST_SUSPECTED)
+    judged = _judged(np.arange(cluster.nodes), "screen", effects, scales, least)
+    suspects, scale = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)], float(scales[0])
+    pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
+    count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min() if suspects.size else 0.0)
+    highest = smallest_found(1, SCALE_ERROR / math.sqrt(cluster.nodes))  # an estimated scale over the true one
+    screened = smallest_found(SUSPECTED * scale * highest, scale)
+    if not suspects.size:
+        few = cluster.nodes < MANY_CONTROLS
+        error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * few)
+        threshold = test.threshold(error if few else error * highest)  # by the scatter of controls
+        return NodeFaults((), max(screened, smallest_found(threshold, error)), False, judged, None)
+    healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
+    if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
+        healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
+    partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng, asked=slow_pairs)
+    measured = yield from measure_transfers(partners, "retest")
+    measured = measured.less(racks.added(partners))
+    controls = Controls(measured, np.setdiff1d(np.arange(cluster.nodes), healthy))
+    errors = _errors(controls, fit)
+    thresholds = np.array([test.threshold(error) for error in errors])
+    judged += _judged(suspects, "retest", controls.effects, errors, thresholds)
+    faults = []
+    for node in suspects.tolist():
+        _, send, receive = of_node = controls.effects[:, node]
+        if (of_node > thresholds).any():
+            kind = 0 if min(send, receive) > max(send, receive) / 2 else 1 + int(receive > send)
+            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), of_node[kind], errors[kind]))
+    smallest = max(screened, test.smallest_effect(errors[0]))
+    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults), judged, measured)
+
+
+def _judged(
+    nodes: Integers, purpose: Purpose, effects: Floats, errors: Floats, thresholds: Floats
+) -> tuple[JudgedEffect, ...]:
+    """Return the effects [3, nodes] of some nodes with their errors [3] and thresholds [3]."""
+    return tuple(
+        judged_effect(Component(kind, (node,)), purpose, of_nodes[node], error, threshold)
+        for kind, of_nodes, error, threshold in zip(DIRECTIONS, effects, errors, thresholds, strict=True)
+        for node in nodes.tolist()
+    )
+
+
+def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, Floats]:
+    """Return the nodes that stand out, those that do most first, the effects [3, nodes], and their errors [3]."""
+    effects, in_faulty_rack = fit.of_nodes.copy(), racks.nodes
+    for rack in np.unique(cluster.racks[in_faulty_rack]):
+        members = cluster.racks == rack
+        effects[:, members] -= np.median(effects[:, members], axis=1)[:, None]
+    least = MEDIAN_ERROR * fit.noise / math.sqrt(slots) / 2
+    scales = np.array([max(robust_deviation(each[~in_faulty_rack]), least, 1e-12) for each in effects])
+    deviations = (effects / scales[:, None]).max(0)
+    order = np.argsort(-deviations)
+    stands_out = (deviations > SUSPECTED) & (effects.max(0) > LEAST_SUSPECTED)
+    return order[stands_out[order]], effects, scales
+
+
+def _errors(controls: Controls, fit: FittedEffects) -> Floats:
+    """Return the standard errors [3] of the effects: of noise, and of lasting differences of healthy nodes.
+
+    Controls that are slower than others in the screen and in the retest are so for good, and no fault: the covariance
+    of both effects is the variance of what lasts. A pair shows the slower of its two nodes, and little of the other:
+    twice the standard deviation covers nodes that differ by 1 %.
+    """
+    noise = max(fit.noise, controls.noise)
+    of_noise = effect_error(noise, controls.slots, controls.pairs) * ERRORS
+    usual = controls.usual
+    if usual.sum() < MANY_CONTROLS:
+        return np.asarray(np.hypot(USUAL_SPREAD, of_noise))
+    scatter = np.array([robust_deviation(each[usual]) for each in controls.effects])
+    scatter[1:] = scatter[1:].max()
+    screened = quantile(fit.values.T, QUARTILE)
+    known = np.isfinite(screened) & np.isfinite(controls.effects[0])
+    lasting = float(np.cov(clipped(screened[known]), clipped(controls.effects[0, known]))[0, 1])
+    return np.asarray(np.hypot(2 * math.sqrt(max(lasting, 0)), np.maximum(of_noise, scatter)))

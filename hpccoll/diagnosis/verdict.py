@@ -1,0 +1,278 @@
+"""The verdict of a diagnosis, with the names of hosts and racks: what is slow, how much, how surely, by which slots."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+
+from hpccoll.common.text import Finding
+from hpccoll.diagnosis.cluster import judged_racks as numbers_of_judged_racks
+from hpccoll.diagnosis.core_waits import CORE_WAITS, CoreWait, explaining_wait, finding_of_load, largest_hidden
+from hpccoll.diagnosis.nodes_alone import TRANSFER_ERRORS, TransferError, findings_of_nodes
+from hpccoll.diagnosis.recorded import Load, Question, RecordedDiagnosis
+from hpccoll.diagnosis.records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
+from hpccoll.diagnosis.transfers import DIRECTIONS
+
+DECIDING: Mapping[Kind, Purpose] = {
+    "node": "retest", "send": "retest", "receive": "retest", "rail": "retest", "link": "links",
+    "shared_link": "accused", "uplink": "racks", "rack": "racks", "hung": "hung", "failed": "hung",
+}  # fmt: skip
+"""The purpose of the slots that decide on a fault; of two to seven nodes the screen decides."""
+
+OF_NODES: tuple[Kind, ...] = "node", "send", "receive", "rail", "link"
+"""The kinds of faults that the load of a node may look like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A component by the names of its hosts."""
+
+    kind: Kind
+    hosts: tuple[str, ...]  # of an uplink or a rack all of the rack
+    rack: str | None = None  # of an uplink or a rack
+    rail: int | None = None  # None if it is not one of a single rail
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as an element of ``candidates``."""
+        return {"kind": self.kind, "where": self.hosts, "rack": self.rack, "rail": self.rail}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFault:
+    """A fault by the names of its hosts."""
+
+    place: Place  # if there are candidates, the first component of the likeliest one
+    candidates: tuple[tuple[Place, ...], ...]  # explanations that cannot be distinguished; empty if there is only one
+    effect: float  # how many times as long its transfers take; infinite if they do not end
+    low: float  # the 95 % interval of the effect
+    high: float
+    chance: float  # of an effect as large as this, somewhere on a healthy machine
+    under_load_only: bool  # whether it is as fast as others while the rest of the machine is silent
+    slots: Mapping[Purpose, int]  # how many measured it, by their purpose
+    missed_with: tuple[str, ...] = ()  # the other hosts of transfers that did not end
+    error: str | None = None  # with which transfers ended
+    wait: CoreWait | None = None  # a wait for cores that may explain the effect: then the hosts are not accused
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the fault, or of all candidates."""
+        several = (host for explanation in self.candidates for place in explanation for host in place.hosts)
+        return tuple(dict.fromkeys(several)) or self.place.hosts
+
+    @property
+    def deciding(self) -> Purpose:
+        """The purpose of the slots that decided."""
+        decides: Purpose = "hung" if math.isinf(self.effect) else DECIDING[self.place.kind]
+        return decides if decides in self.slots else "screen"
+
+    @property
+    def confidence(self) -> float:
+        """How sure it is that this is slow, and not the load of its node, which is as likely if it explains that."""
+        return min(1 - self.chance, 0.5 if self.wait else 1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as an element of ``verdicts``."""
+        ends = math.isfinite(self.effect)  # without an answer it was measured once or twice
+        return {
+            **self.place.to_json(), "where": self.hosts,
+            "candidates": [[place.to_json() for place in explanation] for explanation in self.candidates],
+            "effect": _finite(self.effect), "low": _finite(self.low), "high": _finite(self.high),
+            "confidence": self.confidence if ends else None, "chance": self.chance if ends else None,
+            "under_load_only": self.under_load_only, "slots": dict(self.slots), "missed_with": self.missed_with,
+            "error": self.error, "waited_for_core": self.wait and self.wait.share,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MachineVerdict:
+    """What a diagnosis says about a machine."""
+
+    verdicts: tuple[NamedFault, ...]
+    exclude: tuple[str, ...]  # the hosts to exclude from jobs
+    complete: bool  # False if it was interrupted: then it says nothing
+    slots: int  # how many were measured
+    noise: float  # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
+    smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses; infinite if none would
+    too_many: bool  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
+    nodes: int
+    unjudged: tuple[str, ...]  # the hosts with valid times in fewer than half of their slots
+    only_directions: bool  # whether a slow direction only would have been found: of two nodes without a right rate
+    racks: tuple[str, ...]  # those that were judged: few, or small ones, are not
+    links: bool  # whether single links were judged
+    load: Load
+    kind: str  # what a result is: measured, measured on a testbed, ...
+    machine: str
+    begun: str  # ISO 8601, UTC
+    smallest_link_effect: float = math.inf  # as ``smallest_effect``, of a single link; infinite if none is judged
+    findings: tuple[Finding, ...] = ()  # what stands beside it: what nodes do alone, differing devices, failed launches
+    unjudged_racks: tuple[str, ...] = ()  # racks that were not judged: too small, or too few of them
+    has_rate: bool = False  # whether the user said how fast a transfer should be: nothing else shows a common fault
+
+    @property
+    def accuses_none(self) -> bool:
+        """Whether at least half of the nodes were judged, and nothing of what was is slow."""
+        most = 2 * len(self.unjudged) <= self.nodes
+        return self.complete and most and not self.verdicts and not self.too_many
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether all nodes were judged, none is slow, and no finding is critical."""
+        failed = any(finding.severity == "critical" for finding in self.findings)
+        return self.accuses_none and not self.unjudged and not failed
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON has it: what is absent, or not finite, is null."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        numbers = {name: _finite(values[name]) for name in ("noise", "smallest_effect", "smallest_link_effect")}
+        parts = {"verdicts": [each.to_json() for each in self.verdicts], "load": asdict(self.load)}
+        findings = [
+            {"kind": each.kind, "severity": each.severity, "text": each.text, **each.values} for each in self.findings
+        ]
+        return {**values, **numbers, **parts, "findings": findings}
+
+
+def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
+    """Return the verdict of a diagnosis."""
+    question = recorded.question
+    slots = sum(len(each.seconds) for each in recorded.measured)
+    unjudged = _unjudged(recorded)
+    judged_racks, unjudged_racks = _racks(question)
+    known = recorded.diagnosis or Diagnosis((), slots, math.nan, math.inf, links=False)
+    if 2 * len(unjudged) > len(question.hosts):  # noise and thresholds are those of nodes without times
+        known = replace(known, noise=math.nan, smallest_effect=math.inf, smallest_link_effect=math.inf)
+    waits = cast("Mapping[str, float]", recorded.provenance.get(CORE_WAITS, {}))
+    hidden = largest_hidden(waits, known.noise)
+    verdicts = _with_waits([_named(fault, recorded) for fault in known.faults], waits, known.noise)
+    waiting = [fault for fault in verdicts if fault.wait]
+    undecided = {host for fault in waiting for host in fault.hosts}
+    excluded = [question.hosts[node] for node in known.exclude]
+    findings = list(findings_of_nodes(recorded))
+    if waiting:
+        findings.insert(0, finding_of_load([fault.wait for fault in waiting if fault.wait], recorded.provenance))
+    return MachineVerdict(
+        verdicts=tuple(verdicts),
+        exclude=tuple(host for host in excluded if host not in undecided),
+        complete=recorded.diagnosis is not None,
+        slots=slots,
+        noise=known.noise,
+        smallest_effect=max(known.smallest_effect, hidden),
+        smallest_link_effect=max(known.smallest_link_effect, hidden),
+        too_many=known.too_many,
+        nodes=len(question.hosts),
+        unjudged=unjudged,
+        only_directions=recorded.diagnosis is not None and _shows_directions_only(known, question),
+        racks=judged_racks,
+        unjudged_racks=unjudged_racks,
+        links=known.links,
+        has_rate=question.expected_s is not None,
+        load=recorded.load,
+        kind=recorded.kind,
+        machine=recorded.machine,
+        begun=str(recorded.provenance["begun"]),
+        findings=tuple(findings),
+    )
+
+
+def _racks(question: Question) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the racks that a diagnosis judges, and those that it cannot judge: too small, or too few of them."""
+    numbers = numbers_of_judged_racks(question.rack_numbers or ())
+    judged = tuple(question.rack_names[number] for number in numbers)
+    if len(question.rack_names) == 1:  # no transfer is across racks
+        return judged, ()
+    return judged, tuple(name for name in question.rack_names if name not in judged)
+
+
+def _with_waits(faults: Sequence[NamedFault], waits: Mapping[str, float], noise: float) -> list[NamedFault]:
+    """Return faults with the wait for cores that may explain them: of nodes and links, and not of racks."""
+    accused = {host for fault in faults for host in fault.hosts}
+    explained = []
+    for fault in faults:
+        hosts = fault.hosts if fault.place.kind in OF_NODES else ()
+        explained.append(replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect, noise)))
+    return explained
+
+
+def _shows_directions_only(diagnosis: Diagnosis, question: Question) -> bool:
+    """Return whether two nodes were left to compare, without a rate that decides about them.
+
+    A rate that is a little wrong says nothing of a node either: then only directions have effects.
+    """
+    hung = set()
+    for fault in diagnosis.faults:
+        for explanation in (*fault.candidates, (fault.component,)):
+            hung |= {part.where for part in explanation if part.kind == "hung"}
+    if len(question.hosts) - len(hung) != 2:
+        return False
+    directions = {*DIRECTIONS[1:]}
+    uses_rate = question.expected_s is not None and {each.component.kind for each in diagnosis.effects} != directions
+    return not uses_rate
+
+
+def place_of(component: Component, question: Question) -> Place:
+    """Return the place of a component of the machine that a question is about."""
+    if component.kind not in OF_A_RACK:
+        return Place(component.kind, tuple(question.hosts[node] for node in component.where), rail=component.rail)
+    rack = question.rack_names[component.where[0]]
+    members = zip(question.hosts, question.racks or (), strict=True)
+    return Place(component.kind, tuple(host for host, name in members if name == rack), rack, component.rail)
+
+
+def _unjudged(recorded: RecordedDiagnosis) -> tuple[str, ...]:
+    """Return the hosts whose transfers mostly have no valid time, on a rail at least; none if it was interrupted."""
+    hosts = recorded.question.hosts
+    asked, valid = np.zeros((2, recorded.question.rails * len(hosts)), np.int64)
+    for each in recorded.measured if recorded.diagnosis else ():
+        is_asked = each.slots.partners[: len(each.seconds)] != np.arange(len(asked))
+        asked += is_asked.sum(0)
+        valid += (is_asked & ~np.isnan(each.seconds)).sum(0)
+    return tuple(hosts[node] for node in np.unique(np.flatnonzero(2 * valid < asked) % len(hosts)))
+
+
+def _named(fault: Fault, recorded: RecordedDiagnosis) -> NamedFault:
+    place = place_of(fault.component, recorded.question)
+    candidates = tuple(tuple(place_of(each, recorded.question) for each in some) for some in fault.candidates)
+    slots, missed = _slots_of(fault.component, place, recorded)
+    named = NamedFault(
+        place, candidates, fault.effect, fault.low, fault.high, fault.chance, fault.under_load_only, slots, missed
+    )
+    error = _error_of(named, cast("Sequence[TransferError]", recorded.provenance.get(TRANSFER_ERRORS, ())))
+    if error is None or math.isfinite(fault.effect):
+        return named
+    return replace(named, place=replace(place, kind="failed") if place.kind == "hung" else place, error=error)
+
+
+def _error_of(fault: NamedFault, errors: Sequence[TransferError]) -> str | None:
+    """Return the last error with which a host of a fault answered, or one of the link; None if there is none."""
+    found = (each for each in reversed(errors) if each["hosts"][0] in fault.hosts)
+    of_pair = (each for each in found if fault.place.kind != "link" or {*each["hosts"]} == {*fault.hosts})
+    return next((each["why"] for each in of_pair), None)
+
+
+def _slots_of(
+    component: Component, place: Place, recorded: RecordedDiagnosis
+) -> tuple[Mapping[Purpose, int], tuple[str, ...]]:
+    """Return how many slots measured a component, by their purpose, and the hosts with which it missed a deadline.
+
+    A link is measured if its nodes are a pair.
+    """
+    hosts = recorded.question.hosts
+    nodes = np.flatnonzero(np.isin(hosts, place.hosts))
+    rails = range(recorded.question.rails) if component.rail is None else [component.rail]
+    endpoints = np.array([rail * len(hosts) + node for rail in rails for node in nodes])
+    counts, missed = Counter[Purpose](), dict[str, None]()
+    for each in recorded.measured:
+        partners = each.slots.partners[: len(each.seconds), endpoints]
+        is_measured = partners != endpoints
+        if component.kind == "link":
+            is_measured &= np.isin(partners, endpoints)
+        counts[each.slots.purpose] += int(is_measured.any(1).sum())
+        unanswered = partners[is_measured & np.isinf(each.seconds[:, endpoints])]
+        missed.update(dict.fromkeys(hosts[partner % len(hosts)] for partner in unanswered))
+    return {purpose: count for purpose, count in counts.items() if count}, (*missed,)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
