@@ -44,8 +44,8 @@ MAY_IMPORT = {
         " snakemake"
     ),
     "cli": (
-        "traces evidence diagnosis analysis measure sweep render interop model store cases training host schedule common"
-        " typer mpi4py"
+        "traces evidence diagnosis analysis measure sweep render interop model store cases training host schedule"
+        " common typer mpi4py"
     ),
     "__main__.py": "cli common",
     "__init__.py": "analysis common",
