@@ -1,12 +1,12 @@
 """Determines the algorithm that ran in a case, from the library's logs, the port counters and the schedule."""
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hpccoll.cases.planned_schedule import cached_slices
+from hpccoll.cases.planned_schedule import cached_crossings, cached_slices
 from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
+from hpccoll.cases.transport_table import REFUSAL_PREFIX
 from hpccoll.host.network_ports import SENT_PACKETS
-from hpccoll.schedule import Algorithm, Cut, crossings, wire_bytes
+from hpccoll.schedule import Algorithm, Cut, wire_bytes
 
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case, Job
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from hpccoll.measure.port_traffic import PortTraffic
     from hpccoll.measure.recognition import Recognition
     from hpccoll.schedule.operation import Operation
-
-REFUSAL_PREFIX = "NCCL refuses it"
-"""The beginning of the reason of a case that NCCL refuses."""
 
 MATCHING_RATIO = 0.98, 1.1
 """The ratios of port bytes to a schedule's bytes at which both match: headers add 7 % at an MTU of 1500 bytes
@@ -29,10 +26,6 @@ algorithms of an all-reduce takes 3 s, and 13 s for 4096 ranks, while all ranks 
 
 MAX_NAMED = 3
 """The maximum number of matching algorithms that are named."""
-
-
-cached_crossings = lru_cache(1024)(crossings)
-"""Counts the crossings of a schedule once for all sizes of a job: 4096 ranks take seconds."""
 
 
 def judge(

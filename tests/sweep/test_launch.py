@@ -17,14 +17,14 @@ from recorded_diagnoses import interrupted, recorded
 from hpccoll.analysis.diagnosis.recorded import KEPT
 from hpccoll.analysis.diagnosis_file import write_diagnosis
 from hpccoll.cases.case import Shape
-from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.cases.plan import CPUS_ON_NODE, Launcher, Plan
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
 from hpccoll.store.journal import Journal, journal_path, read_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure
 from hpccoll.sweep import child_process
 from hpccoll.sweep.launch import JobLaunch, launch
-from hpccoll.sweep.site_file import CPUS_ON_NODE, Site
+from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.slurm import squeue
 
 CASES = tuple(raw_examples.case(8, ranks=n, nodes=n) for n in (1, 2, 4))
