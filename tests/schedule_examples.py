@@ -12,11 +12,12 @@ from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce
 from hpccoll.algorithms.ring import ring
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule import REDUCTIONS, Algorithm, Layout, Parameter, Schedule, in_groups, out_of_place, prove, then
+from hpccoll.schedule import REDUCTIONS, Algorithm, Layout, Parameter, Schedule, in_groups, out_of_place, then
 from hpccoll.schedule.collective import Collective, CollectiveCall, check_parameters
 from hpccoll.schedule.collective_table import all_gather, all_reduce, broadcast
 from hpccoll.schedule.lazy_table import LazyTable
 from hpccoll.schedule.operation import Operation
+from hpccoll.schedule.prove import prove
 from hpccoll.schedule.step import Copy, Index, Recv, RecvReduce, Send, Step, dst, peer_if, tmp
 from hpccoll.schedule.unequal_blocks import PATTERNS
 

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpccoll.schedule import COLLECTIVES
+from hpccoll.store.schema import BEYOND_CACHES, COPY_RATES
 
 if TYPE_CHECKING:
     from hpccoll.store.rows import Row, Run
-
-KEY = "copy_rates"
-"""The key of the provenance of a run: ``ranks`` that copied at once, and ``sizes``, each with the ``bytes`` of the two
-buffers of a rank and the bytes per second, ``Bps``, that all ranks together read and wrote."""
-
-BEYOND_CACHES = 64 << 20
-"""The bytes of the two buffers of a rank that its caches are taken not to hold: larger ones have the same rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +28,7 @@ class CopyRates:
     @classmethod
     def of(cls, run: "Run | None") -> "CopyRates":
         """Return the rates that ``run`` recorded; unknown ones if it recorded none, or if they are damaged."""
-        recorded: Any = run.provenance.get(KEY) if run else None
+        recorded: Any = run.provenance.get(COPY_RATES) if run else None
         try:
             by_size = sorted((float(each["bytes"]), float(each["Bps"])) for each in recorded["sizes"])
             ranks = int(recorded["ranks"])

@@ -21,6 +21,9 @@ PROFILES = ("local", "slurm", "slurm-nodbd", "testbed")
 DIAGNOSIS_S, DIAGNOSIS_OF_A_NODE_S = 60.0, 0.4
 """Estimated seconds of a diagnosis, and those for each node if single links are asked for: of a long slot."""
 
+CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"
+"""The variable of a Slurm job that holds the number of its CPUs on the node; ``sweep.launch`` sets it again."""
+
 PLAN_FILE = "plan.json"
 """The file of the plan below the directory of a sweep."""
 

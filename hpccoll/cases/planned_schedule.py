@@ -10,7 +10,17 @@ from typing import NamedTuple
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import call_of, own_parameters
-from hpccoll.schedule import Algorithm, Cut, Layout, Parameter, Schedule, itemsize, numbering, smallest_message_units
+from hpccoll.schedule import (
+    Algorithm,
+    Cut,
+    Layout,
+    Parameter,
+    Schedule,
+    crossings,
+    itemsize,
+    numbering,
+    smallest_message_units,
+)
 from hpccoll.schedule.collective import CollectiveCall
 
 
@@ -20,6 +30,10 @@ def cached_slices(
 ) -> tuple[Schedule, ...]:
     """Return the slices of an algorithm, shared by all sizes of a job, and with them the results cached for them."""
     return call.slices(algorithm, layout, **dict(parameters))
+
+
+cached_crossings = lru_cache(1024)(crossings)
+"""Counts the crossings of a schedule once for all sizes of a job: 4096 ranks take seconds."""
 
 
 @lru_cache(8)

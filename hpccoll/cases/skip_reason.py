@@ -21,11 +21,9 @@ from hpccoll.cases.variants import NodeView, Variant, named_variants
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_MPI_LANES
 from hpccoll.common.units import format_size
-from hpccoll.schedule import MAPPINGS, Layout, Schedule, have_same_steps, itemsize, numbering
+from hpccoll.schedule import MAPPINGS, Layout, Schedule, itemsize, numbering
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
-
-REFUSAL_PREFIX = "NCCL refuses it"
-"""The beginning of the reason of a case that NCCL refuses."""
+from hpccoll.schedule.same_steps import have_same_steps
 
 FIRST_MAPPING = next(iter(MAPPINGS))
 """The mapping that is measured if several mappings number the ranks alike."""

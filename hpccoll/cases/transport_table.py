@@ -51,6 +51,9 @@ class TransportSpec:
 NCCL_GPU_SHARING_VARIABLE = "NCCL_MULTI_RANK_GPU_ENABLE"
 """The variable that lets several ranks share a GPU in NCCL 2.30 and later."""
 
+REFUSAL_PREFIX = "NCCL refuses it"
+"""The beginning of the reason of a case that NCCL refuses."""
+
 SHARED_GPU_CHOICES = (
     f"NCCL 2.30 or newer with {NCCL_GPU_SHARING_VARIABLE}=1", "NCCL_HOSTID=<different for each rank>",
     "transport staged or mpi",

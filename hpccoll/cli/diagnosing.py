@@ -214,7 +214,7 @@ class DiagnosisProgram:
             check_new(out)
             with writing(out):
                 out.parent.mkdir(parents=True, exist_ok=True)
-        from hpccoll.store.host_names import read_racks
+        from hpccoll.store.racks_file import read_racks
 
         return replace(self._options, racks=read_racks(racks, "--racks") if racks else None)
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from textwrap import fill, wrap
 from typing import TypeAlias
 
-HELP, HELP_ALL = "--help", "--help-all"
 MAX_COLUMNS = 100
 """A page is as wide as the terminal, and no wider than this."""
 MAX_NAME_COLUMNS = 26

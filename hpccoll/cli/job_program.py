@@ -1,10 +1,9 @@
 """The ranks of ``hpccoll run`` and ``hpccoll train``, from the options to what is printed at the end."""
 
 import argparse
-import json
 import os
-import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -12,11 +11,6 @@ from hpccoll.cases.case import Job, Shape
 from hpccoll.cli import run_options
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.limits import RANKS
-from hpccoll.common.text import join_ends
-from hpccoll.common.units import format_size
-from hpccoll.evidence import log_settings
-from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
@@ -67,8 +61,10 @@ class JobProgram:
         """Print a dry run, or prepare the environment of libraries."""
         arguments = self.arguments
         if arguments.dry_run:
-            return print_dry_run(arguments) if first else 0
+            return _print_dry_run(arguments) if first else 0
         if arguments.probe:
+            from hpccoll.evidence import log_settings
+
             log_settings.enable_logging(arguments.probe)  # before any library reads its variables
         self._shape = _read_shape(arguments)
         # Libraries read the variables when they start, and MPI_Init starts some of them.
@@ -90,7 +86,7 @@ class JobProgram:
         if self._shape:
             check_shape(ranks, self._shape, arguments.hosts.split(",") if arguments.hosts else ())
         if arguments.check:
-            return print_ranks(ranks)
+            return _print_ranks(ranks)
         if arguments.try_gpu_pair:
             from hpccoll.measure.gpu_pair_trial import try_gpu_pair
 
@@ -116,12 +112,8 @@ class JobProgram:
             probe_result=_load_evidence(arguments, ranks), gpu_pair=_load_gpu_pair(arguments, ranks),
         )  # fmt: skip
         self.runner = JobRunner(ranks, job, arguments.out, launch)
-        try:
-            if any(case.transport == "nccl" for case in job.cases):
-                OWN_LOG.begin()
+        with _log_of_nccl(job):
             return self._measure(stop)
-        finally:
-            OWN_LOG.end()
 
     def _show(self, job: Job, history: "CaseHistory", position: int, of: int) -> None:
         """Print a round of a case at rank 0."""
@@ -135,6 +127,8 @@ class JobProgram:
                 return 0 if runner.run() or self.arguments.exit_zero else 3
             finally:
                 if self._table is not None:
+                    from hpccoll.cli.run_output import print_results, warn_if_busy  # other ranks print nothing
+
                     print_results(runner, self._table)
                     warn_if_busy(runner)
 
@@ -142,6 +136,8 @@ class JobProgram:
         """Print what is left to measure, and end a launch that has lost a rank."""
         if self.runner:
             if self._table is not None:
+                from hpccoll.cli.run_output import print_remaining
+
                 print_remaining(self.runner, nothing=self._table.empty)
             self.runner.group.end_launch()  # by MPI_Abort, if it has lost a rank
 
@@ -150,6 +146,36 @@ def _read_shape(arguments: argparse.Namespace) -> Shape | None:
     if arguments.hosts and arguments.shape is None:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
     return None if arguments.shape is None else run_options.parse_shape(arguments.shape)
+
+
+@contextmanager
+def _log_of_nccl(job: Job) -> Iterator[None]:
+    """Keep what NCCL logs in this process, if cases of the job use it, and print it afterwards."""
+    if not any(case.transport == "nccl" for case in job.cases):
+        yield
+        return
+    from hpccoll.evidence.own_nccl_log import OWN_LOG
+
+    try:
+        OWN_LOG.begin()
+        yield
+    finally:
+        OWN_LOG.end()
+
+
+def _print_ranks(ranks: "Ranks") -> int:
+    if ranks.comm.rank == 0:
+        from hpccoll.cli.run_output import print_ranks
+
+        print_ranks(ranks)
+    return 0
+
+
+def _print_dry_run(arguments: argparse.Namespace) -> int:
+    from hpccoll.cli.run_output import print_dry_run  # few command lines are dry runs
+
+    print_dry_run(run_options.train_request(arguments), arguments)
+    return 0
 
 
 def _with_plans(ranks: "Ranks", job: Job) -> Job:
@@ -167,6 +193,7 @@ def _with_plans(ranks: "Ranks", job: Job) -> Job:
 
 
 def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, arguments: argparse.Namespace) -> int:
+    from hpccoll.evidence import log_settings
     from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.log_probe import probe
 
@@ -190,7 +217,9 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
     elsewhere = arguments.job or arguments.workload or arguments.evidence
     if elsewhere or not any(case.transport == "nccl" for case in job.cases):
         return None
-    if any(ranks.comm.allgather(log_settings.log_variables_of_user())):
+    from hpccoll.evidence.log_settings import log_variables_of_user
+
+    if any(ranks.comm.allgather(log_variables_of_user())):
         return None
     from hpccoll.measure.log_probe import probe_in_launch
 
@@ -219,92 +248,3 @@ def _load_gpu_pair(arguments: argparse.Namespace, ranks: "Ranks") -> "GpuPair | 
     from hpccoll.evidence.gpu_pair import GpuPair
 
     return ranks.run_at_root(lambda: GpuPair.load(arguments.gpu_pair))
-
-
-DRY_RANKS = "8"
-"""The default number of ranks of a dry run."""
-
-
-def print_results(program: "JobRunner", table: "PrintedTable") -> None:
-    """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
-    if table.empty:
-        return
-    from hpccoll.analysis.measurement_quality import lowered_clocks, noise_note
-    from hpccoll.analysis.recommendations import ranges_by_setting, recommend
-    from hpccoll.analysis.series_points import series_points
-    from hpccoll.analysis.step_comparison import compare_steps, late_findings, product_findings
-    from hpccoll.render.answers import Answers, conclusion_lines
-    from hpccoll.render.printed_evidence import executed_lines
-    from hpccoll.store.load_results import to_results
-    from hpccoll.store.result_files import ResultFiles
-
-    results = to_results(ResultFiles(raw_results=[program.results.raw]))
-    recommendations = recommend(results)
-    table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
-    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    names = {point.row.key: point.rank_name for point in series_points(results, {})}
-    found = (*product_findings(compared, results.step_times.get), *late_findings(compared, names))
-    found = (*found, *lowered_clocks(results))
-    remarks = (*(f"{each} {each.remedy}" for each in found), noise_note(results))
-    for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
-        print(f"# {line}")
-    for line in executed_lines(program.results.raw):
-        print(f"# executed: {line}")
-
-
-def warn_if_busy(program: "JobRunner") -> None:
-    """Print what else used the machine during the measurements, if it was enough to disturb them."""
-    from hpccoll.store.host_load import busy_hosts, describe_busy
-
-    attempt = next((attempt for attempt, _ in reversed(program.results.raw.attempts)), None)
-    if attempt and program.has_results and (busy := busy_hosts(attempt.provenance)):
-        print(f"# busy machine: {describe_busy(busy)}; do: measure when it is idle")
-
-
-def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
-    """Print why measurements are missing, or that none were left."""
-    from hpccoll.store.journal import journal_path
-
-    job, out = program.job, program.results.out
-    if program.stop_signal:
-        kept = "nothing is kept without --out"
-        if out:
-            done = f"{program.results.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
-            kept = f"{done}; the same command measures the rest"
-        print(f"# interrupted by {signal.Signals(program.stop_signal).name}: {kept}")
-    elif not program.has_results:
-        print("# nothing was measured; see the reason of each case")
-    elif nothing and out:
-        ends = join_ends(map(format_size, sorted(case.bytes for case in job.cases)))
-        print(f"# {out} is complete, {ends}: nothing left to measure")
-
-
-def print_ranks(ranks: "Ranks") -> int:
-    if ranks.comm.rank == 0:
-        counts = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
-        if ranks.comm.size > 1:
-            print(f"# {ranks.comm.size} ranks are connected: {counts}")
-        else:
-            print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
-            print("# such as mpiexec -n 2 hpccoll run --check")
-    return 0
-
-
-def print_dry_run(arguments: argparse.Namespace) -> int:
-    """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
-    from hpccoll.cases.product import workloads
-    from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
-    from hpccoll.training.model_file import models_from_json
-
-    request = run_options.train_request(arguments)
-    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
-    steps = workloads(request, shapes)
-    for dtype, workload in steps:
-        workload.check_ranks(ranks, dtype, arguments.op, arguments.device)
-    if arguments.json:
-        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in steps]
-        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
-    else:
-        for dtype, workload in steps:
-            print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")
-    return 0

@@ -7,13 +7,18 @@ import argparse
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from hpccoll.cases.keys import NETWORKS, Option
-from hpccoll.cli.help_page import HELP, HELP_ALL, Entries, help_page
 from hpccoll.common.errors import UnusableError, abbreviate, did_you_mean
+
+HELP, HELP_ALL = "--help", "--help-all"
+
+HELP_COLUMNS = 80
+"""The width of what argparse itself formats; ``help_page`` has the width of the terminal."""
 
 MAX_PATH_BYTES, MAX_NAME_BYTES = 4000, 200
 """The system's limits are 4096 and 255; the rest is for the suffixes of the files next to a raw file."""
@@ -33,7 +38,12 @@ class OptionParser(argparse.ArgumentParser):
     def __init__(
         self, command: str, summary: str, groups: Mapping[str, Sequence[Option]], more: Collection[str], end: str
     ) -> None:
-        super().__init__(f"hpccoll {command}", description=summary, epilog=end, allow_abbrev=False, add_help=False)
+        # With a width, argparse does not ask for that of the terminal, and every rank imports less.
+        formatter = partial(argparse.HelpFormatter, width=HELP_COLUMNS)
+        super().__init__(
+            f"hpccoll {command}", description=summary, epilog=end, allow_abbrev=False, add_help=False,
+            formatter_class=formatter,
+        )  # fmt: skip
         self.groups, self.more = groups, more
         for option in chain.from_iterable(groups.values()):
             self.add_argument(*option.flags, **_argument(option))
@@ -41,6 +51,8 @@ class OptionParser(argparse.ArgumentParser):
 
     def page(self, *, everything: bool) -> str:
         """Return the help, with or without the groups that are ``more``."""
+        from hpccoll.cli.help_page import Entries, help_page  # ranks print none
+
         groups: dict[str, Entries] = {
             title: [(_name(option), option.help_text) for option in options]
             for title, options in self.groups.items()

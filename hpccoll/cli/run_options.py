@@ -283,6 +283,8 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises:
         BadInputError: if the variant or a setting is unknown, or a variable of the variant overrides a setting.
     """
+    if arguments.variant is None and not arguments.communicator:
+        return {"variant": None, "environment": {}, "communicator": {}}
     from hpccoll.cases.communicator_settings import overridden_settings
     from hpccoll.cases.variants import named_variants, short_names, variant_communicator
 

@@ -49,6 +49,10 @@ class StalledError(RuntimeError):
     """Queued work does not complete; the message has the time, or the library's error."""
 
 
+class ExcludedError(RuntimeError):
+    """The other ranks have gone on without this rank."""
+
+
 class BadInputError(ValueError):
     """Input that cannot be used; the command line prints one line and exits with ``exit_code``.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hpccoll.common.files import read_fact
-from hpccoll.host.process_facts import installed_version
+from hpccoll.host.program_facts import installed_version
 
 ROOT = Path("/")
 

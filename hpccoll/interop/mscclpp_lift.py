@@ -7,7 +7,8 @@ from typing import Any
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.interop.mscclpp_events import Cell, PlanEvent, PlanRun, fault_of
-from hpccoll.schedule import Copy, Index, Part, Recv, RecvReduce, Schedule, ScheduleError, Send, Step, prove
+from hpccoll.schedule import Copy, Index, Part, Recv, RecvReduce, Schedule, ScheduleError, Send, Step
+from hpccoll.schedule.prove import prove
 from hpccoll.schedule.step import Action, Range
 
 _Held = tuple[Cell, int]  # a chunk of ours, as an action left it; -1 as it was at the start

@@ -10,28 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Effort, Job
-from hpccoll.cases.probe_cases import requested_algorithm
 from hpccoll.common.errors import StalledError
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import ExecutorOptions
-from hpccoll.host import network_ports
-from hpccoll.measure import port_traffic
 from hpccoll.measure.case_factory import CaseFactory, Prepared, SkippedCase
-from hpccoll.measure.connecting import NcclConnecting
-from hpccoll.measure.executed_evidence import full_reason, judge
 from hpccoll.measure.learned import Learned
 from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
 from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round, stride_within
 from hpccoll.store.raw_results import Attempt, Outcome, Status
-from hpccoll.transports.gpu import gpu_errors
+from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.mpi.shared_windows import SharedMemory
-from hpccoll.transports.stream_wait import poll_until
+from hpccoll.transports.stream_wait import Connecting, poll_until
 
 if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.deadline_sync import DeadlineSync
+    from hpccoll.measure.port_traffic import PortTraffic
     from hpccoll.measure.prepared_step import PreparedStep
     from hpccoll.measure.recognition import Recognition
     from hpccoll.measure.recovery import RankGroup
@@ -69,10 +65,20 @@ class AttemptRunner:
         self.comm = self.ranks.comm
         self._barrier: ExecutorBarrier | None = None
         self.sync = self.group.sync(self.job)
-        connecting = NcclConnecting(self.ranks, self.progress, self.job.effort.timeout, self.sync)
+        group = self.group
+        shape = group.shape
+        cases = [case for case in self.job.cases if self.job.shape(case) == shape]
         self.factory = CaseFactory(
-            self.ranks, self.job, self.attempt, self.group.gpus, connecting, self.executor_options
+            self.ranks, self.job, self.attempt, lambda: group.gpus, self._connecting(), self.executor_options, cases
         )
+
+    def _connecting(self) -> Connecting:
+        """Return how ranks wait for first operations: with names and logs if NCCL connects them."""
+        if not any(case.transport == "nccl" for case in self.job.cases):
+            return Connecting()
+        from hpccoll.measure.connecting import NcclConnecting
+
+        return NcclConnecting(self.ranks, self.progress, self.job.effort.timeout, self.sync)
 
     def run_round(self, case: Case, number: int) -> Outcome:
         """Measure round ``number`` of ``case``.
@@ -93,8 +99,7 @@ class AttemptRunner:
                 raise
             return self._handle_stall(case, None, error, self.sync)
         if isinstance(prepared, SkippedCase):
-            reason = full_reason(prepared.reason, self.probe_result, self.job, case)
-            return self._unmeasured(case, prepared.status, reason)
+            return self._unmeasured(case, prepared.status, prepared.reason)
         self.progress.where = prepared.progress
         on_stream = prepared.set_wait(self.sync.wait if self.sync else self._wait)
         sync = self.sync if on_stream else None
@@ -114,7 +119,15 @@ class AttemptRunner:
         poll_until(done, error, self.job.effort.timeout)
 
     def _unmeasured(self, case: Case, status: Status, reason: str) -> Outcome:
-        return Outcome(case=case, status=status, reason=reason, requested=requested_algorithm(self.job, case))
+        if self.comm.rank:
+            return Outcome(case=case, status=status, reason=reason)
+        from hpccoll.cases.probe_cases import requested_algorithm  # only rank 0 keeps results
+        from hpccoll.measure.executed_evidence import full_reason
+
+        return Outcome(
+            case=case, status=status, reason=full_reason(reason, self.probe_result, self.job, case),
+            requested=requested_algorithm(self.job, case),
+        )  # fmt: skip
 
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
@@ -213,7 +226,9 @@ class AttemptRunner:
         self._counted_cases.add(case.id)
         if times is None:
             return Outcome(case=case, status="wrong" if wrong else "ok")
-        from hpccoll.store.gpu_throttling import lowered_round  # only rank 0 keeps results
+        from hpccoll.cases.probe_cases import requested_algorithm  # only rank 0 keeps results
+        from hpccoll.measure.executed_evidence import judge
+        from hpccoll.store.gpu_throttling import lowered_round
 
         reasons = [each for each in (*learned.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
         if len(reasons) > MAX_DIAGNOSES:
@@ -248,11 +263,14 @@ class AttemptRunner:
             return None
         return samples.times.with_events(np.moveaxis(of_ranks, 0, 1), stride)
 
-    def _traffic(self, prepared: Prepared, samples: Samples, sync: RankSync) -> port_traffic.PortTraffic | None:
+    def _traffic(self, prepared: Prepared, samples: Samples, sync: RankSync) -> "PortTraffic | None":
         """Return, at rank 0, the traffic between nodes, counted at the first rank of each; None on a single node."""
         nodes = [place.node for place in self.attempt.places]
         if len(set(nodes)) == 1:
             return None
+        from hpccoll.host import network_ports
+        from hpccoll.measure import port_traffic
+
         me = self.comm.rank
         iterations = self.ranks.agree(port_traffic.pass_iterations(samples) if me == 0 else 0)
         reads = nodes.index(nodes[me]) == me
@@ -268,10 +286,11 @@ class AttemptRunner:
     def _recognition(self, prepared: PreparedCase, samples: Samples) -> "Recognition | None":
         if prepared.algorithm is not None:
             return None
+        from hpccoll.measure.port_traffic import median_s
         from hpccoll.measure.recognition import recognise  # only of the library's own calls
 
         # Rank 0 knows the times of all ranks; a mapping may number ranks otherwise in the communicator of the case.
-        call_s = self.comm.bcast(port_traffic.median_s(samples) if self.comm.rank == 0 else None)
+        call_s = self.comm.bcast(median_s(samples) if self.comm.rank == 0 else None)
         return recognise(prepared, call_s, self.progress)
 
 

@@ -1,7 +1,6 @@
 """Prepares cases to run on the ranks of an attempt, or finds the reason why they cannot run."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -9,28 +8,27 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mpi4py import MPI
 
-from hpccoll.cases.case import COMPILED, NCCL_TESTS, PYTHON, Case, Effort, Job, Shape
+from hpccoll.cases.case import NCCL_TESTS, Case, Effort, Job
 from hpccoll.cases.catalogue import check_case, moved_dtypes
-from hpccoll.cases.communicator_settings import min_nccl_version
 from hpccoll.cases.memory_estimate import check_memory
-from hpccoll.cases.skip_reason import REFUSAL_PREFIX, LaunchFacts, MeasuredPlans, skip_reason, unmet_needs
+from hpccoll.cases.transport_table import REFUSAL_PREFIX
 from hpccoll.common.errors import BadInputError, StalledError, UnusableError
-from hpccoll.common.units import format_count
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
-from hpccoll.schedule.collective import AUTO
-from hpccoll.transports.gpu import Gpu, gpu_errors
+from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
 
 if TYPE_CHECKING:
-    from hpccoll.analysis.choice_table import TuneTable
+    from hpccoll.cases.variants import NodeView
     from hpccoll.executor.compiled_executor import ExecutorOptions
+    from hpccoll.measure.case_choices import CaseChoices
     from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.prepared_step import PreparedStep
     from hpccoll.store.raw_results import Attempt, Status
     from hpccoll.training.model_shape import ModelShape
+    from hpccoll.transports.gpu import Gpu
 
 Prepared: TypeAlias = "PreparedCase | PreparedStep"
 """A case with its plans and buffers on the ranks of a communicator."""
@@ -47,22 +45,46 @@ class SkippedCase:
 class CaseFactory:
     """Prepares the cases of a job; created, used and closed on all ranks together.
 
-    ``attempt`` has the machine and the places of the ranks; ``connecting`` is how first operations over NCCL are waited
-    for; ``executor_options`` are as in RunSettings.
+    ``attempt`` has the machine and the places of the ranks; ``gpus`` returns their GPUs, for which only cases on GPUs
+    ask; ``connecting`` is how first operations over NCCL are waited for; ``executor_options`` are as in RunSettings;
+    ``cases`` are those that may be made, by default those of the job.
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, attempt: "Attempt", gpus: "RankGpus", connecting: Connecting,
-        executor_options: "ExecutorOptions | None" = None,
+        self, ranks: Ranks, job: Job, attempt: "Attempt", gpus: "Callable[[], RankGpus]", connecting: Connecting,
+        executor_options: "ExecutorOptions | None" = None, cases: Sequence[Case] | None = None,
     ) -> None:  # fmt: skip
         self.connecting = connecting
         self.settings = RunSettings(
             job.communicator, executor_options, job.effort, connecting, largest_bytes_of_nccl_tests(job)
         )
-        self.comm, self.job, self.attempt, self.gpus = ranks.comm, job, attempt, gpus
+        self.comm, self.job, self.attempt, self._gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
-        self._table = _table_of(job)
         self._models = _models_of(job)
+        nccl_nodes = self._nodes_of_nccl()
+        to_make = job.cases if cases is None else cases
+        # The other ranks do not import what decides: they are thousands.
+        self._skipped, self._resolved = ranks.run_at_root(lambda: self._choices.decide(to_make, nccl_nodes))
+
+    @property
+    def gpus(self) -> "RankGpus":
+        """The GPUs of the ranks."""
+        return self._gpus()
+
+    def _nodes_of_nccl(self) -> "dict[str, NodeView | None]":
+        """Return the nodes as NCCL counts them by the element types that it can move; only variants need to know."""
+        if self.job.variant is None:
+            return {}
+        dtypes = dict.fromkeys(case.dtype for case in self.job.cases if case.transport == "nccl")
+        return {dtype: None if self.gpus.missing_for("nccl", dtype) else self.gpus.node_view for dtype in dtypes}
+
+    @cached_property
+    def _choices(self) -> "CaseChoices":
+        """What decides which cases are made; rank 0 and training steps need it."""
+        from hpccoll.measure.case_choices import CaseChoices
+
+        options = self.settings.executor_options
+        return CaseChoices(self.job, self.attempt, options.dtypes if options else ())
 
     def make(self, case: Case) -> "Prepared | SkippedCase":
         """Return ``case`` with its plan and buffers, or the reason why it is skipped; the same kind on all ranks.
@@ -73,9 +95,8 @@ class CaseFactory:
         comm, layout = self._mapped.for_mapping(case.mapping)
         is_step = case.collective in WORKLOADS
         try:
-            resolved, choice = (case, None) if is_step else self._resolve(case, self.attempt.layout)
-            check_case(resolved)
-            if reason := next(filter(None, self._reasons(case, resolved)), None):
+            resolved, choice = self._resolved.get(case.id, (case, None))
+            if reason := self._skipped.get(case.id) or next(filter(None, self._reasons(case, resolved)), None):
                 return SkippedCase(reason)
 
             def prepare() -> Prepared:
@@ -87,7 +108,7 @@ class CaseFactory:
                         return PreparedStep(
                             comm, layout, case, self._prepare_inside, self._models, gpu, self.connecting
                         )
-                    assumed = self.gpus.assumed(resolved)
+                    assumed = self.gpus.assumed(resolved) if gpu else None
                     return PreparedCase(comm, layout, resolved, gpu, self.settings, choice, assumed)
 
             if resolved.transport != "nccl":
@@ -96,25 +117,20 @@ class CaseFactory:
         except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
             return SkippedCase(str(error))
 
-    def _resolve(self, case: Case, layout: Layout) -> tuple[Case, str | None]:
-        if case.algorithm != AUTO:
-            return case, None
-        return _resolve_auto(case, layout, self._table, self.job.variant, self._conditions(case))
+    def _prepare_inside(self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: "Gpu | None") -> PreparedCase:
+        from hpccoll.cases.skip_reason import unmet_needs  # few ranks run training steps
 
-    def _prepare_inside(self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: Gpu | None) -> PreparedCase:
-        resolved, choice = self._resolve(inside, layout)
+        resolved, choice = self._choices.resolve(inside, layout)
         check_case(resolved)
         if reason := unmet_needs(resolved, layout):
             raise UnusableError(f"{resolved.collective} of {layout.workers} ranks", reason)
         return PreparedCase(comm, layout, resolved, gpu, self.settings, choice)
 
     def _reasons(self, case: Case, resolved: Case) -> Iterator[str | None]:
-        """Yield the reasons to skip ``case``, of which the first counts; all ranks ask for them together.
+        """Yield what the machine lacks for ``case``, of which the first counts; all ranks ask for it together.
 
         ``resolved`` is the case with the algorithm that a table chose.
         """
-        yield skip_reason(case, self.attempt.layout, self._facts(case), resolved)
-        yield self._same_plans.get(case.id)
         dtypes = moved_dtypes(resolved, self.attempt.layout.workers)
         if resolved.device == "cuda":
             is_step = case.collective in WORKLOADS
@@ -135,43 +151,10 @@ class CaseFactory:
         yield self._config_reason(resolved)
         yield self._memory_reason(resolved)
 
-    def _facts(self, case: Case) -> LaunchFacts:
-        """Return what is known of the launch, and the nodes as NCCL counts them if it can run a case."""
-        on_nccl = self.job.variant is not None and case.transport == "nccl"
-        view = self.gpus.node_view if on_nccl and not self.gpus.missing_for("nccl", case.dtype) else None
-        return replace(_launch_facts(self.job, case), nccl_nodes=view)
-
-    @cached_property
-    def _same_plans(self) -> Mapping[str, str]:
-        """The cases that are skipped because an earlier case of the job has the same plan, with the reason.
-
-        It follows from the job and the layout, and is the same on all ranks.
-        """
-        layout = self.attempt.layout
-        shape = Shape(layout.nodes, layout.workers, layout.aggregators)
-        plans, reasons = MeasuredPlans(layout, shape), {}
-        for case in self.job.cases:
-            if case.transport != "nccl" or case.collective in WORKLOADS or self.job.shape(case) != shape:
-                continue
-            with suppress(BadInputError):  # the case is skipped when it is made
-                if skip_reason(case, layout, self._facts(case)):
-                    continue
-                if reason := plans.skip_reason(case):
-                    reasons[case.id] = reason
-        return reasons
-
-    def _conditions(self, case: Case) -> str:
-        from hpccoll.analysis.setting import Conditions, machine_name, recorded_mpi_version
-
-        options = self.settings.executor_options
-        compiled = options and case.device == "cpu" and case.dtype in options.dtypes
-        mpi = recorded_mpi_version(self.attempt.provenance)
-        machine = machine_name(self.attempt.machine, self.attempt.provenance)
-        return Conditions(machine, mpi, COMPILED if compiled else PYTHON).label
-
     def _config_reason(self, case: Case) -> str | None:
         if not self.job.communicator or case.transport != "nccl":
             return None
+        from hpccoll.cases.communicator_settings import min_nccl_version
         from hpccoll.transports.nccl.communicator_config import missing_for_nccl4py
 
         return first_reason(self.comm, missing_for_nccl4py(min_nccl_version(self.job.communicator)))
@@ -229,15 +212,6 @@ def _reason_no_drill(step: Case, effort: Effort) -> str | None:
     return f"corrupt: step {drill[0]} is after the last one, {steps}"
 
 
-def _table_of(job: Job) -> "TuneTable | None":
-    """Return the table of choices for the algorithm ``auto``; None without one."""
-    if job.table is None:
-        return None
-    from hpccoll.analysis.choice_table import TuneTable  # few jobs have a table
-
-    return TuneTable.from_json(job.table)
-
-
 def _models_of(job: Job) -> "Mapping[str, ModelShape]":
     """Return the user's own models of training steps, by name."""
     if not job.models:
@@ -245,21 +219,6 @@ def _models_of(job: Job) -> "Mapping[str, ModelShape]":
     from hpccoll.training.model_file import models_from_json  # few jobs have models
 
     return models_from_json(job.models)
-
-
-def _resolve_auto(
-    case: Case, layout: Layout, table: "TuneTable | None", variant: str | None = None, conditions: str | None = None
-) -> tuple[Case, str | None]:
-    """Return the case that a table chooses, and why; a case that names its algorithm stays as it is.
-
-    Raises:
-        BadInputError: if the table has no choice.
-    """
-    if case.algorithm != AUTO:
-        return case, None
-    from hpccoll.analysis.choice_table import resolve_auto  # few jobs have a table
-
-    return resolve_auto(case, layout, table, variant, conditions)
 
 
 def _make_over_nccl(
@@ -331,29 +290,13 @@ def largest_bytes_of_nccl_tests(job: Job) -> int:
     return max((case.bytes for case in job.cases if case.timing == NCCL_TESTS), default=0)
 
 
-def _launch_facts(job: Job, case: Case) -> LaunchFacts:
-    """Return what is known of the launch of a case before its GPUs are."""
-    mpi = MPI.Get_library_version()
-    return LaunchFacts(shape=job.shape(case), variant=job.variant, sets=job.sets, mpi=mpi)
-
-
 def preflight(ranks: Ranks, job: Job) -> None:
     """Check before the first case that some case can run and every node has memory for the largest one.
 
     Raises:
         BadInputError: on all ranks, if a node lacks memory, no case can run, or a name in a case is unknown.
     """
-    layout, table = ranks.layout(job.aggregators), _table_of(job)
-    reasons: dict[str | None, None] = {}
-    for case in job.cases:
-        try:
-            resolved, _ = _resolve_auto(case, layout, table)
-            reasons[skip_reason(case, layout, _launch_facts(job, case), resolved)] = None
-        except BadInputError as error:
-            reasons[str(error)] = None
-    if all(reasons):
-        why = "; ".join(filter(None, reasons))
-        raise UnusableError("run", f"none of {format_count(len(job.cases), 'case')} can run here: {why}")
+    ranks.run_at_root(lambda: _check_some_case_runs(ranks, job))
     failure, on_node = None, ranks.ranks_by_node[ranks.node_id]
     try:
         models = _models_of(job)
@@ -362,3 +305,10 @@ def preflight(ranks: Ranks, job: Job) -> None:
         failure = error
     for each in filter(None, ranks.comm.allgather(failure)):
         raise each
+
+
+def _check_some_case_runs(ranks: Ranks, job: Job) -> None:
+    """Check at rank 0 that some case can run."""
+    from hpccoll.measure.case_choices import check_some_case_runs
+
+    check_some_case_runs(job, ranks.layout(job.aggregators))

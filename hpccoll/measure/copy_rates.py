@@ -13,20 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.analysis.memory_bandwidth import BEYOND_CACHES, KEY
 from hpccoll.cases.case import Effort, Job
 from hpccoll.common.errors import BadInputError
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import Blocks, ExecutorLoop
 from hpccoll.executor.lowered_step import LocalCopy, LoweredStep
-from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.host.cpu_and_memory import SharedMemorySpace, available_memory
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, measure
 from hpccoll.schedule import COLLECTIVES
 from hpccoll.store.case_times import RoundSummary
 from hpccoll.store.raw_results import Attempt
+from hpccoll.store.schema import BEYOND_CACHES, COPY_RATES
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 
 SIZES = tuple(BEYOND_CACHES // 4**quarters for quarters in range(5, -1, -1))
@@ -69,7 +68,7 @@ def copy_rates(
         rates = []
     finally:
         shared.close()
-    return {KEY: {"ranks": attempt.ranks, "sizes": rates}} if rates else {}
+    return {COPY_RATES: {"ranks": attempt.ranks, "sizes": rates}} if rates else {}
 
 
 def _has_limit(collective: str) -> bool:
@@ -119,6 +118,8 @@ def _loop(
     if options and barrier:
         executor = CompiledExecutor(ranks.comm, options, sequences)
         return ExecutorLoop(executor, _Unchecked(executor.run), 1, barrier, progress.numbers)
+    from hpccoll.executor.python_executor import PythonExecutor
+
     return PythonLoop(_Unchecked(PythonExecutor(ranks.comm, sequences, 1, persistent=True).run), ranks, progress)
 
 

@@ -32,9 +32,9 @@ from typing import TypeAlias
 
 from mpi4py import MPI
 
-from hpccoll.common.errors import StalledError
+from hpccoll.common.errors import ExcludedError, StalledError
 from hpccoll.evidence.own_nccl_log import LAST_WARNINGS
-from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.ranks import Ranks, launcher_numbers
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.store.case_times import CaseTimes, RoundSummary
 from hpccoll.transports.stream_wait import no_error, poll_until
@@ -57,10 +57,6 @@ Report: TypeAlias = tuple[bool, float, str]
 
 class PeerStallError(StalledError):
     """Another rank has stopped."""
-
-
-class ExcludedError(RuntimeError):
-    """The other ranks have gone on without this rank."""
 
 
 class DeadlineSync:
@@ -231,8 +227,3 @@ def _rank_of_cause(report: Report) -> tuple[bool, bool, bool, float, str]:
     saw_it, waited_s, error = report
     is_warned = LAST_WARNINGS in error
     return saw_it or is_warned, not REMOTE_ERROR.search(error), is_warned, waited_s, error
-
-
-def launcher_numbers(comm: MPI.Intracomm) -> list[int]:
-    """Return the ranks in MPI_COMM_WORLD of all ranks of ``comm``."""
-    return comm.Get_group().Translate_ranks(None, MPI.COMM_WORLD.Get_group())

@@ -51,7 +51,7 @@ from hpccoll.measure.pair_transfers import (
 )
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
-from hpccoll.store.host_load import KEY as LOAD
+from hpccoll.store.schema import HOST_LOAD
 
 UNFINISHED = "unfinished"
 """The key of the provenance with the hosts whose ranks do not answer at the end, or have transfers that did not end."""
@@ -137,7 +137,7 @@ def run_diagnosis(
             **attempt.provenance, "run_id": attempt.run_id, "begun": attempt.created,
             "in_flight": leader.stream.in_flight, "slot_s": leader.stream.seconds,
             CORE_WAITS: _longest_waits(reports, host_of_rank),
-            LOAD: [each.load for each in reports.values() if each.load],
+            HOST_LOAD: [each.load for each in reports.values() if each.load],
             LOSSES: to_builtins(losses_of_hosts({k: each.losses for k, each in reports.items()}, host_of_rank)),
             UNFINISHED: list(dict.fromkeys(unfinished)), HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
             GPUS_OF_HOSTS: gpus_of_hosts, TRANSFER_ERRORS: gpu_errors + leader.errors,

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from hpccoll.cases.probe_cases import has_library_logs, requested_algorithm
-from hpccoll.cases.skip_reason import REFUSAL_PREFIX
+from hpccoll.cases.transport_table import REFUSAL_PREFIX
 from hpccoll.host.network_ports import SENT_PACKETS
 
 if TYPE_CHECKING:

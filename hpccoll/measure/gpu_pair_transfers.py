@@ -30,7 +30,7 @@ from hpccoll.measure.pair_transfers import (
     TransferKind,
     timing_of,
 )
-from hpccoll.transports.gpu import gpu_errors
+from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.nccl.nccl_errors import NCCL_EXCEPTIONS, nccl_error_text
 from hpccoll.transports.nccl.pair_communicator import PairCommunicator, new_unique_id
 

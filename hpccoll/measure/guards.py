@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hpccoll.common.hashed_words import hashed_words
 from hpccoll.transports.guarded_memory import GuardedBuffer
 
 Bits = NDArray[np.unsignedinteger]
@@ -42,10 +43,10 @@ def guards_of(guarded: Sequence[GuardedBuffer], me: int) -> Iterator[Guard]:
         for side, at in zip(("before", "after"), buffer.guards(), strict=True):
             if at:
                 # They differ between buffers and ranks, so that a copy of guards to others is detected.
-                stream = np.random.default_rng((GUARD_SEED, number, me, at.start))
-                words = stream.integers(0, 256, len(at) * itemsize, np.uint8)
+                positions = np.arange(at.start, at.start + len(at))
+                words = hashed_words(GUARD_SEED + number, me, positions).astype(f"u{itemsize}")
                 memory = buffer.memory[at.start : at.stop]
-                yield Guard(f"{side} {name}", memory, words.view(f"u{itemsize}"), buffer.on_host)
+                yield Guard(f"{side} {name}", memory, words, buffer.on_host)
 
 
 class GuardCheck:

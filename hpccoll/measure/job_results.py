@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import PYTHON, Job
 from hpccoll.common.errors import BadInputError
-from hpccoll.measure.round_order import Completed
 from hpccoll.store.raw_results import Failure, Outcome, RawResults
 
 if TYPE_CHECKING:
+    from hpccoll.measure.round_order import Completed
     from hpccoll.store.hdf5 import RawFileWriter
     from hpccoll.store.journal import Journal
 
@@ -34,8 +34,10 @@ class JobResults:
         self._may_write = out is not None  # not after an error: the whole file is then written in the end
         self._unwritten: list[tuple[int, int]] = []  # outcomes of earlier attempts: their places in the results
 
-    def open(self) -> Completed:
+    def open(self) -> "Completed":
         """Open the journal, if ``out`` is given, and return what earlier attempts have measured."""
+        from hpccoll.measure.round_order import Completed  # only rank 0 opens results
+
         if self.out is None:
             return Completed()
         from hpccoll.store.job_identity import check_same_job  # only rank 0 writes

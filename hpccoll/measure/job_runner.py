@@ -3,34 +3,32 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
-from hpccoll.common.errors import UnusableError
+from hpccoll.common.errors import ExcludedError, UnusableError
 from hpccoll.executor.choice import agree_on_executor
 from hpccoll.measure.attempt_runner import AttemptRunner
 from hpccoll.measure.copy_rates import copy_rates
-from hpccoll.measure.deadline_sync import ExcludedError
-from hpccoll.measure.gpu_assignment import RankGpus, transports_of_gpus
 from hpccoll.measure.job_results import JobResults
-from hpccoll.measure.nccl_launch_order import keep_launch_order
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, print_of_rank
 from hpccoll.measure.recovery import RankGroup
-from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, rounds_left
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
-from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure
+from hpccoll.store.schema import HOST_LOAD
 
 if TYPE_CHECKING:
     from hpccoll.evidence.gpu_pair import GpuPair
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.executor.compiled_executor import ExecutorOptions
+    from hpccoll.measure.gpu_assignment import RankGpus
 
 Show = Callable[[Job, CaseHistory, int, int], None]
-Probe: TypeAlias = Callable[[Ranks, Job, Callable[[], int], RankGpus], "ProbeResult | None"]
+Probe: TypeAlias = "Callable[[Ranks, Job, Callable[[], int], RankGpus], ProbeResult | None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +47,18 @@ class Launch:
     pending_signal: Callable[[], int] = lambda: 0
     exit_limit: Callable[[], AbstractContextManager[None]] = nullcontext
     probe_result: "ProbeResult | None" = None
-    probe: Probe | None = None
+    probe: "Probe | None" = None
     gpu_pair: "GpuPair | None" = None
     network: str | None = None
+
+
+class EarlierLaunches(NamedTuple):
+    """What earlier launches of a job have done, as rank 0 finds it in the results."""
+
+    last_attempt: int  # its number; 0 if there was none
+    all_right: bool  # whether no result is wrong
+    has_results: bool
+    left: list[tuple[int, Case]]  # the rounds of cases to be measured, in their order
 
 
 class JobRunner:
@@ -62,8 +69,7 @@ class JobRunner:
     """
 
     def __init__(self, ranks: Ranks, job: Job, out: Path | None, launch: Launch) -> None:
-        self.group, self.job, self.launch = RankGroup(ranks, job.aggregators), job, launch
-        self.group.gpus.pair = launch.gpu_pair
+        self.group, self.job, self.launch = RankGroup(ranks, job.aggregators, launch.gpu_pair), job, launch
         self.results, self.me = JobResults(job, out), ranks.comm.rank
         self.attempt_number = 0  # the number of the current attempt
         self.has_results = False  # whether any case was measured, in this or an earlier attempt
@@ -81,13 +87,15 @@ class JobRunner:
             BadInputError: on all ranks, if the job cannot be run as requested; no result is lost.
         """
         group, launch, shape = self.group, self.launch, self.group.shape
-        keep_launch_order(self.job.cases)
+        if any(case.transport == "nccl" for case in self.job.cases):
+            from hpccoll.measure.nccl_launch_order import keep_launch_order
+
+            keep_launch_order(self.job.cases)
         if shape not in self.job.shapes:
             planned = " or ".join(shape.text for shape in self.job.shapes)
             raise UnusableError("launch", f"{shape.text}, and job {self.job.name} is for {planned}")
-        earlier = group.ranks.run_at_root(self.results.open)
-        self.has_results, self.attempt_number = earlier.has_results, earlier.last_attempt
-        left = rounds_left(self.job, shape, earlier)
+        earlier = group.ranks.run_at_root(lambda: self._open(shape))
+        self.has_results, self.attempt_number, left = earlier.has_results, earlier.last_attempt, earlier.left
         if not left:
             with launch.exit_limit():  # an earlier launch may have ended before it wrote the results
                 group.ranks.run_at_root(self.results.finish)
@@ -125,29 +133,42 @@ class JobRunner:
             of_all_ranks = probe_result if self.group.complete else None  # the probe ran on all ranks
             attempt, options = self._begin_attempt(of_all_ranks)
             load = LoadRecorder(self.group.ranks.comm, attempt)
-            attempt = replace(attempt, provenance={**attempt.provenance, LOAD: load.gather_start()})
+            attempt = replace(attempt, provenance={**attempt.provenance, HOST_LOAD: load.gather_start()})
             if self.me == 0:
                 self.results.records.begin(attempt)
             self.runner = AttemptRunner(self.group, job, attempt, of_all_ranks, self.progress, options)
             all_right &= self._run_rounds(self.runner, left)
             if not self.runner.ranks_lost:
-                used = {LOAD: load.gather_end()}  # what else used the hosts
+                used = {HOST_LOAD: load.gather_end()}  # what else used the hosts
                 if self.me == 0:
                     self.results.records.add_provenance(used)
                 self.runner.close()
                 break
-            earlier = self.group.ranks.run_at_root(lambda: Completed.of(self.results.raw))
             rest = self.group.shape if self.group.can_continue else None
-            job = job_for_remaining_ranks(self.job, shape, rest, earlier)
-            left = rounds_left(job, rest, earlier) if rest else []
+            job, left = self.group.ranks.run_at_root(partial(self._left_for, shape, rest))
         return all_right
+
+    def _open(self, shape: Shape) -> "EarlierLaunches":
+        """Open the results at rank 0, and return what earlier launches have done and left."""
+        from hpccoll.measure.round_order import rounds_left  # the other ranks get the order from rank 0
+
+        earlier = self.results.open()
+        left = rounds_left(self.job, shape, earlier)
+        return EarlierLaunches(earlier.last_attempt, earlier.all_right, earlier.has_results, left)
+
+    def _left_for(self, shape: Shape, rest: Shape | None) -> tuple[Job, list[tuple[int, Case]]]:
+        """Return, at rank 0, the job that the ``rest`` of the ranks can measure, and the rounds that are left of it."""
+        from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, rounds_left
+
+        earlier = Completed.of(self.results.raw)
+        job = job_for_remaining_ranks(self.job, shape, rest, earlier)
+        return job, rounds_left(job, rest, earlier) if rest else []
 
     def _begin_attempt(self, probe_result: "ProbeResult | None") -> tuple[Attempt, "ExecutorOptions | None"]:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         self.attempt_number += 1
         group, ranks = self.group, self.group.ranks
-        record = group.gpus.provenance(transports_of_gpus(self.job.cases))
-        attempt = gather_attempt(ranks, self.attempt_number, record, group.aggregators)
+        attempt = gather_attempt(ranks, self.attempt_number, group.gpu_provenance(self.job), group.aggregators)
         requested, options = ranks.run_at_root(self.results.requested_executor), None
         if requested != PYTHON:
             required = requested == COMPILED

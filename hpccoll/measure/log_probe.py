@@ -26,7 +26,8 @@ from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.ranks import Ranks, first_reason, print_of_rank
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
-from hpccoll.transports.gpu import gpu_errors, loaded_nccl_version
+from hpccoll.transports.gpu import loaded_nccl_version
+from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.nccl.loaded_library import debug_reset
 from hpccoll.transports.stream_wait import poll_until
 
@@ -48,9 +49,10 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
     with watchdog(progress, job.effort.timeout, partial(print_of_rank, ranks.comm.rank)):
         record = gpus.provenance(transports_of_gpus(job.cases))
         connecting = NcclConnecting(ranks, progress, job.effort.timeout)
-        factory = CaseFactory(ranks, job, gather_attempt(ranks, 0, record, job.aggregators), gpus, connecting)
-        shape = Shape(factory.attempt.nodes, factory.attempt.ranks - job.aggregators, job.aggregators)
-        for case in probe_cases(job, shape):
+        attempt = gather_attempt(ranks, 0, record, job.aggregators)
+        cases = probe_cases(job, Shape(attempt.nodes, attempt.ranks - job.aggregators, job.aggregators))
+        factory = CaseFactory(ranks, job, attempt, lambda: gpus, connecting, cases=cases)
+        for case in cases:
             if ranks.max_over_ranks(pending_signal()):
                 break
             progress.begin(f"case {case.id}", case.id)

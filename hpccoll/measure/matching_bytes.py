@@ -1,9 +1,7 @@
 """Names the algorithms whose messages have as many bytes as the ports of the hosts sent."""
 
-from functools import lru_cache
-
-from hpccoll.cases.planned_schedule import cached_slices
-from hpccoll.schedule import Algorithm, Cut, crossings, wire_bytes
+from hpccoll.cases.planned_schedule import cached_crossings, cached_slices
+from hpccoll.schedule import Algorithm, Cut, wire_bytes
 from hpccoll.schedule.operation import Operation
 
 MATCHING_RATIO = 0.98, 1.1
@@ -16,10 +14,6 @@ algorithms of an all-reduce takes 3 s, and 13 s for 4096 ranks, while all ranks 
 
 MAX_NAMED = 3
 """The maximum number of matching algorithms that are named."""
-
-
-cached_crossings = lru_cache(1024)(crossings)
-"""Counts the crossings of a schedule once for all sizes of a job: 4096 ranks take seconds."""
 
 
 def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> str:

@@ -5,8 +5,6 @@ import faulthandler
 import os
 import re
 import signal
-import socket
-import subprocess
 import sys
 import time
 import warnings
@@ -25,10 +23,10 @@ from hpccoll.host.cpu_and_memory import (
     testbed_facts,
     usable_cpus,
 )
-from hpccoll.host.mpi_library import mpi_library
-from hpccoll.measure.pmi_relay import shorten_values
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from mpi4py import MPI
 
 MPICH_FAMILY = ("MPICH", "MVAPICH", "Intel MPI")
@@ -165,7 +163,10 @@ def start_mpi(device: str) -> "MPI.Intracomm":
     if vendor == "MPICH":
         check_resources("MPI library", file_bytes=MPICH_BYTES_PER_RANK)
         _warn_of_shared_memory()
-        shorten_values()
+        if os.environ.get("SLURM_MPI_TYPE") == "pmi2":
+            from hpccoll.measure.pmi_relay import shorten_values  # other servers need no relay
+
+            shorten_values()
     if device == "cuda":
         from hpccoll.measure.gpu_assignment import assign_gpu_before_mpi
 
@@ -196,6 +197,8 @@ def _late_init_named() -> Iterator[None]:
     command = ["sh", "-c", WATCH, f"{LATE_INIT_S:g}", LATE_INIT.format(LATE_INIT_S)]
     with ExitStack() as stack:
         if launcher_rank() == 0 and count_ranks(LAUNCHERS) > 1:
+            import subprocess  # the other ranks start no process
+
             with suppress(OSError):  # its input ends with this process, too
                 stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
         yield
@@ -210,6 +213,8 @@ def check_launch(comm: "MPI.Intracomm") -> None:
     for variable, launcher in LAUNCHERS.items():
         started = os.environ.get(variable, "1")
         if started.isdigit() and int(started) > 1 and comm.size == 1:
+            from hpccoll.host.mpi_library import mpi_library
+
             library = mpi_library()
             remedy = f"use the launcher of {library['version']} ({library['path']})"
             raise UnusableError(
@@ -233,7 +238,9 @@ def _warn_of_shared_memory() -> None:
 
 def _is_first(subject: str) -> bool:
     """Return whether no other living process with the same parent has asked for a subject; MPI is not needed."""
-    claim = socket.socket(socket.AF_UNIX)
+    from socket import AF_UNIX, socket  # only ranks with little shared memory ask
+
+    claim = socket(AF_UNIX)
     _CLAIMS.append(claim)  # it ends with this process
     try:
         claim.bind(f"\0hpccoll-{os.getppid()}-{subject}")  # an abstract name (unix(7)): no file stays
@@ -242,7 +249,7 @@ def _is_first(subject: str) -> bool:
     return True
 
 
-_CLAIMS: list[socket.socket] = []
+_CLAIMS: "list[socket]" = []
 
 
 def _start_finalize_alarm() -> None:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpccoll.analysis.memory_bandwidth import BEYOND_CACHES
 from hpccoll.diagnosis.nodes_alone import MEMORY, PRODUCT, REDUCTION
 from hpccoll.diagnosis.records import Floats
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.store.raw_results import Attempt
-from hpccoll.store.schema import ON_TESTBED
+from hpccoll.store.schema import BEYOND_CACHES, ON_TESTBED
 
 if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK
+from hpccoll.common.hashed_words import hashed_words
 from hpccoll.common.units import format_size
 from hpccoll.schedule import CollectiveCall, Reduction, unequal_blocks
 
@@ -33,15 +34,6 @@ begins one element after the previous one."""
 Array = NDArray[np.generic]
 DType = np.dtype[np.generic]
 Positions = NDArray[np.int64]
-
-
-def _hash(seed: int, origin: int | Positions, positions: Positions) -> NDArray[np.uint64]:
-    """Return hashes (the finaliser of SplitMix64: Steele, Lea, Flood, OOPSLA 2014)."""
-    stream = np.atleast_1d(np.asarray(origin, np.uint64)) + np.uint64((seed << 20) + 1)
-    x: NDArray[np.uint64] = positions.astype(np.uint64) + stream * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return x ^ (x >> np.uint64(31))
 
 
 def _float(dtype: DType) -> Any:
@@ -87,10 +79,10 @@ def contribution(
     """Return the values of ``origin`` at ``positions``, which are broadcast; op is None if nothing is reduced."""
     if op in ("min", "max"):  # at each position one rank has the extreme value, so that its absence shows
         others = ~_participates(origin, positions, p, 1)
-        extreme = _numbers(_hash(seed, 0, positions), dtype)
+        extreme = _numbers(hashed_words(seed, 0, positions), dtype)
         values: Array = (extreme + others).astype(extreme.dtype).view(dtype)
         return values if op == "min" else np.negative(values)
-    words = _hash(seed, origin, positions)
+    words = hashed_words(seed, origin, positions)
     if op in ("sum", "avg"):
         contributors = min(p, _exact(dtype))
         top = min(_exact(dtype) // contributors, 1 << 16)

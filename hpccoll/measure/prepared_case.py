@@ -11,25 +11,23 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import AGGREGATED, COMPILED, NCCL_TESTS, OSU, PYTHON, Case, Effort
 from hpccoll.cases.catalogue import GRAPH, call_of
-from hpccoll.cases.communicator_settings import BUFFERS, CommunicatorSettings, nccl_config
 from hpccoll.cases.memory_estimate import GENERATIONS
-from hpccoll.cases.planned_schedule import PlannedSchedule, planned_schedule
+from hpccoll.cases.planned_schedule import PlannedSchedule, cached_crossings, planned_schedule
 from hpccoll.cases.transport_table import NATIVE_TRANSPORT, TRANSPORTS
 from hpccoll.common.errors import BadInputError, StalledError
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
 from hpccoll.measure.guards import guards_of
-from hpccoll.measure.matching_bytes import algorithms_matching_bytes, cached_crossings
 from hpccoll.measure.payload import Array, Payload
 from hpccoll.measure.result_check import Check
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import REDUCTIONS, Layout, dtype_of, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.operation import Operation
-from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.stream_wait import CONNECTING, Connecting, Wait
 
 if TYPE_CHECKING:
+    from hpccoll.cases.communicator_settings import CommunicatorSettings
     from hpccoll.executor.barrier import ExecutorBarrier
     from hpccoll.measure.nccl_tests_timing import NcclTestsTiming
     from hpccoll.measure.osu_timing import OsuLoop
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from hpccoll.measure.stream_timing import StreamTiming
     from hpccoll.transports.gpu import Gpu
     from hpccoll.transports.guarded_memory import GuardedBuffer
+    from hpccoll.transports.nccl.stream_plan import StreamPlan
     from hpccoll.transports.nccl.transport import NcclTransportBase
     from hpccoll.transports.transport_interface import Transport, TransportPlan
 
@@ -49,7 +48,7 @@ class RunSettings:
     with the timing nccl-tests.
     """
 
-    communicator: CommunicatorSettings = field(default_factory=dict)
+    communicator: "CommunicatorSettings" = field(default_factory=dict)
     executor_options: ExecutorOptions | None = None
     effort: Effort = field(default_factory=Effort)
     connecting: Connecting = CONNECTING
@@ -93,7 +92,8 @@ class PreparedCase:
         silent = self.floor or not self.checked
         self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
         communicator, self._memory = settings.communicator, None
-        self._places, self._further = 1, list[StreamPlan]()
+        self._places = 1
+        self._further: list[StreamPlan] = []
         if case.timing == NCCL_TESTS:
             from hpccoll.measure.nccl_tests_timing import NcclTestsCounts, places_of_calls
 
@@ -116,7 +116,7 @@ class PreparedCase:
             self.destroy_graphs()  # and no more: kernels use the buffers until NCCL is aborted
             raise
         except BaseException:
-            if isinstance(self.plan, StreamPlan):  # over MPI, only all ranks together can free what they hold
+            if self._stream_plan:  # over MPI, only all ranks together can free what they hold
                 self.close()  # the graphs and registered buffers, before their communicator is aborted
             raise
         # Bound once, because a call through this object would add to the measured time.
@@ -151,6 +151,15 @@ class PreparedCase:
             raise
         self._whole = src, dst
         return src[: lengths[0]], dst[: lengths[1]], plan
+
+    @property
+    def _stream_plan(self) -> "StreamPlan | None":
+        """The plan if it queues its work on a stream of the GPU; None if it does not, or there is no GPU."""
+        if self.gpu is None:
+            return None
+        from hpccoll.transports.nccl.stream_plan import StreamPlan
+
+        return self.plan if isinstance(self.plan, StreamPlan) else None
 
     def _make_further_plans(self) -> None:
         """Make the plans of the places after the first one, which only NCCL's transports have."""
@@ -246,15 +255,15 @@ class PreparedCase:
             self.check.fills, self.check.compared = [], []
 
     def _stream_timing(self, effort: Effort) -> "StreamTiming | NcclTestsTiming | None":
-        if self.gpu is None or not isinstance(self.plan, StreamPlan):
+        if self.gpu is None or self._stream_plan is None:
             return None
         from hpccoll.measure.nccl_tests_timing import NcclTestsCounts, NcclTestsTiming
         from hpccoll.measure.stream_timing import StreamTiming
 
         if self.case.timing == NCCL_TESTS:
-            return NcclTestsTiming([self.plan, *self._further], self.check, NcclTestsCounts.of(effort))
+            return NcclTestsTiming([self._stream_plan, *self._further], self.check, NcclTestsCounts.of(effort))
         operations = effort.operations if self.case.timing == AGGREGATED else None
-        return StreamTiming(self.plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
+        return StreamTiming(self._stream_plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
 
     def set_wait(self, wait: Wait) -> bool:
         """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream."""
@@ -264,8 +273,8 @@ class PreparedCase:
 
     def destroy_graphs(self) -> None:
         """Destroy the CUDA graphs of the plan, if any, before NCCL is aborted."""
-        if isinstance(self.plan, StreamPlan):
-            self.plan.destroy_graphs()
+        if self._stream_plan:
+            self._stream_plan.destroy_graphs()
 
     def close(self) -> None:
         """Free the plan, the buffers and what the transport holds; all ranks call this together."""
@@ -333,7 +342,9 @@ class PreparedCase:
 
     def _executed(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:
-            called = self.plan.evidence if isinstance(self.plan, StreamPlan) else None
+            from hpccoll.measure.matching_bytes import algorithms_matching_bytes  # only rank 0 asks
+
+            called = self._stream_plan.evidence if self._stream_plan else None
             matching = None if sent is None else algorithms_matching_bytes(self.operation, self.bytes, sent)
             return "unknown", "; ".join(filter(None, (called, matching))) or None
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
@@ -348,12 +359,14 @@ class PreparedCase:
 
 
 def _nccl_tests_communicator(
-    comm: MPI.Intracomm, communicator: CommunicatorSettings
-) -> tuple[CommunicatorSettings, str | None]:
+    comm: MPI.Intracomm, communicator: "CommunicatorSettings"
+) -> "tuple[CommunicatorSettings, str | None]":
     """Return the settings with which buffers are those of nccl-tests, if the user has not chosen any, and the evidence.
 
     All ranks call this together.
     """
+    from hpccoll.cases.communicator_settings import BUFFERS
+
     if BUFFERS in communicator:
         return communicator, None
     from hpccoll.measure.nccl_tests_timing import memory_of_nccl_tests
@@ -377,6 +390,7 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings:
     gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
     if case.transport != "nccl":
         return implementation(comm, gpu)
+    from hpccoll.cases.communicator_settings import BUFFERS, nccl_config
     from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 
     fields, buffers = nccl_config(communicator), communicator.get(BUFFERS)

@@ -116,6 +116,11 @@ def first_reason(comm: MPI.Intracomm, reason: str | None) -> str | None:
     return next(filter(None, comm.allgather(reason)), None)
 
 
+def launcher_numbers(comm: MPI.Intracomm) -> list[int]:
+    """Return the ranks in MPI_COMM_WORLD of all ranks of ``comm``."""
+    return comm.Get_group().Translate_ranks(None, MPI.COMM_WORLD.Get_group())
+
+
 class MappedRanks:
     """The ranks renumbered by each mapping, as communicators and layouts; created on all ranks together."""
 

@@ -2,18 +2,20 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mpi4py import MPI
 
 from hpccoll.cases.case import Case, Job, Shape
-from hpccoll.measure.deadline_sync import DeadlineSync, launcher_numbers
-from hpccoll.measure.gpu_assignment import RankGpus
-from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
+from hpccoll.measure.ranks import Ranks, abort_job, launcher_numbers, print_of_rank
 
 if TYPE_CHECKING:
     from hpccoll.common.errors import StalledError
+    from hpccoll.evidence.gpu_pair import GpuPair
     from hpccoll.measure.case_factory import Prepared
+    from hpccoll.measure.deadline_sync import DeadlineSync
+    from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.prepared_case import PreparedCase
     from hpccoll.transports.gpu import Gpu
 
@@ -41,14 +43,29 @@ def abort_cases(cases: "Sequence[PreparedCase]", gpu: "Gpu") -> None:
 class RankGroup:
     """The ranks that measure, with their GPUs: all of a launch, or those that go on; created on all of them together.
 
-    The last ``aggregators`` of the ranks of the launch are aggregators.
+    The last ``aggregators`` of the ranks of the launch are aggregators. ``gpu_pair`` is what a launch of its own has
+    found between nodes; None if there was none.
     """
 
-    def __init__(self, ranks: Ranks, aggregators: int) -> None:
-        self.ranks, self.gpus, self.aggregators = ranks, RankGpus(ranks), aggregators
+    def __init__(self, ranks: Ranks, aggregators: int, gpu_pair: "GpuPair | None" = None) -> None:
+        self.ranks, self.aggregators, self._gpu_pair = ranks, aggregators, gpu_pair
         self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # of the whole launch
         self._losses: list[dict[str, Any]] = []  # as in the provenance
         self._syncs: list[DeadlineSync] = []  # they hold the messages that a lost rank may still receive
+
+    @cached_property
+    def gpus(self) -> "RankGpus":
+        """The GPUs of the ranks, for jobs with buffers on GPUs."""
+        from hpccoll.measure.gpu_assignment import RankGpus  # most ranks have buffers in host memory alone
+
+        gpus = RankGpus(self.ranks)
+        gpus.pair = self._gpu_pair
+        return gpus
+
+    def gpu_provenance(self, job: Job) -> Mapping[str, Any]:
+        """Return the record of the GPU of this rank; empty if the job has no buffers on GPUs."""
+        transports = {case.transport for case in job.cases if case.device == "cuda"}
+        return self.gpus.provenance(transports) if transports else {}
 
     @property
     def shape(self) -> Shape:
@@ -76,14 +93,18 @@ class RankGroup:
         numbers = launcher_numbers(self.ranks.comm)
         return {} if self.complete else {"left_behind": [*self._losses], "launched_as": numbers}
 
-    def sync(self, job: Job) -> DeadlineSync | None:
+    def sync(self, job: Job) -> "DeadlineSync | None":
         """Return the synchronisation of a job that can lose ranks: over NCCL, if the watchdog may call MPI, too."""
         over_nccl = any(case.transport == "nccl" for case in job.cases)
         can_lose = over_nccl and self.ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
-        return DeadlineSync(self.ranks, job.effort.timeout) if can_lose else None
+        if not can_lose:
+            return None
+        from hpccoll.measure.deadline_sync import DeadlineSync  # ranks over MPI have no deadline
+
+        return DeadlineSync(self.ranks, job.effort.timeout)
 
     def recover(
-        self, prepared: "Prepared | None", sync: DeadlineSync, error: "StalledError", attempt: int, case: Case
+        self, prepared: "Prepared | None", sync: "DeadlineSync", error: "StalledError", attempt: int, case: Case
     ) -> str:
         """Abort NCCL, go on with the ranks that answer, renumbered and each with its GPU, and return what happened.
 

@@ -1,6 +1,9 @@
-"""Schedules as data: the messages of collectives, without MPI, clock or device."""
+"""Schedules as data: the messages of collectives, without MPI, clock or device.
 
-from hpccoll.schedule import tree
+This has the names that ranks need. Proofs (``prove``), comparisons (``same_steps``) and the shapes of trees (``tree``)
+are imported from their own modules: thousands of ranks import this package at once.
+"""
+
 from hpccoll.schedule.collective import Collective, CollectiveCall
 from hpccoll.schedule.collective_table import (
     COLLECTIVES,
@@ -27,7 +30,6 @@ from hpccoll.schedule.group_composition import in_groups, on_power_of_two, on_so
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.match import Messages, Round, ScheduleError, match
 from hpccoll.schedule.out_of_place import out_of_place
-from hpccoll.schedule.prove import prove
 from hpccoll.schedule.rank_mapping import MAPPINGS, numbering
 from hpccoll.schedule.reduction import (
     BFLOAT16,
@@ -50,7 +52,6 @@ from hpccoll.schedule.registry import (
     total_cost,
 )
 from hpccoll.schedule.regularity import Regularity
-from hpccoll.schedule.same_steps import have_same_steps
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import (
     NONE,
@@ -78,9 +79,9 @@ __all__ = [
     "Messages", "NotVectorisedError", "Parameter", "Part", "Recv", "RecvReduce", "Reduction", "Regularity",
     "Requirement", "Round", "Schedule", "ScheduleError", "Send", "Step", "all_gather", "all_reduce", "all_to_all",
     "all_to_all_v", "at_least", "barrier", "bidirectional", "broadcast", "ceil_log2", "collective", "count",
-    "crossings", "dst", "dtype_of", "floor_log2", "gather", "have_same_steps", "in_groups", "is_power_of_two",
+    "crossings", "dst", "dtype_of", "floor_log2", "gather", "in_groups", "is_power_of_two",
     "itemsize", "match", "maximum", "minimum", "multi_pair", "numbering", "on_power_of_two", "on_some_workers",
-    "out_of_place", "peer_if", "power_of_two", "prove", "reduce", "reduce_scatter", "relabel", "reverse", "scatter",
-    "send_recv", "smallest_message_units", "src", "then", "tmp", "total_cost", "tree", "unequal_wire_bytes",
+    "out_of_place", "peer_if", "power_of_two", "reduce", "reduce_scatter", "relabel", "reverse", "scatter",
+    "send_recv", "smallest_message_units", "src", "then", "tmp", "total_cost", "unequal_wire_bytes",
     "wire_bytes",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from hpccoll.common.limits import MAX_BYTES
 from hpccoll.common.units import format_size
 from hpccoll.schedule import unequal_blocks
 from hpccoll.schedule.compose import only_active, relabel
-from hpccoll.schedule.contribution_sets import Contribution
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.lazy_table import LazyTable
 from hpccoll.schedule.reduction import itemsize
@@ -21,6 +20,9 @@ from hpccoll.schedule.registry import Algorithm, Cost, Emulation, Parameter, Pro
 from hpccoll.schedule.regularity import Regularity
 from hpccoll.schedule.schedule import Schedule
 from hpccoll.schedule.step import Index
+
+if TYPE_CHECKING:
+    from hpccoll.schedule.contribution_sets import Contribution
 
 NATIVE = "native"
 """The algorithm name of a library's own collective."""
@@ -222,7 +224,7 @@ class CollectiveCall:
         """Return which of the ``units`` of dst are defined at rank ``me`` at the end."""
         return self.collective.target(self, me, units) if me < self.p else range(0)
 
-    def result(self, me: int, unit: int) -> set[Contribution]:
+    def result(self, me: int, unit: int) -> "set[Contribution]":
         """Return the contributions that are folded in a unit of ``target``."""
         origin, of_origin = self.collective.result(self, me, unit)
         if origin == NO_RANK:

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-KEY = "host_load"
-"""The key of the provenance: a list with an entry for each host."""
+from hpccoll.store.schema import HOST_LOAD
 
 MAX_OTHER_CORES = 0.1
 """The CPU seconds per second that other processes of a host may use before it counts as busy."""
@@ -47,7 +46,7 @@ def busy_hosts(provenance: Mapping[str, Any]) -> list[HostLoad]:
 
 def _recorded_loads(provenance: Mapping[str, Any]) -> list[HostLoad]:
     try:
-        return [HostLoad.from_json(fields) for fields in provenance.get(KEY) or () if "other_cores" in fields]
+        return [HostLoad.from_json(fields) for fields in provenance.get(HOST_LOAD) or () if "other_cores" in fields]
     except (KeyError, TypeError, ValueError, AttributeError):
         return []
 

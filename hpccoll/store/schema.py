@@ -30,6 +30,16 @@ PREDICTED_KINDS = SIMULATED, MODELLED
 IMPORTED = "imported"
 """The kind of results that another program measured."""
 
+HOST_LOAD = "host_load"
+"""The key of the provenance with what else used the hosts: a list with an entry for each of them."""
+
+COPY_RATES = "copy_rates"
+"""The key of the provenance of a run: ``ranks`` that copied at once, and ``sizes``, each with the ``bytes`` of the two
+buffers of a rank and the bytes per second, ``Bps``, that all ranks together read and wrote."""
+
+BEYOND_CACHES = 64 << 20
+"""The bytes of the two buffers of a rank that its caches are taken not to hold: larger ones have the same rate."""
+
 
 class OfKind:
     """What follows from the kind of an attempt, or of a row."""

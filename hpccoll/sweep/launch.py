@@ -13,22 +13,15 @@ from pathlib import Path
 from shutil import rmtree
 
 from hpccoll.cases.case import Job, Shape
-from hpccoll.cases.plan import Launcher, Plan, diagnosis_seconds
+from hpccoll.cases.plan import CPUS_ON_NODE, Launcher, Plan, diagnosis_seconds
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job, is_interrupted, read_diagnosis
-from hpccoll.diagnosis.recorded import KEPT
-from hpccoll.evidence.gpu_pair import NOT_TRIED, GpuPair
-from hpccoll.evidence.log_settings import INTERRUPTED_FILE
-from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.store import hdf5
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
 from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import has_results, read_raw
 from hpccoll.sweep import child_process
-from hpccoll.sweep.doctor.machine import MachineFacts
-from hpccoll.sweep.site_file import CPUS_ON_NODE
 from hpccoll.sweep.slurm import partitions, query, squeue
 from hpccoll.sweep.slurm.controller_health import wait_for_controller
 
@@ -59,7 +52,8 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
     (job,) = plan.jobs
     job_file = plan_file.parent / "jobs" / f"{name}.json"
     remove_failure_notes(out, "launch")
-    raw = _read_output(out)
+    output = Output(out)
+    raw = output.read()
     left = [shape for shape in job.shapes if _is_incomplete(job, shape, raw)]
     if plan.launcher.slurm_conf:
         os.environ["SLURM_CONF"] = plan.launcher.slurm_conf
@@ -79,18 +73,18 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         for shape in () if interrupted else left:  # Slurm sends the signal once
             attempts = _count_attempts(raw)
             evidence = job_launch.probe(shape, job_file, out, gpu_pair)
-            if (log_directory(out, job, shape) / INTERRUPTED_FILE).exists():
+            if _is_interrupted(log_directory(out, job, shape)):
                 _record_failure(out, f"the probe of {shape.text} was interrupted by a signal")
                 break  # Slurm sends the signal once
             if failure := job_launch.measure(shape, job_file, out, evidence, gpu_pair):
                 _record_failure(out, f"the launch of {shape.text} {failure}")
-            raw = _read_output(out)
+            raw = output.read()
             if raw is not None and _count_attempts(raw) > attempts and raw.interrupted:
                 break  # the time limit is near
     except BadInputError as error:
         _record_failure(out, str(error))
         raise
-    return _finalize(job, out)
+    return _finalize(job, output)
 
 
 def log_directory(out: Path, job: Job, shape: Shape) -> Path:
@@ -98,8 +92,19 @@ def log_directory(out: Path, job: Job, shape: Shape) -> Path:
     return out.with_name(f"{job.name}.{shape}.logs")
 
 
+def _is_interrupted(logs: Path) -> bool:
+    """Return whether a signal ended the probe that logs into a directory."""
+    if not logs.exists():
+        return False
+    from hpccoll.evidence.log_settings import INTERRUPTED_FILE  # few jobs are probed
+
+    return (logs / INTERRUPTED_FILE).exists()
+
+
 def _has_evidence(file: Path, job: Job, where: str) -> bool:
     """Return whether ``file`` holds the complete evidence of an earlier probe of this job in this allocation."""
+    from hpccoll.evidence.probe_result import ProbeResult  # few jobs are probed
+
     try:
         result = ProbeResult.load(file)
     except BadInputError:  # it is absent or truncated
@@ -124,10 +129,6 @@ def _aggregator_hosts(job: Job, feature: str, hosts: Sequence[str]) -> tuple[str
     return fitting
 
 
-def _read_output(out: Path) -> RawResults | None:
-    return read_raw(out) if has_results(out) else None
-
-
 def output_state(out: Path) -> list[tuple[int, int]]:
     """Return time and size of the raw file and its journal; they change when the ranks begin an attempt."""
     state = []
@@ -136,6 +137,27 @@ def output_state(out: Path) -> list[tuple[int, int]]:
             stat = file.stat()
             state.append((stat.st_mtime_ns, stat.st_size))
     return state
+
+
+class Output:
+    """The raw file of a job with its journal, which is read again only after it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._state: list[tuple[int, int]] | None = None  # the one that was read
+        self._raw: RawResults | None = None
+
+    def read(self) -> RawResults | None:
+        """Return the results; None without any.
+
+        Raises:
+            BadInputError: if they cannot be read.
+        """
+        state = output_state(self.path)
+        if state != self._state:
+            self._raw = read_raw(self.path) if has_results(self.path) else None
+            self._state = state
+        return self._raw
 
 
 def _count_attempts(raw: RawResults | None) -> int:
@@ -147,13 +169,13 @@ def _is_incomplete(job: Job, shape: Shape, raw: RawResults | None) -> bool:
     return any(case.id not in done for case in job.cases if job.shape(case) == shape)
 
 
-def _finalize(job: Job, out: Path) -> bool:
+def _finalize(job: Job, output: Output) -> bool:
     """Return whether the raw file is complete; the workflow then finds a complete file or none.
 
     If all cases are in the journal but the ranks did not write the raw file, it is written here. A partial raw file is
     removed: the journal holds all its data.
     """
-    raw = _read_output(out)
+    raw, out = output.read(), output.path
     if raw is None or not journal_path(out).exists():
         return raw is not None and raw.complete
     if not raw.complete:
@@ -214,6 +236,8 @@ class JobLaunch:
 
     def _pmi_types(self) -> tuple[str, ...]:
         """Return the types of ``srun --mpi`` of the MPI library; empty if modules or a container may bring another."""
+        from hpccoll.sweep.doctor.machine import MachineFacts  # only launches that fail ask for them
+
         in_container = self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
         return () if self.launcher.setup or in_container else MachineFacts().pmi_types
 
@@ -228,6 +252,9 @@ class JobLaunch:
         seconds = diagnosis_seconds(self.job, options)
         if not seconds:
             return False
+        from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job, is_interrupted, read_diagnosis
+        from hpccoll.diagnosis.recorded import KEPT  # few jobs begin with a diagnosis
+
         file = diagnosis_of_job(out.parent, self.job.name, os.environ.get(JOB_ID, "local"))
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
         command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=0")  # rank 0 ends it
@@ -254,6 +281,8 @@ class JobLaunch:
         over_mpi = (case for case in self.job.cases if (case.device, case.transport) == ("cuda", "mpi"))
         if not any(self.job.shape(case) in between_nodes for case in over_mpi):
             return None
+        from hpccoll.evidence.gpu_pair import NOT_TRIED, GpuPair  # few jobs move GPU memory over MPI
+
         file = out.with_name(f"{self.job.name}.gpu-pair.json")
         line = f"{self._line(Shape(2, 2))} {shlex.join(['--device', 'cuda', '--try-gpu-pair', str(file)])}"
         print(f"$ {line}", flush=True)
@@ -283,6 +312,8 @@ class JobLaunch:
         file = logs.with_suffix(".evidence.json")
         if _has_evidence(file, self.job, where):
             return file
+        from hpccoll.evidence.probe_result import ProbeResult
+
         line = self._line(shape, "--probe", str(logs), "--job", str(job_file), *_pair_option(shape, gpu_pair))
         print(f"$ {line}", flush=True)
         effort = self.job.effort

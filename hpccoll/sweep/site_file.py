@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hpccoll.cases.case import Shape
-from hpccoll.cases.plan import Launcher
+from hpccoll.cases.plan import CPUS_ON_NODE, Launcher
 from hpccoll.cases.variables import assignment, check_variables
 from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.common.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, NVLINK_NODES, SIGNAL_S, START_S
@@ -27,9 +27,6 @@ GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=
 FILL_SOCKETS = ":block"
 """On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's default is round
 robin, with which half of the ranks are not on the socket of their GPU (man srun, --distribution)."""
-
-CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"
-"""The variable of a Slurm job that holds the number of its CPUs on the node; ``sweep.launch`` sets it again."""
 
 CPU_OPTION = re.compile(r"\s(--cpus-per-|-c)")
 """An option of srun for the CPUs of a rank. Of several such options the last one would win."""

@@ -23,7 +23,7 @@ from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, Ke
 from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
 from hpccoll.interop.mscclpp_reader import with_plans
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
-from hpccoll.store.host_names import read_racks
+from hpccoll.store.racks_file import read_racks
 from hpccoll.training import TRAINING_STEP
 from hpccoll.training.model_file import model_file
 from hpccoll.training.models import check_model

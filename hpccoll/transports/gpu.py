@@ -2,8 +2,7 @@
 
 import ctypes
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cache, cached_property
 from importlib import import_module
@@ -348,21 +347,6 @@ class Gpu:
         gc.collect()  # some arrays are in reference cycles
         self.await_work()
         self._cupy.get_default_memory_pool().free_all_blocks()
-
-
-@contextmanager
-def gpu_errors(gpu: Gpu | None) -> Iterator[None]:
-    """Raise GpuFailedError in place of an error that a failed GPU causes, such as CuPy's error of a call of NCCL."""
-    if gpu is None:
-        yield
-        return
-    from hpccoll.transports.nccl.nccl_errors import NCCL_EXCEPTIONS  # only ranks with GPUs need it
-
-    try:
-        yield
-    except NCCL_EXCEPTIONS:  # RuntimeError is also the base of CuPy's errors of CUDA, and of ours
-        gpu.idle()
-        raise
 
 
 @cache

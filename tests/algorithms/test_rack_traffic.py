@@ -9,7 +9,8 @@ from hpccoll.algorithms.binomial import binomial_broadcast, binomial_gather
 from hpccoll.algorithms.recursive_doubling import recursive_doubling, recursive_doubling_all_gather
 from hpccoll.algorithms.recursive_halving import recursive_halving
 from hpccoll.cases.requested_schedule import requested_layout
-from hpccoll.schedule import COLLECTIVES, crossings, floor_log2, prove, relabel
+from hpccoll.schedule import COLLECTIVES, crossings, floor_log2, relabel
+from hpccoll.schedule.prove import prove
 
 RACKS = {
     64: {

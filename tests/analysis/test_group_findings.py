@@ -10,12 +10,11 @@ from synthetic_timings import KIB, MIB, measured_results
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.mapping_comparison import mapping_table
 from hpccoll.analysis.measurement_quality import noise_note
-from hpccoll.analysis.memory_bandwidth import KEY as COPY_RATES
 from hpccoll.analysis.sent_bytes import sent_bytes_table
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.render.charts import FIGURES
-from hpccoll.store.schema import ON_SHARED_GPU
+from hpccoll.store.schema import COPY_RATES, ON_SHARED_GPU
 
 BIG = 16 << 20
 

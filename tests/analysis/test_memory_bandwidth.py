@@ -6,9 +6,10 @@ import pytest
 from row_examples import make_row
 
 from hpccoll.analysis.limits import MEMORY, limit_of, limit_share
-from hpccoll.analysis.memory_bandwidth import KEY, UNKNOWN_RATES, CopyRates
+from hpccoll.analysis.memory_bandwidth import UNKNOWN_RATES, CopyRates
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.wire_bandwidth import Wire
+from hpccoll.store.schema import COPY_RATES as KEY
 
 KIB, MIB = 1 << 10, 1 << 20
 RECORDED = {

@@ -9,7 +9,7 @@ from synthetic_timings import KIB, linear_curve, measured_results
 
 from hpccoll.analysis.recommendations import ranges_by_setting, recommend
 from hpccoll.analysis.strength import CONDITIONS, STRENGTHS, Evidence, Gain, requirements
-from hpccoll.store.host_load import KEY
+from hpccoll.store.schema import HOST_LOAD as KEY
 from hpccoll.store.statistics import median_ratio
 
 FACTORS = st.floats(0.2, 5)

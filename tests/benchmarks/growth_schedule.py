@@ -21,7 +21,8 @@ PER_NODE = 8
 def proof(p: int, algorithm: str = "ring", collective: str = "all_reduce") -> None:
     """Prove an algorithm for p ranks."""
     from hpccoll.cases.algorithm_registry import COLLECTIVES
-    from hpccoll.schedule import Layout, out_of_place, prove
+    from hpccoll.schedule import Layout, out_of_place
+    from hpccoll.schedule.prove import prove
 
     family = COLLECTIVES[collective]
     call = family.call(p)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.slurm_topology import BLOCK, FLAT, MAX_HOSTS, RING, TREE, expand_hosts, parse_topology
-from hpccoll.store.host_names import host_ranges, read_racks
+from hpccoll.store.host_names import host_ranges
+from hpccoll.store.racks_file import read_racks
 
 TREE_CONF = """\
 SwitchName=s0 Nodes=dev[0-5]

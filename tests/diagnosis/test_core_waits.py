@@ -12,7 +12,7 @@ from hpccoll.diagnosis.history import MachineHistory
 from hpccoll.diagnosis.records import Component
 from hpccoll.diagnosis.verdict import verdict_of
 from hpccoll.render.diagnosis_text import diagnosis_lines
-from hpccoll.store.host_load import KEY as LOAD
+from hpccoll.store.schema import HOST_LOAD as LOAD
 
 
 @pytest.mark.parametrize(

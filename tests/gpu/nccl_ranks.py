@@ -21,8 +21,8 @@ from rank_gpu import gpu_of_rank, host_directory
 from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, defined_part, result
 
 from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
-from hpccoll.common.errors import BadInputError, StalledError
-from hpccoll.measure.deadline_sync import DeadlineSync, ExcludedError
+from hpccoll.common.errors import BadInputError, ExcludedError, StalledError
+from hpccoll.measure.deadline_sync import DeadlineSync
 from hpccoll.measure.ranks import Ranks
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.lockstep import run_lockstep

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from hpccoll.host import process_facts
-from hpccoll.host.process_facts import git_commit, is_oversubscribed, rack_name
+from hpccoll.host.process_facts import is_oversubscribed, rack_name
 
 
 def masks(*texts):
@@ -50,21 +50,6 @@ def test_the_rack_of_a_node_is_what_is_above_it_in_slurms_topology(address, patt
         if value is not None:
             monkeypatch.setenv(name, value)
     assert rack_name() == rack
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_the_commit_is_read_from_the_checkout_without_git(tmp_path, monkeypatch, packed):
-    git, commit = tmp_path / ".git", "0123456789abcdef0123456789abcdef01234567"
-    (git / "refs" / "heads").mkdir(parents=True)
-    (git / "HEAD").write_text("ref: refs/heads/main\n")
-    if packed:
-        (git / "packed-refs").write_text(f"# pack-refs with: peeled\nffff refs/heads/mainz\n{commit} refs/heads/main\n")
-    else:
-        (git / "refs" / "heads" / "main").write_text(commit + "\n")
-    monkeypatch.setattr(process_facts, "__file__", str(tmp_path / "hpccoll" / "host" / "environment.py"))
-    assert git_commit() == commit
-    (git / "HEAD").write_text(commit)
-    assert git_commit() == commit
 
 
 def test_a_process_without_mpi_has_the_name_of_the_kernel(monkeypatch):

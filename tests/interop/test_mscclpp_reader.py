@@ -16,7 +16,8 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.interop import mscclpp_order
 from hpccoll.interop.mscclpp_reader import plan_of, with_plans
 from hpccoll.render.pictures import schedule_view
-from hpccoll.schedule import Cut, Layout, count, prove
+from hpccoll.schedule import Cut, Layout, count
+from hpccoll.schedule.prove import prove
 from hpccoll.store.load_results import read_results
 
 UNCONNECTED = "rabenseifner", "double_binary_tree"

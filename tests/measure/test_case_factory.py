@@ -11,9 +11,8 @@ from mpi4py import MPI
 from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
 from hpccoll.common.errors import StalledError
-from hpccoll.executor.compiled_executor import ExecutorOptions
+from hpccoll.measure.case_choices import CaseChoices, launch_facts
 from hpccoll.measure.case_factory import CaseFactory, SkippedCase, make_unless_refused
-from hpccoll.measure.prepared_case import RunSettings
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
 from hpccoll.transports.nccl import communicators, nccl_errors
@@ -58,7 +57,8 @@ def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(va
     case = raw_examples.case(algorithm=algorithm, transport="nccl", device="cuda")
     job = raw_examples.job(case, variant=variant[0], environment=variant[1], ranks=4, nodes=2)
     gpus = SimpleNamespace(missing_for=lambda *_: missing, node_view=view)
-    reason = skip_reason(case, Layout.of(4, 2), CaseFactory._facts(SimpleNamespace(job=job, gpus=gpus), case))
+    nodes = CaseFactory._nodes_of_nccl(SimpleNamespace(job=job, gpus=gpus))
+    reason = skip_reason(case, Layout.of(4, 2), launch_facts(job, case, nodes[case.dtype]))
     assert (words in reason) if words else reason is None
 
 
@@ -133,9 +133,8 @@ def test_errors_that_are_no_refusal_are_raised_and_those_of_nccl_on_all_ranks(er
      (("float32",), NATIVE_OVER_NCCL, "python")],
 )  # fmt: skip
 def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(dtypes, case, executor):
-    settings = RunSettings(executor_options=ExecutorOptions(oversubscribed=False, dtypes=dtypes))
-    factory = SimpleNamespace(attempt=raw_examples.attempt(), settings=settings)
-    assert CaseFactory._conditions(factory, case).endswith(f" and the {executor} executor")
+    choices = CaseChoices(raw_examples.job(case), raw_examples.attempt(), compiled=dtypes)
+    assert choices._conditions(case).endswith(f" and the {executor} executor")
 
 
 def test_of_algorithms_with_the_same_plan_over_nccl_one_is_measured_and_nothing_is_missing(

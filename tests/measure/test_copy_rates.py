@@ -5,10 +5,10 @@ import json
 import pytest
 import raw_examples
 
-from hpccoll.analysis.memory_bandwidth import KEY
 from hpccoll.cases.case import Effort
 from hpccoll.measure.copy_rates import SIZES
 from hpccoll.store import hdf5
+from hpccoll.store.schema import COPY_RATES as KEY
 
 pytestmark = pytest.mark.mpi
 

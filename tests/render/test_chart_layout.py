@@ -9,7 +9,6 @@ from step_examples import steps
 from svg_texts import dashed_points, log_axes, overlaps, text_boxes
 
 from hpccoll.analysis.chart_groups import chart_groups
-from hpccoll.analysis.memory_bandwidth import KEY as COPY_RATES
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.row_labels import has_size
 from hpccoll.cases.algorithm_registry import COLLECTIVES
@@ -20,6 +19,7 @@ from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, overv
 from hpccoll.render.report_writer import _group_charts
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
+from hpccoll.store.schema import COPY_RATES
 
 WIDE, NARROW = 1120, 388
 """Pixels of a chart in windows of 1300 and 420 pixels."""

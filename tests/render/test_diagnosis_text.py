@@ -11,7 +11,7 @@ from hpccoll.diagnosis.history import MachineHistory, PastState, PlaceHistory
 from hpccoll.diagnosis.records import Component
 from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
 from hpccoll.render.diagnosis_text import diagnosis_lines, history_lines
-from hpccoll.store.host_load import KEY as HOST_LOAD
+from hpccoll.store.schema import HOST_LOAD
 
 RACK = tuple(f"n{node}" for node in range(24, 32))
 HEALTHY = MachineVerdict(

@@ -14,12 +14,12 @@ from row_examples import make_row
 from step_examples import steps
 
 from hpccoll.analysis.chart_groups import chart_groups
-from hpccoll.analysis.memory_bandwidth import KEY as COPY_RATES
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.render.charts import FIGURES, STEP_FIGURES
 from hpccoll.render.colours import series_colour
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
+from hpccoll.store.schema import COPY_RATES
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 BUCKETS = [{"bucket": n << 20, "scale": 16} for n in (80, 4, 25)] + [{"scale": 16}]

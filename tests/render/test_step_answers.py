@@ -13,10 +13,10 @@ from hpccoll.analysis.step_comparison import compare_steps
 from hpccoll.render.answer_lines import terminal_lines
 from hpccoll.render.answers import Answers
 from hpccoll.render.step_answers import exposed_words, step_answers
-from hpccoll.store.host_load import KEY
 from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles
+from hpccoll.store.schema import HOST_LOAD as KEY
 
 BOTH = {"ring": 12, "native": 60, "null": 0}
 SCENARIOS = {

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from plain_proof import prove_plainly
 from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, case_of, defined_part, every_case, result
 
-from hpccoll.schedule import Schedule, ScheduleError, out_of_place, prove
+from hpccoll.schedule import Schedule, ScheduleError, out_of_place
 from hpccoll.schedule.lockstep import run_lockstep
-from hpccoll.schedule.prove import UnmetPostconditionError
+from hpccoll.schedule.prove import UnmetPostconditionError, prove
 from hpccoll.schedule.step import Buffer, Copy, Part, Recv, RecvReduce, Send, Step, drop_null_peers, rewrite
 
 Programs = list[list[Step]]

@@ -1,8 +1,9 @@
 import pytest
 from schedule_examples import EXAMPLES, of_lists
 
-from hpccoll.schedule import Layout, Schedule, ScheduleError, prove
+from hpccoll.schedule import Layout, Schedule, ScheduleError
 from hpccoll.schedule.collective_table import all_gather, all_reduce, barrier, broadcast
+from hpccoll.schedule.prove import prove
 from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, dst, src, tmp
 
 EXCHANGE = Step(Send(1, 0), RecvReduce(1, 0)), Step(Send(0, 0), RecvReduce(0, 0))

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hpccoll.cases import algorithm_registry  # registers the algorithms
-from hpccoll.schedule import COLLECTIVES, Layout, Schedule, have_same_steps
+from hpccoll.schedule import COLLECTIVES, Layout, Schedule
+from hpccoll.schedule.same_steps import have_same_steps
 from hpccoll.schedule.step import Copy, Recv, RecvReduce, Send, Step, dst, src, tmp
 
 RING = algorithm_registry.collective("all_reduce").algorithm("ring").schedule(Layout.of(4))

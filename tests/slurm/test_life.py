@@ -11,11 +11,11 @@ from cli_runner import ENVIRONMENT
 from sweep_sandbox import CASES
 
 from hpccoll.analysis.wire_bandwidth import add_headers
-from hpccoll.cases.plan import Plan
+from hpccoll.cases.plan import CPUS_ON_NODE, Plan
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 from hpccoll.store.scheduler_log import read_scheduled
-from hpccoll.sweep.site_file import CPUS_ON_NODE, Site
+from hpccoll.sweep.site_file import Site
 
 pytest_plugins = ("fault_drills",)
 pytestmark = [pytest.mark.slurm, pytest.mark.sweep]

@@ -3,8 +3,9 @@
 import pytest
 import raw_examples
 
-from hpccoll.store.host_load import KEY, busy_hosts, describe_busy, describe_load
+from hpccoll.store.host_load import busy_hosts, describe_busy, describe_load
 from hpccoll.store.journal import Journal, journal_path, read_journal
+from hpccoll.store.schema import HOST_LOAD as KEY
 
 
 def load(other_cores=0.0, stolen=0.0, host="n0", **busiest):

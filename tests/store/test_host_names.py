@@ -3,7 +3,8 @@
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.store.host_names import canonical_hosts, host_ranges, read_racks
+from hpccoll.store.host_names import canonical_hosts, host_ranges
+from hpccoll.store.racks_file import read_racks
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import slurm_outputs
 from recorded_diagnoses import interrupted, recorded
 
 from hpccoll.cases.case import Shape
-from hpccoll.cases.plan import Launcher, Plan
+from hpccoll.cases.plan import CPUS_ON_NODE, Launcher, Plan
 from hpccoll.common.errors import BadInputError
 from hpccoll.diagnosis.diagnosis_file import write_diagnosis
 from hpccoll.diagnosis.recorded import KEPT
@@ -24,7 +24,7 @@ from hpccoll.store.journal import Journal, journal_path, read_failure_notes, wri
 from hpccoll.store.raw_results import Failure
 from hpccoll.sweep import child_process
 from hpccoll.sweep.launch import JobLaunch, launch
-from hpccoll.sweep.site_file import CPUS_ON_NODE, Site
+from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.slurm import squeue
 
 CASES = tuple(raw_examples.case(8, ranks=n, nodes=n) for n in (1, 2, 4))

@@ -16,7 +16,8 @@ import pytest
 from hpccoll.common.errors import GpuFailedError
 from hpccoll.host import gpu_stack
 from hpccoll.transports import gpu as transports_gpu
-from hpccoll.transports.gpu import Gpu, device_uuid, gpu_errors, missing_cublas
+from hpccoll.transports.gpu import Gpu, device_uuid, missing_cublas
+from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.nccl.cupy_device import CupyDevice
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 

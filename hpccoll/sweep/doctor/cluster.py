@@ -13,8 +13,8 @@ from hpccoll.executor.build import LIBRARY
 from hpccoll.executor.library import ExecutorUnavailableError, load_library
 from hpccoll.host import cpu_and_memory
 from hpccoll.host.machine_load import load_between, read_load
-from hpccoll.store.host_load import KEY as LOAD
 from hpccoll.store.host_load import busy_hosts, describe_busy
+from hpccoll.store.schema import HOST_LOAD
 from hpccoll.sweep.doctor.machine import MachineFacts
 from hpccoll.sweep.slurm import query
 from hpccoll.sweep.slurm.partitions import load_partition
@@ -180,7 +180,7 @@ def load(machine: MachineFacts) -> Finding | None:
     if not (after := read_load(machine.root)):
         return None
     average = f"load average of the last minute {after.load_average:g}"
-    if busy := busy_hosts({LOAD: [load_between(before, after, {os.getpid()})]}):
+    if busy := busy_hosts({HOST_LOAD: [load_between(before, after, {os.getpid()})]}):
         remedy = "measure on an idle machine, on exclusive nodes (srun --exclusive), or on dedicated CPUs"
         return warning("load_high", f"{describe_busy(busy)}; {average}", remedy=remedy)
     seconds = format_seconds(after.seconds - before.seconds)

@@ -14,7 +14,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
 from hpccoll.host.gpu_stack import ROOT, RdmaPort, gpu_count, rdma_ports
 from hpccoll.host.machine_load import read_load
-from hpccoll.host.process_facts import installed_version
+from hpccoll.host.program_facts import installed_version
 from hpccoll.sweep.slurm import query
 
 LIBRARY = "import json; from mpi4py import MPI; print(json.dumps([MPI.get_vendor()[0], MPI.Get_library_version()]))"

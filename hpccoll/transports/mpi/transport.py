@@ -22,7 +22,6 @@ from hpccoll.common.limits import MAX_MPI_LANES
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.lowered_step import LoweredStep
 from hpccoll.executor.mpi_functions import MAX_COUNT
-from hpccoll.executor.python_executor import PythonExecutor
 from hpccoll.schedule import Layout
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.guarded_memory import GuardedBuffers
@@ -31,6 +30,7 @@ from hpccoll.transports.mpi.shared_windows import SharedMemory
 from hpccoll.transports.transport_interface import TransportPlan, aligned_empty, check_agreement
 
 if TYPE_CHECKING:
+    from hpccoll.executor.python_executor import PythonExecutor
     from hpccoll.transports.gpu import Gpu
 
 MAX_PERSISTENT_REQUESTS = 65536
@@ -73,6 +73,14 @@ class TieredTransport(GuardedBuffers):
         self.shared.close()
 
 
+def _python_executor(
+    comm: MPI.Intracomm, sequences: Sequence[Sequence[LoweredStep]], initial: int, *, persistent: bool
+) -> "PythonExecutor":
+    from hpccoll.executor.python_executor import PythonExecutor  # most ranks have the compiled one
+
+    return PythonExecutor(comm, sequences, initial, persistent=persistent)
+
+
 class MpiPlan:
     """An operation lowered for the buffers of this rank; all ranks create it together.
 
@@ -109,9 +117,9 @@ class MpiPlan:
         initial = len(operation.slices) if staggered else len(sequences)
         messages = [message for steps in sequences for step in steps for message in step.messages]
         persistent = len(messages) <= MAX_PERSISTENT_REQUESTS
-        self.executor: PythonExecutor | CompiledExecutor
+        self.executor: CompiledExecutor | PythonExecutor
         if options is None or memory is not None:
-            self.executor = PythonExecutor(comm, sequences, initial, persistent=persistent)
+            self.executor = _python_executor(comm, sequences, initial, persistent=persistent)
         else:
             largest = max((message.data[1] for message in messages), default=0)
             large = comm.allreduce(not persistent and largest > MAX_COUNT, MPI.LOR)

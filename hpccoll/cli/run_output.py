@@ -1,0 +1,101 @@
+"""What rank 0 of ``hpccoll run`` and ``hpccoll train`` prints beside the rounds of cases; others do not import it."""
+
+import argparse
+import json
+import signal
+from typing import TYPE_CHECKING
+
+from hpccoll.common.limits import RANKS
+from hpccoll.common.text import join_ends
+from hpccoll.common.units import format_size
+
+if TYPE_CHECKING:
+    from hpccoll.cases.product import CaseRequest
+    from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.ranks import Ranks
+    from hpccoll.render.run_table import PrintedTable
+
+DRY_RANKS = "8"
+"""The default number of ranks of a dry run."""
+
+
+def print_results(program: "JobRunner", table: "PrintedTable") -> None:
+    """Print the table, what to use, how noisy the measurements were, and what NCCL's own calls ran as."""
+    if table.empty:
+        return
+    from hpccoll.analysis.measurement_quality import lowered_clocks, noise_note
+    from hpccoll.analysis.recommendations import ranges_by_setting, recommend
+    from hpccoll.analysis.series_points import series_points
+    from hpccoll.analysis.step_comparison import compare_steps, late_findings, product_findings
+    from hpccoll.render.answers import Answers, conclusion_lines
+    from hpccoll.render.printed_evidence import executed_lines
+    from hpccoll.store.load_results import to_results
+    from hpccoll.store.result_files import ResultFiles
+
+    results = to_results(ResultFiles(raw_results=[program.results.raw]))
+    recommendations = recommend(results)
+    table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
+    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
+    names = {point.row.key: point.rank_name for point in series_points(results, {})}
+    found = (*product_findings(compared, results.step_times.get), *late_findings(compared, names))
+    found = (*found, *lowered_clocks(results))
+    remarks = (*(f"{each} {each.remedy}" for each in found), noise_note(results))
+    for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
+        print(f"# {line}")
+    for line in executed_lines(program.results.raw):
+        print(f"# executed: {line}")
+
+
+def warn_if_busy(program: "JobRunner") -> None:
+    """Print what else used the machine during the measurements, if it was enough to disturb them."""
+    from hpccoll.store.host_load import busy_hosts, describe_busy
+
+    attempt = next((attempt for attempt, _ in reversed(program.results.raw.attempts)), None)
+    if attempt and program.has_results and (busy := busy_hosts(attempt.provenance)):
+        print(f"# busy machine: {describe_busy(busy)}; do: measure when it is idle")
+
+
+def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
+    """Print why measurements are missing, or that none were left."""
+    from hpccoll.store.journal import journal_path
+
+    job, out = program.job, program.results.out
+    if program.stop_signal:
+        kept = "nothing is kept without --out"
+        if out:
+            done = f"{program.results.raw.measurements} of {job.measurements} measurements are in {journal_path(out)}"
+            kept = f"{done}; the same command measures the rest"
+        print(f"# interrupted by {signal.Signals(program.stop_signal).name}: {kept}")
+    elif not program.has_results:
+        print("# nothing was measured; see the reason of each case")
+    elif nothing and out:
+        ends = join_ends(map(format_size, sorted(case.bytes for case in job.cases)))
+        print(f"# {out} is complete, {ends}: nothing left to measure")
+
+
+def print_ranks(ranks: "Ranks") -> None:
+    """Print that the ranks are connected, and where they run."""
+    counts = ", ".join(f"{count} on {name}" for (name, _), count in ranks.ranks_by_node.items())
+    if ranks.comm.size > 1:
+        print(f"# {ranks.comm.size} ranks are connected: {counts}")
+    else:
+        print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
+        print("# such as mpiexec -n 2 hpccoll run --check")
+
+
+def print_dry_run(request: "CaseRequest", arguments: argparse.Namespace) -> None:
+    """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
+    from hpccoll.cases.product import workloads
+    from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
+    from hpccoll.training.model_file import models_from_json
+
+    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
+    steps = workloads(request, shapes)
+    for dtype, workload in steps:
+        workload.check_ranks(ranks, dtype, arguments.op, arguments.device)
+    if arguments.json:
+        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in steps]
+        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
+    else:
+        for dtype, workload in steps:
+            print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")

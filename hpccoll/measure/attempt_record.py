@@ -1,0 +1,88 @@
+"""The record of an attempt with its provenance: machine, libraries and settings, as rank 0 assembles it for all."""
+
+import os
+import platform
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+
+from hpccoll.common.units import format_cpu_list
+from hpccoll.common.version import __version__
+from hpccoll.host.cpu_and_memory import cpu_model, group_by_host
+from hpccoll.host.env_allowlist import allowed_variables
+from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
+from hpccoll.host.mpi_library import mpi_library
+from hpccoll.host.process_facts import is_oversubscribed
+from hpccoll.host.program_facts import git_commit, launcher_command_lines, package_versions
+from hpccoll.measure.rank_report import RankReport
+from hpccoll.schedule import Layout
+from hpccoll.store.raw_results import Attempt, RankLocation
+from hpccoll.store.schema import ON_SHARED_GPU, ON_TESTBED
+
+
+def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
+    """Return the name of the machine, which does not depend on the number of nodes, because it labels charts."""
+    cluster = os.environ.get("SLURM_CLUSTER_NAME")
+    where = f"cluster {cluster}" if cluster else hosts[0] if len(hosts) == 1 else f"{hosts[0]} and others"
+    return f"{where}, {' and '.join(hardware)} a node"
+
+
+def _hardware(report: RankReport) -> str:
+    """Return the hardware of a node in words, as a rank on it sees it."""
+    quota = f" with a quota of {min(report.quotas.values()):g} CPUs" if report.quotas else ""
+    return " and ".join([report.cpu + quota, *gpu_description(report.gpu)])
+
+
+def assemble_attempt(reports: Sequence[RankReport], number: int, aggregators: int) -> Attempt:
+    """Return the record of an attempt from the reports of all ranks, [rank]."""
+    nodes: dict[tuple[str, str], int] = {}
+    clocks: dict[str, int] = {}
+    racks: dict[str, int] = {}
+    places = tuple(
+        RankLocation(
+            host=report.host,
+            node=nodes.setdefault((report.host, report.boot), len(nodes)),
+            clock=clocks.setdefault(report.boot, len(clocks)),
+            pid=report.pid,
+            affinity=format_cpu_list(report.cpus),
+            rack=racks.setdefault(report.rack, len(racks)),
+        )
+        for report in reports
+    )
+    testbed = next((report.testbed for report in reports if report.testbed), None)
+    by_node: dict[int, list[RankReport]] = defaultdict(list)
+    for place, report in zip(places, reports, strict=True):
+        by_node[0 if testbed else place.node].append(report)  # all hosts of a testbed share the CPUs of one machine
+    quotas = [cpus for report in reports for cpus in report.quotas.values()]
+    layout = Layout(tuple(place.node for place in places), aggregators=aggregators)
+    hosts = list(dict.fromkeys(place.host for place in places))
+    ports_of_host = dict.fromkeys(hosts, ()) | {report.host: report.ports for report in reports if report.ports}
+    gpus = [(report.host, report.gpu) for report in reports]
+    return Attempt(
+        run_id=str(uuid.uuid4()), number=number, places=places,
+        kind=ON_SHARED_GPU if gpus_are_shared(gpus) else ON_TESTBED if testbed else "measured",
+        machine=_machine(hosts, sorted(set(map(_hardware, reports)))),
+        ranks=layout.ranks, nodes=layout.nodes, ranks_per_node=layout.ranks_per_node,
+        mapping=layout.mapping, aggregators=layout.aggregators,
+        oversubscribed=any(
+            is_oversubscribed([each.cpus for each in node], [each.quotas for each in node]) for node in by_node.values()
+        ),
+        ports=tuple(sorted({str(port["name"]) for report in reports for port in report.ports})),
+        provenance={
+            "hpccoll": __version__,
+            "git_commit": git_commit(),
+            "versions": package_versions(),
+            "mpi": mpi_library(),
+            "hosts": hosts,
+            "testbed": testbed,
+            "ports": group_by_host("ports", ports_of_host),
+            **gpu_provenance(gpus),
+            "cpu": cpu_model(),
+            "cpus": os.cpu_count(),
+            **({"cpu_quota": min(quotas)} if quotas else {}),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "kernel": f"{platform.system()} {platform.release()}",
+            "launcher": launcher_command_lines(),
+            "variables": allowed_variables(),
+        },
+    )  # fmt: skip
