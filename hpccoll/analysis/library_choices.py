@@ -8,14 +8,14 @@ more than two launches easily differ.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from hpccoll.analysis.library_evidence import collective_variables
 from hpccoll.analysis.load_findings import load_findings
-from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, measured_settings
+from hpccoll.analysis.measured_choices import ChoiceTime, Curves, MeasuredSetting, measured_settings
 from hpccoll.analysis.setting import Choice, Setting, recorded_mpi_version
 from hpccoll.analysis.size_ranges import choose_ranges
 from hpccoll.analysis.strength import NOTICEABLE
@@ -88,26 +88,38 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
     """
     left_out = Counter[str]()
     rows = tuple(_candidates(results.ours, library, name, left_out))
-    groups = defaultdict[tuple[str, int, int, str], list[tuple[Setting, MeasuredSetting]]](list)
     settings = measured_settings(replace(results, rows=rows))
 
-    def group(setting: Setting) -> tuple[str, int, int, str]:
-        return setting.collective, setting.ranks, setting.nodes * by_nodes, setting.load
+    def group_of(setting: Setting) -> tuple[str, int, int, str]:
+        nodes = setting.nodes if by_nodes else 0
+        return setting.collective, setting.ranks, nodes, setting.load
 
+    groups = defaultdict[tuple[str, int, int, str], list[tuple[Setting, MeasuredSetting]]](list)
     for setting, measured in settings.items():
-        groups[group(setting)].append((setting, measured))
-    found = {key: (*_ranges(members, left_out, has_default=has_default),) for key, members in sorted(groups.items())}
-    ranges = tuple(each for (*_, load), of_group in found.items() if load == IDLE for each in of_group)
-    at = {(key, size.nbytes): of.choice for key, of_group in found.items() for of in of_group for size in of.sizes}
-    under_load = load_findings(settings, lambda setting, size: at.get((group(setting), size)))
+        groups[group_of(setting)].append((setting, measured))
+    ranges: list[LibraryRange] = []
+    choices: dict[tuple[tuple[str, int, int, str], int], Choice] = {}  # by group and size
+    for group, members in sorted(groups.items()):
+        *_, load = group
+        for chosen in _ranges(members, left_out, has_default=has_default):
+            if load == IDLE:
+                ranges.append(chosen)
+            for size in chosen.sizes:
+                choices[group, size.nbytes] = chosen.choice
+    under_load = load_findings(settings, lambda setting, size: choices.get((group_of(setting), size)))
     lines = tuple(f"{format_count(count, 'result')} {why}" for why, count in left_out.items())
     if not ranges:
-        why = f" ({', '.join(lines)} left out)" if lines else ""
-        sweep = f"workflows/config/{'gpu-nccl' if library == 'nccl' else 'libraries'}.yaml"
-        remedy = f"hpccoll sweep {sweep}, with the variants {DEFAULT} and {library}-..."
-        raise UnusableError("PATHS", f"no algorithm of {library} was measured beside its default{why}; do: {remedy}")
-    used = {row.run_id for row in rows}
-    return LibraryChoices(ranges, tuple(run for run in results.runs if run.run_id in used), lines, (*under_load,))
+        raise _nothing_to_choose(library, lines)
+    measuring = {row.run_id for row in rows}
+    runs = tuple(run for run in results.runs if run.run_id in measuring)
+    return LibraryChoices(tuple(ranges), runs, lines, tuple(under_load))
+
+
+def _nothing_to_choose(library: str, left_out: Sequence[str]) -> UnusableError:
+    why = f" ({', '.join(left_out)} left out)" if left_out else ""
+    sweep = f"workflows/config/{'gpu-nccl' if library == 'nccl' else 'libraries'}.yaml"
+    remedy = f"hpccoll sweep {sweep}, with the variants {DEFAULT} and {library}-..."
+    return UnusableError("PATHS", f"no algorithm of {library} was measured beside its default{why}; do: {remedy}")
 
 
 def _timing_of_choices(results: Results) -> str:
@@ -123,38 +135,54 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
     """
     runs = {run.run_id: run for run in results.runs}
     timing = _timing_of_choices(results)
+    transport = "nccl" if library == "nccl" else "mpi"
     for row in results.rows:
-        run, known = runs.get(row.run_id), library_collective(library, row.collective)
-        call = row.algorithm == NATIVE and row.timing == timing and not row.aggregators
-        if not (run and known and call and row.usable and not choice_parameters(row.collective, row.params)):
+        run = runs.get(row.run_id)
+        known = library_collective(library, row.collective)
+        if not run or not known or not _is_plain_call(row, timing) or row.transport != transport:
             continue
         if not recorded_mpi_version(run.provenance).startswith(name):
             continue
-        if row.transport != ("nccl" if library == "nccl" else "mpi"):
-            continue
-        default = row.variant in (None, DEFAULT)
+        is_default = row.variant in (None, DEFAULT)
         forced = _forced(row, run, library, known)
-        ran = row.executed.partition(" (")[0]
-        if not default and not forced:
+        if not is_default and not forced:
             continue
+        ran = row.executed.partition(" (")[0]
         if row.interval is None:
             left_out["without a 95 % interval"] += 1
-        elif row.requested and ran not in (UNKNOWN, row.requested):
+            continue
+        if row.requested and ran not in (UNKNOWN, row.requested):
             left_out[f"of {row.variant}, which ran {ran}"] += 1
-        else:
-            if default:
-                yield replace(row, variant=_other_variables(run))
-            if forced:
-                named = named_variants().get(row.variant or "")
-                own = ("NCCL_ALGO", "NCCL_PROTO") if library == "nccl" else named.environment if named else ()
-                params = {**dict(forced.params), **({LOAD: row.load} if row.load else {})}
-                yield replace(row, variant=_other_variables(run, own), algorithm=forced.algorithm, params=params)
+            continue
+        if is_default:
+            yield replace(row, variant=_other_variables(run))
+        if forced:
+            variant = _other_variables(run, _forcing_variables(row, library))
+            params = dict(forced.params)
+            if row.load:
+                params[LOAD] = row.load
+            yield replace(row, variant=variant, algorithm=forced.algorithm, params=params)
+
+
+def _is_plain_call(row: Row, timing: str) -> bool:
+    """Return whether a row is of a call of the library itself that a table can decide."""
+    is_call = row.algorithm == NATIVE and row.timing == timing and not row.aggregators
+    return is_call and row.usable and not choice_parameters(row.collective, row.params)
+
+
+def _forcing_variables(row: Row, library: str) -> Collection[str]:
+    """Return the variables of the environment that force the algorithm of a row."""
+    if library == "nccl":
+        return ("NCCL_ALGO", "NCCL_PROTO")
+    variant = named_variants().get(row.variant or "")
+    return variant.environment if variant else ()
 
 
 def _other_variables(run: Run, own: Collection[str] = ()) -> str | None:
     """Return what a run sets, but for ``own``, that may decide how fast collectives are; None for nothing."""
-    sets = {**collective_variables(run), **run.environment, **run.communicator}
-    return " ".join(assignment(name, str(value)) for name, value in sorted(sets.items()) if name not in own) or None
+    settings = {**collective_variables(run), **run.environment, **run.communicator}
+    words = [assignment(name, str(value)) for name, value in sorted(settings.items()) if name not in own]
+    return " ".join(words) or None
 
 
 def _forced(row: Row, run: Run, library: str, known: str) -> Choice | None:
@@ -176,70 +204,140 @@ def _forced(row: Row, run: Run, library: str, known: str) -> Choice | None:
 def _ranges(
     members: Sequence[tuple[Setting, MeasuredSetting]], left_out: Counter[str], *, has_default: bool
 ) -> Iterator[LibraryRange]:
-    """Yield the ranges of one collective on so many ranks; none if no size has the default and another algorithm."""
-    native = next((choice for _, each in members for choice in each.curves if choice.is_native), None)
-    compared, timed = list[tuple[Setting, MeasuredSetting]](), list[dict[int, dict[Choice, ChoiceTime]]]()
-    for setting, each in members:
-        times = {size: of for size in each.sizes if native in (of := each.times_at(size)) and len(of) > 1}
-        if times:
-            compared.append((setting, each))
-            timed.append(times)
-        else:
-            what = f"{setting.collective} with {setting.variant}" if setting.variant else setting.collective
-            left_out[f"of {what}, with no default or no other algorithm beside"] += len(each.rows)
-    setting, every = members[0][0], [each for _, each in compared]
-    sizes = sorted(set[int]().union(*timed).intersection(*timed))
-    if unshared := sum(len(of) for times in timed for size, of in times.items() if size not in sizes):
-        left_out[f"of {setting.collective} at sizes that not all types, placements and variants have"] += unshared
-    if native is None or not sizes:
+    """Yield the ranges of a collective on a number of ranks; none if no size has the default and another algorithm."""
+    native = next((choice for _, measured in members for choice in measured.curves if choice.is_native), None)
+    if native is None:
+        _leave_out(members, left_out)
         return
-    at = {size: _size_choices(size, [case[size] for case in timed], native) for size in sizes}
-    curves = [
-        {choice: {size: curve[size] for size in sizes if size in curve} for choice, curve in each.curves.items()
-         if (has_default or choice != native) and not curve.keys().isdisjoint(sizes)}
-        for each in every
-    ]  # fmt: skip
-    if not set.intersection(*map(set, curves)):
+    compared = _compared(members, native, left_out)
+    sizes = _shared_sizes(compared, left_out)
+    if not sizes:
+        return
+    choices_at = {size: _size_choices(size, [case.times[size] for case in compared], native) for size in sizes}
+    excluded = None if has_default else native
+    offered = [replace(case.measured, curves=_curves(case.measured, sizes, excluded)) for case in compared]
+    setting = compared[0].setting
+    if not set.intersection(*(set(measured.curves) for measured in offered)):
         why = f"of {setting.collective}, whose types, placements and variants have no algorithm in common"
-        left_out[why] += sum(len(each.rows) for each in every)
+        left_out[why] += sum(len(case.measured.rows) for case in compared)
         return
-    answers = list[tuple[Choice, SizeChoice]]()
-    for of_range in choose_ranges(
-        *(replace(each, curves=kept) for each, kept in zip(every, curves, strict=True))
-    ).ranges:
-        found = {size: at[size][of_range.choice] for size in of_range.sizes if of_range.choice in at[size]}
-        clear = [size for size, each in found.items() if each.gain_ends[0] > 1 and each.gain >= NOTICEABLE]
-        for size in of_range.sizes:
-            # Between clear sizes, another one needs no range of its own, unless the default is clearly faster there.
-            within = clear and clear[0] <= size <= clear[-1] and size in found and found[size].gain_ends[1] > 1
-            choice = of_range.choice if within or (size in found and not has_default) else native
-            answers.append((choice, at[size][choice]))
-    cuts = {after: math.isqrt(before * after - 1) + 1 for before, after in pairwise(sizes)}  # geometric means
-    several = [(choice, tuple(each for _, each in group)) for choice, group in groupby(answers, itemgetter(0))]
-    for (choice, of_choice), after in zip(several, [*several[1:], None], strict=True):
+    answers: list[tuple[Choice, SizeChoice]] = []
+    for chosen in choose_ranges(*offered).ranges:
+        found = {size: choices_at[size][chosen.choice] for size in chosen.sizes if chosen.choice in choices_at[size]}
+        fitting = _sizes_to_change(found) if has_default else set(found)
+        for size in chosen.sizes:
+            choice = chosen.choice if size in fitting else native
+            answers.append((choice, choices_at[size][choice]))
+    # A range begins at the geometric mean of the sizes at its cut.
+    begins = {after: math.isqrt(before * after - 1) + 1 for before, after in pairwise(sizes)}
+    spans = [(choice, tuple(answer for _, answer in group)) for choice, group in groupby(answers, itemgetter(0))]
+    nodes = tuple(sorted({case.setting.nodes for case in compared}))
+    for (choice, size_choices), following in zip(spans, [*spans[1:], None], strict=True):
         yield LibraryRange(
-            collective=setting.collective, ranks=setting.ranks, choice=choice, sizes=of_choice,
-            nodes=tuple(sorted({each.nodes for each, _ in compared})), first=cuts.get(of_choice[0].nbytes, 0),
-            below=cuts[after[1][0].nbytes] if after else None, oversubscribed=every[0].oversubscribed,
-        )  # fmt: skip
+            collective=setting.collective,
+            ranks=setting.ranks,
+            nodes=nodes,
+            oversubscribed=compared[0].measured.oversubscribed,
+            first=begins.get(size_choices[0].nbytes, 0),
+            below=begins[following[1][0].nbytes] if following else None,
+            choice=choice,
+            sizes=size_choices,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _ComparedSetting:
+    """A setting with sizes at which the default and another algorithm were measured."""
+
+    setting: Setting
+    measured: MeasuredSetting
+    times: Mapping[int, Mapping[Choice, ChoiceTime]]  # at these sizes
+
+
+def _compared(
+    members: Iterable[tuple[Setting, MeasuredSetting]], native: Choice, left_out: Counter[str]
+) -> list[_ComparedSetting]:
+    compared = []
+    for setting, measured in members:
+        times = {}
+        for size in measured.sizes:
+            times_at_size = measured.times_at(size)
+            if native in times_at_size and len(times_at_size) > 1:
+                times[size] = times_at_size
+        if times:
+            compared.append(_ComparedSetting(setting, measured, times))
+        else:
+            _leave_out([(setting, measured)], left_out)
+    return compared
+
+
+def _leave_out(members: Iterable[tuple[Setting, MeasuredSetting]], left_out: Counter[str]) -> None:
+    for setting, measured in members:
+        what = f"{setting.collective} with {setting.variant}" if setting.variant else setting.collective
+        left_out[f"of {what}, with no default or no other algorithm beside"] += len(measured.rows)
+
+
+def _shared_sizes(compared: Sequence[_ComparedSetting], left_out: Counter[str]) -> list[int]:
+    """Return the sizes that all settings have, ascending."""
+    if not compared:
+        return []
+    shared = set.intersection(*(set(case.times) for case in compared))
+    unshared = 0
+    for case in compared:
+        unshared += sum(len(times) for size, times in case.times.items() if size not in shared)
+    if unshared:
+        collective = compared[0].setting.collective
+        left_out[f"of {collective} at sizes that not all types, placements and variants have"] += unshared
+    return sorted(shared)
+
+
+def _curves(measured: MeasuredSetting, sizes: Sequence[int], excluded: Choice | None) -> Curves:
+    """Return the curves of a setting at some sizes, without those that have none of them, or are of ``excluded``."""
+    curves = {}
+    for choice, curve in measured.curves.items():
+        kept = {size: curve[size] for size in sizes if size in curve}
+        if kept and choice != excluded:
+            curves[choice] = kept
+    return curves
+
+
+def _sizes_to_change(found: Mapping[int, SizeChoice]) -> set[int]:
+    """Return the sizes at which a choice replaces the default.
+
+    Between sizes at which it is clearly faster, another size needs no range of its own, unless the default is clearly
+    faster there.
+    """
+    clear = [size for size, choice in found.items() if choice.gain_ends[0] > 1 and choice.gain >= NOTICEABLE]
+    if not clear:
+        return set()
+    return {size for size, choice in found.items() if clear[0] <= size <= clear[-1] and choice.gain_ends[1] > 1}
 
 
 def _size_choices(size: int, cases: Sequence[Mapping[Choice, ChoiceTime]], native: Choice) -> dict[Choice, SizeChoice]:
     """Return each choice that was measured in all cases, in the case of its least gain."""
-    several = defaultdict[Choice, list[SizeChoice]](list)
+    by_choice = defaultdict[Choice, list[SizeChoice]](list)
     for times in cases:
-        seconds = {each: time.seconds for each, time in times.items()}  # no launch has two of them
-        low, high = ({each: time.ends[end] for each, time in times.items()} for end in (0, 1))
-        for each, mine in seconds.items():
-            others = [other for other in times if other != each]
-            rival = min(others, key=seconds.__getitem__)
-            several[each].append(SizeChoice(
-                size, mine, (low[each], high[each]), seconds[native] / mine,
-                (low[native] / high[each], high[native] / low[each]), DEFAULT if rival == native else rival.name,
-                seconds[rival] / mine, min(low[other] for other in others) / high[each],
-            ))  # fmt: skip
-    return {
-        choice: min(found, key=lambda each: (each.gain, each.lead))
-        for choice, found in several.items()
-        if len(found) == len(cases)
-    }
+        for choice in times:
+            by_choice[choice].append(_size_choice(size, choice, times, native))
+    in_all_cases = {choice: found for choice, found in by_choice.items() if len(found) == len(cases)}
+    return {choice: min(found, key=attrgetter("gain", "lead")) for choice, found in in_all_cases.items()}
+
+
+def _size_choice(size: int, choice: Choice, times: Mapping[Choice, ChoiceTime], native: Choice) -> SizeChoice:
+    """Return how a choice compares with the others of a case; no launch measured two of them."""
+    seconds = times[choice].seconds
+    low, high = times[choice].ends
+    native_low, native_high = times[native].ends
+    others = [other for other in times if other != choice]
+    runner_up = min(others, key=lambda other: times[other].seconds)
+    lowest = min(times[other].ends[0] for other in others)
+    return SizeChoice(
+        nbytes=size,
+        seconds=seconds,
+        interval=(low, high),
+        gain=times[native].seconds / seconds,
+        gain_ends=(native_low / high, native_high / low),
+        runner_up=DEFAULT if runner_up == native else runner_up.name,
+        lead=times[runner_up].seconds / seconds,
+        lead_at_least=lowest / high,
+    )

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from statistics import fmean
 from typing import Literal, TypeAlias
 
@@ -123,17 +124,25 @@ class Recommendation:
     @property
     def verdicts(self) -> dict[int, SizeVerdict]:
         """How sure the choice is, by measured size in bytes."""
-        return {each.nbytes: each for of_range in self.ranges for each in of_range.verdicts}
+        verdicts = chain.from_iterable(chosen.verdicts for chosen in self.ranges)
+        return {verdict.nbytes: verdict for verdict in verdicts}
 
     def largest_ratio(self, choices: Collection[Choice], sizes: Iterable[int]) -> float:
         """Return how many times as long the slowest of some choices takes as the fastest, at the worst of ``sizes``."""
-        at = ({each: time for each, time in self.measured.times_at(n).items() if each in choices} for n in sizes)
-        seconds = [comparable_seconds(times).values() for times in at if times]
-        return max((max(each) / min(each) for each in seconds), default=1.0)
+        largest = 1.0
+        for size in sizes:
+            times = {choice: time for choice, time in self.measured.times_at(size).items() if choice in choices}
+            if times:
+                seconds = comparable_seconds(times).values()
+                largest = max(largest, max(seconds) / min(seconds))
+        return largest
 
     @property
     def named(self) -> frozenset[Choice | None]:
-        return frozenset(choice for each in self.verdicts.values() for choice in (each.choice, each.runner_up))
+        names: set[Choice | None] = set()
+        for verdict in self.verdicts.values():
+            names |= {verdict.choice, verdict.runner_up}
+        return frozenset(names)
 
 
 class Advice:
@@ -170,13 +179,14 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
 
 
 def _of_report(results: Results, placements: Iterable[Recommendation]) -> tuple[Recommendation, ...]:
-    found = _without_many_pairs(results, placements)
-    settings = {(each.setting, each.measured.conditions) for each in found}
-    return tuple(
-        each
-        for each in found
-        if not (each.has_one_buffer and (_other_placement(each.setting), each.measured.conditions) in settings)
-    )
+    recommendations = _without_many_pairs(results, placements)
+    settings = {(each.setting, each.measured.conditions) for each in recommendations}
+    kept = []
+    for recommendation in recommendations:
+        other = _other_placement(recommendation.setting), recommendation.measured.conditions
+        if not (recommendation.has_one_buffer and other in settings):
+            kept.append(recommendation)
+    return tuple(kept)
 
 
 def _without_many_pairs(results: Results, placements: Iterable[Recommendation]) -> list[Recommendation]:
@@ -185,17 +195,20 @@ def _without_many_pairs(results: Results, placements: Iterable[Recommendation]) 
     It has the pairs of a choice at the smallest size, if these are several: see ``rank_pairs.pair_findings``.
     """
     tiers = {row.key: tier_label(row) for row in results.rows}
-    of_calls = defaultdict[tuple[Setting, Conditions], list[tuple[str, Recommendation]]](list)
-    for each in placements:
-        tier = tiers[next(iter(each.measured.rows))]
-        of_calls[each.setting.of_any_pair, each.measured.conditions].append((tier, each))
-    found: list[Recommendation] = []
-    for members in of_calls.values():
-        least = min(each.measured.sizes[0] for _, each in members)
-        pairs = Counter((tier, choice) for tier, each in members for choice in each.measured.times_at(least))
+    calls = defaultdict[tuple[Setting, Conditions], list[tuple[str, Recommendation]]](list)
+    for recommendation in placements:
+        tier = tiers[next(iter(recommendation.measured.rows))]
+        call = recommendation.setting.of_any_pair, recommendation.measured.conditions
+        calls[call].append((tier, recommendation))
+    kept: list[Recommendation] = []
+    for members in calls.values():
+        smallest = min(recommendation.measured.sizes[0] for _, recommendation in members)
+        pairs: Counter[tuple[str, Choice]] = Counter()
+        for tier, recommendation in members:
+            pairs.update((tier, choice) for choice in recommendation.measured.times_at(smallest))
         answered = {tier for (tier, _), count in pairs.items() if count > 1}
-        found += (each for tier, each in members if tier not in answered)
-    return found
+        kept += (recommendation for tier, recommendation in members if tier not in answered)
+    return kept
 
 
 def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
@@ -206,12 +219,12 @@ def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
     busy = busy_runs(results)
     placements: dict[tuple[Setting, Conditions], list[tuple[Setting, list[Row]]]] = defaultdict(list)
     for (setting, conditions), rows in rows_by_setting(results).items():
-        placements[replace(setting, in_place=None), conditions].append((setting, rows))
-    return tuple(
-        recommendation
-        for (call, conditions), several in placements.items()
-        for recommendation in _recommend(call, conditions, several, busy)
-    )
+        call = replace(setting, in_place=None)
+        placements[call, conditions].append((setting, rows))
+    recommendations: list[Recommendation] = []
+    for (call, conditions), rows_of_placements in placements.items():
+        recommendations += _recommend(call, conditions, rows_of_placements, busy)
+    return tuple(recommendations)
 
 
 def ranges_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple[Setting, int], RecommendedRange]:
@@ -219,13 +232,16 @@ def ranges_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple[S
 
     The ranges of a single placement serve the other one, too, if calls of the library have one buffer.
     """
-    settings = {each.setting for each in recommendations}
+    settings = {recommendation.setting for recommendation in recommendations}
     ranges: dict[tuple[Setting, int], RecommendedRange] = {}
-    for each in recommendations:
-        alone = collective(each.setting.collective).one_buffer and _other_placement(each.setting) not in settings
-        for in_place in (False, True) if each.setting.in_place is None or alone else (each.setting.in_place,):
-            setting = replace(each.setting, in_place=in_place)
-            ranges |= {(setting, verdict.nbytes): of for of in each.ranges for verdict in of.verdicts}
+    for recommendation in recommendations:
+        setting = recommendation.setting
+        is_alone = collective(setting.collective).one_buffer and _other_placement(setting) not in settings
+        serves_both = setting.in_place is None or is_alone
+        for in_place in (False, True) if serves_both else (setting.in_place,):
+            placed = replace(setting, in_place=in_place)
+            for chosen in recommendation.ranges:
+                ranges |= {(placed, verdict.nbytes): chosen for verdict in chosen.verdicts}
     return ranges
 
 
@@ -236,20 +252,23 @@ def _other_placement(setting: Setting) -> Setting:
 def _recommend(
     call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]], busy: Collection[str]
 ) -> list[Recommendation]:
+    """Return a recommendation for each placement of a call, or one for both if that costs little more."""
     measured = [MeasuredSetting.of(rows, conditions) for _, rows in placements]
-    chosen = [choose_ranges(each) for each in measured]
+    chosen = [choose_ranges(of_placement) for of_placement in measured]
     separate = [
-        _recommendation(setting, each, ranges, busy)
-        for (setting, _), each, ranges in zip(placements, measured, chosen, strict=True)
+        _recommendation(setting, of_placement, ranges, busy)
+        for (setting, _), of_placement, ranges in zip(placements, measured, chosen, strict=True)
     ]
-    common = set.intersection(*(set(each.curves) for each in measured))
-    shareable = common and measured[0].sizes == measured[-1].sizes and not any(each.has_one_buffer for each in separate)
-    if len(measured) > 1 and shareable:
-        joint = choose_ranges(*measured)
-        if joint.cost <= fmean(each.cost for each in chosen) + joint.price:
-            both = MeasuredSetting.of([row for _, rows in placements for row in rows], conditions)
-            return [_recommendation(call, both, joint, busy)]
-    return separate
+    common = set.intersection(*(set(of_placement.curves) for of_placement in measured))
+    same_sizes = measured[0].sizes == measured[-1].sizes
+    has_one_buffer = any(recommendation.has_one_buffer for recommendation in separate)
+    if len(measured) == 1 or not common or not same_sizes or has_one_buffer:
+        return separate
+    joint = choose_ranges(*measured)
+    if joint.cost > fmean(ranges.cost for ranges in chosen) + joint.price:
+        return separate
+    all_rows = list(chain.from_iterable(rows for _, rows in placements))
+    return [_recommendation(call, MeasuredSetting.of(all_rows, conditions), joint, busy)]
 
 
 def _recommendation(
@@ -260,28 +279,42 @@ def _recommendation(
 
 
 def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, busy: Collection[str]) -> RecommendedRange:
-    at = {size: times for size in sizes.sizes if sizes.choice in (times := measured.times_at(size))}
-    verdicts = tuple(_verdict(size, sizes.choice, times) for size, times in at.items())
-    compared = [each for each in verdicts if each.verdict != "alone"]
-    own_calls = {} if sizes.choice.is_native else {size: _native_time(times) for size, times in at.items()}
-    others = [(times[sizes.choice], each) for times in at.values() for other, each in times.items()
-              if other != sizes.choice]  # fmt: skip
+    choice = sizes.choice
+    verdicts: list[SizeVerdict] = []
+    own_times: list[ChoiceTime] = []
+    pairs: list[tuple[ChoiceTime, ChoiceTime]] = []  # the choice and another one, at one size
+    native_pairs: list[tuple[ChoiceTime, ChoiceTime]] = []  # native and the choice
+    for size in sizes.sizes:
+        times = measured.times_at(size)
+        if choice not in times:
+            continue
+        own_time = times[choice]
+        own_times.append(own_time)
+        verdicts.append(_verdict(size, choice, times))
+        pairs += [(own_time, time) for other, time in times.items() if other != choice]
+        native = None if choice.is_native else _native_time(times)
+        if native:
+            native_pairs.append((native, own_time))
+    compared = [verdict for verdict in verdicts if verdict.verdict != "alone"]
     evidence = Evidence(
         compared=len(compared),
-        clear=sum(each.is_clear for each in compared),
-        rounds=min((each.rounds for each in compared), default=0),
-        gain=_gain([(native, at[size][sizes.choice]) for size, native in own_calls.items() if native]),
-        has_intervals=any(times[sizes.choice].has_interval for times in at.values()),
+        clear=sum(verdict.is_clear for verdict in compared),
+        rounds=min((verdict.rounds for verdict in compared), default=0),
+        gain=_gain(native_pairs),
+        has_intervals=any(time.has_interval for time in own_times),
         oversubscribed=measured.oversubscribed,
-        busy=_any_busy(others, busy),
+        busy=_any_busy(pairs, busy),
     )
-    return RecommendedRange(sizes, verdicts, evidence)
+    return RecommendedRange(sizes, tuple(verdicts), evidence)
 
 
 def _auto_result(measured: MeasuredSetting, busy: Collection[str]) -> AutoResult | None:
-    own_calls = {size: _native_time(measured.times_at(size)) for size in measured.auto}
-    pairs = {size: (native, measured.auto[size]) for size, native in own_calls.items() if native}
-    gain = _gain([*pairs.values()])
+    pairs: dict[int, tuple[ChoiceTime, ChoiceTime]] = {}  # native and auto, by size
+    for size, auto in measured.auto.items():
+        native = _native_time(measured.times_at(size))
+        if native:
+            pairs[size] = native, auto
+    gain = _gain(list(pairs.values()))
     if gain is None:
         return None
     evidence = Evidence(
@@ -294,27 +327,39 @@ def _auto_result(measured: MeasuredSetting, busy: Collection[str]) -> AutoResult
         busy=_any_busy(pairs.values(), busy),
     )
     slower = sum(native.clearly_faster(auto) for native, auto in pairs.values())
-    return AutoResult((*pairs,), gain, slower, evidence)
+    return AutoResult(tuple(pairs), gain, slower, evidence)
 
 
 def _verdict(nbytes: int, choice: Choice, times: dict[Choice, ChoiceTime]) -> SizeVerdict:
-    seconds, mine = comparable_seconds(times), times[choice]
+    seconds = comparable_seconds(times)
+    chosen = times[choice]
     others = sorted(times.keys() - {choice}, key=lambda other: (seconds[other], other.label))
     if not others:
-        return SizeVerdict(nbytes, choice, mine.seconds, None, None, "alone")
-    faster = [other for other in others if times[other].clearly_faster(mine)]
-    open_ones = [other for other in others if not mine.clearly_faster(times[other])]
-    verdict: Verdict = "behind" if faster else "tie" if open_ones else "clear"
-    rival = (faster or open_ones or others)[0]
-    own_calls = [] if choice.is_native else [time for other, time in times.items() if other.is_native]
-    fastest_native = None if choice.is_native else _native_time(times)
-    common = (len(_common_rounds(mine, times[other])) for other in others)
+        return SizeVerdict(nbytes, choice, chosen.seconds, None, None, "alone")
+    faster = [other for other in others if times[other].clearly_faster(chosen)]
+    undecided = [other for other in others if not chosen.clearly_faster(times[other])]
+    verdict: Verdict = "clear"
+    if faster:
+        verdict = "behind"
+    elif undecided:
+        verdict = "tie"
+    runner_up = (faster or undecided or others)[0]
+    native_times: list[ChoiceTime] = []
+    if not choice.is_native:
+        native_times = [time for other, time in times.items() if other.is_native]
+    fastest_native = _native_time(times) if native_times else None
+    common_rounds = (len(_common_rounds(chosen, times[other])) for other in others)
     return SizeVerdict(
-        nbytes, choice, mine.seconds, rival, times[rival].ratio(mine), verdict,
-        beats_native=all(map(mine.clearly_faster, own_calls)) if own_calls else None,
-        over_native=fastest_native.ratio(mine) if fastest_native else None,
-        rounds=min(filter(None, common), default=0),
-    )  # fmt: skip
+        nbytes=nbytes,
+        choice=choice,
+        seconds=chosen.seconds,
+        runner_up=runner_up,
+        lead=times[runner_up].ratio(chosen),
+        verdict=verdict,
+        beats_native=all(map(chosen.clearly_faster, native_times)) if native_times else None,
+        over_native=fastest_native.ratio(chosen) if fastest_native else None,
+        rounds=min(filter(None, common_rounds), default=0),
+    )
 
 
 def _native_time(times: Mapping[Choice, ChoiceTime]) -> ChoiceTime | None:
@@ -338,8 +383,11 @@ def _gain(pairs: Sequence[tuple[ChoiceTime, ChoiceTime]]) -> Gain | None:
     """Return the gain over native, from the times of native and of the choice at each size; None without any."""
     if not pairs:
         return None
-    ratios = [(native.ratio(chosen), native.round_ratios(chosen)) for native, chosen in pairs]
-    return Gain.of([(median, [((run, n), ratio) for (_, run, n), ratio in of.items()]) for median, of in ratios])
+    sizes = []
+    for native, chosen in pairs:
+        ratios = [((run, number), ratio) for (_, run, number), ratio in native.round_ratios(chosen).items()]
+        sizes.append((native.ratio(chosen), ratios))
+    return Gain.of(sizes)
 
 
 def lone_rank_reason(rows: Sequence[Row]) -> str:

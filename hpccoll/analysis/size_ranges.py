@@ -51,50 +51,72 @@ def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
     Raises:
         ValueError: if no choice was measured in all placements.
     """
-    sizes, price = placements[0].sizes, max(MIN_CUT_PRICE, *map(ratio_noise, placements))
-    choices = [choice for choice in placements[0].curves if all(choice in other.curves for other in placements)]
-    every = [dict(zip(measured.curves, log_times(measured.curves, sizes), strict=True)) for measured in placements]
-    logs = np.array([[of_choice[choice] for choice in choices] for of_choice in every])
-    best = np.array([np.min([*of_choice.values()], axis=0) for of_choice in every])
-    excess, mean_logs = (logs - best[:, None]).mean(axis=0), logs.mean(axis=0)
+    sizes = placements[0].sizes
+    price = max(MIN_CUT_PRICE, *map(ratio_noise, placements))
+    choices = _common_choices(placements)
+    excess, mean_logs = _mean_log_times(placements, choices)
     is_native = [choice.is_native for choice in choices]
     entry = np.where(is_native, 0.0, price * any(is_native))
     rows = _cheapest_rows(excess, price, entry)
-    starts = [i for i in range(len(sizes)) if i == 0 or rows[i] != rows[i - 1]]
-    cuts = [0, *(_cut(sizes[i - 1 : i + 1], *mean_logs[[rows[i - 1], rows[i]], i - 1 : i + 1]) for i in starts[1:])]
-    ranges = tuple(
-        ChoiceRange(
-            first=cuts[n],
-            below=cuts[n + 1] if n + 1 < len(cuts) else None,
-            choice=choices[rows[start]],
+    starts = [place for place in range(len(sizes)) if place == 0 or rows[place] != rows[place - 1]]
+    ends = [*starts[1:], len(sizes)]
+    firsts = [0]
+    for start in starts[1:]:
+        around = slice(start - 1, start + 1)
+        firsts.append(_cut(sizes[around], mean_logs[rows[start - 1], around], mean_logs[rows[start], around]))
+    ranges = []
+    for first, below, start, end in zip(firsts, [*firsts[1:], None], starts, ends, strict=True):
+        row = rows[start]
+        over_best = float(np.exp(excess[row, start:end].mean()))
+        chosen = ChoiceRange(
+            first=first,
+            below=below,
+            choice=choices[row],
             sizes=tuple(sizes[start:end]),
-            over_best=round(float(np.exp(excess[rows[start], start:end].mean())), DIGITS),
-            over_native=_over_native(choices, mean_logs[:, start:end], rows[start]),
-            unpaired=tuple(
-                dict.fromkeys(
-                    label
-                    for measured in placements
-                    for label in _unpaired(measured.curves, choices[rows[start]], sizes[start:end])
-                )
-            ),
+            over_best=round(over_best, DIGITS),
+            over_native=_over_native(choices, mean_logs[:, start:end], row),
+            unpaired=_unpaired_labels(placements, choices[row], sizes[start:end]),
         )
-        for n, (start, end) in enumerate(zip(starts, [*starts[1:], len(sizes)], strict=True))
-    )
-    cost = float(excess[rows, range(len(sizes))].sum() + price * (len(starts) - 1) + entry[rows[0]])
-    return SizeRanges(ranges, cost, price)
+        ranges.append(chosen)
+    cuts = len(starts) - 1
+    cost = float(excess[rows, range(len(sizes))].sum() + price * cuts + entry[rows[0]])
+    return SizeRanges(tuple(ranges), cost, price)
+
+
+def _common_choices(placements: Sequence[MeasuredSetting]) -> list[Choice]:
+    """Return the choices that were measured in all placements, in the order of the first one."""
+    common = set.intersection(*(set(measured.curves) for measured in placements))
+    return [choice for choice in placements[0].curves if choice in common]
+
+
+def _mean_log_times(placements: Sequence[MeasuredSetting], choices: Sequence[Choice]) -> tuple[Times, Times]:
+    """Return means over placements, each as [choice, size].
+
+    The first are the logarithms of the times over the best time, which may be of a choice that is not in all
+    placements; the second are the logarithms of the times.
+    """
+    sizes = placements[0].sizes
+    excess, logs = [], []
+    for measured in placements:
+        log_of_choice = dict(zip(measured.curves, log_times(measured.curves, sizes), strict=True))
+        best = np.min(list(log_of_choice.values()), axis=0)
+        log_of_common = np.array([log_of_choice[choice] for choice in choices])
+        excess.append(log_of_common - best)
+        logs.append(log_of_common)
+    return np.mean(excess, axis=0), np.mean(logs, axis=0)
 
 
 def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
     """Return the logarithm of each choice's seconds at ``sizes``, [choice, size]; infinite outside its own sizes."""
-    at = np.log(sizes)
-    seconds = {
-        size: comparable_seconds({choice: curve[size] for choice, curve in curves.items() if size in curve})
-        for size in sizes
-    }
-    rows = [
-        np.interp(at, np.log(list(curve)), np.log([seconds[size][choice] for size in curve]), left=np.inf, right=np.inf)
-        for choice, curve in curves.items()
-    ]
+    log_sizes = np.log(sizes)
+    seconds = {}
+    for size in sizes:
+        measured = {choice: curve[size] for choice, curve in curves.items() if size in curve}
+        seconds[size] = comparable_seconds(measured)
+    rows = []
+    for choice, curve in curves.items():
+        log_seconds = np.log([seconds[size][choice] for size in curve])
+        rows.append(np.interp(log_sizes, np.log(list(curve)), log_seconds, left=np.inf, right=np.inf))
     return np.array(rows)
 
 
@@ -142,11 +164,20 @@ def _cut(sizes: Sequence[int], before: Times, after: Times) -> int:
     return int(np.clip(np.ceil(cut), sizes[0] + 1, sizes[1]))
 
 
+def _unpaired_labels(placements: Sequence[MeasuredSetting], choice: Choice, sizes: Sequence[int]) -> tuple[str, ...]:
+    """Return the labels of choices that no launch measured together with ``choice`` in one of the placements."""
+    labels: list[str] = []
+    for measured in placements:
+        labels += _unpaired(measured.curves, choice, sizes)
+    return tuple(dict.fromkeys(labels))
+
+
 def _unpaired(curves: Curves, choice: Choice, sizes: Sequence[int]) -> Iterator[str]:
     """Yield the labels of choices that no launch measured together with ``choice`` at one of their common ``sizes``."""
     chosen = curves[choice]
     for other, curve in curves.items():
-        if other != choice and any(not chosen[n].shares_launch(curve[n]) for n in sizes if n in chosen and n in curve):
+        common = [size for size in sizes if size in chosen and size in curve]
+        if other != choice and not all(chosen[size].shares_launch(curve[size]) for size in common):
             yield other.label
 
 

@@ -26,8 +26,10 @@ COMPRESSION = "compress", "feedback"
 
 def compression_text(workload: Workload) -> str:
     """Return how the gradients of a workload are compressed; an empty text if they are not."""
-    name = workload["compress"]
-    return "" if name == "none" else f"{name} with feedback" if workload["feedback"] else str(name)
+    name = str(workload["compress"])
+    if name == "none":
+        return ""
+    return f"{name} with feedback" if workload["feedback"] else name
 
 
 _KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
@@ -99,8 +101,10 @@ class StepComparison:
     def common(self, other: "StepComparison | None") -> Iterator[tuple[str, Row, Row]]:
         """Yield the names of the choices that another comparison has, too, with the rows of both."""
         others = {Choice.of(row).name: row for row in other.rows} if other else {}
-        rows = ((Choice.of(row).name, row) for row in self.rows)
-        return ((name, row, others[name]) for name, row in rows if name in others)
+        for row in self.rows:
+            name = Choice.of(row).name
+            if name in others:
+                yield name, row, others[name]
 
     def evidence(self, busy: Collection[str]) -> Evidence:
         """Return the evidence that the first of the rows is the fastest, or faster than native.
@@ -109,22 +113,27 @@ class StepComparison:
         """
         best, *others = self.rows
         native = next((row for row in others if Choice.of(row).is_native), None)
-        is_clear = self.ranked and (self.clear or bool(native and clearly_faster(best, native)))
-        common = [paired_rounds(best, other) for other in others]
+        beats_native = native is not None and clearly_faster(best, native)
+        common_rounds = [paired_rounds(best, other) for other in others]
+        compared_runs: set[str] = set()
+        for rounds in common_rounds:
+            compared_runs.update(run for run, _ in rounds)
         return Evidence(
             compared=int(self.ranked),
-            clear=int(is_clear),
-            rounds=min(map(len, common), default=0),
+            clear=int(self.ranked and (self.clear or beats_native)),
+            rounds=min(map(len, common_rounds), default=0),
             gain=_gain(native, best) if native else None,
             has_intervals=best.interval is not None,
             oversubscribed=self.oversubscribed,
-            busy=any(run in busy for rounds in common for run, _ in rounds),
+            busy=not compared_runs.isdisjoint(busy),
         )
 
 
 def _gain(native: Row, best: Row) -> Gain:
-    rounds = paired_rounds(native, best).items()
-    return Gain.of([(time_ratio(native, best), [(key, one.median / other.median) for key, (one, other) in rounds])])
+    ratios = []
+    for key, (native_round, best_round) in paired_rounds(native, best).items():
+        ratios.append((key, native_round.median / best_round.median))
+    return Gain.of([(time_ratio(native, best), ratios)])
 
 
 _PLACE: Mapping[str, Callable[[Row], str]] = {
@@ -144,21 +153,29 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
     values: dict[tuple[str, str], set[object]] = defaultdict(set)
     for row in rows:
         workload = call_arguments(row)
-        for key, value in {**workload, **{name: getattr(row, name) for name in _PLACE}}.items():
-            if not row.floor or key not in COMPRESSION:  # null is no other one for each compression
+        places = {name: getattr(row, name) for name in _PLACE}
+        for key, value in {**workload, **places}.items():
+            if not row.floor or key not in COMPRESSION:  # null is the same for each compression
                 values[workload["model"], key].add(value)
 
     def name(row: Row) -> tuple[str, ...]:
         workload = call_arguments(row)
-        differing = [key for key in (*workload, *_PLACE) if len(values[workload["model"], key]) > 1]
-        words = (
-            _PLACE[key](row) if key in _PLACE else _KEY_WORDS.get(key, lambda w, key=key: f"{key}={w[key]}")(workload)
-            for key in differing
-            if key not in ("scale", *without)
-        )
-        return tuple(dict.fromkeys(filter(None, words)))
+        words: dict[str, None] = {}
+        for key in (*workload, *_PLACE):
+            is_told = key == "scale" or key in without
+            if not is_told and len(values[workload["model"], key]) > 1:
+                words[_key_words(key, row, workload)] = None
+        return tuple(filter(None, words))
 
     return name
+
+
+def _key_words(key: str, row: Row, workload: Workload) -> str:
+    if key in _PLACE:
+        return _PLACE[key](row)
+    if key in _KEY_WORDS:
+        return _KEY_WORDS[key](workload)
+    return f"{key}={workload[key]}"
 
 
 def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[StepComparison]:
@@ -167,37 +184,53 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     Only rows of measured steps count. Steps of several machines, which ``machines`` names by run_id, are not compared.
     """
     rows = [row for row in rows if row.usable and row.ours and row.collective in WORKLOADS]
-    several_machines = len({machines.get(row.run_id) for row in rows}) > 1
+    has_several_machines = len({machines.get(row.run_id) for row in rows}) > 1
     details = workload_namer(rows, without=COMPRESSION)  # they are named with the model
-    grouped: dict[CallKey, list[Row]] = defaultdict(list)
+    by_call: dict[CallKey, list[Row]] = defaultdict(list)
     for row in rows:
         key = CallKey.of(row, machines.get(row.run_id, ""))
-        grouped[key.without("op", "in_place", "aggregators", "executor")].append(row)
+        by_call[key.without("op", "in_place", "aggregators", "executor")].append(row)
     nulls: dict[CallKey, list[Row]] = defaultdict(list)
-    for key, of in grouped.items():
-        nulls[key.uncompressed] += (row for row in of if row.floor)
-    made = []
-    for key, members in grouped.items():
+    for key, members in by_call.items():
+        nulls[key.uncompressed] += (row for row in members if row.floor)
+    comparisons = []
+    for key, members in by_call.items():
+        best = _best_of_each_choice(members)
+        if not best:
+            continue
         first = members[0]
-        best: dict[str, Row] = {}
-        for row in sorted(members, key=lambda row: row.median_s or 0.0):
-            if not row.floor:
-                best.setdefault(Choice.of(row).name, row)
-        if best:
-            null = closest_null(next(iter(best.values())), nulls[key.uncompressed])
-            words = (*details(first), *[machines.get(first.run_id, "unknown machine")] * several_machines)
-            about = key, call_arguments(first), Setting.of(first).shape_label, words
-            made.append(StepComparison(*about, (*best.values(),), null, first.oversubscribed))
-    models = list(dict.fromkeys(each.workload["model"] for each in made))
+        words = details(first)
+        if has_several_machines:
+            words = (*words, machines.get(first.run_id, "unknown machine"))
+        comparison = StepComparison(
+            key=key,
+            workload=call_arguments(first),
+            shape=Setting.of(first).shape_label,
+            details=words,
+            rows=tuple(best),
+            null=closest_null(best[0], nulls[key.uncompressed]),
+            oversubscribed=first.oversubscribed,
+        )
+        comparisons.append(comparison)
+    models = list(dict.fromkeys(comparison.workload["model"] for comparison in comparisons))
 
-    def order(each: StepComparison) -> tuple[object, ...]:
-        first = each.rows[0]
-        position = models.index(each.workload["model"])
-        keys = (value if isinstance(value, int) else 0 for value in each.workload.values())
-        late, compression = not each.workload["overlap"], each.compression
-        return position, each.oversubscribed, -first.nodes, -first.ranks, late, compression, *keys
+    def order(comparison: StepComparison) -> tuple[object, ...]:
+        row, workload = comparison.rows[0], comparison.workload
+        position = models.index(workload["model"])
+        values = [value if isinstance(value, int) else 0 for value in workload.values()]
+        shape = comparison.oversubscribed, -row.nodes, -row.ranks
+        return position, *shape, not workload["overlap"], comparison.compression, *values
 
-    return sorted(made, key=order)
+    return sorted(comparisons, key=order)
+
+
+def _best_of_each_choice(rows: Iterable[Row]) -> list[Row]:
+    """Return the fastest row of each choice with communication, the fastest first."""
+    best: dict[str, Row] = {}
+    for row in sorted(rows, key=lambda row: row.median_s or 0.0):
+        if not row.floor:
+            best.setdefault(Choice.of(row).name, row)
+    return list(best.values())
 
 
 def product_findings(
@@ -207,24 +240,35 @@ def product_findings(
 
     It names the workload with the largest share of them. Each pipeline stage counts once.
     """
-    programs = [(times.programs, each) for each in compared if (times := times_of(each.rows[0].key))]
-    found = [
-        (none, sum(len(program.phases) for program in of_step), each)
-        for of_step, each in programs
-        if (none := sum(program.without_product for program in of_step))
-    ]
+    found: list[tuple[int, int, StepComparison]] = []
+    for step in compared:
+        times = times_of(step.rows[0].key)
+        programs = times.programs if times else ()
+        too_small = sum(program.without_product for program in programs)
+        if too_small:
+            found.append((too_small, sum(len(program.phases) for program in programs), step))
     if not found:
         return
-    none, computations, step = max(found, key=lambda each: each[0] / each[1])
+    too_small, computations, step = max(found, key=lambda counts: counts[0] / counts[1])
     text = (
-        f"{none} of {format_count(computations, 'computation')} are too small for a product of matrices, and take no "
-        f"time{worst_of(step, len(found), len(compared))}."
+        f"{too_small} of {format_count(computations, 'computation')} are too small for a product of matrices, and take "
+        f"no time{worst_of(step, len(found), len(compared))}."
     )
     yield warning(
         "no_product", text, title="Computations without products",
         remedy="What overlaps with them is exposed. Take more samples, or a smaller scale.",
-        none=none, computations=computations, workloads=len(found), of=len(compared),
+        none=too_small, computations=computations, workloads=len(found), of=len(compared),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Lag:
+    """A row of a step in which a rank is late."""
+
+    seconds: float
+    ranks: Sequence[tuple[str, int]]  # all late ranks of the row: name and number
+    row: Row
+    step: StepComparison
 
 
 def late_findings(
@@ -234,34 +278,54 @@ def late_findings(
 
     ``names`` has what names the ranks of a row; other rows have numbers.
     """
-    found: dict[tuple[str, int], list[tuple[float, list[tuple[str, int]], Row, StepComparison]]] = defaultdict(list)
-    for each in compared:
-        for row in each.rows:
-            ranks = [(names.get(row.key, "rank {}".format)(rank), rank) for rank in row.late_ranks]
-            for one in ranks:
-                found[one].append((row.last_s or 0.0, ranks, row, each))
-    named = set[tuple[str, int]]()
-    for one, late in sorted(found.items(), key=lambda one: -max(lag for lag, *_ in one[1])):
-        if one in named:
-            continue
-        _, ranks, row, step = max(late, key=lambda one: one[0])
-        named.update(ranks)
-        who = [name if f"rank {rank}" in name else f"{name} (rank {rank})" for name, rank in ranks]
-        others = len({id(each) for *_, each in late})
-        lag, waiting, transfer = (format_seconds(each or 0.0) for each in (row.last_s, row.waiting_s, row.transfer_s))
-        text = (
-            f"{_are_late(who)}{worst_of(step, others, len(compared))}, {Choice.of(row).name}. In a step {who[0]} takes "
-            f"{lag} longer than the median of the others, and is the latest in "
-            f"{format_per_cent(row.last_share or 0.0)} of the steps; ranks wait up to {waiting}, and the transfer is "
-            f"{transfer}."
-        )
-        yield warning(
-            "late_rank", text, title="Late rank",
-            remedy="A late rank comes late to collectives by itself: look for other programs on its host"
-            + ("." if step.workload["compute"] == "wait" else ", a low clock, a hot device."),
-            rank=ranks[0][1], name=ranks[0][0], ranks=row.late_ranks, share=row.last_share, lag=row.last_s,
-            waiting=row.waiting_s, transfer=row.transfer_s, workloads=others, of=len(compared),
-        )  # fmt: skip
+    lags_of_rank: dict[tuple[str, int], list[_Lag]] = defaultdict(list)
+    for step in compared:
+        for row in step.rows:
+            name_of = names.get(row.key, "rank {}".format)
+            ranks = [(name_of(rank), rank) for rank in row.late_ranks]
+            for rank in ranks:
+                lags_of_rank[rank].append(_Lag(row.last_s or 0.0, ranks, row, step))
+    named: set[tuple[str, int]] = set()
+    largest_first = sorted(lags_of_rank.items(), key=lambda item: -max(lag.seconds for lag in item[1]))
+    for rank, lags in largest_first:
+        if rank not in named:
+            largest = max(lags, key=lambda lag: lag.seconds)
+            named.update(largest.ranks)
+            steps = len({id(lag.step) for lag in lags})
+            yield _late_finding(largest, steps, len(compared))
+
+
+def _late_finding(lag: _Lag, steps: int, compared_steps: int) -> Finding:
+    row, step = lag.row, lag.step
+    who = [name if f"rank {rank}" in name else f"{name} (rank {rank})" for name, rank in lag.ranks]
+    later, waiting, transfer = (
+        format_seconds(seconds or 0.0) for seconds in (row.last_s, row.waiting_s, row.transfer_s)
+    )
+    text = (
+        f"{_are_late(who)}{worst_of(step, steps, compared_steps)}, {Choice.of(row).name}. In a step {who[0]} takes "
+        f"{later} longer than the median of the others, and is the latest in "
+        f"{format_per_cent(row.last_share or 0.0)} of the steps; ranks wait up to {waiting}, and the transfer is "
+        f"{transfer}."
+    )
+    causes = "other programs on its host"
+    if step.workload["compute"] != "wait":
+        causes += ", a low clock, a hot device"
+    first_name, first_rank = lag.ranks[0]
+    return warning(
+        "late_rank",
+        text,
+        title="Late rank",
+        remedy=f"A late rank comes late to collectives by itself: look for {causes}.",
+        rank=first_rank,
+        name=first_name,
+        ranks=row.late_ranks,
+        share=row.last_share,
+        lag=row.last_s,
+        waiting=row.waiting_s,
+        transfer=row.transfer_s,
+        workloads=steps,
+        of=compared_steps,
+    )
 
 
 def late_words(row: Row) -> str:

@@ -1,9 +1,10 @@
 """What an answer does not cover: sizes, types, ranks, placements and calls of a collective that were not measured."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from hpccoll.analysis.setting import Choice, Setting
-from hpccoll.schedule import WORKLOADS, collective
+from hpccoll.schedule import WORKLOADS, Collective, collective
 from hpccoll.store.rows import Results
 
 
@@ -27,18 +28,31 @@ def unmeasured(results: Results, name: str) -> Unmeasured | None:
     rows = [row for row in results.ours.rows if row.collective == name and row.may_answer]
     if not rows or name in WORKLOADS:
         return None
-    called, placements = collective(name), {row.in_place for row in rows}
-    settings = [(Setting.of(row), row.oversubscribed) for row in rows]
-    fitting = {(setting.nodes, setting.ranks) for setting, oversubscribed in settings if not oversubscribed}
-    crowded = {(setting.nodes, setting.ranks) for setting, oversubscribed in settings if oversubscribed} - fitting
-    one_way = called.one_buffer or not (called.in_place and called.out_of_place)
-    missing = "" if len(placements) > 1 else "out of place" if True in placements else "in place"
+    family = collective(name)
+    fitting: set[tuple[int, int]] = set()
+    crowded: set[tuple[int, int]] = set()
+    for row in rows:
+        setting = Setting.of(row)
+        shapes = crowded if row.oversubscribed else fitting
+        shapes.add((setting.nodes, setting.ranks))
+    sizes = () if family.token else {row.requested_bytes for row in rows}
+    dtypes = () if family.token else {row.dtype for row in rows}
+    ops = {row.op for row in rows if row.op} if family.has_op else ()
     return Unmeasured(
-        sizes=() if called.token else tuple(sorted({row.requested_bytes for row in rows})),
+        sizes=tuple(sorted(sizes)),
         shapes=tuple(sorted(fitting)),
-        crowded=tuple(sorted(crowded)),
-        dtypes=() if called.token else tuple(sorted({row.dtype for row in rows})),
-        ops=tuple(sorted({row.op for row in rows if row.op})) if called.has_op else (),
-        placement=None if one_way else missing,
+        crowded=tuple(sorted(crowded - fitting)),
+        dtypes=tuple(sorted(dtypes)),
+        ops=tuple(sorted(ops)),
+        placement=_missing_placement(family, {row.in_place for row in rows}),
         native=not any(Choice.of(row).is_native for row in rows),
     )
+
+
+def _missing_placement(family: Collective, measured: Collection[bool]) -> str | None:
+    """Return the placement that was not measured; empty if both were, None if the collective has only one."""
+    if family.one_buffer or not (family.in_place and family.out_of_place):
+        return None
+    if len(measured) > 1:
+        return ""
+    return "out of place" if True in measured else "in place"
