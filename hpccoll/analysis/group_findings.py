@@ -1,7 +1,7 @@
 """The findings about the rows of a group, in the order of the page; those of training steps are in step_findings."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
@@ -86,28 +86,41 @@ SHARE_TITLES = {WIRE: "Share of the wire rate", MEMORY: "Share of the memory rat
 
 def _limit_shares(group: ChartGroup) -> Iterator[Finding]:
     """Yield, for each kind of limit, what the best series reaches of it at the largest size of each shape."""
-    best = dict[tuple[CallKey, str], tuple[int, float, Limit, SeriesPoint]]()
+    best = dict[tuple[CallKey, str], tuple[Limit, SeriesPoint]]()
+
+    def rank(entry: tuple[Limit, SeriesPoint]) -> tuple[int, float]:
+        limit, point = entry
+        return point.row.requested_bytes, limit.share
+
     for point in best_placements(group.points):
-        if limit := limit_of(point):
+        limit = limit_of(point)
+        if limit:
             key = point.key.only("machine", "ranks"), limit.label
-            entry = point.row.requested_bytes, limit.share, limit, point
-            best[key] = max(best.get(key, entry), entry, key=lambda entry: entry[:2])
-    in_order = sorted(best.items(), key=lambda item: (item[0][0].machine, item[0][0].ranks, item[1][2].busbw))
+            best[key] = max(best.get(key, (limit, point)), (limit, point), key=rank)
+    in_order = sorted(best.items(), key=lambda item: (item[0][0].machine, item[0][0].ranks, item[1][0].busbw))
     for kind, title in SHARE_TITLES.items():
-        shares: list[dict[str, Any]] = [
-            {"series": point.series, "share": share, "limit": limit.label, "nbytes": nbytes,
-             "shape": group.shape_label(point.row)}
-            for _, (nbytes, share, limit, point) in in_order if limit.kind == kind
-        ]  # fmt: skip
-        if shares:
-            clauses = "; ".join(
-                f"{each['series']} reaches {100 * each['share']:.0f} % of {each['limit']} at "
-                f"{format_size(each['nbytes'])} on {each['shape']}"
-                for each in shares
-            )
-            more = any(each["share"] > 1 for each in shares) and kind == MEMORY
-            why = " More than 100 %: caches save bytes, or the copies were disturbed." if more else ""
-            yield info(f"{kind}_share", f"{clauses}.{why}", title=title, best=shares)
+        shares = [_share(group, limit, point) for _, (limit, point) in in_order if limit.kind == kind]
+        if not shares:
+            continue
+        text = f"{'; '.join(map(_share_text, shares))}."
+        if kind == MEMORY and any(share["share"] > 1 for share in shares):
+            text += " More than 100 %: caches save bytes, or the copies were disturbed."
+        yield info(f"{kind}_share", text, title=title, best=shares)
+
+
+def _share(group: ChartGroup, limit: Limit, point: SeriesPoint) -> dict[str, Any]:
+    return {
+        "series": point.series,
+        "share": limit.share,
+        "limit": limit.label,
+        "nbytes": point.row.requested_bytes,
+        "shape": group.shape_label(point.row),
+    }
+
+
+def _share_text(share: Mapping[str, Any]) -> str:
+    reached = f"{share['series']} reaches {100 * share['share']:.0f} % of {share['limit']}"
+    return f"{reached} at {format_size(share['nbytes'])} on {share['shape']}"
 
 
 def _uncalibrated_wires(group: ChartGroup) -> Iterator[Finding]:

@@ -46,6 +46,20 @@ class SizeRegret:
         """Whether the best is faster by more than the noise; one algorithm under two names never is."""
         return self.choice != self.best and math.log(self.regret) > self.noise
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "bytes": self.nbytes,
+            "choice": self.choice.label,
+            "seconds": self.seconds,
+            "best": self.best.label,
+            "best_seconds": self.best_seconds,
+            "regret": self.regret,
+            "held_out": self.held_out,
+            "unsure": self.noise,
+            "unpaired": self.unpaired,
+            "beyond": self.extrapolated,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class TableJudgement:
@@ -69,34 +83,37 @@ class TableJudgement:
 
     def by_setting(self) -> Iterator[tuple[Setting, list[SizeRegret], float, float]]:
         """Yield each setting with its regrets, their geometric mean, and that of their lower estimates."""
-        for setting in dict.fromkeys(regret.setting for regret in self.regrets):
-            regrets = [regret for regret in self.regrets if regret.setting == setting]
-            mean, held_out = geometric_mean(r.regret for r in regrets), geometric_mean(r.held_out for r in regrets)
+        regrets_of: dict[Setting, list[SizeRegret]] = defaultdict(list)
+        for regret in self.regrets:
+            regrets_of[regret.setting].append(regret)
+        for setting, regrets in regrets_of.items():
+            mean = geometric_mean(regret.regret for regret in regrets)
+            held_out = geometric_mean(regret.held_out for regret in regrets)
             yield setting, regrets, mean, held_out
 
     def to_json(self) -> dict[str, Any]:
+        settings = []
+        for setting, regrets, mean, held_out in self.by_setting():
+            fixed = None
+            if setting in self.single_choices:
+                choice, single_mean = self.single_choices[setting]
+                fixed = {"choice": choice.label, "geometric_mean": single_mean}
+            settings.append(
+                {
+                    "setting": to_builtins(setting),
+                    "geometric_mean": mean,
+                    "held_out": held_out,
+                    "fixed": fixed,
+                    "sizes": [regret.to_json() for regret in regrets],
+                }
+            )
         return {
             "geometric_mean": self.mean,
             "held_out": self.held_out,
-            "settings": [
-                {
-                    "setting": to_builtins(setting), "geometric_mean": mean, "held_out": held_out,
-                    "fixed": {"choice": single[0].label, "geometric_mean": single[1]} if single else None,
-                    "sizes": [
-                        {
-                            "bytes": r.nbytes, "choice": r.choice.label, "seconds": r.seconds, "best": r.best.label,
-                            "best_seconds": r.best_seconds, "regret": r.regret, "held_out": r.held_out,
-                            "unsure": r.noise, "unpaired": r.unpaired, "beyond": r.extrapolated,
-                        }
-                        for r in regrets
-                    ],
-                }
-                for setting, regrets, mean, held_out in self.by_setting()
-                for single in [self.single_choices.get(setting)]
-            ],
+            "settings": settings,
             "unjudged": list(self.unjudged),
             "strange": list(self.other_conditions),
-        }  # fmt: skip
+        }
 
 
 def judge_table(table: TuneTable, results: Results) -> TableJudgement:
@@ -148,25 +165,34 @@ def _size_regret(
     setting: Setting, entry: TableEntry, size: int, times: Mapping[Choice, ChoiceTime], seconds: Mapping[Choice, float]
 ) -> SizeRegret:
     choice = entry.range_of(size).choice
-    best = min(seconds, key=lambda each: seconds[each])
-    rounds = {each: {key: of.median for key, of in time.rounds.items()} for each, time in times.items()}
-    lower = min(max(1.0, held_out_regret(rounds, choice) or 1.0), seconds[choice] / seconds[best])
+    best = min(seconds, key=seconds.__getitem__)
+    medians = {}
+    for measured, time in times.items():
+        medians[measured] = {key: round_times.median for key, round_times in time.rounds.items()}
+    held_out = max(1.0, held_out_regret(medians, choice) or 1.0)
     least, most = entry.measured_limits
     return SizeRegret(
-        setting, size, choice, seconds[choice], best, seconds[best], lower,
+        setting=setting,
+        nbytes=size,
+        choice=choice,
+        seconds=seconds[choice],
+        best=best,
+        best_seconds=seconds[best],
+        held_out=min(held_out, seconds[choice] / seconds[best]),
         unpaired=not times[choice].shares_launch(times[best]),
         noise=times[choice].ratio_noise(times[best]) if choice != best else 0.0,
         extrapolated=not least <= size <= most,
-    )  # fmt: skip
+    )
 
 
 def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
     """Return the best choice that serves all sizes, and its mean regret; None with fewer than two sizes or choices."""
-    of_all = set.intersection(*map(set, seconds.values())) if len(seconds) > 1 else set()
-    if len(of_all) < 2:
+    if len(seconds) < 2:
         return None
-    means = {
-        choice: geometric_mean(of_size[choice] / min(of_size.values()) for of_size in seconds.values())
-        for choice in sorted(of_all, key=str)
-    }
+    common = set.intersection(*map(set, seconds.values()))
+    if len(common) < 2:
+        return None
+    means = {}
+    for choice in sorted(common, key=str):
+        means[choice] = geometric_mean(times[choice] / min(times.values()) for times in seconds.values())
     return min(means.items(), key=lambda item: item[1])

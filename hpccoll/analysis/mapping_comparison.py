@@ -11,6 +11,7 @@ from hpccoll.analysis.series_points import SeriesPoint, median_seconds, split_by
 from hpccoll.analysis.wire_bandwidth import uncounted_reason
 from hpccoll.common.text import Finding, info
 from hpccoll.store.call_key import CallKey
+from hpccoll.store.rows import Row
 
 MAX_SIZES = 4
 """Maximum number of sizes that have a column."""
@@ -52,19 +53,25 @@ def _faster_of_each(points: Sequence[SeriesPoint]) -> list[SeriesPoint]:
 
 
 def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequence[int]) -> Iterator[list[str]]:
-    over = _ratios_to_fastest(points)
+    ratios = _ratios_to_fastest(points)
+
+    def order(point: SeriesPoint) -> tuple[int, float]:
+        size = point.row.requested_bytes
+        return -size, ratios[point.series, size]
+
     largest = {point.series: point for point in sorted(points, key=lambda point: point.row.requested_bytes)}
-    for point in sorted(
-        largest.values(), key=lambda p: (-p.row.requested_bytes, over[p.series, p.row.requested_bytes])
-    ):
-        crossed = point.row.rack_bytes_predicted
-        uncounted = uncounted_reason(point.row) if point.row.racks > 1 else ""
-        yield [
-            point.series,
-            group.shape_and_machine(point),
-            *(f"{over[point.series, n]:.2f}x" if (point.series, n) in over else "" for n in sizes),
-            f"{crossed / point.row.bytes:.3f} S" if crossed is not None else uncounted,
-        ]
+    for point in sorted(largest.values(), key=order):
+        cells = []
+        for size in sizes:
+            ratio = ratios.get((point.series, size))
+            cells.append("" if ratio is None else f"{ratio:.2f}x")
+        yield [point.series, group.shape_and_machine(point), *cells, _bytes_between_racks(point.row)]
+
+
+def _bytes_between_racks(row: Row) -> str:
+    if row.rack_bytes_predicted is not None:
+        return f"{row.rack_bytes_predicted / row.bytes:.3f} S"
+    return uncounted_reason(row) if row.racks > 1 else ""
 
 
 def _ratios_to_fastest(points: Sequence[SeriesPoint]) -> dict[tuple[str, int], float]:
@@ -72,12 +79,14 @@ def _ratios_to_fastest(points: Sequence[SeriesPoint]) -> dict[tuple[str, int], f
     by_size: dict[int, list[SeriesPoint]] = defaultdict(list)
     for point in points:
         by_size[point.row.requested_bytes].append(point)
-    over: dict[tuple[str, int], float] = {}
-    for nbytes, of_size in by_size.items():
-        fastest = min(of_size, key=median_seconds)
-        ratios = {point.series: time_ratio(point.row, fastest.row) for point in of_size}
-        over |= {(series, nbytes): each / min(ratios.values()) for series, each in ratios.items()}
-    return over
+    over_fastest: dict[tuple[str, int], float] = {}
+    for nbytes, points_of_size in by_size.items():
+        fastest = min(points_of_size, key=median_seconds)
+        ratios = {point.series: time_ratio(point.row, fastest.row) for point in points_of_size}
+        smallest = min(ratios.values())
+        for series, ratio in ratios.items():
+            over_fastest[series, nbytes] = ratio / smallest
+    return over_fastest
 
 
 def mapping_findings(group: ChartGroup) -> Iterator[Finding]:
@@ -85,17 +94,18 @@ def mapping_findings(group: ChartGroup) -> Iterator[Finding]:
     for points in _comparable_points(group):
         by_call: dict[tuple[int, str], list[SeriesPoint]] = defaultdict(list)
         for point in points:
-            by_call[point.row.requested_bytes, point.series.removesuffix(f" {point.row.mapping}")].append(point)
-        several = {call: of_call for call, of_call in by_call.items() if len(of_call) > 1}
-        if several:
-            largest = max(nbytes for nbytes, _ in several)
-            costs = [_cost(name, of_call) for (nbytes, name), of_call in several.items() if nbytes == largest]
-            size, shape = group.size_label(largest), group.shape_and_machine(points[0])
-            title, text = ", ".join(filter(None, ("Mapping", size, shape))), f"{'; '.join(map(_cost_text, costs))}."
-            yield info(
-                "mapping_cost", text, title, nbytes=largest if group.has_size else None, shape=shape,
-                series=tuple(costs),
-            )  # fmt: skip
+            name = point.series.removesuffix(f" {point.row.mapping}")
+            by_call[point.row.requested_bytes, name].append(point)
+        compared = {call: of_call for call, of_call in by_call.items() if len(of_call) > 1}
+        if not compared:
+            continue
+        largest = max(nbytes for nbytes, _ in compared)
+        costs = [_cost(name, of_call) for (nbytes, name), of_call in compared.items() if nbytes == largest]
+        shape = group.shape_and_machine(points[0])
+        title = ", ".join(filter(None, ("Mapping", group.size_label(largest), shape)))
+        text = "; ".join(map(_cost_text, costs))
+        nbytes = largest if group.has_size else None
+        yield info("mapping_cost", f"{text}.", title, nbytes=nbytes, shape=shape, series=tuple(costs))
 
 
 def _cost_text(cost: Mapping[str, Any]) -> str:
@@ -111,15 +121,17 @@ def _cost_text(cost: Mapping[str, Any]) -> str:
 
 def _cost(name: str, points: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Return the slowest mapping of a series over its fastest; ``rack_sizes``: their bytes between racks over S."""
-    best, *_, worst = sorted(points, key=median_seconds)
-    crossed = [point.row.rack_bytes_predicted for point in (best, worst)]
-    differ = None not in crossed and crossed[0] != crossed[1]
-    sizes = tuple((nbytes or 0) / point.row.bytes for nbytes, point in zip(crossed, (best, worst), strict=True))
+    by_time = sorted(points, key=median_seconds)
+    fast, slow = by_time[0].row, by_time[-1].row
+    fast_bytes, slow_bytes = fast.rack_bytes_predicted, slow.rack_bytes_predicted
+    rack_sizes = None
+    if fast_bytes is not None and slow_bytes is not None and fast_bytes != slow_bytes:
+        rack_sizes = fast_bytes / fast.bytes, slow_bytes / slow.bytes
     return {
         "name": name,
-        "fast": best.row.mapping,
-        "slow": worst.row.mapping,
-        "ratio": time_ratio(worst.row, best.row),
-        "clear": clearly_faster(best.row, worst.row),
-        "rack_sizes": sizes if differ else None,
+        "fast": fast.mapping,
+        "slow": slow.mapping,
+        "ratio": time_ratio(slow, fast),
+        "clear": clearly_faster(fast, slow),
+        "rack_sizes": rack_sizes,
     }

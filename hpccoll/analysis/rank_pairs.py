@@ -155,12 +155,25 @@ def _slow_text(slow: SlowPairs) -> str:
 
 
 def _pair_finding(group: ChartGroup, sizes: Sequence[_PairsAtSize]) -> Finding:
-    point, slow = sizes[0].point, [each.slow for each in sizes if each.slow]
-    named = dict.fromkeys(name for each in slow if each.explanation == "members" for name in each.names[0])
-    remedy = f"Measure without {join_words(named)}: the cause is there if no pair is slow then." if named else ""
-    severe = any(each.explanation in ("members", "links") for each in slow)
-    return (warning if severe else info)(
-        "pairs", f"{'; '.join(each.text for each in sizes)}.",
-        title=f"{point.series}, {group.shape_label(point.row)}", remedy=remedy, series=point.series,
-        shape=group.shape_label(point.row), tier=tier_label(point.row), sizes=tuple(each.values for each in sizes),
-    )  # fmt: skip
+    point = sizes[0].point
+    accused: dict[str, None] = {}
+    is_severe = False
+    for size in sizes:
+        if size.slow and size.slow.explanation in ("members", "links"):
+            is_severe = True
+        if size.slow and size.slow.explanation == "members":
+            accused |= dict.fromkeys(size.slow.names[0])
+    remedy = f"Measure without {join_words(accused)}: the cause is there if no pair is slow then." if accused else ""
+    text = "; ".join(size.text for size in sizes)
+    shape = group.shape_label(point.row)
+    finding = warning if is_severe else info
+    return finding(
+        "pairs",
+        f"{text}.",
+        title=f"{point.series}, {shape}",
+        remedy=remedy,
+        series=point.series,
+        shape=shape,
+        tier=tier_label(point.row),
+        sizes=tuple(size.values for size in sizes),
+    )

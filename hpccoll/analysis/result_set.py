@@ -173,21 +173,24 @@ class ResultSet:
             if row.rounds:
                 timed[paths[row.job, row.run_id]].append(row)
         times: dict[RowKey, RowTimes] = {}
-        for path, of_path in timed.items():
+        for path, rows_of_file in timed.items():
             run_ids = {run.run_id for run in self._results.runs if run.path == str(path)}
-            times |= zip((row.key for row in of_path), read_row_times(path, run_ids, of_path), strict=True)
+            keys = [row.key for row in rows_of_file]
+            times |= zip(keys, read_row_times(path, run_ids, rows_of_file), strict=True)
         return [times.get(row.key) for row in rows]
 
 
 def _parts(step: StepTimes, position: int) -> Iterator[dict[str, object]]:
+    """Yield the operations and computations of a rank with their times."""
     program = step.program(position)
-    of_rank = {"rank": int(step.ranks[position]), "stage": int(step.stages[position])}
-    for operation, (ready, begin, end) in zip(program.operations, step.operations(position)[0].tolist(), strict=True):
-        yield {**of_rank, "operation": operation["label"], "collective": operation["collective"],
-               "axis": operation["axis"], "bytes": operation["bytes"], "phase": operation["phase"],
-               "ready_s": ready, "begin_s": begin, "end_s": end}  # fmt: skip
-    for phase, (begin, end) in zip(program.phases, step.computations(position)[0].tolist(), strict=True):
-        yield {**of_rank, "operation": "computation", "phase": phase, "begin_s": begin, "end_s": end}
+    place = {"rank": int(step.ranks[position]), "stage": int(step.stages[position])}
+    operation_times = step.operations(position)[0].tolist()
+    for operation, (ready, begin, end) in zip(program.operations, operation_times, strict=True):
+        about = {name: operation[name] for name in ("collective", "axis", "bytes", "phase")}
+        yield {**place, "operation": operation["label"], **about, "ready_s": ready, "begin_s": begin, "end_s": end}
+    computation_times = step.computations(position)[0].tolist()
+    for phase, (begin, end) in zip(program.phases, computation_times, strict=True):
+        yield {**place, "operation": "computation", "phase": phase, "begin_s": begin, "end_s": end}
 
 
 def _frame(kind: type[Row | Run | Gap], items: Sequence[object], names: Iterable[str] | None = None) -> pd.DataFrame:

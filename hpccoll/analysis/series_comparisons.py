@@ -89,13 +89,12 @@ def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
         if point.row.busbw_Bps and not rank_pair(point.row):
             scale = "ranks", "nodes", "ranks_per_node", "racks", "aggregators", "root"
             curves[point.series, point.key.without("in_place", *scale)].append(point)
-    return tuple(
-        Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base.row.busbw_Bps)
-        for curve in curves.values()
-        for base in [min(curve, key=lambda point: point.row.ranks)]
-        for point in curve
-        if base.row.busbw_Bps
-    )
+    made = []
+    for curve in curves.values():
+        base = min(curve, key=lambda point: point.row.ranks)
+        base_busbw = base.row.busbw_Bps or 0.0
+        made += [Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base_busbw) for point in curve]
+    return tuple(made)
 
 
 def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:

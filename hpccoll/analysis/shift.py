@@ -67,19 +67,29 @@ def shifts(old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> li
 
     ``old`` and ``new`` are the medians of the rounds of each case in seconds, [case][round].
     """
-    logs = [(np.log(before), np.log(after)) for before, after in zip(old, new, strict=True)]
-    usable = [number for number, (before, after) in enumerate(logs) if len(before) and len(after)]
-    freedom = np.array([len(logs[n][0]) + len(logs[n][1]) - 2 for n in usable], float)
-    squares = np.array([sum(((each - each.mean()) ** 2).sum() for each in logs[n]) for n in usable])
-    if not usable or not freedom.sum():
-        return [None] * len(logs)
-    variance, degrees = moderated(squares, freedom)
-    estimates = np.array([logs[n][1].mean() - logs[n][0].mean() for n in usable])
-    samples = np.array([1 / len(logs[n][0]) + 1 / len(logs[n][1]) for n in usable])
-    found: list[Shift | None] = [None] * len(logs)
-    for number, shift in zip(usable, shifts_of_estimates(estimates, variance, samples, degrees), strict=True):
-        found[number] = shift
-    return found
+    usable: list[int] = []
+    freedom, squares, estimates, samples = list[float](), list[float](), list[float](), list[float]()
+    for case, (old_rounds, new_rounds) in enumerate(zip(old, new, strict=True)):
+        if not len(old_rounds) or not len(new_rounds):
+            continue
+        before, after = np.log(old_rounds), np.log(new_rounds)
+        usable.append(case)
+        freedom.append(len(before) + len(after) - 2)
+        squares.append(_squared_deviations(before) + _squared_deviations(after))
+        estimates.append(after.mean() - before.mean())
+        samples.append(1 / len(before) + 1 / len(after))
+    by_case: list[Shift | None] = [None] * len(old)
+    if not any(freedom):
+        return by_case
+    variance, degrees = moderated(np.array(squares), np.array(freedom, float))
+    shifts_of_usable = shifts_of_estimates(np.array(estimates), variance, np.array(samples), degrees)
+    for case, shift in zip(usable, shifts_of_usable, strict=True):
+        by_case[case] = shift
+    return by_case
+
+
+def _squared_deviations(values: Floats) -> float:
+    return float(((values - values.mean()) ** 2).sum())
 
 
 def shifts_of_estimates(estimates: Floats, variance: Floats, samples: Floats, degrees: Floats) -> list[Shift]:
@@ -94,9 +104,13 @@ def shifts_of_estimates(estimates: Floats, variance: Floats, samples: Floats, de
     widths = np.sqrt(variance * samples)
     p_values = benjamini_hochberg(np.asarray(2 * special.stdtr(degrees, -np.abs(estimates) / widths)))
     half = half_width(degrees) * widths
-    factors = (np.exp(np.clip(each, -MAX_LOG, MAX_LOG)) for each in (estimates, estimates - half, estimates + half))
-    columns = (each.tolist() for each in (*factors, p_values, np.sqrt(variance), degrees))
-    return [Shift(*values) for values in zip(*columns, strict=True)]
+    factors, low, high = (_exponential(logs) for logs in (estimates, estimates - half, estimates + half))
+    columns = factors, low, high, p_values, np.sqrt(variance), degrees
+    return [Shift(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _exponential(logs: Floats) -> Floats:
+    return np.exp(np.clip(logs, -MAX_LOG, MAX_LOG))
 
 
 def half_width(degrees: Floats | float) -> Floats:

@@ -58,7 +58,9 @@ def step_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
 
 def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
     about = each.model, ", ".join(each.details), each.shape
-    mark = ("best" if each.clear else "a tie") if each.ranked else ""
+    mark = ""
+    if each.ranked:
+        mark = "best" if each.clear else "a tie"
     for row in each.rows:
         bare = None if row.exposed_s is None or row.median_s is None else row.median_s - row.exposed_s
         interval = format_interval(row.interval) if row.interval else ""
@@ -85,17 +87,16 @@ def training_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     name = workload_namer([point.row for point in points])
     head = ["training", "on", "algorithm", "loss", "accuracy", "replicas", "serial run",
             "shard", "gradients", "all-reduce", "update"]  # fmt: skip
-    lines = [
-        [
-            ", ".join(name(row)) or str(call_arguments(row)["model"]), group.shape_label(row), point.series,
-            "not finite" if row.loss is None else f"{row.loss:.3f}", f"{row.accuracy:.2%}",
-            f"differ after {row.diverged_steps} steps" if row.diverged_steps else "equal",
-            "equal" if row.serial_difference == 0 else f"differs by {row.serial_difference or 0.0:.1e}",
-            *map(_time, (row.shard_s, row.gradients_s, row.communication_s, row.update_s)),
-        ]
-        for point in points
-        for row in [point.row]
-    ]  # fmt: skip
+    lines = []
+    for point in points:
+        row = point.row
+        training = ", ".join(name(row)) or str(call_arguments(row)["model"])
+        loss = "not finite" if row.loss is None else f"{row.loss:.3f}"
+        replicas = f"differ after {row.diverged_steps} steps" if row.diverged_steps else "equal"
+        serial_run = "equal" if row.serial_difference == 0 else f"differs by {row.serial_difference or 0.0:.1e}"
+        phases = map(_time, (row.shard_s, row.gradients_s, row.communication_s, row.update_s))
+        place = group.shape_label(row), point.series
+        lines.append([training, *place, loss, f"{row.accuracy:.2%}", replicas, serial_run, *phases])
     return head, lines
 
 
