@@ -1,4 +1,4 @@
-"""How dense the code of each room is: ``python tests/house_figures.py`` prints a table.
+"""How the house reads: ``python tests/house_figures.py`` prints the density of each room, idioms, phrases and circles.
 
 A reader reads statements, and a formatter cannot change how many there are. The figures are those of function bodies,
 without docstrings. Rich, pytest, Typer and Snakemake have 9 to 10 syntax nodes a statement, and of 1,000 statements 11
@@ -6,8 +6,10 @@ to 41 have a conditional expression, and 17 to 37 a comprehension.
 """
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "hpccoll"
@@ -109,6 +111,137 @@ def density_of_room(room: str) -> Density:
     return density
 
 
+def _is_list_of_one(node: ast.AST) -> bool:
+    is_literal = isinstance(node, ast.comprehension) and isinstance(node.iter, ast.List | ast.Tuple)
+    return is_literal and len(node.iter.elts) == 1 and not isinstance(node.iter.elts[0], ast.Starred)
+
+
+def _is_text_times_condition(node: ast.AST) -> bool:
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    sides = node.left, node.right
+    is_text = any(isinstance(side, ast.JoinedStr) or _is_string(side) for side in sides)
+    is_condition = any(isinstance(side, ast.Compare | ast.BoolOp) or _is_bool(side) for side in sides)
+    return is_text and is_condition
+
+
+def _is_string(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _is_bool(node: ast.AST) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not)
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool"
+
+
+def _is_walrus_in_filter(node: ast.AST) -> bool:
+    if not isinstance(node, ast.comprehension):
+        return False
+    return any(isinstance(child, ast.NamedExpr) for condition in node.ifs for child in ast.walk(condition))
+
+
+def _is_nested_conditional(node: ast.AST) -> bool:
+    if not isinstance(node, ast.IfExp):
+        return False
+    return any(isinstance(child, ast.IfExp) for child in ast.walk(node) if child is not node)
+
+
+def _is_starred_call(node: ast.AST) -> bool:
+    if not isinstance(node, ast.List) or len(node.elts) != 1:
+        return False
+    return isinstance(node.elts[0], ast.Starred) and isinstance(node.elts[0].value, ast.Call)
+
+
+def _is_long_unpacking(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Tuple):
+        return False
+    return isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 2
+
+
+IDIOMS: dict[str, Callable[[ast.AST], bool]] = {
+    "a loop over one value, to name it": _is_list_of_one,
+    "a text times a condition": _is_text_times_condition,
+    "a walrus in a filter": _is_walrus_in_filter,
+    "a conditional expression within another": _is_nested_conditional,
+    "[*call()] for list(call())": _is_starred_call,
+    "three or more names from a tuple": _is_long_unpacking,
+}
+"""What a reader has to stop at, by what it is; ``test_house.py`` limits how often each occurs."""
+
+
+def idioms() -> dict[str, int]:
+    """Return how often each idiom occurs in the package."""
+    counts = dict.fromkeys(IDIOMS, 0)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            for name, is_idiom in IDIOMS.items():
+                counts[name] += is_idiom(node)
+    return counts
+
+
+PHRASES = {
+    "is no X": r"(?<!here )\b(?:is|are) no (?!longer\b|more\b|other\b|such\b)\w+",
+    "of which": r"\bof (?:which|whom)\b",
+    "so many": r"\bso many\b",
+    "as far as": r"\bas far as\b",
+    "of several, of these": r"\bof (?:several|these)\b",
+}
+"""Phrases that are correct and foreign, as patterns."""
+
+
+def phrases() -> dict[str, int]:
+    """Return how often each phrase occurs in the package and in the guides."""
+    texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
+    for pattern in ("*.md", "*/*.md", "hpccoll/**/*.toml"):
+        texts += [path.read_text() for path in PACKAGE.parent.glob(pattern)]
+    text = "\n".join(texts)
+    return {name: len(re.findall(pattern, text)) for name, pattern in PHRASES.items()}
+
+
+def modules() -> dict[str, Path]:
+    """Return the files of the package by the dotted names of their modules."""
+    named = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        named[".".join(parts).removesuffix(".__init__")] = path
+    return named
+
+
+def executed(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and the nodes below it, without those that only a type checker reads."""
+    if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        yield node
+        for child in ast.iter_child_nodes(node):
+            yield from executed(child)
+
+
+def import_graph(nodes: Callable[[ast.AST], Iterator[ast.AST]]) -> dict[str, set[str]]:
+    """Return the modules of the package that each of them imports, also late, within functions.
+
+    ``nodes`` are ``executed``, or ``ast.walk`` to count what only a type checker imports, too.
+    """
+    paths = modules()
+    graph: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        graph[module] = set()
+        for node in nodes(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module in paths:
+                for alias in node.names:
+                    full = f"{node.module}.{alias.name}"
+                    graph[module].add(full if full in paths else node.module)
+    return graph
+
+
+def circle() -> list[str]:
+    """Return the modules of a circle of imports, also of types; empty if there is none."""
+    try:
+        TopologicalSorter(import_graph(ast.walk)).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
 def main() -> None:
     total = Density()
     print(f"{'room':<12} statements  nodes  conditionals  comprehensions  dense functions")
@@ -117,6 +250,16 @@ def main() -> None:
         total += density
         print_density(room, density)
     print_density("all", total)
+    skips = sum(path.read_text().count("# fmt: skip") for path in PACKAGE.rglob("*.py"))
+    print_counts("idioms", {**idioms(), "fmt: skip": skips})
+    print_counts("phrases", phrases())
+    print(f"\ncircle of imports: {' -> '.join(circle()) or 'none'}")
+
+
+def print_counts(title: str, counts: dict[str, int]) -> None:
+    print(f"\n{title}")
+    for name, count in counts.items():
+        print(f"{count:>6}  {name}")
 
 
 def print_density(name: str, density: Density) -> None:

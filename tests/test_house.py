@@ -5,13 +5,13 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from house_figures import PACKAGE, density_of_room, files, rooms
+from house_figures import PACKAGE, circle, density_of_room, executed, files, import_graph, modules, rooms
 
 from hpccoll.store.call_key import CallKey
 
@@ -140,12 +140,6 @@ def test_a_rank_process_imports_nothing_heavy():
     assert (ran.stdout.split(), ran.stderr) == ([], "")
 
 
-def modules() -> dict[str, Path]:
-    """Return the files of the package by the dotted names of their modules."""
-    paths = PACKAGE.rglob("*.py")
-    return {".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): p for p in paths}
-
-
 def test_no_two_public_classes_have_one_name():
     nodes = (node for path in modules().values() for node in ast.parse(path.read_text()).body)
     names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
@@ -172,32 +166,8 @@ LONGEST_CHAIN = 6
 """The most files of one room that import one another in a row: a reader of the first one may have to open them all."""
 
 
-def executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and the nodes below it, without those that only a type checker reads."""
-    if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-        yield node
-        for child in ast.iter_child_nodes(node):
-            yield from executed(child)
-
-
-def import_graph(nodes: Callable[[ast.AST], Iterator[ast.AST]]) -> dict[str, set[str]]:
-    """Return the modules of the package that each of them imports, also late, within functions.
-
-    ``nodes`` are ``executed``, or ``ast.walk`` to count what only a type checker imports, too.
-    """
-    paths, graph = modules(), {}
-    for module, path in paths.items():
-        graph[module] = {
-            full if full in paths else node.module
-            for node in nodes(ast.parse(path.read_text()))
-            if isinstance(node, ast.ImportFrom) and node.module in paths
-            for full in (f"{node.module}.{alias.name}" for alias in node.names)
-        }
-    return graph
-
-
 def test_no_imports_form_a_circle_not_even_those_of_types():
-    TopologicalSorter(import_graph(ast.walk)).prepare()  # a CycleError names the circle
+    assert circle() == []
 
 
 def test_no_chain_of_imports_in_a_room_is_long():
@@ -275,6 +245,22 @@ def test_no_room_becomes_denser(room):
 
 def test_the_density_of_every_room_is_limited():
     assert set(rooms()) == DENSEST.keys()
+
+
+MOST_IDIOMS = {
+    "a loop over one value, to name it": 12,
+    "a text times a condition": 16,
+    "a walrus in a filter": 42,
+    "a conditional expression within another": 71,
+    "[*call()] for list(call())": 124,
+    "three or more names from a tuple": 197,
+}
+"""How often each idiom of house_figures.py may occur in the package. If one becomes rarer, its figure here follows."""
+
+
+def test_no_idiom_at_which_readers_stop_spreads():
+    spread = {name: count for name, count in idioms().items() if count > MOST_IDIOMS[name]}
+    assert spread == {}
 
 
 PRIVATE_WORDS = {
