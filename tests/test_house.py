@@ -11,7 +11,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from house_figures import PACKAGE, circle, density_of_room, executed, files, import_graph, modules, rooms
+from house_figures import PACKAGE, circle, density_of_room, executed, files, idioms, import_graph, modules, rooms
 
 from hpccoll.store.call_key import CallKey
 

@@ -162,8 +162,8 @@ def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callab
         workload = call_arguments(row)
         words: dict[str, None] = {}
         for key in (*workload, *_PLACE):
-            is_told = key == "scale" or key in without
-            if not is_told and len(values[workload["model"], key]) > 1:
+            is_left_out = key == "scale" or key in without
+            if not is_left_out and len(values[workload["model"], key]) > 1:
                 words[_key_words(key, row, workload)] = None
         return tuple(filter(None, words))
 
