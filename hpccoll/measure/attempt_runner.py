@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from mpi4py import MPI
 
 from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Effort, Job
 from hpccoll.common.errors import StalledError
@@ -213,19 +214,23 @@ class AttemptRunner:
         name = rank_namer(self.attempt, case.mapping)
         training = step.training if step else None
         learned = training.collect(sync, samples.iterations, name, self.progress) if training else Learned()
-        wrong = self.comm.allreduce(samples.wrong) + learned.wrong
-        overflowed, not_finite = self.comm.allreduce(step.overflows if step else np.zeros(2, np.int64)).tolist()
+        overflows = step.overflows if step else np.zeros(2, np.int64)
+        # Few calls of MPI: where ranks share cores, each waits until all of them have had one.
+        counts = np.array([samples.wrong, *overflows], np.int64)
+        self.comm.Allreduce(MPI.IN_PLACE, counts)
+        wrong_of_ranks, overflowed, not_finite = counts.tolist()
+        wrong = wrong_of_ranks + learned.wrong
         diagnosis = prepared.diagnose(name) if samples.wrong else None
-        diagnoses = self.comm.allgather(diagnosis)
-        cpu_s, activities = self.comm.gather(samples.cpu_s / prepared.operations), self.comm.gather(activity)
+        reports = self.comm.gather((samples.cpu_s / prepared.operations, activity, diagnosis))
         # The counting pass comes after the diagnosis because it changes the buffers.
         traffic = recognition = None
         if case.id not in self._counted_cases:
             traffic = self._traffic(prepared, samples, sync)
             recognition = self._recognition(prepared, samples) if isinstance(prepared, PreparedCase) else None
         self._counted_cases.add(case.id)
-        if times is None:
+        if times is None or reports is None:
             return Outcome(case=case, status="wrong" if wrong else "ok")
+        cpu_s, activities, diagnoses = zip(*reports, strict=True)
         from hpccoll.cases.probe_cases import requested_algorithm  # only rank 0 keeps results
         from hpccoll.measure.executed_evidence import judge
         from hpccoll.store.gpu_throttling import lowered_round
@@ -246,9 +251,9 @@ class AttemptRunner:
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),
             program=json.dumps(step.description()) if step else None,
-            lowered_rounds=lowered_round(number, activities or ()),
+            lowered_rounds=lowered_round(number, activities),
             overflowed=overflowed or None, not_finite=not_finite or None, **learned.results,
-            **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities or ()),
+            **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities),
         )  # fmt: skip
 
     def _times(self, step: "PreparedStep | None", samples: Samples, sync: RankSync) -> CaseTimes | None:

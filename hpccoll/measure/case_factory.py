@@ -61,6 +61,7 @@ class CaseFactory:
         self.comm, self.job, self.attempt, self._gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._models = _models_of(job)
+        self._memory_reasons: dict[str, str | None] = {}
         nccl_nodes = self._nodes_of_nccl()
         to_make = job.cases if cases is None else cases
         # The other ranks do not import what decides: they are thousands.
@@ -149,7 +150,9 @@ class CaseFactory:
             words = f"ml-dtypes is not installed, which {what} needs; do: pip install 'hpccoll[compress]'"
             yield first_reason(self.comm, words if missing else None)
         yield self._config_reason(resolved)
-        yield self._memory_reason(resolved)
+        if case.id not in self._memory_reasons:  # the buffers of all rounds of a case are equal
+            self._memory_reasons[case.id] = self._memory_reason(resolved)
+        yield self._memory_reasons[case.id]
 
     def _config_reason(self, case: Case) -> str | None:
         if not self.job.communicator or case.transport != "nccl":

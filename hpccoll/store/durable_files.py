@@ -50,8 +50,10 @@ def open_without_links(path: str, flags: int) -> int:
     return descriptor
 
 
-def append_bytes(path: Path, data: bytes) -> None:
-    """Append ``data`` to a file in one write; it is on disk when this returns.
+def append_bytes(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Append ``data`` to a file in one write; it is on disk when this returns, unless ``sync`` is False.
+
+    Without ``sync`` it outlives this process, but not a crash of the host.
 
     Raises:
         OSError: if the file cannot be written; a symbolic link at ``path`` is not followed (ELOOP).
@@ -60,7 +62,8 @@ def append_bytes(path: Path, data: bytes) -> None:
         rest = memoryview(data)
         while rest:  # a nearly full disk accepts a part; the next write raises the error
             rest = rest[file.write(rest) :]
-        os.fsync(file.fileno())
+        if sync:
+            os.fsync(file.fileno())
 
 
 def _create(path: Path) -> int:

@@ -12,6 +12,7 @@ import dataclasses
 import errno
 import glob
 import os
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -38,6 +39,9 @@ from hpccoll.store.journal_records import COPIES, JournalBytes, JournalRecord, a
 from hpccoll.store.plausibility import check_rank_times
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
 
+SYNC_S = 1.0
+"""The seconds of measurements that a crash of the host may cost; that of a process costs none."""
+
 
 def journal_path(raw_file: Path) -> Path:
     return raw_file.parent / f"{raw_file.name}.journal"  # a directory has no name: it is refused later
@@ -58,6 +62,7 @@ class Journal:
             BadInputError: if it cannot be written, belongs to another job, or another process writes it.
         """
         self.raw_file, self.path, self._reserve = raw_file, journal_path(raw_file), _reserve_path(raw_file)
+        self._synced_s = -SYNC_S  # when records were last on disk, all of them
         with writing(raw_file), ExitStack() as on_error:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = on_error.enter_context(_open_locked(self.path, raw_file))
@@ -88,12 +93,18 @@ class Journal:
     def _append(self, *records: JournalRecord) -> RecordPlace:
         """Append records, and then write the number of records into the first line, unless that is missing.
 
+        They outlive this process at once, and a crash of the host once the next record comes SYNC_S after the last one
+        that was waited for: a disk may take as long as several small cases.
+
         Returns:
             Where they are in the file.
         """
         lines, end = self._end.encode(record.encode() for record in records)
         place = RecordPlace(os.fstat(self._file.fileno()).st_size + 1, len(lines) - 1)  # behind the newline
-        append_bytes(self.path, lines)
+        is_due = time.monotonic() >= self._synced_s + SYNC_S
+        append_bytes(self.path, lines, sync=is_due)
+        if is_due:
+            self._synced_s = time.monotonic()
         self._end, file = end, self._file.fileno()
         if os.pread(file, 1, len(end.first_line)) == b"\n":
             os.pwrite(file, end.first_line, 0)
@@ -137,6 +148,8 @@ class Journal:
         if remove:
             self.path.unlink(missing_ok=True)
             remove_failure_notes(self.raw_file)
+        else:
+            os.fsync(self._file.fileno())
         self._file.close()
 
 

@@ -1,4 +1,4 @@
-"""The journal: records are on disk at once, the next attempt reads them back, and one process writes at a time."""
+"""The journal: records outlive the process, the next attempt reads them back, and one process writes at a time."""
 
 import errno
 import json
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import raw_examples
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from journal_examples import CASES, JOB, begin
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.store import durable_files
 from hpccoll.store import journal as journal_module
 from hpccoll.store.checksummed_lines import append_records, encode_line
 from hpccoll.store.durable_files import open_without_links
@@ -98,6 +100,21 @@ def test_a_case_that_ended_the_job_has_the_notes_of_its_ranks_as_its_reason(out)
     )
     remove_failure_notes(out, "launch")
     assert {failure.rank for failure in read_failure_notes(out)} == {0, 1}
+
+
+@pytest.mark.parametrize(("seconds_between", "synced"), [(0.0, 1), (journal_module.SYNC_S, 6)])
+def test_small_cases_do_not_wait_for_the_disk_each_and_are_readable_at_once(out, monkeypatch, seconds_between, synced):
+    journal, calls, clock = Journal(out, JOB), [], [0.0]
+    monkeypatch.setattr(durable_files.os, "fsync", calls.append)
+    monkeypatch.setattr(journal_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    journal.begin(raw_examples.attempt())
+    for number in range(1, 6):
+        clock[0] = number * seconds_between
+        journal.start(CASES[0])
+        assert read_journal(journal_path(out)).started == [CASES[0].id] * number
+    assert len(calls) == synced
+    journal.close(remove=False)
+    assert len(calls) == synced + 1
 
 
 def test_the_stop_reason_of_an_attempt_is_kept_until_the_next_begins(out):

@@ -112,8 +112,7 @@ class MpiPlan:
         lowering = MpiLowering(comm.rank, operation, src, dst, shared, memory)
         sequences, self._datatypes = lowering.sequences(), lowering.datatypes
         self._memory = lowering.buffers, lowering.scratches  # folds on a GPU hold only their addresses
-        _check_plans_match(comm, operation, sequences)
-        staggered = comm.allreduce(_starts_inside_node(sequences, operation.layout, comm.rank), MPI.LAND)
+        staggered = _check_plans_match(comm, operation, sequences)
         initial = len(operation.slices) if staggered else len(sequences)
         messages = [message for steps in sequences for step in steps for message in step.messages]
         persistent = len(messages) <= MAX_PERSISTENT_REQUESTS
@@ -150,8 +149,11 @@ def _starts_inside_node(sequences: Sequence[Sequence[LoweredStep]], layout: Layo
     return all(layout.node[peer] == layout.node[me] for peer in peers)
 
 
-def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: list[list[LoweredStep]]) -> None:
+def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: list[list[LoweredStep]]) -> bool:
     """Check that each rank sends to each other rank the messages that the other expects.
+
+    Returns:
+        Whether all ranks start with messages inside their nodes.
 
     Raises:
         PlanMismatchError: on every rank; names both ranks of each pair that disagrees.
@@ -164,4 +166,7 @@ def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: lis
                 digests[message.sends, message.peer].update(b"%d %d;" % (message.tag, message.nbytes))
     sent_to_me = comm.alltoall([digests[True, peer].digest() for peer in range(comm.size)])
     mismatched = [peer for peer, digest in enumerate(sent_to_me) if digest != digests[False, peer].digest()]
-    check_agreement(comm.allgather(mismatched))
+    starts_inside = _starts_inside_node(sequences, operation.layout, comm.rank)
+    mismatched_of_ranks, all_start_inside = zip(*comm.allgather((mismatched, starts_inside)), strict=True)
+    check_agreement(mismatched_of_ranks)
+    return all(all_start_inside)
