@@ -15,7 +15,7 @@ from rank_checks import named
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import distinct_placements, distinct_transports
 from hpccoll.cases.skip_reason import unmet_needs
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, Layout
 from hpccoll.transports.nccl import communicators
 from hpccoll.transports.nccl.communicator_config import NEWER_CALLS

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from hpccoll.measure.result_check_gpu import SOURCE as CHECK
+from hpccoll.measure.run.result_check_gpu import SOURCE as CHECK
 from hpccoll.schedule import REDUCTIONS
 from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, kernel_macros
 from hpccoll.transports.nccl.fold import SOURCE as FOLD

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.measure.guards import guards_of
-from hpccoll.measure.payload import Payload, bits, concatenated
-from hpccoll.measure.result_check import Check
-from hpccoll.measure.result_check_gpu import GpuCheck
+from hpccoll.measure.run.guards import guards_of
+from hpccoll.measure.run.payload import Payload, bits, concatenated
+from hpccoll.measure.run.result_check import Check
+from hpccoll.measure.run.result_check_gpu import GpuCheck
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.schedule.cut import GRAIN
 from hpccoll.transports.gpu import Gpu

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from hpccoll.measure.guards import guards_of
-from hpccoll.measure.payload import Payload, concatenated
-from hpccoll.measure.result_check import Check
+from hpccoll.measure.run.guards import guards_of
+from hpccoll.measure.run.payload import Payload, concatenated
+from hpccoll.measure.run.result_check import Check
 from hpccoll.schedule import COLLECTIVES, DTYPES, REDUCTIONS, Layout, dtype_of
 from hpccoll.schedule.operation import Operation
 from hpccoll.schedule.unequal_blocks import PATTERNS

@@ -1,7 +1,7 @@
 """Bandwidth of the memory that ranks of one node share: what a single copy of the data needs at the rate of a copy.
 
-The rate is measured in each launch (measure/copy_rates.py), for several sizes, because caches that hold the data are
-faster than memory. The bytes are those of ``Collective.memory``.
+The rate is measured in each launch (measure/run/copy_rates.py), for several sizes, because caches that hold the data
+are faster than memory. The bytes are those of ``Collective.memory``.
 """
 
 from dataclasses import dataclass

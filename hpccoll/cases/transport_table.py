@@ -1,6 +1,6 @@
 """The table of transports: what each can carry, and which class implements it.
 
-This module imports neither MPI nor CuPy, so that login nodes can plan. ``measure/prepared_case.py`` imports the
+This module imports neither MPI nor CuPy, so that login nodes can plan. ``measure/run/prepared_case.py`` imports the
 classes when it creates a transport.
 """
 

@@ -27,8 +27,8 @@ from hpccoll.measure import mpi_startup
 if TYPE_CHECKING:
     from hpccoll.diagnosis.recorded import DiagnosisOptions, RecordedDiagnosis
     from hpccoll.diagnosis.records import Purpose
-    from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
+    from hpccoll.measure.run.job_runner import JobRunner
 
 Answer = TypeVar("Answer")
 
@@ -175,7 +175,7 @@ class DiagnosisProgram:
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
         """Diagnose the nodes, write the measurements to a file, and print the verdict."""
-        from hpccoll.measure.diagnosis_runner import run_diagnosis
+        from hpccoll.measure.diagnose.diagnosis_runner import run_diagnosis
         from hpccoll.measure.ranks import Ranks
         from hpccoll.measure.roll_call import NamingComm
 
@@ -200,7 +200,7 @@ class DiagnosisProgram:
 
     def end(self, code: int) -> None:
         """End MPI, or a launch in which a rank no longer answers; then others need not wait for the page."""
-        from hpccoll.measure.diagnosis_runner import UNFINISHED, end_launch
+        from hpccoll.measure.diagnose.diagnosis_runner import UNFINISHED, end_launch
 
         if self._recorded and not self._recorded.provenance[UNFINISHED]:
             mpi_startup.finalize_mpi(code)

@@ -16,8 +16,8 @@ from hpccoll.measure import mpi_startup
 if TYPE_CHECKING:
     from hpccoll.evidence.gpu_pair import GpuPair
     from hpccoll.evidence.probe_result import ProbeResult
-    from hpccoll.measure.job_runner import JobRunner, Probe
     from hpccoll.measure.ranks import Ranks
+    from hpccoll.measure.run.job_runner import JobRunner, Probe
     from hpccoll.render.run_table import PrintedTable
     from hpccoll.store.raw_results import CaseHistory
 
@@ -78,9 +78,9 @@ class JobProgram:
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
         """Measure, and print the results."""
-        from hpccoll.measure.case_factory import preflight
-        from hpccoll.measure.job_runner import JobRunner, Launch
         from hpccoll.measure.ranks import check_shape
+        from hpccoll.measure.run.case_factory import preflight
+        from hpccoll.measure.run.job_runner import JobRunner, Launch
 
         arguments = self.arguments
         if self._shape:
@@ -88,14 +88,14 @@ class JobProgram:
         if arguments.check:
             return _print_ranks(ranks)
         if arguments.try_gpu_pair:
-            from hpccoll.measure.gpu_pair_trial import try_gpu_pair
+            from hpccoll.measure.run.gpu_pair_trial import try_gpu_pair
 
             return try_gpu_pair(ranks, arguments.try_gpu_pair)
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
         job = _with_plans(ranks, job)
         if run_options.takes_sizes_that_fit(arguments):
-            from hpccoll.measure.fitting_sizes import job_of_fitting_sizes
+            from hpccoll.measure.run.fitting_sizes import job_of_fitting_sizes
 
             job = job_of_fitting_sizes(ranks, job)
         if not arguments.job:
@@ -195,7 +195,7 @@ def _with_plans(ranks: "Ranks", job: Job) -> Job:
 def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, arguments: argparse.Namespace) -> int:
     from hpccoll.evidence import log_settings
     from hpccoll.measure.gpu_assignment import RankGpus
-    from hpccoll.measure.log_probe import probe
+    from hpccoll.measure.run.log_probe import probe
 
     logs, gpus = arguments.probe, RankGpus(ranks)
     gpus.pair = _load_gpu_pair(arguments, ranks)
@@ -221,7 +221,7 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
 
     if any(ranks.comm.allgather(log_variables_of_user())):
         return None
-    from hpccoll.measure.log_probe import probe_in_launch
+    from hpccoll.measure.run.log_probe import probe_in_launch
 
     return probe_in_launch
 

@@ -17,8 +17,8 @@ from hpccoll.common.errors import (
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
-    from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
+    from hpccoll.measure.run.job_runner import JobRunner
 
 ROOT_FIRST_S = 10.0
 """Seconds that other ranks give rank 0 to print an error: a launcher may kill all ranks when the first one exits."""

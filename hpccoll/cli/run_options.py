@@ -116,7 +116,7 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.cases.catalogue import check_job
     from hpccoll.cases.product import count_cases, expand_cases
     from hpccoll.interop.mscclpp_reader import plan_paths
-    from hpccoll.measure.digits_replica import digits_file
+    from hpccoll.measure.train.digits_replica import digits_file
     from hpccoll.training.models.digits import DIGITS
 
     aggregators = read_option("--aggregators", arguments.aggregators)

@@ -11,8 +11,8 @@ from hpccoll.common.units import format_size
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
-    from hpccoll.measure.job_runner import JobRunner
     from hpccoll.measure.ranks import Ranks
+    from hpccoll.measure.run.job_runner import JobRunner
     from hpccoll.render.run_table import PrintedTable
 
 DRY_RANKS = "8"

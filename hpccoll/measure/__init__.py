@@ -1,1 +1,1 @@
-"""What a rank runs: prepared cases, payload and check, synchronisation, the timing loop, attempts and recovery."""
+"""What a rank runs: start, synchronisation and the timing loop here; ``run``, ``train`` and ``diagnose`` by program."""

@@ -248,7 +248,7 @@ class RankGpus:
         """Return the record of the GPU of this rank if transports use it, and of MPI and NCCL if these do."""
         if not transports or self.missing_for(BASE_TRANSPORT):
             return {}
-        from hpccoll.measure.stream_timing import event_floor_ns
+        from hpccoll.measure.run.stream_timing import event_floor_ns
         from hpccoll.transports.nccl.loaded_library import loaded_nccl_files
 
         # The verdict comes first, because its child process uses the GPU.

@@ -39,7 +39,7 @@ def _ports_of_host(ranks: Ranks) -> Sequence[Mapping[str, object]]:
 
 
 def _assembled(reports: Sequence[RankReport], number: int, aggregators: int) -> "Attempt":
-    from hpccoll.measure.attempt_record import assemble_attempt  # only rank 0 knows all reports
+    from hpccoll.measure.run.attempt_record import assemble_attempt  # only rank 0 knows all reports
 
     return assemble_attempt(reports, number, aggregators)
 

@@ -25,7 +25,7 @@ from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_count, format_number, format_size, format_wait
 from hpccoll.host.cpu_and_memory import CPU_QUOTA_REMEDY
-from hpccoll.measure.round_order import round_key
+from hpccoll.measure.run.round_order import round_key
 from hpccoll.render.printed_evidence import found_lines
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import CallKey

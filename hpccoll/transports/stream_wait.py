@@ -53,7 +53,8 @@ def wait_with_limit(done: Callable[[], bool], error: Callable[[], str | None]) -
 class Connecting:
     """How ranks wait for the first operation of each plan, in which NCCL connects them.
 
-    A rank program has a subclass (measure/connecting.py), which names the ranks and NCCL's log if that takes too long.
+    A rank program has a subclass (measure/run/connecting.py), which names the ranks and NCCL's log if that takes too
+    long.
     """
 
     has_connected = False

@@ -8,8 +8,8 @@ from here import Here
 from verdicts import Verdict, holds, not_run, right
 
 from hpccoll.common.units import format_size
-from hpccoll.measure.payload import Payload
-from hpccoll.measure.result_check_gpu import GpuCheck
+from hpccoll.measure.run.payload import Payload
+from hpccoll.measure.run.result_check_gpu import GpuCheck
 from hpccoll.schedule import COLLECTIVES, REDUCTIONS, dtype_of
 
 SIZES = 1, 17, 4096, (1 << 20) + 1, 64 << 20, 1 << 30

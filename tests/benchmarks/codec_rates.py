@@ -15,7 +15,7 @@ from statistics import median
 import ml_dtypes
 import numpy as np
 
-from hpccoll.measure.codecs import CODECS, CodecMessage
+from hpccoll.measure.train.codecs import CODECS, CodecMessage
 from hpccoll.training.compressed_bucket import compressed
 from hpccoll.training.compression import COMPRESSIONS, TOP_K, Compression
 from hpccoll.training.step_program import StepOperation

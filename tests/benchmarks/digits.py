@@ -14,8 +14,8 @@ from statistics import mean, stdev
 
 import numpy as np
 
-from hpccoll.measure.codecs import largest_positions
-from hpccoll.measure.digits_replica import Digits, Replica
+from hpccoll.measure.train.codecs import largest_positions
+from hpccoll.measure.train.digits_replica import Digits, Replica
 from hpccoll.store.load_results import read_results
 from hpccoll.training.models.digits import RATE, SEED, STEPS
 from hpccoll.training.workload import Workload

@@ -13,7 +13,7 @@ from sanitizer import program as sanitizer_program
 from verdicts import Verdict, recorded
 
 from hpccoll.host.gpu_facts import gpu_facts
-from hpccoll.measure.result_check_gpu import SOURCE as CHECK
+from hpccoll.measure.run.result_check_gpu import SOURCE as CHECK
 from hpccoll.transports.gpu import loaded_nccl_version
 from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES
 from hpccoll.transports.nccl.fold import SOURCE as FOLD

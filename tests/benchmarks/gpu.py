@@ -46,10 +46,10 @@ from verdicts import BEYOND, PART, REACHED, RECORDED, SKIPPED, WRONG, Page, Verd
 SERVED, IN_TURNS = "MPS", "turns"
 """How ranks share a GPU: at the same time, under MPS if it starts; or one after the other."""
 
-KERNELS = "hpccoll/transports/nccl/fold.*", "hpccoll/measure/result_check*", "hpccoll/measure/payload.py"
+KERNELS = "hpccoll/transports/nccl/fold.*", "hpccoll/measure/run/result_check*", "hpccoll/measure/run/payload.py"
 STREAMS = "hpccoll/transports/gpu.py", "hpccoll/transports/nccl/*", "tests/benchmarks/timing.py"
-RANK_PROGRAMS = "hpccoll/measure/*", "hpccoll/transports/**/*", "tests/gpu/*.py"
-STEPS = "hpccoll/training/*", "hpccoll/measure/*step*", *STREAMS
+RANK_PROGRAMS = "hpccoll/measure/**/*", "hpccoll/transports/**/*", "tests/gpu/*.py"
+STEPS = "hpccoll/training/*", "hpccoll/measure/train/*", *STREAMS
 
 
 class Part(NamedTuple):
@@ -97,7 +97,7 @@ PARTS: Mapping[str, Part] = {
     "costs": Part(20, "cuda", "costs", "What do launches and events cost the host, and what the device?", STREAMS),
     "nccl_tests": Part(
         45, "ranks", "launches", "Would our times agree with those of nccl-tests?",
-        ("hpccoll/measure/*timing*", *STREAMS), SERVED,
+        ("hpccoll/measure/timing_loop.py", "hpccoll/measure/run/*timing*", *STREAMS), SERVED,
     ),
     "phases": Part(
         40, "ranks", "launches", "Where does the time of a case go: is the time that a plan states right?",

@@ -81,7 +81,7 @@ def write_results(size: Size, directory: Path) -> float:
     import numpy as np
 
     from hpccoll.cases.case import Case, Effort, Job
-    from hpccoll.measure.job_results import JobResults
+    from hpccoll.measure.run.job_results import JobResults
     from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round
     from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 

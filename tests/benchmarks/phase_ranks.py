@@ -16,9 +16,9 @@ sys.path += [str(TESTS), str(TESTS / "gpu")]
 from mpi4py import MPI  # noqa: E402
 
 from hpccoll.cli.job_program import main  # noqa: E402
-from hpccoll.measure.prepared_case import PreparedCase  # noqa: E402
-from hpccoll.measure.result_check_gpu import GpuCheck  # noqa: E402
-from hpccoll.measure.stream_timing import StreamTiming  # noqa: E402
+from hpccoll.measure.run.prepared_case import PreparedCase  # noqa: E402
+from hpccoll.measure.run.result_check_gpu import GpuCheck  # noqa: E402
+from hpccoll.measure.run.stream_timing import StreamTiming  # noqa: E402
 from hpccoll.transports.gpu import Gpu, device_count  # noqa: E402
 from hpccoll.transports.nccl.stream_plan import StreamPlan  # noqa: E402
 

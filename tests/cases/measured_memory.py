@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from hpccoll.cases.case import Case
 from hpccoll.cases.memory_estimate import memory_needed
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.schedule import Layout
 
 comm = MPI.COMM_WORLD

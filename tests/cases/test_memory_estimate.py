@@ -11,7 +11,7 @@ from hpccoll.cases.catalogue import NATIVE
 from hpccoll.cases.memory_estimate import check_memory, memory_needed
 from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.common.errors import BadInputError
-from hpccoll.measure.payload import PERIOD
+from hpccoll.measure.run.payload import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS
 from hpccoll.training import TRAINING_STEP

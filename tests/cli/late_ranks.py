@@ -36,7 +36,7 @@ if WHEN == "starts":
         stuck()
         sys.exit()
 if WHEN == "writes":
-    from hpccoll.measure.job_runner import JobRunner
+    from hpccoll.measure.run.job_runner import JobRunner
 
     measured = JobRunner._run_attempts
 

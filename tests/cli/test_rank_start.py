@@ -37,7 +37,7 @@ def test_a_rank_imports_only_what_its_cases_need(counts):
     """Rank 0 also reads the job, decides which cases are made and in which order, writes and reports."""
     first, second = (set(of_rank["modules"]) for of_rank in counts)
     reporting = {"h5py", "hpccoll.render", "hpccoll.store.journal", "hpccoll.evidence.log_set"}
-    deciding = {"hpccoll.cases.skip_reason", "hpccoll.cases.variants", "hpccoll.measure.round_order"}
+    deciding = {"hpccoll.cases.skip_reason", "hpccoll.cases.variants", "hpccoll.measure.run.round_order"}
     assert reporting | deciding <= first
     of_other_cases = {
         "hpccoll.training.workload", "hpccoll.transports.gpu", "hpccoll.transports.nccl",

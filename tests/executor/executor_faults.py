@@ -7,8 +7,8 @@ from hpccoll.cases.case import Case
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.executor.structures import WORK_COPY, WORK_FOLD
-from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress
 from hpccoll.transports.mpi.shared_windows import SharedMemory
 

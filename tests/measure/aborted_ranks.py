@@ -12,11 +12,11 @@ from mpi4py import MPI
 from nccl_on_host import HostGpu
 
 from hpccoll.cases.case import Case
-from hpccoll.measure import result_check_gpu
-from hpccoll.measure.case_factory import make_unless_refused
-from hpccoll.measure.prepared_case import PreparedCase
-from hpccoll.measure.prepared_step import PreparedStep
-from hpccoll.measure.recovery import abort_cases
+from hpccoll.measure.run import result_check_gpu
+from hpccoll.measure.run.case_factory import make_unless_refused
+from hpccoll.measure.run.prepared_case import PreparedCase
+from hpccoll.measure.run.recovery import abort_cases
+from hpccoll.measure.train.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
 from hpccoll.training import TRAINING_STEP
 from hpccoll.training.workload import Workload

@@ -7,7 +7,7 @@ from pathlib import Path
 from hpccoll.cli.job_program import main
 from hpccoll.host import network_ports
 from hpccoll.measure import port_traffic, provenance, ranks
-from hpccoll.measure.result_check import Check
+from hpccoll.measure.run.result_check import Check
 
 EACH = 4137
 sent = 0

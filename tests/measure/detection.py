@@ -31,8 +31,8 @@ from injected_faults import (
     Setting,
 )
 
-from hpccoll.measure.payload import bits
-from hpccoll.measure.result_check import Check
+from hpccoll.measure.run.payload import bits
+from hpccoll.measure.run.result_check import Check
 
 PAGE = Path(__file__).parents[2] / "results" / "golden" / "detection.md"
 

@@ -37,16 +37,13 @@ comm = mpi_startup.start_mpi("cpu")
 
 from mpi4py import MPI  # noqa: E402
 
-from hpccoll.measure import (  # noqa: E402 they start MPI
+from hpccoll.measure import gpu_answer, provenance, ranks, roll_call  # noqa: E402  they start MPI
+from hpccoll.measure.diagnose import (  # noqa: E402  likewise
     diagnosis_leader,
     diagnosis_member,
     diagnosis_runner,
-    gpu_answer,
     loss_recorder,
     pair_transfers,
-    provenance,
-    ranks,
-    roll_call,
 )
 from hpccoll.transports import gpu  # noqa: E402
 

@@ -11,10 +11,10 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.cases.case import Case
-from hpccoll.measure.prepared_case import PreparedCase
-from hpccoll.measure.prepared_step import PreparedStep
 from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.measure.timing_loop import RankProgress
+from hpccoll.measure.train.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
 from hpccoll.training import TRAINING_STEP
 from hpccoll.training.workload import Workload

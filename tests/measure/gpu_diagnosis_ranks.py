@@ -37,7 +37,8 @@ if directory := host_directory(sys.argv):
 
     nccl_on_host.install(directory)
 
-from hpccoll.measure import gpu_assignment, gpu_pair_transfers  # noqa: E402  they start MPI
+from hpccoll.measure import gpu_assignment  # noqa: E402  it starts MPI
+from hpccoll.measure.diagnose import gpu_pair_transfers  # noqa: E402  likewise
 from hpccoll.transports import gpu  # noqa: E402
 from hpccoll.transports.nccl.pause import pause  # noqa: E402
 

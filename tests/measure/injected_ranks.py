@@ -35,8 +35,8 @@ from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.lowered_step import LocalCall, LocalCopy, LocalFold, LoweredStep
 from hpccoll.executor.python_executor import PythonExecutor
-from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.ranks import Ranks
+from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, collective, dtype_of
 from hpccoll.transports.mpi import transport

@@ -21,9 +21,9 @@ from rank_checks import run_on_all
 
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import StalledError
-from hpccoll.measure.prepared_case import PreparedCase, RunSettings
-from hpccoll.measure.prepared_step import PreparedStep
-from hpccoll.measure.step_computations import BEGIN, END
+from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
+from hpccoll.measure.train.prepared_step import PreparedStep
+from hpccoll.measure.train.step_computations import BEGIN, END
 from hpccoll.schedule import Layout
 from hpccoll.training import TRAINING_STEP
 from hpccoll.training.workload import Workload

@@ -9,8 +9,8 @@ from nccl_on_host import HostGpu
 from rank_checks import run_checks
 
 from hpccoll.cases.case import Case, Effort
-from hpccoll.measure import nccl_tests_timing
-from hpccoll.measure.prepared_case import PreparedCase, RunSettings
+from hpccoll.measure.run import nccl_tests_timing
+from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.timing_loop import RankProgress, measure
 from hpccoll.schedule import Layout
 from hpccoll.transports.nccl import communicators, vendor

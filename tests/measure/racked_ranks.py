@@ -6,7 +6,7 @@ from mpi4py import MPI
 
 from hpccoll.cli.job_program import main
 from hpccoll.measure import provenance, ranks
-from hpccoll.measure.attempt_runner import AttemptRunner
+from hpccoll.measure.run.attempt_runner import AttemptRunner
 
 provenance.boot_id = ranks.boot_id = lambda: f"node {MPI.COMM_WORLD.rank // 2}"
 provenance.rack_name = ranks.rack_name = lambda: f"rack {MPI.COMM_WORLD.rank // 4}"

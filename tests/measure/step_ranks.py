@@ -16,9 +16,9 @@ from rank_checks import run_on_all
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError
 from hpccoll.executor.compiled_executor import ExecutorOptions
-from hpccoll.measure.prepared_case import PreparedCase, RunSettings
-from hpccoll.measure.prepared_step import PreparedStep
+from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress
+from hpccoll.measure.train.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
 from hpccoll.training import TRAINING_STEP
 from hpccoll.training.step_program import Start

@@ -11,8 +11,8 @@ from mpi4py import MPI
 from hpccoll.cases.skip_reason import skip_reason
 from hpccoll.cases.variants import NodeView
 from hpccoll.common.errors import StalledError
-from hpccoll.measure.case_choices import CaseChoices, launch_facts
-from hpccoll.measure.case_factory import CaseFactory, SkippedCase, make_unless_refused
+from hpccoll.measure.run.case_choices import CaseChoices, launch_facts
+from hpccoll.measure.run.case_factory import CaseFactory, SkippedCase, make_unless_refused
 from hpccoll.schedule import Layout
 from hpccoll.store.load_results import read_results
 from hpccoll.transports.nccl import communicators, nccl_errors

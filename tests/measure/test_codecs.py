@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hpccoll.measure.codecs import BLOCK, CODECS, CodecMessage, Fp8, largest_magnitude, largest_positions, not_finite
+from hpccoll.measure.train.codecs import (
+    BLOCK,
+    CODECS,
+    CodecMessage,
+    Fp8,
+    largest_magnitude,
+    largest_positions,
+    not_finite,
+)
 from hpccoll.schedule import dtype_of
 from hpccoll.training.compressed_bucket import compressed, part_bytes
 from hpccoll.training.compression import COMPRESSIONS, Compression

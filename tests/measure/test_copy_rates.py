@@ -6,7 +6,7 @@ import pytest
 import raw_examples
 
 from hpccoll.cases.case import Effort
-from hpccoll.measure.copy_rates import SIZES
+from hpccoll.measure.run.copy_rates import SIZES
 from hpccoll.store import hdf5
 from hpccoll.store.schema import COPY_RATES as KEY
 

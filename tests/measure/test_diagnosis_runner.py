@@ -11,7 +11,7 @@ from patience import wait
 
 from hpccoll.diagnosis.procedure import ask
 from hpccoll.diagnosis.recorded import Question
-from hpccoll.measure.pair_transfers import BY_RATE, UNKNOWN_RATE, stream_at, timing_of
+from hpccoll.measure.diagnose.pair_transfers import BY_RATE, UNKNOWN_RATE, stream_at, timing_of
 
 RANKS = Path(__file__).with_name("diagnosis_ranks.py")
 SHORT = {"slot_s": 0.01}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.measure import digits_replica
-from hpccoll.measure.digits_replica import Digits, Replica
+from hpccoll.measure.train import digits_replica
+from hpccoll.measure.train.digits_replica import Digits, Replica
 from hpccoll.training.models.digits import BATCH, EPOCH, RATE, TRAINED, UNITS
 from hpccoll.training.workload import Workload
 

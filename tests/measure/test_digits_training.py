@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.measure.digits_training import _differing
+from hpccoll.measure.train.digits_training import _differing
 from hpccoll.store.load_results import read_results
 from hpccoll.training.models.digits import BATCH
 from hpccoll.training.workload import Workload

@@ -9,8 +9,8 @@ from library_logs import read_log
 from hpccoll.evidence.log_record import LogRecord, Unavailable
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.host.network_ports import SENT
-from hpccoll.measure.executed_evidence import full_reason, judge
 from hpccoll.measure.port_traffic import PortTraffic
+from hpccoll.measure.run.executed_evidence import full_reason, judge
 from hpccoll.schedule import Layout
 
 

@@ -11,8 +11,8 @@ from patience import wait
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.diagnosis.recorded import DiagnosisOptions
-from hpccoll.measure.gpu_pair_transfers import BY_RATE_ON_GPUS, choose_transfers
-from hpccoll.measure.pair_transfers import LEAST_MESSAGES, OVER_MPI, UNKNOWN_RATE, stream_at
+from hpccoll.measure.diagnose.gpu_pair_transfers import BY_RATE_ON_GPUS, choose_transfers
+from hpccoll.measure.diagnose.pair_transfers import LEAST_MESSAGES, OVER_MPI, UNKNOWN_RATE, stream_at
 
 RANKS = Path(__file__).with_name("gpu_diagnosis_ranks.py")
 LATE = {"slot_s": 0.05, "pause_ns": 4_000_000, "sender": [2, 0, "pauses"]}

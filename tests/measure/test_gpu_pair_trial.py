@@ -30,7 +30,7 @@ import sys
 sys.path.insert(0, {directory!r})
 from pathlib import Path
 from mpi4py import MPI
-from hpccoll.measure import gpu_pair_trial
+from hpccoll.measure.run import gpu_pair_trial
 from hpccoll.measure.ranks import Ranks
 gpu_pair_trial.gpu.missing_for_gpu = lambda _: {missing!r}
 gpu_pair_trial.cuda_support = lambda: ({supported}, "the library says so")

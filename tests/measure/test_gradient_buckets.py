@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpccoll.measure.gradient_buckets import GradientBucketBuffer
+from hpccoll.measure.train.gradient_buckets import GradientBucketBuffer
 from hpccoll.schedule import Layout, dtype_of
 from hpccoll.training.compression import Compression
 

@@ -13,7 +13,7 @@ import pytest
 import raw_examples
 
 from hpccoll.cases.case import Effort
-from hpccoll.measure.job_results import JobResults
+from hpccoll.measure.run.job_results import JobResults
 from hpccoll.store import hdf5
 from hpccoll.store.result_files import has_results, read_raw
 from hpccoll.store.sealed_file import DiskFile
@@ -127,7 +127,7 @@ import os, signal, sys
 from pathlib import Path
 import raw_examples
 from test_job_results import CASES, JOB, measure
-from hpccoll.measure.job_results import JobResults
+from hpccoll.measure.run.job_results import JobResults
 
 step = 0
 def kill_at(frame, event, argument):

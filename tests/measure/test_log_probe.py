@@ -81,7 +81,7 @@ def test_without_a_place_for_logs_or_with_a_log_of_the_user_only_the_evidence_is
 
 
 def test_logs_that_cannot_be_kept_or_read_cost_the_evidence_only(tmp_path):
-    from hpccoll.measure.log_probe import _own_logs, _result  # where there is an MPI
+    from hpccoll.measure.run.log_probe import _own_logs, _result  # where there is an MPI
 
     unreadable = _own_logs(tmp_path / "gone", 100)
     assert "No such file" in _result(tmp_path, [{}, unreadable]).failure

@@ -7,7 +7,7 @@ from fake_network_ports import FakeHost
 from hpccoll.diagnosis.packet_losses import HostLosses
 from hpccoll.host import network_ports
 from hpccoll.host.tcp_connections import SentSegments
-from hpccoll.measure.loss_recorder import LossRecorder, RankLosses, losses_of_hosts
+from hpccoll.measure.diagnose.loss_recorder import LossRecorder, RankLosses, losses_of_hosts
 
 
 def test_connections_are_counted_by_the_hosts_of_both_ends_and_others_are_left_out():

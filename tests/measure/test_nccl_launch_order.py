@@ -15,7 +15,7 @@ STEP = {"collective": TRAINING_STEP, "device": "cuda", "transport": "nccl", "in_
 def order(monkeypatch, tmp_path):
     """The module, on a host without a file of NCCL's settings."""
     pytest.importorskip("mpi4py.MPI")
-    from hpccoll.measure import nccl_launch_order
+    from hpccoll.measure.train import nccl_launch_order
 
     monkeypatch.setenv("NCCL_CONF_FILE", str(tmp_path / "nccl.conf"))
     monkeypatch.setenv(nccl_launch_order.VARIABLE, "")  # restored afterwards

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.cases.case import Effort
-from hpccoll.measure.nccl_tests_timing import NcclTestsCounts, nccl_tests_effort, places_of_calls
+from hpccoll.measure.run.nccl_tests_timing import NcclTestsCounts, nccl_tests_effort, places_of_calls
 
 COUNTS = st.integers(0, 50)
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.cases.case import EXECUTORS, Effort
-from hpccoll.measure import osu_timing
-from hpccoll.measure.osu_timing import OsuLoop, osu_effort
+from hpccoll.measure.run import osu_timing
+from hpccoll.measure.run.osu_timing import OsuLoop, osu_effort
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results

@@ -8,8 +8,8 @@ import pytest
 from queued_memory import QueuedMemory
 
 from hpccoll.diagnosis.nodes_alone import DOES, HOSTS_SHARE_A_MACHINE, MEMORY, PRODUCT
-from hpccoll.measure import own_rates
-from hpccoll.measure.own_rates import REPETITIONS, own_seconds, seconds_of_nodes
+from hpccoll.measure.diagnose import own_rates
+from hpccoll.measure.diagnose.own_rates import REPETITIONS, own_seconds, seconds_of_nodes
 from hpccoll.transports import gpu
 from hpccoll.transports.nccl import fold
 

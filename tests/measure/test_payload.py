@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure.payload import GENERATIONS, PERIOD, Payload, bits, concatenated, contribution
+from hpccoll.measure.run.payload import GENERATIONS, PERIOD, Payload, bits, concatenated, contribution
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 
 EVERY = (*DTYPES, BFLOAT16)

@@ -8,7 +8,7 @@ import pytest
 from catalogue_cases import case
 
 from hpccoll.cases.transport_table import TRANSPORTS
-from hpccoll.measure.payload import concatenated
+from hpccoll.measure.run.payload import concatenated
 from hpccoll.schedule import Layout
 from hpccoll.transports.guarded_memory import GuardedBuffers
 from hpccoll.transports.transport_interface import aligned_empty
@@ -30,7 +30,7 @@ class IdleTransport(GuardedBuffers):
 
 @pytest.fixture
 def module(mpiexec):  # noqa: ARG001  skips without an MPI
-    from hpccoll.measure import prepared_case
+    from hpccoll.measure.run import prepared_case
 
     return prepared_case
 
@@ -47,7 +47,7 @@ def evidence(module, monkeypatch):
 
 
 def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_ranks(evidence, monkeypatch):
-    from hpccoll.measure import matching_bytes
+    from hpccoll.measure.run import matching_bytes
 
     native = case(algorithm="native", bytes=8192)
     monkeypatch.setattr(matching_bytes, "MAX_COMPARED_RANKS", 4)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rank_buffers import benches
 
 from hpccoll.common.units import format_size
-from hpccoll.measure.payload import GENERATIONS, bits
-from hpccoll.measure.result_check import Check
+from hpccoll.measure.run.payload import GENERATIONS, bits
+from hpccoll.measure.run.result_check import Check
 
 
 @given(benches(), st.data())

@@ -12,9 +12,9 @@ from injected_faults import settings as settings_of
 from rank_buffers import Bench, benches, payload
 
 from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, SHORT_BLOCK, table_bytes
-from hpccoll.measure import result_check_gpu
-from hpccoll.measure.payload import bits
-from hpccoll.measure.result_check_gpu import GpuCheck
+from hpccoll.measure.run import result_check_gpu
+from hpccoll.measure.run.payload import bits
+from hpccoll.measure.run.result_check_gpu import GpuCheck
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
 
 EVERY = (*DTYPES, BFLOAT16)

@@ -6,7 +6,7 @@ from itertools import groupby
 import raw_examples
 
 from hpccoll.cases.case import Effort, Shape
-from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, rounds_left
+from hpccoll.measure.run.round_order import Completed, job_for_remaining_ranks, rounds_left
 
 CASES = tuple(raw_examples.case(8 * 2**k) for k in range(8))
 SHAPE = Shape(1, 2)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hpccoll.measure import step_engine, stream_step_engine
-from hpccoll.measure.step_computations import matrix_products, product_flops
+from hpccoll.measure.train import step_engine, stream_step_engine
+from hpccoll.measure.train.step_computations import matrix_products, product_flops
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.step_program import Compute, StepProgram
 from hpccoll.training.workload import Workload

@@ -1,8 +1,8 @@
 """The engine of training steps drives what has started while it computes, whatever the collectives are."""
 
-from hpccoll.measure import step_engine
-from hpccoll.measure.step_computations import END, product_flops
-from hpccoll.measure.step_engine import ROWS, Gemm, StepEngine
+from hpccoll.measure.train import step_engine
+from hpccoll.measure.train.step_computations import END, product_flops
+from hpccoll.measure.train.step_engine import ROWS, Gemm, StepEngine
 from hpccoll.training.model_shape import ModelShape
 from hpccoll.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
 from hpccoll.training.workload import Workload

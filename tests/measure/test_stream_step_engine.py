@@ -11,7 +11,7 @@ import raw_examples
 from step_times import are_in_order, computations, operations
 
 from hpccoll.cases.case import Effort
-from hpccoll.measure.step_computations import BEGIN, END
+from hpccoll.measure.train.step_computations import BEGIN, END
 from hpccoll.store.load_results import read_results
 from hpccoll.training import TRAINING_STEP
 from hpccoll.training.workload import Workload

@@ -10,7 +10,7 @@ import pytest
 import raw_examples
 
 from hpccoll.cases.case import AGGREGATED, SINGLE, Effort
-from hpccoll.measure.stream_timing import FLOOR_READINGS, StreamTiming, event_floor_ns
+from hpccoll.measure.run.stream_timing import FLOOR_READINGS, StreamTiming, event_floor_ns
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import read_results
 

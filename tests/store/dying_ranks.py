@@ -13,7 +13,7 @@ import mpi4py
 # hpccoll starts MPI, and mpi4py ends it: mpiexec kills the other ranks once one exits without MPI_Finalize.
 mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
 from hpccoll.cli.job_program import main  # noqa: E402
-from hpccoll.measure import attempt_runner  # noqa: E402
+from hpccoll.measure.run import attempt_runner  # noqa: E402
 
 ROUND, *ARGUMENTS = sys.argv[1:]
 measure, rounds = attempt_runner.measure, count(1)

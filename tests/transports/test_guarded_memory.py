@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure.guards import guards_of
+from hpccoll.measure.run.guards import guards_of
 from hpccoll.schedule import BFLOAT16, DTYPES, dtype_of
 from hpccoll.transports.guarded_memory import GUARD_BYTES, MARGIN_BYTES, allocate_guarded
 from hpccoll.transports.transport_interface import aligned_empty

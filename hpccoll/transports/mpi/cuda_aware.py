@@ -7,7 +7,7 @@ The mpiexec next to the library starts them as a separate job: MPI_Comm_spawn ne
 MPI_Comm_join and MPI_Comm_connect need a server in Open MPI. If there is no such mpiexec, or if it cannot start two
 processes (Cray's ranks start under srun only), one child sends to itself. If that cannot start either, the library
 counts as not CUDA-aware; the user can state that it is with HPCCOLL_CUDA_AWARE=yes. The children are on one node: what
-works there by CUDA IPC may crash between nodes, which hpccoll/measure/gpu_pair_trial.py tries in a launch of its own.
+works there by CUDA IPC may crash between nodes, which measure/run/gpu_pair_trial.py tries in a launch of its own.
 
 Run as a program, this module is the child: ``python -m hpccoll.transports.mpi.cuda_aware NUMBER``, the number of a GPU.
 """

@@ -14,8 +14,8 @@ from mpi4py import MPI
 
 from hpccoll.diagnosis.records import Floats
 from hpccoll.host.machine_load import core_wait_ns
-from hpccoll.measure.loss_recorder import LossRecorder, RankLosses
-from hpccoll.measure.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind
+from hpccoll.measure.diagnose.loss_recorder import LossRecorder, RankLosses
+from hpccoll.measure.diagnose.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
 

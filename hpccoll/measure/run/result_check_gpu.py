@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.cases.memory_estimate import GENERATIONS, PERIOD, VECTOR_BYTES
-from hpccoll.measure.guards import Guard, GuardCheck
-from hpccoll.measure.payload import EXTRA, Array, Payload, bits
+from hpccoll.measure.run.guards import Guard, GuardCheck
+from hpccoll.measure.run.payload import EXTRA, Array, Payload, bits
 from hpccoll.transports.gpu import Gpu
 
 SOURCE = Path(__file__).with_name("result_check.cu")

@@ -14,11 +14,11 @@ from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Effort, Job
 from hpccoll.common.errors import StalledError
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import ExecutorOptions
-from hpccoll.measure.case_factory import CaseFactory, Prepared, SkippedCase
-from hpccoll.measure.learned import Learned
-from hpccoll.measure.prepared_case import PreparedCase
 from hpccoll.measure.ranks import rank_namer
+from hpccoll.measure.run.case_factory import CaseFactory, Prepared, SkippedCase
+from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
+from hpccoll.measure.train.learned import Learned
 from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round, stride_within
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu_errors import gpu_errors
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.deadline_sync import DeadlineSync
     from hpccoll.measure.port_traffic import PortTraffic
-    from hpccoll.measure.prepared_step import PreparedStep
-    from hpccoll.measure.recognition import Recognition
-    from hpccoll.measure.recovery import RankGroup
+    from hpccoll.measure.run.recognition import Recognition
+    from hpccoll.measure.run.recovery import RankGroup
+    from hpccoll.measure.train.prepared_step import PreparedStep
 
 MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""
@@ -77,7 +77,7 @@ class AttemptRunner:
         """Return how ranks wait for first operations: with names and logs if NCCL connects them."""
         if not any(case.transport == "nccl" for case in self.job.cases):
             return Connecting()
-        from hpccoll.measure.connecting import NcclConnecting
+        from hpccoll.measure.run.connecting import NcclConnecting
 
         return NcclConnecting(self.ranks, self.progress, self.job.effort.timeout, self.sync)
 
@@ -123,7 +123,7 @@ class AttemptRunner:
         if self.comm.rank:
             return Outcome(case=case, status=status, reason=reason)
         from hpccoll.cases.probe_cases import requested_algorithm  # only rank 0 keeps results
-        from hpccoll.measure.executed_evidence import full_reason
+        from hpccoll.measure.run.executed_evidence import full_reason
 
         return Outcome(
             case=case, status=status, reason=full_reason(reason, self.probe_result, self.job, case),
@@ -232,7 +232,7 @@ class AttemptRunner:
             return Outcome(case=case, status="wrong" if wrong else "ok")
         cpu_s, activities, diagnoses = zip(*reports, strict=True)
         from hpccoll.cases.probe_cases import requested_algorithm  # only rank 0 keeps results
-        from hpccoll.measure.executed_evidence import judge
+        from hpccoll.measure.run.executed_evidence import judge
         from hpccoll.store.gpu_throttling import lowered_round
 
         reasons = [each for each in (*learned.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
@@ -292,7 +292,7 @@ class AttemptRunner:
         if prepared.algorithm is not None:
             return None
         from hpccoll.measure.port_traffic import median_s
-        from hpccoll.measure.recognition import recognise  # only of the library's own calls
+        from hpccoll.measure.run.recognition import recognise  # only of the library's own calls
 
         # Rank 0 knows the times of all ranks; a mapping may number ranks otherwise in the communicator of the case.
         call_s = self.comm.bcast(median_s(samples) if self.comm.rank == 0 else None)
@@ -308,7 +308,7 @@ def _load(case: Case) -> AbstractContextManager[object]:
     """Return what computes beside a case until it is closed: a thread that multiplies matrices, or nothing."""
     if case.load is None:
         return nullcontext()
-    from hpccoll.measure.step_engine import FOREVER_NS, ROWS, Gemm
+    from hpccoll.measure.train.step_engine import FOREVER_NS, ROWS, Gemm
 
     thread = Gemm([((ROWS[-1], FOREVER_NS),)])
     thread.start()

@@ -19,11 +19,11 @@ from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.evidence.log_settings import PROBE_REMEDY, copy_nccl_settings, nccl_logging
 from hpccoll.evidence.own_nccl_log import OWN_LOG
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.measure.case_factory import CaseFactory, SkippedCase
-from hpccoll.measure.connecting import NcclConnecting
 from hpccoll.measure.gpu_assignment import RankGpus, transports_of_gpus
 from hpccoll.measure.provenance import gather_attempt
 from hpccoll.measure.ranks import Ranks, first_reason, print_of_rank
+from hpccoll.measure.run.case_factory import CaseFactory, SkippedCase
+from hpccoll.measure.run.connecting import NcclConnecting
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.transports.gpu import loaded_nccl_version

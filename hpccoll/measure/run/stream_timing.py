@@ -13,8 +13,8 @@ from hpccoll.transports.nccl.stream_plan import StreamPlan
 from hpccoll.transports.stream_wait import Wait, wait_with_limit
 
 if TYPE_CHECKING:
-    from hpccoll.measure.result_check import Check
-    from hpccoll.measure.result_check_gpu import GpuCheck
+    from hpccoll.measure.run.result_check import Check
+    from hpccoll.measure.run.result_check_gpu import GpuCheck
 
 
 FLOOR_READINGS = 20

@@ -15,7 +15,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.store.raw_results import Failure, Outcome, RawResults
 
 if TYPE_CHECKING:
-    from hpccoll.measure.round_order import Completed
+    from hpccoll.measure.run.round_order import Completed
     from hpccoll.store.hdf5 import RawFileWriter
     from hpccoll.store.journal import Journal
 
@@ -36,7 +36,7 @@ class JobResults:
 
     def open(self) -> "Completed":
         """Open the journal, if ``out`` is given, and return what earlier attempts have measured."""
-        from hpccoll.measure.round_order import Completed  # only rank 0 opens results
+        from hpccoll.measure.run.round_order import Completed  # only rank 0 opens results
 
         if self.out is None:
             return Completed()

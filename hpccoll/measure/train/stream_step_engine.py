@@ -14,7 +14,7 @@ from itertools import cycle
 
 import numpy as np
 
-from hpccoll.measure.step_computations import (
+from hpccoll.measure.train.step_computations import (
     BEGIN,
     END,
     READY,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from hpccoll.cases.case import COMPILED, PYTHON, Case, Job, Shape
 from hpccoll.common.errors import ExcludedError, UnusableError
 from hpccoll.executor.choice import agree_on_executor
-from hpccoll.measure.attempt_runner import AttemptRunner
-from hpccoll.measure.copy_rates import copy_rates
-from hpccoll.measure.job_results import JobResults
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, print_of_rank
-from hpccoll.measure.recovery import RankGroup
+from hpccoll.measure.run.attempt_runner import AttemptRunner
+from hpccoll.measure.run.copy_rates import copy_rates
+from hpccoll.measure.run.job_results import JobResults
+from hpccoll.measure.run.recovery import RankGroup
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure
@@ -88,7 +88,7 @@ class JobRunner:
         """
         group, launch, shape = self.group, self.launch, self.group.shape
         if any(case.transport == "nccl" for case in self.job.cases):
-            from hpccoll.measure.nccl_launch_order import keep_launch_order
+            from hpccoll.measure.train.nccl_launch_order import keep_launch_order
 
             keep_launch_order(self.job.cases)
         if shape not in self.job.shapes:
@@ -150,7 +150,7 @@ class JobRunner:
 
     def _open(self, shape: Shape) -> "EarlierLaunches":
         """Open the results at rank 0, and return what earlier launches have done and left."""
-        from hpccoll.measure.round_order import rounds_left  # the other ranks get the order from rank 0
+        from hpccoll.measure.run.round_order import rounds_left  # the other ranks get the order from rank 0
 
         earlier = self.results.open()
         left = rounds_left(self.job, shape, earlier)
@@ -158,7 +158,7 @@ class JobRunner:
 
     def _left_for(self, shape: Shape, rest: Shape | None) -> tuple[Job, list[tuple[int, Case]]]:
         """Return, at rank 0, the job that the ``rest`` of the ranks can measure, and the rounds that are left of it."""
-        from hpccoll.measure.round_order import Completed, job_for_remaining_ranks, rounds_left
+        from hpccoll.measure.run.round_order import Completed, job_for_remaining_ranks, rounds_left
 
         earlier = Completed.of(self.results.raw)
         job = job_for_remaining_ranks(self.job, shape, rest, earlier)

@@ -20,8 +20,7 @@ from hpccoll.common.units import format_size
 from hpccoll.diagnosis.nodes_alone import GpusOfHosts
 from hpccoll.diagnosis.recorded import DiagnosisOptions
 from hpccoll.evidence.own_nccl_log import OWN_LOG
-from hpccoll.measure.gpu_assignment import BASE_TRANSPORT, RankGpus
-from hpccoll.measure.pair_transfers import (
+from hpccoll.measure.diagnose.pair_transfers import (
     FAILED,
     OVER_MPI,
     UNTIMED,
@@ -30,6 +29,7 @@ from hpccoll.measure.pair_transfers import (
     TransferKind,
     timing_of,
 )
+from hpccoll.measure.gpu_assignment import BASE_TRANSPORT, RankGpus
 from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.nccl.nccl_errors import NCCL_EXCEPTIONS, nccl_error_text
 from hpccoll.transports.nccl.pair_communicator import PairCommunicator, new_unique_id

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.measure.codecs import CODECS, ROUNDOFF, Array, Codec, CodecMessage, Floats
+from hpccoll.measure.train.codecs import CODECS, ROUNDOFF, Array, Codec, CodecMessage, Floats
 from hpccoll.training.compression import Compression
 from hpccoll.training.step_program import GradientBucket
 
 if TYPE_CHECKING:
-    from hpccoll.measure.prepared_case import PreparedCase
+    from hpccoll.measure.run.prepared_case import PreparedCase
 
 SEEDS = 7
 """The number of seeds of gradients: a prime, so that ranks at a distance of a power of two have others."""

@@ -17,7 +17,7 @@ from hpccoll.diagnosis.nodes_alone import TransferError, error_text
 from hpccoll.diagnosis.recorded import MeasuredSlots, Question, StoppedError
 from hpccoll.diagnosis.records import Floats, Integers, Purpose, Slots
 from hpccoll.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
-from hpccoll.measure.diagnosis_member import (
+from hpccoll.measure.diagnose.diagnosis_member import (
     LEADER_LIMIT_S,
     ORDERS,
     Alone,
@@ -29,8 +29,8 @@ from hpccoll.measure.diagnosis_member import (
     Report,
     measured_alone,
 )
-from hpccoll.measure.loss_recorder import RankLosses
-from hpccoll.measure.pair_transfers import FAILED, UNKNOWN_RATE, Timing, Transfer, stream_at
+from hpccoll.measure.diagnose.loss_recorder import RankLosses
+from hpccoll.measure.diagnose.pair_transfers import FAILED, UNKNOWN_RATE, Timing, Transfer, stream_at
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import print_of_rank
 

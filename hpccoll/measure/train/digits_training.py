@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from hpccoll.cases.planned_schedule import planned_schedule
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.text import join_words
-from hpccoll.measure.codecs import CODECS, Array, Codec, CodecMessage
-from hpccoll.measure.digits_replica import Digits, Floats, Replica
-from hpccoll.measure.learned import Learned
+from hpccoll.measure.train.codecs import CODECS, Array, Codec, CodecMessage
+from hpccoll.measure.train.digits_replica import Digits, Floats, Replica
+from hpccoll.measure.train.learned import Learned
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.training.compression import DENSE
 from hpccoll.training.models.digits import STEPS
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from hpccoll.cases.case import Effort
-    from hpccoll.measure.gradient_buckets import GradientBucketBuffer
-    from hpccoll.measure.prepared_case import PreparedCase
+    from hpccoll.measure.run.prepared_case import PreparedCase
     from hpccoll.measure.timing_loop import RankProgress, RankSync
+    from hpccoll.measure.train.gradient_buckets import GradientBucketBuffer
     from hpccoll.schedule.operation import Operation
     from hpccoll.training.step_program import StepProgram
 

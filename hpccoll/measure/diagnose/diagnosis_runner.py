@@ -39,16 +39,16 @@ from hpccoll.diagnosis.recorded import (
 )
 from hpccoll.diagnosis.records import Diagnosis, Floats
 from hpccoll.host.network_ports import find_ports
-from hpccoll.measure.diagnosis_leader import Leader, ShowSlots
-from hpccoll.measure.diagnosis_member import Member, Report
-from hpccoll.measure.gpu_assignment import RankGpus
-from hpccoll.measure.gpu_pair_transfers import choose_transfers
-from hpccoll.measure.loss_recorder import LossRecorder, losses_of_hosts
-from hpccoll.measure.mpi_startup import deadline
-from hpccoll.measure.own_rates import own_seconds, seconds_of_nodes, share_a_machine
-from hpccoll.measure.pair_transfers import (
+from hpccoll.measure.diagnose.diagnosis_leader import Leader, ShowSlots
+from hpccoll.measure.diagnose.diagnosis_member import Member, Report
+from hpccoll.measure.diagnose.gpu_pair_transfers import choose_transfers
+from hpccoll.measure.diagnose.loss_recorder import LossRecorder, losses_of_hosts
+from hpccoll.measure.diagnose.own_rates import own_seconds, seconds_of_nodes, share_a_machine
+from hpccoll.measure.diagnose.pair_transfers import (
     OVER_MPI,
 )
+from hpccoll.measure.gpu_assignment import RankGpus
+from hpccoll.measure.mpi_startup import deadline
 from hpccoll.measure.provenance import LoadRecorder, gather_attempt
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
 from hpccoll.store.schema import HOST_LOAD

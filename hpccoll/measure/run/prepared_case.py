@@ -17,9 +17,9 @@ from hpccoll.cases.transport_table import NATIVE_TRANSPORT, TRANSPORTS
 from hpccoll.common.errors import BadInputError, StalledError
 from hpccoll.executor.compiled_executor import CompiledExecutor, ExecutorOptions
 from hpccoll.executor.loop import ExecutorLoop
-from hpccoll.measure.guards import guards_of
-from hpccoll.measure.payload import Array, Payload
-from hpccoll.measure.result_check import Check
+from hpccoll.measure.run.guards import guards_of
+from hpccoll.measure.run.payload import Array, Payload
+from hpccoll.measure.run.result_check import Check
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import REDUCTIONS, Layout, dtype_of, unequal_wire_bytes, wire_bytes
 from hpccoll.schedule.collective import NATIVE
@@ -29,10 +29,10 @@ from hpccoll.transports.stream_wait import CONNECTING, Connecting, Wait
 if TYPE_CHECKING:
     from hpccoll.cases.communicator_settings import CommunicatorSettings
     from hpccoll.executor.barrier import ExecutorBarrier
-    from hpccoll.measure.nccl_tests_timing import NcclTestsTiming
-    from hpccoll.measure.osu_timing import OsuLoop
-    from hpccoll.measure.result_check_gpu import GpuCheck
-    from hpccoll.measure.stream_timing import StreamTiming
+    from hpccoll.measure.run.nccl_tests_timing import NcclTestsTiming
+    from hpccoll.measure.run.osu_timing import OsuLoop
+    from hpccoll.measure.run.result_check_gpu import GpuCheck
+    from hpccoll.measure.run.stream_timing import StreamTiming
     from hpccoll.transports.gpu import Gpu
     from hpccoll.transports.guarded_memory import GuardedBuffer
     from hpccoll.transports.nccl.stream_plan import StreamPlan
@@ -95,7 +95,7 @@ class PreparedCase:
         self._places = 1
         self._further: list[StreamPlan] = []
         if case.timing == NCCL_TESTS:
-            from hpccoll.measure.nccl_tests_timing import NcclTestsCounts, places_of_calls
+            from hpccoll.measure.run.nccl_tests_timing import NcclTestsCounts, places_of_calls
 
             communicator, self._memory = _nccl_tests_communicator(comm, communicator)
             counts = NcclTestsCounts.of(settings.effort)
@@ -176,11 +176,11 @@ class PreparedCase:
         """How long a round takes."""
         effort = self._settings.effort
         if self.case.timing == OSU:
-            from hpccoll.measure.osu_timing import osu_effort
+            from hpccoll.measure.run.osu_timing import osu_effort
 
             return osu_effort(effort, self.bytes)
         if self.case.timing == NCCL_TESTS:
-            from hpccoll.measure.nccl_tests_timing import nccl_tests_effort
+            from hpccoll.measure.run.nccl_tests_timing import nccl_tests_effort
 
             return nccl_tests_effort(effort)
         return effort.of_a_round
@@ -198,7 +198,7 @@ class PreparedCase:
         ``barrier`` returns the barrier of the compiled loop; ``progress`` is kept up to date.
         """
         if self.case.timing == OSU:
-            from hpccoll.measure.osu_timing import OsuLoop
+            from hpccoll.measure.run.osu_timing import OsuLoop
 
             effort = self.effort_of_round
             return OsuLoop(self, self._comm, progress, effort.warmup + effort.min_iterations, self._compiled)
@@ -235,7 +235,7 @@ class PreparedCase:
         buffers = self.payload, self.src, filled, self.result
         generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
         if self.gpu:
-            from hpccoll.measure.result_check_gpu import GpuCheck  # only ranks with GPUs need it
+            from hpccoll.measure.run.result_check_gpu import GpuCheck  # only ranks with GPUs need it
 
             return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self.guards)
         return Check(*buffers, in_place=in_place, generation=generation, guards=self.guards)
@@ -257,8 +257,8 @@ class PreparedCase:
     def _stream_timing(self, effort: Effort) -> "StreamTiming | NcclTestsTiming | None":
         if self.gpu is None or self._stream_plan is None:
             return None
-        from hpccoll.measure.nccl_tests_timing import NcclTestsCounts, NcclTestsTiming
-        from hpccoll.measure.stream_timing import StreamTiming
+        from hpccoll.measure.run.nccl_tests_timing import NcclTestsCounts, NcclTestsTiming
+        from hpccoll.measure.run.stream_timing import StreamTiming
 
         if self.case.timing == NCCL_TESTS:
             return NcclTestsTiming([self._stream_plan, *self._further], self.check, NcclTestsCounts.of(effort))
@@ -342,7 +342,7 @@ class PreparedCase:
 
     def _executed(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:
-            from hpccoll.measure.matching_bytes import algorithms_matching_bytes  # only rank 0 asks
+            from hpccoll.measure.run.matching_bytes import algorithms_matching_bytes  # only rank 0 asks
 
             called = self._stream_plan.evidence if self._stream_plan else None
             matching = None if sent is None else algorithms_matching_bytes(self.operation, self.bytes, sent)
@@ -369,7 +369,7 @@ def _nccl_tests_communicator(
 
     if BUFFERS in communicator:
         return communicator, None
-    from hpccoll.measure.nccl_tests_timing import memory_of_nccl_tests
+    from hpccoll.measure.run.nccl_tests_timing import memory_of_nccl_tests
 
     buffers, evidence = memory_of_nccl_tests(comm)
     if buffers is None:

@@ -21,7 +21,7 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.host.tcp_connections import Ends, read_sent_bytes
-from hpccoll.measure.prepared_case import PreparedCase
+from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.transports.mpi.control_variables import ControlVariable
 from hpccoll.transports.mpi.vendor import MpiVendorPlan, MpiVendorTransport

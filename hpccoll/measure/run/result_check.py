@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.cases.memory_estimate import GENERATIONS
-from hpccoll.measure.guards import Bits, Guard, GuardCheck
-from hpccoll.measure.payload import EXTRA, Array, Payload, bits
+from hpccoll.measure.run.guards import Bits, Guard, GuardCheck
+from hpccoll.measure.run.payload import EXTRA, Array, Payload, bits
 
 
 class ValueBlocks(NamedTuple):

@@ -26,8 +26,8 @@ from hpccoll.transports.stream_wait import Wait, wait_with_limit
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from hpccoll.measure.result_check import Check
-    from hpccoll.measure.result_check_gpu import GpuCheck
+    from hpccoll.measure.run.result_check import Check
+    from hpccoll.measure.run.result_check_gpu import GpuCheck
 
 WARMUP, CALLS = 1, 20
 """The defaults of -w and -n."""

@@ -9,9 +9,9 @@ from hpccoll.host.network_ports import SENT_PACKETS
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case, Job
     from hpccoll.evidence.probe_result import ProbeResult
-    from hpccoll.measure.case_factory import Prepared
     from hpccoll.measure.port_traffic import PortTraffic
-    from hpccoll.measure.recognition import Recognition
+    from hpccoll.measure.run.case_factory import Prepared
+    from hpccoll.measure.run.recognition import Recognition
 
 
 def judge(

@@ -13,15 +13,15 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import COMPILED, Case, Parameter
 from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
 from hpccoll.common.errors import BadInputError, StalledError, UnusableError
-from hpccoll.measure import step_engine, stream_step_engine
-from hpccoll.measure.computing_thread import ComputingThread
-from hpccoll.measure.digits_training import DigitsTraining, TrainedStep
-from hpccoll.measure.gradient_buckets import GradientBucketBuffer
-from hpccoll.measure.nccl_launch_order import launches_in_turns
-from hpccoll.measure.step_computations import Nanoseconds, matrix_products
-from hpccoll.measure.step_engine import CodecOperation, Drivable, StepEngine
-from hpccoll.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
+from hpccoll.measure.train import step_engine, stream_step_engine
+from hpccoll.measure.train.computing_thread import ComputingThread
+from hpccoll.measure.train.digits_training import DigitsTraining, TrainedStep
+from hpccoll.measure.train.gradient_buckets import GradientBucketBuffer
+from hpccoll.measure.train.nccl_launch_order import launches_in_turns
+from hpccoll.measure.train.step_computations import Nanoseconds, matrix_products
+from hpccoll.measure.train.step_engine import CodecOperation, Drivable, StepEngine
+from hpccoll.measure.train.stream_step_engine import StreamStepEngine
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.training.compression import DENSE, Compression
@@ -39,7 +39,7 @@ from hpccoll.transports.stream_wait import CONNECTING, Connecting
 from hpccoll.transports.stream_wait import Wait as StreamWait
 
 if TYPE_CHECKING:
-    from hpccoll.measure.prepared_case import PreparedCase
+    from hpccoll.measure.run.prepared_case import PreparedCase
     from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 Prepare: TypeAlias = "Callable[[MPI.Intracomm, Layout, Case, Gpu | None], PreparedCase]"

@@ -14,8 +14,8 @@ from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.transport_table import REFUSAL_PREFIX
 from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.host.cpu_and_memory import available_memory
-from hpccoll.measure.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
+from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
 from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
 from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
@@ -23,9 +23,9 @@ from hpccoll.transports.stream_wait import CONNECTING, Connecting
 if TYPE_CHECKING:
     from hpccoll.cases.variants import NodeView
     from hpccoll.executor.compiled_executor import ExecutorOptions
-    from hpccoll.measure.case_choices import CaseChoices
     from hpccoll.measure.gpu_assignment import RankGpus
-    from hpccoll.measure.prepared_step import PreparedStep
+    from hpccoll.measure.run.case_choices import CaseChoices
+    from hpccoll.measure.train.prepared_step import PreparedStep
     from hpccoll.store.raw_results import Attempt, Status
     from hpccoll.training.model_shape import ModelShape
     from hpccoll.transports.gpu import Gpu
@@ -82,7 +82,7 @@ class CaseFactory:
     @cached_property
     def _choices(self) -> "CaseChoices":
         """What decides which cases are made; rank 0 and training steps need it."""
-        from hpccoll.measure.case_choices import CaseChoices
+        from hpccoll.measure.run.case_choices import CaseChoices
 
         options = self.settings.executor_options
         return CaseChoices(self.job, self.attempt, options.dtypes if options else ())
@@ -104,7 +104,7 @@ class CaseFactory:
                 gpu = self.gpus.gpu_of_rank if resolved.device == "cuda" else None
                 with gpu_errors(gpu):
                     if is_step:
-                        from hpccoll.measure.prepared_step import PreparedStep  # few ranks run training steps
+                        from hpccoll.measure.train.prepared_step import PreparedStep  # few ranks run training steps
 
                         return PreparedStep(
                             comm, layout, case, self._prepare_inside, self._models, gpu, self.connecting
@@ -206,7 +206,7 @@ def _multiplies_matrices(step: Case) -> bool:
 
 def _reason_no_drill(step: Case, effort: Effort) -> str | None:
     """Return the reason why the drill of a training step never comes; None if it does, or if there is none."""
-    from hpccoll.measure.digits_training import training_steps
+    from hpccoll.measure.train.digits_training import training_steps
     from hpccoll.training.workload import Workload
 
     drill, steps = Workload.of(step.params).corrupted, training_steps(effort)
@@ -312,6 +312,6 @@ def preflight(ranks: Ranks, job: Job) -> None:
 
 def _check_some_case_runs(ranks: Ranks, job: Job) -> None:
     """Check at rank 0 that some case can run."""
-    from hpccoll.measure.case_choices import check_some_case_runs
+    from hpccoll.measure.run.case_choices import check_some_case_runs
 
     check_some_case_runs(job, ranks.layout(job.aggregators))

@@ -13,10 +13,10 @@ from hpccoll.measure.ranks import Ranks, abort_job, launcher_numbers, print_of_r
 if TYPE_CHECKING:
     from hpccoll.common.errors import StalledError
     from hpccoll.evidence.gpu_pair import GpuPair
-    from hpccoll.measure.case_factory import Prepared
     from hpccoll.measure.deadline_sync import DeadlineSync
     from hpccoll.measure.gpu_assignment import RankGpus
-    from hpccoll.measure.prepared_case import PreparedCase
+    from hpccoll.measure.run.case_factory import Prepared
+    from hpccoll.measure.run.prepared_case import PreparedCase
     from hpccoll.transports.gpu import Gpu
 
 MIN_WORKERS = 2

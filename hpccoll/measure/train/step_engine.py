@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from hpccoll.executor.compiled_executor import CompiledExecutor, advance_until
-from hpccoll.measure.computing_thread import ComputingThread
-from hpccoll.measure.step_computations import (
+from hpccoll.measure.train.computing_thread import ComputingThread
+from hpccoll.measure.train.step_computations import (
     BEGIN,
     END,
     READY,

@@ -1,0 +1,1 @@
+"""``hpccoll diagnose`` on ranks: one leads, and the others transfer with the partners that it names."""

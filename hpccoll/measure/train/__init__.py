@@ -1,0 +1,1 @@
+"""``hpccoll train`` on ranks: training steps, whose collectives are prepared cases."""
