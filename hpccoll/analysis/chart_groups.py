@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hpccoll.analysis.row_labels import fell_back, has_size, placement_label
 from hpccoll.analysis.series_names import group_file_names, setting_keys
-from hpccoll.analysis.series_points import SeriesPoint, series_points
+from hpccoll.analysis.series_points import SeriesPoint, median_seconds, series_points
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, emulations
 from hpccoll.cases.case import SINGLE
@@ -40,6 +41,9 @@ FAMILIES = (
 MEMBERS = {name: (number, member) for number, names in enumerate(FAMILIES) for member, name in enumerate(names)}
 MOST_MEMBERS = max(map(len, FAMILIES))
 
+MOST_SERIES = 40
+"""The most series that a chart of curves draws: more cover each other, and nobody finds one of them in the legend."""
+
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
@@ -49,6 +53,7 @@ class LegendEntry:
     member: int = 0  # its number in the family: other algorithms of it, other transports and parameters
     is_floor: bool = False  # whether it is a floor
     is_predicted: bool = False  # whether it was predicted: it has the number of the series that it predicts
+    is_pale: bool = False  # whether it is in the background of a chart of many series
 
 
 @dataclass(frozen=True)  # no slots: every point asks for what is cached
@@ -96,6 +101,54 @@ class ChartGroup:
         return replace(
             self, points=points, imports=imports, predictions=predictions, recommendations=of_part, whole=self
         )
+
+    @cached_property
+    def of_few_series(self) -> "ChartGroup":
+        """The part whose curves a chart draws; the group itself if it has at most MOST_SERIES series.
+
+        Its legend begins with what is not pale.
+        """
+        tones = (self.whole or self).series_tones
+        if not tones:
+            return self
+
+        def of_kept(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
+            return tuple(point for point in points if point.measured_series in tones)
+
+        predictions = of_kept(self.predictions)
+        legend = {name: replace(self.legend[name], is_pale=is_pale) for name, is_pale in tones.items()}
+        for point in predictions:
+            legend[point.series] = replace(self.legend[point.series], is_pale=tones[point.measured_series])
+        return replace(
+            self, points=of_kept(self.points), imports=of_kept(self.imports), predictions=predictions,
+            legend=legend | {name: entry for name, entry in self.legend.items() if name not in legend},
+            whole=self.whole or self,
+        )  # fmt: skip
+
+    @cached_property
+    def series(self) -> frozenset[str]:
+        """The series of its curves, predictions under the name of what they predict."""
+        return frozenset(point.measured_series for point in self.drawn)
+
+    @cached_property
+    def series_tones(self) -> Mapping[str, bool]:
+        """The series to draw of more than MOST_SERIES, and whether each is pale; empty if all can be drawn.
+
+        What is recommended comes first, then the library's own and floors. The others are pale, the series that come
+        closest to the fastest one at any size before those that stay behind.
+        """
+        if len(self.series) <= MOST_SERIES:
+            return {}
+        advised = list[str]()
+        for recommendation in self.recommendations:
+            choices = dict.fromkeys(verdict.choice for verdict in recommendation.verdicts.values())
+            advised += [self.series_of(choice, recommendation) for choice in choices]
+        own = [name for name, entry in self.legend.items() if entry.number < 0]
+        first = [name for name in dict.fromkeys([*advised, *own]) if name in self.series]
+        timed = [point for point in self.drawn if not point.row.predicted] or self.drawn
+        distance = _distance_to_fastest(timed)
+        others = sorted(self.series.difference(first), key=lambda name: (distance.get(name, inf), name))
+        return dict.fromkeys(first, False) | dict.fromkeys(others[: max(0, MOST_SERIES - len(first))], True)
 
     def series_of(self, choice: Choice, recommendation: "Recommendation") -> str:
         """Return the name of the series of a choice in a setting.
@@ -236,6 +289,22 @@ class ChartGroup:
         if self.ranks_per_node is not None:
             return format_count(row.nodes, "node")
         return format_count(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+
+
+def _distance_to_fastest(points: Iterable[SeriesPoint]) -> dict[str, float]:
+    """Return how many times as long as the fastest series each one takes, where that is least."""
+    seconds: dict[CallKey, dict[str, float]] = defaultdict(dict)
+    for point in points:
+        name = point.measured_series
+        if not point.row.floor:
+            times = seconds[point.key.only("machine", "nodes", "ranks", "requested_bytes", "in_place")]
+            times[name] = min(times.get(name, inf), median_seconds(point))
+    distance: dict[str, float] = {}
+    for times in seconds.values():
+        fastest = min(times.values())
+        for name, time in times.items():
+            distance[name] = min(distance.get(name, inf), time / fastest)
+    return distance
 
 
 def shared_words(groups: Iterable[ChartGroup]) -> set[str]:

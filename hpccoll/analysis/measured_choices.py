@@ -1,7 +1,7 @@
 """The measured times of each choice, by setting and size: the input of making and of judging a table."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
@@ -74,12 +74,18 @@ class ChoiceTime:
 
     def round_ratios(self, other: "ChoiceTime") -> dict[RoundOfCall, float]:
         """Return the ratio of this time to another in each round that measured both."""
-        common = [each for each in self.rounds if each in other.rounds]
-        return {each: self.rounds[each].median / other.rounds[each].median for each in common}
+        return {key: mine.median / theirs.median for key, mine, theirs in self._common_rounds(other)}
 
     def clearly_faster(self, other: "ChoiceTime") -> bool:
         """Return whether this time is clearly shorter than another, in all rounds that measured both."""
-        return is_clear_lead([(self.rounds[each], other.rounds[each]) for each in self.rounds if each in other.rounds])
+        return is_clear_lead([(mine, theirs) for _, mine, theirs in self._common_rounds(other)])
+
+    def _common_rounds(self, other: "ChoiceTime") -> Iterator[tuple[RoundOfCall, RoundStatistics, RoundStatistics]]:
+        """Yield each round that measured both, with what it measured of this time and of the other one."""
+        for key, mine in self.rounds.items():
+            theirs = other.rounds.get(key)
+            if theirs is not None:
+                yield key, mine, theirs
 
     def shares_launch(self, other: "ChoiceTime") -> bool:
         """Return whether one launch measured both."""

@@ -14,7 +14,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
@@ -111,7 +111,8 @@ def compared_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> list[tuple[R
 
 def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallKey]) -> ComparedCase:
     """Return the case of a row; ``alike`` are the calls of its run that differ in what may change."""
-    values = asdict(key if len(alike) > 1 else key.without(*MAY_CHANGE))
+    named = key if len(alike) > 1 else key.without(*MAY_CHANGE)
+    values = {name: getattr(named, name) for name in _CALL_FIELDS}
     known = {name: value for name, value in values.items() if value is not None}
     identity = {**known, "algorithm": choice.algorithm, "transport": choice.transport, "params": dict(choice.params)}
     return ComparedCase(
@@ -122,6 +123,9 @@ def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallK
         waiting=None if row.transfer_s is None or row.waiting_s is None
         else (row.transfer_s, row.waiting_s, late_words(row)),
     )  # fmt: skip
+
+
+_CALL_FIELDS = tuple(field.name for field in fields(CallKey))
 
 
 def _label(row: Row) -> str:

@@ -21,6 +21,8 @@ from hpccoll.store.rows import Row
 
 _ELEMENT_FIELDS = ("dtype", "op")
 """Fields without a meaning for collectives that move no elements."""
+_LABELLED = *_ELEMENT_FIELDS, "device", "mapping", "timing", "rule"
+"""The fields of calls that name a setting."""
 _EXECUTOR_MARKS = {COMPILED: "", PYTHON: "(python)"}
 _SERIES_DETAILS: Mapping[str, Callable[[Row], str | None]] = {
     "executor": lambda row: _EXECUTOR_MARKS.get(row.executor or ""),
@@ -106,7 +108,8 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
             silent = (*silent, "timing", "rule", *(_ELEMENT_FIELDS if row.op is None else ()))
         if len(mappings[row.collective]) > 1:
             silent = (*silent, "mapping")  # series are named after it, because mappings are compared
-        labels = CallKey.of(row).without(*silent).words("dtype", "op", "device", "mapping", "timing", "rule")
+        words = zip(_LABELLED, CallKey.of(row).words(*_LABELLED), strict=True)
+        labels = ["" if name in silent else word for name, word in words]
         return (row.collective, *call, *labels, *shape_labels[row.collective](row))
 
     return [*map(key, rows)]

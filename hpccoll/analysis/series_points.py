@@ -45,6 +45,11 @@ class SeriesPoint:
         return CallKey.of(self.row, self.machine)
 
     @property
+    def measured_series(self) -> str:
+        """The name of its series; of a prediction that of what it predicts."""
+        return self.colour_of or self.series
+
+    @property
     def kind(self) -> str:
         """The kind of the result, with the rate of the wires if they are those of a testbed."""
         return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))

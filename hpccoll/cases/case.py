@@ -85,6 +85,14 @@ class Case:
         """What each rank computes meanwhile; None if it is idle."""
         return str(self.params[LOAD]) if LOAD in self.params else None
 
+    @property
+    def all_but_size(self) -> tuple[object, ...]:
+        """All that was requested except the size, to recognise cases that differ in it alone."""
+        return (
+            self.collective, self.algorithm, self.transport, self.device, self.dtype, self.op, self.in_place, self.root,
+            self.mapping, self.timing, *self.params.items(),
+        )  # fmt: skip
+
     @cached_property
     def id(self) -> str:
         """The name of the case, unique within a job."""
@@ -224,7 +232,8 @@ class Job:
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes of its launches, the smallest first."""
-        return tuple(sorted({self.shape(case) for case in self.cases}))
+        first_cases = {(case.nodes, case.ranks): case for case in self.cases}
+        return tuple(sorted({self.shape(case) for case in first_cases.values()}))
 
     @property
     def measurements(self) -> int:

@@ -1,7 +1,7 @@
 """The catalogue: which collectives, algorithms and parameters can be requested. It imports no MPI: login nodes plan."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -88,8 +88,7 @@ def check_job(job: Job) -> None:
         from hpccoll.training.model_file import models_from_json
 
         models_from_json(job.models)
-    for case in job.cases:
-        check_case(case)
+    for case in checked_cases(job.cases):
         if case.algorithm.startswith(PLAN) and case.algorithm not in job.plans:
             raise BadInputError("plans", [*job.plans], f"where {case.algorithm} is")
     for name, times in Counter(case.id for case in job.cases).items():
@@ -105,6 +104,32 @@ def check_case(case: Case) -> None:
     Raises:
         BadInputError: names the invalid value and the valid ones.
     """
+    _check_all_but_size(case)
+    _check_size(case)
+
+
+def checked_cases(cases: Iterable[Case]) -> Iterator[Case]:
+    """Yield each case after ``check_case`` of it. What does not depend on the size is checked at the first size only.
+
+    Raises:
+        BadInputError: as ``check_case`` does.
+    """
+    checked = set[tuple[object, ...]]()
+    for case in cases:
+        if case.all_but_size not in checked:
+            _check_all_but_size(case)
+            checked.add(case.all_but_size)
+        _check_size(case)
+        yield case
+
+
+def _check_size(case: Case) -> None:
+    size = itemsize(case.dtype)
+    if collective(case.collective).elements(case.bytes, size, 1) < 1:
+        raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {size} bytes")
+
+
+def _check_all_but_size(case: Case) -> None:
     family = collective(case.collective)
     unread = case.algorithm.startswith(PLAN) and not any(
         case.algorithm in each.algorithms for each in COLLECTIVES.values()
@@ -142,8 +167,6 @@ def _check_call(case: Case) -> None:
     if case.in_place not in distinct_placements(case.collective, case.algorithm, (case.in_place,)):
         expected = f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
         raise BadInputError("in_place", case.in_place, expected)
-    if family.elements(case.bytes, itemsize(case.dtype), 1) < 1:
-        raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {itemsize(case.dtype)} bytes")
 
 
 def _check_parameters(case: Case) -> None:

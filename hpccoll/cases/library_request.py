@@ -83,6 +83,8 @@ def requested_by_environment(
         ``symmetric`` for kernels on symmetric windows, which take precedence over forced algorithms.
     """
     settings = communicator or {}
+    if not environment and not settings:
+        return None  # of most cases of a plan
     windows = settings.get(BUFFERS) == "symmetric" and settings.get("cta_policy") != "zero"
     if windows and collective in WINDOW_COLLECTIVES:
         return "symmetric"

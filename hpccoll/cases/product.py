@@ -15,7 +15,7 @@ from hpccoll.cases.catalogue import (
     GRAPH,
     algorithms_of,
     check_algorithm,
-    check_case,
+    checked_cases,
     distinct_mappings,
     distinct_parameters,
     distinct_placements,
@@ -84,12 +84,15 @@ def expand_cases(request: CaseRequest, p: int) -> Iterator[Case]:
     Raises:
         BadInputError: if a name is unknown, a collective has none of the algorithms, or a case is invalid.
     """
+    yield from checked_cases(_unchecked_cases(request, p))
+
+
+def _unchecked_cases(request: CaseRequest, p: int) -> Iterator[Case]:
     models = models_from_json(request.models)
     for family, device, algorithm, axes in _blocks(request, p, models):
         for values in product(*(axis.values for axis in axes.values())):
             case = _case(request, family, device, algorithm, dict(zip(axes, values, strict=True)), models)
             if case:
-                check_case(case)
                 yield case
 
 

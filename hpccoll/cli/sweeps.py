@@ -126,7 +126,8 @@ def plan(
     if out:
         check_output_directory(made, out)
         write_plan(made, out)
-    show_found(plan_json(made), plan_lines(made), as_json=as_json)
+    record = plan_json(made) if as_json else None
+    show_found(record, plan_lines(made), as_json=as_json)
 
 
 @family.command(hidden=True, epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out mpi.p4.h5")

@@ -41,6 +41,12 @@ MEASURED, FLOOR, MODELLED, SIMULATED = "measured", "floor", "modelled", "simulat
 DASHES = {MEASURED: [1, 0], FLOOR: [2, 2], MODELLED: [2, 3], SIMULATED: [6, 4]}
 """The dashes of a line by the ``line`` of its records."""
 
+PALE, PALE_OPACITY = "pale", 0.22
+"""The ``tone`` of records in the background of a chart of many series, and their opacity."""
+
+VEGA_LEGEND_ENTRIES = 30
+"""The entries from which on Vega leaves out the others of a legend."""
+
 
 def _unit_expression(units: Iterable[tuple[float, str]], least: tuple[float, str]) -> str:
     """Return a Vega expression that writes a value in the largest unit that it reaches."""
@@ -262,7 +268,8 @@ def curves(
 
     Args:
         data: the records: ``series`` and ``value``; further, if a chart has them, ``panel``, ``low`` and ``high``,
-            ``line`` (a key of DASHES), ``machine``, ``fill`` of the mark, and the values of rounds as ``ticks``.
+            ``line`` (a key of DASHES), ``machine``, ``fill`` of the mark, the values of rounds as ``ticks``, and the
+            ``tone`` PALE of series that are drawn first, behind the others.
         x: the horizontal axis.
         y: returns the vertical axis of some values.
         colours: of the series, in the order in which they are drawn and in the legend.
@@ -277,7 +284,9 @@ def curves(
         pick: whether a click in the legend picks lines; not in a picture of several charts.
     """
     order = list(colours)  # native first, so that the others are drawn over it
-    data = sorted(_completed(data, x.shorthand.split(":")[0]), key=lambda d: order.index(str(d["series"])))
+    place = {name: number for number, name in enumerate(order)}
+    completed = _completed(data, x.shorthand.split(":")[0])
+    data = sorted(completed, key=lambda d: (d.get("tone") != PALE, place[str(d["series"])]))
     chosen = alt.selection_point("pick", fields=["series"], bind="legend") if pick else None
     y_axis = y(_axis_values(data))
     declared: Any = y_axis.to_dict()
@@ -287,7 +296,7 @@ def curves(
         y=y_axis,
         color=colour("series", colours, symbol),
         detail=[alt.Detail("machine:N"), alt.Detail("repeat:N")],
-        opacity=_opacity(chosen, 1, 0.12),
+        opacity=_line_opacity(chosen, some_are_pale=any(d.get("tone") == PALE for d in data)),
     )
     valued = base.transform_filter("isValid(datum.value)")
     line_of = {str(d["series"]): str(d["line"]) for d in data}
@@ -348,6 +357,17 @@ def _opacity(chosen: alt.Parameter | None, picked: float, others: float) -> alt.
     return alt.OpacityValue(**alt.condition(chosen, alt.value(picked), alt.value(others)))
 
 
+def _line_opacity(chosen: alt.Parameter | None, *, some_are_pale: bool) -> alt.OpacityValue:
+    """Return the opacity of lines and marks; a click in the legend shows a pale one like any other."""
+    if not some_are_pale:
+        return _opacity(chosen, 1, 0.12)
+    if chosen is None:
+        return alt.OpacityValue(**alt.condition(alt.datum.tone == PALE, alt.value(PALE_OPACITY), alt.value(1)))
+    picked = alt.when(chosen, empty=False).then(alt.value(1))
+    pale = picked.when(chosen, alt.datum.tone == PALE).then(alt.value(PALE_OPACITY))
+    return alt.OpacityValue(**pale.when(chosen).then(alt.value(1)).otherwise(alt.value(0.12)))
+
+
 def _tick_records(d: ChartRecord, x: str) -> list[ChartRecord]:
     """Return a record for each round: what its tick needs of the record of the point, which has no ``ticks`` then."""
     ticks = d.pop("ticks", ())
@@ -386,10 +406,12 @@ def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], name
     """
     wrapped = [short for line in lines for short in textwrap.wrap(line, 104)]
     spec: dict[str, Any] = chart.to_dict(validate=False)
-    layout = layout_record(spec, names)
+    entries = set(names)
+    layout = layout_record(spec, entries)
+    many = {"symbolLimit": len(entries)} if len(entries) > VEGA_LEGEND_ENTRIES else {}
     return spec | {
         "title": {"text": title, "subtitle": wrapped, "anchor": "start", "frame": "bounds", "offset": 12},
-        "config": {**_THEME, "legend": {**_LEGEND, "columns": max(1, WIDTH // layout["label"])}},
+        "config": {**_THEME, "legend": {**_LEGEND, **many, "columns": max(1, WIDTH // layout["label"])}},
         "usermeta": layout,
         "background": PAPER,
         "padding": 12,

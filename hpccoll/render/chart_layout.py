@@ -51,7 +51,9 @@ def _layouts(columns: int) -> list[dict[str, int]]:
 
 def fitted(specification: Mapping[str, Any], room: int) -> dict[str, Any]:
     """Return a specification of ``apply_theme`` for a room of so many pixels; page.js does the same."""
-    spec = copy.deepcopy(dict(specification))
+    spec = copy.deepcopy({name: part for name, part in specification.items() if name != "datasets"})
+    if "datasets" in specification:  # most of a chart, which stays as it is
+        spec["datasets"] = specification["datasets"]
     meta = spec["usermeta"]
     layout = next(each for each in meta["layouts"] if room >= each["room"])
     panel = spec.get("spec", spec)

@@ -25,13 +25,14 @@ _MUTED = alt.ColorValue(MUTED)
 
 def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Interval = None) -> ChartRecord:
     """Return the record of ``point`` in a chart: ``value`` with its 95 % interval, and the fields of its tooltip."""
-    low, high = ends or (value, value)
+    entry = group.legend[point.series]
+    low, high = (value, value) if ends is None or entry.is_pale else ends
     row, medians = point.row, [stats.median for stats in round_statistics(point.row).values()]
-    return {
+    record: ChartRecord = {
         "series": point.series, "bytes": row.requested_bytes, "size": group.size_label(row.requested_bytes),
         "ranks": row.ranks, "nodes": row.nodes, "at": group.shape_label(row), "place": placement_label(row),
         "pair": point.pair_label, "machine": group.machine_label(point), "run": row.run_id, "value": value,
-        "low": low, "high": high, "fill": PAPER if row.oversubscribed else entry_colour(group.legend[point.series]),
+        "low": low, "high": high, "fill": PAPER if row.oversubscribed else entry_colour(entry),
         "line": chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED,
         "time": format_seconds(median_seconds(point)),
         "interval": interval_label(row.interval) if row.interval or row.ours else "none",
@@ -39,6 +40,7 @@ def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Inte
         "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
     }  # fmt: skip
+    return record | {"tone": chart_base.PALE} if entry.is_pale else record
 
 
 def records_beside(

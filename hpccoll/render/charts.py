@@ -49,11 +49,18 @@ class Figure:
     pairs_caption: str = ""  # the caption if lines stand for several pairs of ranks; empty: the same
     model_caption: str = ""  # an addition to the caption if a library's own model predicts times
     over_ranks: bool = False  # whether curves run over ranks: the folded chart has all of them, to join them
+    of_series: bool = True  # whether it has a curve or a bar for each series, of which only some may be drawn
 
     def group_caption(self, group: ChartGroup) -> str:
         """Return the caption for ``group``."""
         caption = self.pairs_caption if group.many_pairs and self.pairs_caption else self.caption
-        return f"{caption} {self.model_caption}" if self.model_caption and group.modelled else caption
+        parts = [caption]
+        if self.model_caption and group.modelled:
+            parts.append(self.model_caption)
+        left_out = len(group.series) - len(group.series_tones)
+        if self.of_series and group.series_tones:
+            parts.append(MANY_SERIES.format(left_out=left_out))
+        return " ".join(parts)
 
     def folded_part(self, group: ChartGroup) -> ChartGroup | None:
         """Return the part of ``group`` whose chart is folded, on a scale of its own; None without one."""
@@ -62,9 +69,10 @@ class Figure:
     def specification(self, group: ChartGroup) -> dict[str, object] | None:
         """Return the Vega-Lite specification for ``group``; None if there is nothing to draw."""
         with debug_mode(arg=False):  # no validation by schema: the tests do that
-            chart = self.draw(group)
+            drawn = group.of_few_series if self.of_series else group
+            chart = self.draw(drawn)
             title = f"{heading_of(group.collective)}: {self.title_of(group)}"
-            names = [*(point.series for point in group.drawn), *trained_points(group)]
+            names = [*(point.series for point in drawn.drawn), *trained_points(group)]
             return chart_base.apply_theme(chart, title, heading_lines(group), names) if chart else None
 
     def title_of(self, group: ChartGroup) -> str:
@@ -99,7 +107,7 @@ def _without_low_floors(data: Sequence[ChartRecord]) -> list[ChartRecord]:
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
     """Return the value of each of several rounds: its time, or ``work`` per second."""
     times = [stats.median for stats in round_statistics(point.row).values()]
-    if len(times) == 1 or point.row.floor or group.many_pairs:
+    if len(times) == 1 or point.row.floor or group.many_pairs or group.legend[point.series].is_pale:
         return {}
     return {"ticks": times if work is None else [work / time for time in times]}
 
@@ -239,6 +247,10 @@ LIMIT_NOTE = (
     "which it holds, which smaller messages may exceed as a burst; on one node a single copy of the data at the rate "
     "of a copy between the same ranks, which calls may exceed where caches save bytes."
 )
+MANY_SERIES = (
+    "The choices of the map are first in the legend, next to the library's own; pale curves are the series that come "
+    "closest to the fastest one at any size. Not drawn: {left_out} more series, which the table of rows has."
+)
 CELLS_NOTE = "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
 OVERVIEW_NOTE = (
     "On the most ranks that had cores of their own; only choices and runners-up are drawn, next to native. Both axes "
@@ -260,7 +272,7 @@ FIGURES = (
         "Pale: it is not clearly faster than all others; tie: nor is another clearly faster; grey: nothing is shown to "
         "be faster in its range of sizes; at 0.98x another is faster at this size, by less than a range of its own "
         "must gain: 3 %, or the noise if that is more, for each of its limits; alone: nothing else was measured. "
-        "Placements have columns of their own only where they have answers of their own."),
+        "Placements have columns of their own only where they have answers of their own.", of_series=False),
     Figure("speedup", "speed-up over native against size", speedup_against_size,
         "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
         "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic."),
@@ -276,9 +288,9 @@ FIGURES = (
         f"MB/s 1e6. The band is the 95 % confidence interval. {ROUNDS_NOTE} Both axes are logarithmic. {LIMIT_NOTE}",
         f"busbw is that of the two ranks alone. {PAIRS_NOTE} Both axes are logarithmic."),
     Figure("pairs-time", "time of each pair of ranks at {least}", pair_time_map,
-        f"Darker is slower. {CELLS_NOTE}"),
+        f"Darker is slower. {CELLS_NOTE}", of_series=False),
     Figure("pairs-busbw", "bus bandwidth of each pair of ranks at {most}", pair_busbw_map,
-        f"Darker is slower. {CELLS_NOTE}"),
+        f"Darker is slower. {CELLS_NOTE}", of_series=False),
     Figure("scaling", "time against {unit}", time_against_ranks,
         f"Median time at a few of the sizes. {PLACEMENT_NOTE}", over_ranks=True),
     Figure("efficiency", "parallel efficiency against {unit}", efficiency_against_ranks,
@@ -300,7 +312,7 @@ STEP_FIGURES = (
         "from its begin to its end on that rank. A thin line leads from when it was ready to its begin; a message that "
         "is received is such a line only. Red: nothing is computed, before the last collective has ended. Of many "
         "ranks the first, the last, the slowest and a few others are drawn. The per cent of exposed communication are "
-        "by the null step."),
+        "by the null step.", of_series=False),
     Figure("share", "communication in the step against {unit}", share_against_ranks,
         "Exposed: what the step takes longer than the same step without communication and codecs (null), over the "
         "step. All: the durations of all collectives of a rank, added up, over the step, hidden or not.",
@@ -309,8 +321,9 @@ STEP_FIGURES = (
         "Median, with its 95 % interval as a band. The dotted grey line is the step without communication."),
     Figure("loss", "loss against the steps of the training", loss_against_steps,
         "The loss of a batch before its update: the mean over the steps since the point before. A line for each "
-        "workload, on the most ranks, by the algorithm that the tooltip names: all learn the same."),
+        "workload, on the most ranks, by the algorithm that the tooltip names: all learn the same.", of_series=False),
     Figure("accuracy", "accuracy against the steps of the training", accuracy_against_steps,
-        "The share of the images that are held out which the network names rightly after the step. Lines as above."),
+        "The share of the images that are held out which the network names rightly after the step. Lines as above.",
+        of_series=False),
 )  # fmt: skip
 """The charts of training steps, which have no size and no bandwidth."""

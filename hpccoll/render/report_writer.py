@@ -247,13 +247,14 @@ def _setting(group: ChartGroup, setting: str, charts: Sequence[ReportChart]) -> 
     compared = group if group.usable else None
     of_group = [chart for chart in charts if chart.group is group]
     drawn = len({chart.group.name for chart in charts if chart.group.collective != OVERVIEW})
-    not_charted = ""
+    not_charted, tables = "", list[ChoiceTable]()
     if group.drawn and not of_group and drawn:
         not_charted = NOT_CHARTED.format(settings=format_count(drawn, "setting"))
+        tables = choice_tables(group)
     return {
         "setting": setting, "lines": heading_lines(group),
         "head": head, "steps": steps, "charts": of_group,
-        "drawn": group.drawn, "not_charted": not_charted, "usable": group.usable,
+        "drawn": group.drawn, "not_charted": not_charted, "choice_tables": tables, "usable": group.usable,
         "findings": group_findings(compared) if compared else [],
         "tables": compared and [
             (mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL),

@@ -5,6 +5,8 @@ Algorithm, transport and the parameters of the algorithm are a choice among the 
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
@@ -113,21 +115,29 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
 """The words for the value of a field; other values speak for themselves."""
 
 
-def _call_fields(name: str, root: int | None, params: Mapping[str, Parameter], ranks: int | None) -> dict[str, Any]:
+def _call_fields(name: str, root: int | None, params: Mapping[str, Parameter], ranks: int | None) -> Mapping[str, Any]:
     """Return the fields of root, pair and arguments; without ``ranks``, a peer and a number of pairs are as requested.
 
     A peer of -1 is the last rank, and 0 concurrent pairs are all of them.
     """
-    values = _with_defaults(name, params)
+    return _fields_of_call(name, root, tuple(params.items()), ranks)
+
+
+@lru_cache(4096)  # rows of all sizes have the same
+def _fields_of_call(
+    name: str, root: int | None, params: tuple[tuple[str, Parameter], ...], ranks: int | None
+) -> Mapping[str, Any]:
+    values = _with_defaults(name, dict(params))
     peer = values.pop("peer", None)
     if ranks and "concurrent" in values:
         values["concurrent"] = int(values["concurrent"]) or ranks // 2
     rooted = peer is None and ((name in COLLECTIVES and COLLECTIVES[name].rooted) or bool(root))
-    return {
+    fields_of_call = {
         "root": root or 0 if rooted else None,
         "pair": None if peer is None else (root or 0, int(peer) % ranks if ranks else int(peer)),
         "arguments": tuple(sorted(values.items())),
     }
+    return MappingProxyType(fields_of_call)
 
 
 def _with_defaults(name: str, params: Mapping[str, Parameter]) -> dict[str, Any]:

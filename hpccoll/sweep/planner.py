@@ -122,8 +122,9 @@ def estimate_seconds(job: Job) -> float:
         starts_s += start_seconds(shape)
         if probe_cases(job, shape):
             starts_s += start_seconds(shape)
+    shapes = {(case.nodes, case.ranks): job.shape(case) for case in job.cases}
     for case in job.cases:
-        shape = job.shape(case)
+        shape = shapes[case.nodes, case.ranks]
         recorded_s += shape.processes * job.effort.max_iterations * SAMPLE_S
         if shape.nodes > 1:
             counted_s += PASS_S + SETTLE_S
@@ -191,8 +192,8 @@ def _nothing_to_measure(
 
 
 def _started_jobs(out: Path) -> list[Job]:
-    if not (out / PLAN_FILE).is_file():
-        return []
+    if not (out / PLAN_FILE).is_file() or not any((out / "raw").glob("*")):
+        return []  # a plan is large: it is read only if something was measured
     return [job for job in Plan.load(out / PLAN_FILE).jobs if _is_started(job, out)]
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hpccoll.analysis.chart_groups import chart_groups, shared_words
+from hpccoll.analysis.chart_groups import MOST_SERIES, chart_groups, shared_words
+from hpccoll.analysis.recommendations import recommend
 from hpccoll.render.colours import PALETTE, group_colours, group_shapes
 
 
@@ -100,3 +101,51 @@ def test_lines_of_one_collective_differ_in_colour_and_mark_and_a_name_keeps_its_
         assert len({colours[name] for name in drawn}) == len(drawn)
         assert len({(colours[name], shapes[name]) for name in drawn}) == len(drawn)
     assert set(group_colours(first.legend).values()) <= set(PALETTE)
+
+
+@pytest.fixture
+def group_of(make_row, of_rows):
+    """Return the group of a number of variants of the ring, of which the last is the fastest, native and the floor."""
+
+    def make(variants):
+        rings = [make_row(params={"channels": n + 1}, seconds=1e-6 * (1000 - n)) for n in range(variants)]
+        results = of_rows(*rings, make_row("native", seconds=1e-3), make_row("null", seconds=1e-7))
+        (group,) = chart_groups(results, recommend(results))
+        return group
+
+    return make
+
+
+def test_a_chart_draws_every_series_up_to_the_most(group_of):
+    group = group_of(MOST_SERIES - 2)
+    assert group.of_few_series is group
+
+
+def test_of_too_many_series_the_choice_native_and_the_floor_come_first_and_then_the_fastest_in_pale(group_of):
+    group = group_of(MOST_SERIES + 10)
+    few = group.of_few_series
+    fastest = [f"ring channels={n}" for n in range(MOST_SERIES + 10, 0, -1)]
+    first = [fastest[0], "native", "null (floor)"]
+    assert few.series == {*first, *fastest[1 : MOST_SERIES - 2]}
+    assert [*few.legend][:MOST_SERIES] == [*first, *fastest[1 : MOST_SERIES - 2]]
+    assert {name for name in few.series if not few.legend[name].is_pale} == {*first}
+
+
+def test_a_series_that_is_fast_at_one_size_only_is_drawn_before_one_that_is_nowhere(make_row, of_rows):
+    rings = [make_row(params={"channels": n + 1}, seconds=1e-6, nbytes=8) for n in range(MOST_SERIES - 1)]
+    rings += [make_row(params={"channels": 99}, seconds=s, nbytes=n) for n, s in ((8, 9e-6), (64, 1e-6))]
+    rings += [make_row(params={"channels": 98}, seconds=s, nbytes=n) for n, s in ((8, 2e-6), (64, 2e-6))]
+    (group,) = chart_groups(of_rows(*rings))
+    assert group.series - group.of_few_series.series == {"ring channels=98"}
+
+
+def test_predictions_are_drawn_if_what_they_predict_is(make_row, make_run, of_rows):
+    rows = [make_row(params={"channels": n + 1}, seconds=1e-6 * (n + 1)) for n in range(MOST_SERIES + 1)]
+    predicted = [
+        make_row(params={"channels": n}, kind="modelled", run_id="run-2", source="model", executor=None, job="model")
+        for n in (1, MOST_SERIES + 1)
+    ]
+    runs = make_run(), make_run(run_id="run-2", kind="modelled")
+    (group,) = chart_groups(of_rows(*rows, *predicted, runs=runs))
+    assert [point.measured_series for point in group.of_few_series.predictions] == ["ring channels=1"]
+    assert len(group.predictions) == len(predicted)

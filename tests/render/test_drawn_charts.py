@@ -47,6 +47,20 @@ def test_the_page_says_which_settings_have_no_charts_and_few_pictures_are_pngs(m
     assert links == {f"{drawing.files}.{ending}" for drawing in saved for ending in drawing.endings}
 
 
+def test_settings_without_charts_have_the_table_of_their_choices(make_row, of_rows, monkeypatch, tmp_path):
+    monkeypatch.setattr(drawn_charts, "MOST_GROUPS", 1)
+    rows = [
+        make_row(name, 2, size, seconds=s, dtype=dtype)
+        for dtype in DTYPES[:3]
+        for name, s in (("native", 2e-5), ("ring", 1e-5))
+        for size in (8, 64)
+    ]
+    page = elements(build_report(of_rows(*rows), tmp_path, "many").read_text(encoding="utf-8"))
+    tables = page.all("details", class_="times")
+    assert len(tables) == len(page.all("h3", class_="setting")) == 3
+    assert [[cell.words for cell in table.all("th", scope="row")] for table in tables] == [["ring", "native"]] * 3
+
+
 def test_a_large_table_has_its_first_page_as_html_and_all_rows_as_data(make_row, of_rows):
     rows = [make_row("ring", 2, 8 * n, seconds=n * 1e-6) for n in range(1, PLAIN_ROWS + 2)]
     (group,) = chart_groups(of_rows(*rows))

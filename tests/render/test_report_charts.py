@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 import vl_convert
 from altair.utils.schemapi import SchemaBase
-from chart_outline import outline, point_lines, values
+from chart_outline import layers, outline, point_lines, values
 from golden_page import assert_golden
 from hypothesis import given
 from hypothesis import strategies as st
 from row_examples import make_row
 from step_examples import steps
 
-from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.chart_groups import MOST_SERIES, chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.render.charts import FIGURES, STEP_FIGURES
 from hpccoll.render.colours import series_colour
@@ -149,3 +149,22 @@ def test_the_points_of_charts_are_the_golden_page(of_rows, make_run, make_node_r
 @given(st.integers(1, 60))
 def test_there_is_a_colour_for_any_number_of_lines(count):
     assert len({series_colour(i) for i in range(count)}) == count
+
+
+def test_of_too_many_series_the_pale_ones_lie_behind_and_the_caption_counts_those_that_are_not_drawn(of_rows, valid):
+    rings = [
+        make_row(params={"channels": n + 1}, nbytes=size, seconds=1e-6 * (n + 1))
+        for n in range(MOST_SERIES + 2)
+        for size in (8, 64)
+    ]
+    (group,) = recommended_groups(of_rows(*rings, *(make_row("native", nbytes=size) for size in (8, 64))))
+    figure = BY_NAME["time"]
+    chart = valid(figure.specification(group))
+    tones = [(value["series"], value.get("tone")) for value in values(chart)]
+    assert len({series for series, _ in tones}) == MOST_SERIES
+    assert {series for series, tone in tones if tone is None} == {"ring channels=1", "native"}
+    assert all(tone == "pale" for _, tone in tones[:-4])
+    assert chart["config"]["legend"]["symbolLimit"] == MOST_SERIES
+    assert layers(chart)[-1]["encoding"]["color"]["scale"]["domain"][:2] == ["ring channels=1", "native"]
+    assert " 3 more series" in figure.group_caption(group)
+    assert "more series" not in BY_NAME["choice"].group_caption(group)

@@ -1,11 +1,11 @@
 # Names that the rules share, and the environment of their commands.
 
-import json
 import shlex
 import sys
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
 from snakemake.exceptions import WorkflowError
 
 # A workflow that imports this one as a module says in its config where the sweep file is: {sweep: FILE, out: DIR}.
@@ -46,16 +46,20 @@ def place(_wildcards):
     return PLACE
 
 
+# What the workflow needs of the plan. All else is skipped when it is read: a plan may have a hundred thousand cases.
+PlannedJob = msgspec.defstruct("PlannedJob", [("name", str)])
+PlannedJobs = msgspec.defstruct("PlannedJobs", [("jobs", list[PlannedJob]), ("resources", dict[str, dict])])
+
+
 @lru_cache(maxsize=1)
 def plan_as_of(_changed_ns):
-    """What the workflow needs of the plan: it is large, and each job asks for a dozen resources."""
-    plan = json.loads((Path(OUT) / "plan.json").read_text())
-    return [job["name"] for job in plan["jobs"]], plan["resources"]
+    """The plan of that moment: it is read once, because each job asks for a dozen resources."""
+    return msgspec.json.decode((Path(OUT) / "plan.json").read_bytes(), type=PlannedJobs)
 
 
 def raw_files(_wildcards):
-    names, _ = plan_as_of(Path(checkpoints.plan.get().output[0]).stat().st_mtime_ns)
-    return [f"{OUT}/raw/{name}.h5" for name in names]
+    plan = plan_as_of(Path(checkpoints.plan.get().output[0]).stat().st_mtime_ns)
+    return [f"{OUT}/raw/{job.name}.h5" for job in plan.jobs]
 
 
 def asked(name, otherwise):
@@ -65,7 +69,7 @@ def asked(name, otherwise):
         plan = Path(OUT) / "plan.json"
         if not plan.exists():
             return otherwise
-        _, resources = plan_as_of(plan.stat().st_mtime_ns)
+        resources = plan_as_of(plan.stat().st_mtime_ns).resources
         return resources.get(wildcards.job, {}).get(name, otherwise)
 
     return ask
