@@ -10,7 +10,8 @@ from hpccoll.store.rank_values import RankValues
 def test_values_equal_a_sequence_with_none_where_they_are_unknown():
     values = RankValues(np.array([3, -1, 5]), np.array([True, False, True]))
     assert values == (3, None, 5)
-    assert (3, None, 5) == values
+    listed = (3, None, 5)
+    assert listed == values
     assert values != (3, 4, 5)
     assert (values[0], values[1], values[1:]) == (3, None, (None, 5))
     assert type(values[0]) is int
