@@ -195,7 +195,10 @@ class Drill:
     measuring: bool = False  # whether it is for what lives only while it measures, and chooses its time itself
 
 
-INPUT = frozenset({0, 2, 3})  # 2 where it was so early that the directory could not be had at all
+# Where it was so early that nothing could be written below --out: 1 of a full disk, which is no fault of the input, and
+# 2 of a directory that the user may not write.
+FULL = frozenset({0, 1, 3})
+READ_ONLY = frozenset({0, 2, 3})
 DRILLS = {
     "kill-rank": Drill(partial(kill, "rank"), measuring=True),
     "kill-mpiexec": Drill(partial(kill, "mpiexec"), measuring=True),
@@ -204,8 +207,8 @@ DRILLS = {
     "stop-rank": Drill(partial(stop, "rank"), measuring=True),
     "stop-mpiexec": Drill(partial(stop, "mpiexec"), measuring=True),
     "stop-snakemake": Drill(partial(stop, "snakemake")),
-    "full-disk": Drill(full_disk, INPUT),
-    "read-only": Drill(read_only, INPUT),
+    "full-disk": Drill(full_disk, FULL),
+    "read-only": Drill(read_only, READ_ONLY),
     "slurmd": Drill(partial(restart, "n2", "slurmd", 0, 30), slurm=True),
     "slurmctld": Drill(partial(restart, "head", "slurmctld", 15, 40), frozenset({0, 2}), slurm=True),
 }

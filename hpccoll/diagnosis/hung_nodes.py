@@ -64,8 +64,7 @@ class AnsweringNodes:
         try:
             asked = next(procedure)
             while True:
-                partners = np.tile(np.arange(self._nodes * self._rails), (len(asked.partners), 1))
-                partners[:, endpoints] = endpoints[asked.partners]
+                partners = self._on_all_endpoints(asked.partners, endpoints)
                 for one, other in self._dead_links:
                     together = partners[:, one] == other
                     partners[together, one], partners[together, other] = one, other
@@ -73,10 +72,18 @@ class AnsweringNodes:
                 if np.isinf(times).any():
                     yield from self._find_silent(partners[: len(times)], times)
                     return None
-                asked = procedure.send(times[:, endpoints])
+                asked = procedure.send(times if len(self._living) == self._nodes else times[:, endpoints])
         except StopIteration as end:
             diagnosis: Diagnosis = end.value
             return diagnosis
+
+    def _on_all_endpoints(self, partners: Integers, endpoints: Integers) -> Integers:
+        """Return slots of all endpoints from those of the ones that answer; the others rest."""
+        if len(self._living) == self._nodes:
+            return partners.copy()
+        of_all = np.tile(np.arange(self._nodes * self._rails), (len(partners), 1))
+        of_all[:, endpoints] = endpoints[partners]
+        return of_all
 
     @property
     def _dead_links(self) -> list[Pair]:

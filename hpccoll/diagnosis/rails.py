@@ -16,6 +16,8 @@ def diagnose_rails(procedures: Sequence[Procedure[Diagnosis]], nodes: int) -> Pr
 
     A node that is slow on several rails is a slow node; on one, a slow rail.
     """
+    if len(procedures) == 1:
+        return (yield from procedures[0])
     asked = {rail: next(procedure) for rail, procedure in enumerate(procedures)}
     found: dict[int, Diagnosis] = {}
     while asked:
@@ -37,8 +39,6 @@ def diagnose_rails(procedures: Sequence[Procedure[Diagnosis]], nodes: int) -> Pr
 
 
 def _merged(found: Mapping[int, Diagnosis]) -> Diagnosis:
-    if len(found) == 1:
-        return found[0]
     by_place = defaultdict[tuple[object, ...], dict[int, Fault]](dict)
     for rail, diagnosis in sorted(found.items()):
         for fault in diagnosis.faults:

@@ -1,6 +1,7 @@
 """Measured transfers, as logarithms of their times."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ class Transfers:
     @property
     def received(self) -> Floats:
         """Of the transfer from the partner of each node to it."""
-        return np.asarray(np.take_along_axis(self.sent, self.partners, 1))
+        return _at_partners(self.sent, self.partners)
 
     @property
     def both(self) -> Floats:
@@ -38,9 +39,17 @@ class Transfers:
         return Transfers(self.partners, self.sent - expected)
 
 
+def _at_partners(values: NDArray[Any], partners: Integers) -> NDArray[Any]:
+    """Return the value of the partner of each node, [slots, nodes], in less time than ``np.take_along_axis``."""
+    slots, nodes = partners.shape
+    first = np.arange(slots)[:, None] * nodes
+    at_partners: NDArray[Any] = values.ravel().take(partners + first)
+    return at_partners
+
+
 def measure_transfers(partners: Integers, purpose: Purpose) -> Procedure[Transfers]:
     """Measure slots. A pair counts only with the times of both of its directions."""
     times = yield Slots(partners, purpose)
     counts = np.isfinite(times) & (partners != np.arange(partners.shape[1]))
-    counts &= np.take_along_axis(counts, partners, 1)
+    counts &= _at_partners(counts, partners)
     return Transfers(partners, np.log(np.where(counts, times, np.nan)))

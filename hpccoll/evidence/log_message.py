@@ -9,6 +9,7 @@ line begins is taken apart once, and remembered. Times in it are remembered as z
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -108,6 +109,11 @@ _MARK = "NCCL INFO "
 
 _COLLECTIVE = r"(?:All(?:Reduce|Gather|[Tt]o[Aa]ll)|ReduceScatter|Broadcast|Reduce|Gather|Scatter|Send|Recv)"
 _BUFFER = r"(?:0x[0-9a-f]+|\(nil\))"
+_BEGIN_OF_CALL = re.compile(rf"{_COLLECTIVE}: opCount [0-9a-f]+ sendbuff {_BUFFER} recvbuff {_BUFFER}")
+_ARGUMENTS = re.compile(rf"\d+ datatype \d+ op \d+ root \d+ comm 0x[0-9a-f]+ \[nranks=\d+\] stream {_BUFFER}")
+_REMEMBERED_ARGUMENTS, MAX_REMEMBERED_LENGTH = 1 << 10, 256
+"""How many ends of calls are remembered, and the most characters of one."""
+
 FORMS = {
     # What says nothing that a rule looks for: trees, rings, connections, the graph of the machine, thread counts.
     "idle": (
@@ -121,10 +127,7 @@ FORMS = {
         r"Channel \d+(?:/\d+)? : \d+\[[0-9a-f]+\] -> \d+\[[0-9a-f]+\] (?:\[(?:send|receive)\] )?"
         r"via (?:P2P|SHM|NET)/[\w/()-]+(?: comm 0x[0-9a-f]+ nRanks \d+)?"
     ),
-    "call": (
-        rf"{_COLLECTIVE}: opCount [0-9a-f]+ sendbuff {_BUFFER} recvbuff {_BUFFER} count \d+ datatype \d+ op \d+ "
-        rf"root \d+ comm 0x[0-9a-f]+ \[nranks=\d+\] stream {_BUFFER}"
-    ),
+    "call": f"{_BEGIN_OF_CALL.pattern} count {_ARGUMENTS.pattern}",
     "collective": (
         rf"{_COLLECTIVE}: \d+ Bytes -> Algo (?:RING|TREE|NVLS|NVLS_TREE|PAT|COLLNET_DIRECT|COLLNET_CHAIN) "
         r"proto (?:LL|LL128|SIMPLE) channel\{Lo\.\.Hi\}=\{\d+\.\.\d+\}"
@@ -188,11 +191,10 @@ class MessageReader:
                 yield from self._split(line)
                 continue
             text = text.strip(_SEPARATORS)
-            form = _FORM.fullmatch(text)
-            if form is not None:
-                name = form.lastgroup or ""
+            form = _form_of(text)
+            if form:
                 yield LogMessage(
-                    "nccl", head.process, "INFO", text, "", head.thread, time, None, head.prefix, None, name
+                    "nccl", head.process, "INFO", text, "", head.thread, time, None, head.prefix, None, form
                 )  # fmt: skip
             elif _is_unusual(text):
                 yield from self._split(line)
@@ -287,6 +289,24 @@ class MessageReader:
             self._stamped[_STAMP.sub(_zeros, begin)] = head
         else:
             self._heads[begin] = head
+
+
+def _form_of(text: str) -> str:
+    """Return the form of a text; empty without one."""
+    begin, mark, arguments = text.partition(" count ")
+    may_be_call = mark and len(arguments) <= MAX_REMEMBERED_LENGTH
+    if may_be_call and _are_arguments(arguments) and _BEGIN_OF_CALL.fullmatch(begin):
+        return "call"
+    form = _FORM.fullmatch(text)
+    if form is None or form.lastgroup is None:
+        return ""
+    return form.lastgroup
+
+
+@lru_cache(_REMEMBERED_ARGUMENTS)
+def _are_arguments(text: str) -> bool:
+    """Return whether a text is what follows the number of elements in a call; programs make the same calls again."""
+    return _ARGUMENTS.fullmatch(text) is not None
 
 
 def _is_unusual(text: str) -> bool:

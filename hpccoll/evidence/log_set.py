@@ -100,6 +100,9 @@ class LaunchReader:
         """Add the facts of a message that only the rule of its form can match."""
         self._state.add_host(message)
         self._state.errors.go_on(message.thread)
+        if message.form == "call":
+            nccl.add_call_of_form(self._state, message)
+            return
         rule = nccl.RULES_OF_FORMS.get(message.form)
         if rule is None:
             return

@@ -45,6 +45,9 @@ _DTYPES = {
 _OPS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
 """ncclRedOp_t."""
 
+_REMEMBERED_CALLS = 1 << 10
+"""Programs make the same calls in each step: their arguments are taken apart once."""
+
 
 def _add_version(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     state.version, state.build = match["version"], match["build"].rstrip()
@@ -58,14 +61,43 @@ def _add_rccl(state: ParserState, _match: re.Match[str], _message: LogMessage) -
 
 
 def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
+    _add_logged_call(state, message.writer, match["comm"], _logged_call(match))
+
+
+def add_call_of_form(state: ParserState, message: LogMessage) -> None:
+    """Add a call from a line of the form ``call``: most of these differ from an earlier one in buffers and numbers."""
+    function, _, numbered = message.text.partition(": opCount ")
+    _, _, arguments = numbered.partition(" count ")
+    communicator, call = _call_of_arguments(function, arguments)
+    _add_logged_call(state, message.writer, communicator, call)
+
+
+def _add_logged_call(state: ParserState, writer: str, communicator: str | None, call: LoggedCall | None) -> None:
+    if communicator and state.incomplete:
+        state.incomplete.discard((writer, communicator))
+    if call is not None:
+        state.calls[writer].append(call)
+
+
+@lru_cache(_REMEMBERED_CALLS)
+def _call_of_arguments(function: str, arguments: str) -> tuple[str | None, LoggedCall | None]:
+    """Return the communicator and the call of a line with these arguments, from the number of elements on."""
+    pattern, _ = _CALL_RULE
+    match = pattern.match(f"{function}: opCount 0 sendbuff 0 recvbuff 0 count {arguments}")
+    if match is None:
+        return None, None
+    return match["comm"], _logged_call(match)
+
+
+def _logged_call(match: re.Match[str]) -> LoggedCall | None:
+    """Return the call of a line; None if it is of a collective or type of elements that we do not know."""
     collective, dtype = _COLLECTIVES.get(match["function"].lower()), _DTYPES.get(int(match["dtype"]))
-    if match["comm"]:
-        state.incomplete.discard((message.writer, match["comm"]))
-    if collective and dtype:
-        name, size = dtype
-        op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
-        ranks = int(match["ranks"]) if match["ranks"] else None
-        state.calls[message.writer].append(LoggedCall(collective, int(match["count"]) * size, name, op, ranks))
+    if not (collective and dtype):
+        return None
+    name, size = dtype
+    op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
+    ranks = int(match["ranks"]) if match["ranks"] else None
+    return LoggedCall(collective, int(match["count"]) * size, name, op, ranks)
 
 
 def _add_collective(state: ParserState, match: re.Match[str], message: LogMessage) -> None:

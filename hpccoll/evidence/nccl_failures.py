@@ -89,7 +89,8 @@ class ErrorTraces:
 
     def go_on(self, thread: str) -> None:
         """Add that a thread goes on with a message that is about no error."""
-        self._warned.pop(thread, None)
+        if self._warned:
+            self._warned.pop(thread, None)
         if thread in self._open:
             self._open.pop(thread).recovered = True
 

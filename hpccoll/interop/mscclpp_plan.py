@@ -14,7 +14,7 @@ kernel counts the outputs, of which a flush has none), so the last put of a mess
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -137,7 +137,15 @@ class _Writer:
         landed = (sum(len(_landed(a).units) for _, a in step if not isinstance(a, Send)) for *_, step in steps)
         self.width = max(landed, default=0)
         self.landing = {key: place for at in steps for key, place in self._landings(*at)}
-        self.channels = sorted({self._channel(key) for key in self.landing if key.source != key.target})
+        self.channels = self._channels_of_ranks()  # by rank and kind, in one order on all ranks
+
+    def _channels_of_ranks(self) -> defaultdict[tuple[int, str], list[_Channel]]:
+        channels = {self._channel(key) for key in self.landing if key.source != key.target}
+        of_ranks = defaultdict[tuple[int, str], list[_Channel]](list)
+        for channel in sorted(channels):
+            for rank in channel[:2]:
+                of_ranks[rank, self._kind(channel)].append(channel)
+        return of_ranks
 
     def _channel(self, key: _Key) -> _Channel:
         return key.source, key.target, key.lane % len(self.sequences)
@@ -232,7 +240,7 @@ class _Writer:
 
     def gpu(self, me: int) -> Operation:
         """Return the part of a plan that one rank runs."""
-        numbers = {kind: [c for c in self.channels if me in c[:2] and self._kind(c) == kind] for kind in KINDS}
+        numbers = {kind: self.channels[me, kind] for kind in KINDS}
         rows = [[*_rows(self._operations(me, sequence))] for sequence in range(len(self.sequences))]
         buffers = [*dict.fromkeys(name for each in rows for row in each for one in row for name in _remote(one))]
         blocks: list[Operation] = []

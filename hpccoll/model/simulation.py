@@ -284,8 +284,9 @@ class AlgorithmSimulation:
         columns = {bound: [each.seconds[bound] for each in simulated] for bound in bounds}
         seconds = {bound: instead.time(column) for bound, column in columns.items()}
         miss = max(map(instead.miss, columns.values()))
+        bound = max(map(instead.bound, columns.values()))
         operation, parameters = self._operation(nbytes), self._run_parameters(nbytes)
-        return SimulatedOperation(operation, parameters, seconds, exact=False, stand_ins=instead.sentence(miss))
+        return SimulatedOperation(operation, parameters, seconds, exact=False, stand_ins=instead.sentence(miss, bound))
 
     def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
         """Return what reports the messages of one of several simulations as a share of all of them, now and then."""

@@ -7,7 +7,8 @@ requires.
 Units that all messages leave where they are stay apart from one another, and units between which no range of a message
 begins or ends hold the same ranks' contributions. So one of them stands for all, and units are proven in groups if the
 sets of all would need too much memory. If every rank does for the unit of its number what rank 0 does for unit 0, as in
-a ring, one unit stands for all; the messages are compared, and no declaration is believed.
+a ring, one unit stands for all. If even ranks do what rank 0 does and odd ones what rank 1 does, as in Swing, two units
+do; and so on for longer periods. The messages are compared, and no declaration is believed.
 """
 
 from collections import defaultdict
@@ -30,8 +31,8 @@ Ints = NDArray[np.int64]
 MOST_ROW_BYTES = 1 << 29
 """The bytes of sets up to which all units are proven at once."""
 
-KEPT_MESSAGES = 1_000_000
-"""The most messages that are kept; those of a schedule with more are matched again for each group of units."""
+KEPT_RANGES = 1_000_000
+"""The most ranges of messages that are kept; a schedule with more is matched again for each group of units."""
 
 
 class UnmetPostconditionError(ScheduleError):
@@ -88,7 +89,7 @@ class _Extent:
     schedule: Schedule
     edges: Ints  # where the places begin, and the last one ends, ascending
     separate: bool  # whether all messages leave units where they are
-    rotates: bool  # whether what holds for one unit holds for the next one at the next ranks
+    period: int  # what holds for a unit holds for the unit so far on, at the ranks so far on; 0 if it does not
     row_bytes: int  # the bytes of the unions of all places, estimated
     number: int  # the number of rounds
     kept: tuple[_Round, ...] | None  # the rounds; None if they have too many messages to be kept
@@ -96,17 +97,18 @@ class _Extent:
     @classmethod
     def of(cls, call: CollectiveCall, schedule: Schedule) -> "_Extent":
         kept: list[_Round] = []
-        messages = folded = number = 0
-        separate, rotates = True, _rotates(call, schedule)
+        named = folded = number = 0
+        separate = True
+        period = int(_rotates(call, schedule))
         ranges = _UniqueRanges()
         for round_ in _rounds(schedule):
             number += 1
-            messages += sum(len(m.source) for m in round_.landing)
-            if messages <= KEPT_MESSAGES:
+            named += sum(len(m.source) * len(m.sent.ranges) for m in round_.landing)
+            if named <= KEPT_RANGES:
                 kept.append(round_)
             for m in round_.landing:
                 separate = separate and _leaves_units(m)
-                rotates = rotates and separate and _are_rotated(m, schedule)
+                period = _period(m, schedule, period) if separate else 0
                 for part in {id(part): part for part in (m.sent, m.landed, m.operand) if part is not None}.values():
                     ranges.add(part)
                 if m.operand is not None:
@@ -117,8 +119,8 @@ class _Extent:
         edges = ranges.ends() if separate else ranges.single_units()
         unions = folded * len(edges) // max(1, schedule.units) if separate else folded
         row_bytes = 8 * row_words(schedule.layout.workers) * unions
-        complete = messages <= KEPT_MESSAGES
-        return cls(schedule, edges, separate, rotates, row_bytes, number, tuple(kept) if complete else None)
+        complete = named <= KEPT_RANGES
+        return cls(schedule, edges, separate, period, row_bytes, number, tuple(kept) if complete else None)
 
     @property
     def rounds(self) -> Iterable[_Round]:
@@ -126,11 +128,12 @@ class _Extent:
 
     def groups(self) -> Iterator[range]:
         """Yield the places that are proven at once; of places that are alike, one."""
-        places = max(1, len(self.edges) - 1)
-        if self.rotates:
-            places = 1
+        every = max(1, len(self.edges) - 1)
+        places = every
+        if self.period:
+            places = int(np.searchsorted(self.edges[:-1], self.period))
         groups = -(-self.row_bytes // MOST_ROW_BYTES) if self.separate else 1
-        size = -(-places // max(1, groups))
+        size = -(-every // max(1, groups))
         for first in range(0, places, size):
             yield range(first, min(first + size, places))
 
@@ -159,21 +162,50 @@ def _are_shifted(units: Sequence[range], p: int) -> bool:
     return all(len(each) == 1 and each.start == (units[0].start + me) % p for me, each in enumerate(units))
 
 
-def _are_rotated(messages: Messages, schedule: Schedule) -> bool:
-    """Return whether every rank sends to the same distance units that lie one further than those of the rank before."""
+def _period(messages: Messages, schedule: Schedule, least: int) -> int:
+    """Return the smallest multiple of a period after which messages repeat, too; 0 if they never do, or it is 0."""
     p = schedule.layout.ranks
+    if not least or not np.array_equal(messages.source, np.arange(p)):
+        return 0
+    for period in range(least, p // 2 + 1, least):
+        if p % period == 0 and _are_rotated(messages, p, period):
+            return period
+    return 0
+
+
+def _are_rotated(messages: Messages, p: int, period: int) -> bool:
+    """Return whether ranks a period apart send to the same distance units that lie a period further on."""
     everyone = np.arange(p)
-    if not np.array_equal(messages.source, everyone):
+    if not _repeats((messages.target - everyone) % p, period):
         return False
-    away = (messages.target - everyone) % p
-    if (away != away[0]).any():
-        return False
-    for r in messages.sent.ranges:
-        first, length = np.asarray(r.first), np.subtract(r.last, r.first)
-        are_all = length.min() == p
-        if not are_all and (((first - everyone - first[0]) % p).any() or (length != length[0]).any()):
+    for first, length in _cyclic_ranges(messages.sent.ranges, p):
+        if length.min() == p:
+            continue
+        if not (_repeats(length, period) and _repeats((first - everyone) % p, period)):
             return False
     return True
+
+
+def _cyclic_ranges(ranges: Sequence[Range], p: int) -> list[tuple[Ints, Ints]]:
+    """Return the first units and the lengths of ranges modulo p: those that go on at 0 belong to the one before."""
+    cyclic = list[tuple[Ints, Ints]]()
+    ends_at_p = np.zeros(p, bool)
+    for r in ranges:
+        first, last = np.asarray(r.first), np.asarray(r.last)
+        length = last - first
+        goes_on = bool(cyclic) and not first.any() and bool((ends_at_p | (length == 0)).all())
+        if goes_on:
+            begin, before = cyclic.pop()
+            cyclic.append((begin, before + length))
+        else:
+            cyclic.append((first, length))
+        ends_at_p = last == p
+    return cyclic
+
+
+def _repeats(values: Ints, period: int) -> bool:
+    """Return whether values of all ranks repeat after a period that divides their number."""
+    return bool((values[period:] == values[:-period]).all())
 
 
 def _leaves_units(messages: Messages) -> bool:

@@ -15,6 +15,7 @@ from hpccoll.cases.case import Case
 from hpccoll.common.records import from_builtins
 from hpccoll.store.case_times import OF_TRAINING, PER_RANK, CaseTimes, StoredTimes, TimesOfRanks
 from hpccoll.store.plausibility import ImplausibleError, check_rank_times
+from hpccoll.store.rank_values import RankValues
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, RESULT_COLUMNS, Column
 from hpccoll.store.sealed_file import COMPRESSION, attach_scales, create_scales, create_text, stored_object
@@ -241,15 +242,16 @@ def read_attempt(
                 times = replace(times, kept=of_ranks).summarised(clocks)
             check = partial(check_rank_times, times=times, program=outcome.program, attempt=attempt)
             times = replace(times, kept=StoredTimes(partial(load, stored, check)))
-        _set_arrays(outcome, times, columns["cpu_s"][number])
+        cpu_s = columns["cpu_s"][number]
+        _set_arrays(outcome, times=times, cpu_s=cpu_s[~np.isnan(cpu_s)], **values_of_case.of_ranks(number))
         outcomes.append(outcome)
     return attempt, outcomes
 
 
-def _set_arrays(outcome: Outcome, times: CaseTimes | None, cpu_s: NDArray[np.float64]) -> None:
+def _set_arrays(outcome: Outcome, **arrays: Any) -> None:
     """Set the arrays of an outcome that nobody has seen yet: a copy of all its other fields takes longer."""
-    object.__setattr__(outcome, "times", times)
-    object.__setattr__(outcome, "cpu_s", cpu_s[~np.isnan(cpu_s)])
+    for name, values in arrays.items():
+        object.__setattr__(outcome, name, values)
 
 
 def _column(group: Any, column: Column, file_bytes: int) -> Any:
@@ -305,17 +307,26 @@ class CaseValues:
     def __init__(self, columns: Mapping[str, Any]) -> None:
         of_cases = (column for column in COLUMNS if column.dims == ("case",))
         self.scalars = {column.name: _decoded(column, columns[column.name]) for column in of_cases}
-        self._arrays = {
-            column: columns[column.name]
-            for column in _PER_RANK_OR_NODE
-            if column.name != "cpu_s" and not _is_absent(column, columns[column.name])
-        }
+        known = {column: columns[column.name] for column in _PER_RANK_OR_NODE if column.name != "cpu_s"}
+        known = {column: values for column, values in known.items() if not _is_absent(column, values)}
+        self._of_ranks = {column: values for column, values in known.items() if column in RANK_RESULT_COLUMNS}
+        self._of_nodes = {column: values for column, values in known.items() if column not in self._of_ranks}
+
+    def of_ranks(self, number: int) -> dict[str, Any]:
+        """Return the values of the ranks of a case that are known of some, by the names of their fields."""
+        found = {}
+        for column, of_cases in self._of_ranks.items():
+            values = np.array(of_cases[number])  # a view would keep the values of all cases
+            is_known = ~_are_absent(column, values)
+            if is_known.any():
+                found[column.name] = RankValues(values, is_known)
+        return found
 
     def outcome(self, number: int) -> dict[str, Any]:
         """Return the values of an outcome, without its arrays, by the names of their fields."""
         scalars = {name: values[number] for name, values in self.scalars.items()}
         values = {name: scalars[name] for name in _SCALARS_OF_OUTCOME}
-        for column, of_cases in self._arrays.items():
+        for column, of_cases in self._of_nodes.items():
             values[column.name] = _values_or_empty(column, of_cases[number])
         case = {name: scalars[name] for name in _SCALARS_OF_CASE}
         case |= {name: scalars[f"requested_{name}"] for name in _REQUESTED}
@@ -348,12 +359,17 @@ def _is_absent(column: Column, values: Any) -> bool:
         return False
     if not any(values.strides):  # one value stands for all
         values = values.flat[:1]
-    return bool(((values == column.absent) | np.isnan(values)).all())
+    return bool(_are_absent(column, values).all())
+
+
+def _are_absent(column: Column, values: NDArray[Any]) -> NDArray[np.bool]:
+    absent: NDArray[np.bool] = (values == column.absent) | np.isnan(values)
+    return absent
 
 
 def _values_or_empty(column: Column, values: NDArray[Any]) -> list[Any]:
     """Return values as nested lists with None for absent ones; an empty list if all are absent."""
-    is_absent = (values == column.absent) | np.isnan(values)
+    is_absent = _are_absent(column, values)
     if is_absent.all():
         return []
     known = values.astype(object)

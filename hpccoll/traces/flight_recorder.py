@@ -9,6 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -26,6 +27,8 @@ _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_
 OLDEST_VERSION = (2, 4)
 RANK = r"rank[_-]?(\d{1,9})"
 MAX_DIMENSIONS, MAX_SIZE = 64, 1 << 62
+_NAMES = 1 << 10
+"""The number of names of operations that are remembered."""
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 
 
@@ -36,8 +39,7 @@ class _Frame:
     line: Integer = 0
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, gc=False):
     pg_id: Integer
     process_group: Annotated[Sequence[str], msgspec.Meta(min_length=2, max_length=2)]
     collective_seq_id: Integer
@@ -231,7 +233,7 @@ def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
     is_completed = entry.retired or entry.state == "completed"
     number = entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id
     duration_s = entry.duration_ms / 1e3 if entry.duration_ms else None
-    peer = re.search(r"(?:->|<-)(\d{1,9})", entry.profiling_name)
+    peer = _named_peer(entry.profiling_name)
     return RecordedOperation(
         rank,
         group,
@@ -246,10 +248,17 @@ def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
         ended_ns=entry.time_discovered_completed_ns or None,
         duration_s=duration_s,
         state="completed" if is_completed else "enqueued",
-        peer=_rank_in(group, int(peer[1])) if peer else None,
+        peer=None if peer is None else _rank_in(group, peer),
         may_be_uneven=collective == "all_to_all",  # all_to_all_single with splits has this name, too
         where=_place(entry.frames),
     )
+
+
+@lru_cache(_NAMES)
+def _named_peer(name: str) -> int | None:
+    """Return the number that a message has in its group's ranks by its name, such as ``nccl:send 0->1``."""
+    peer = re.search(r"(?:->|<-)(\d{1,9})", name)
+    return int(peer[1]) if peer else None
 
 
 def _rank_in(group: Group, number: int) -> int | None:
@@ -273,5 +282,7 @@ def _total_bytes(shapes: Sequence[Sequence[Integer]], names: Sequence[str]) -> i
 
 def _place(frames: Sequence[_Frame]) -> str | None:
     """Return the innermost line of code outside PyTorch."""
+    if not frames:
+        return None
     own = [frame for frame in frames if "/torch/" not in frame.filename] or list(frames)
     return f"{own[0].filename}:{own[0].line} {own[0].name}" if own else None

@@ -19,7 +19,6 @@ class _Run:
     taken_ns: int = 0
     hashes: set[str] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
-    times: set[tuple[int, int]] = field(default_factory=set)  # of a rank and its operation: no other process has it
     threads: set[tuple[int, str]] = field(default_factory=set)  # of ranks: other processes may have the same
 
     def add(self, job: RecordedJob) -> None:
@@ -29,7 +28,6 @@ class _Run:
         self.hashes |= {group.name for group in job.groups if not group.of_job}
         self.ranks |= {each.rank for each in job.ranks}
         if job.progress:
-            self.times |= {(each.rank, each.enqueued_ns) for each in job.operations if each.enqueued_ns}
             self.threads |= {(each.rank, thread) for each in job.ranks for thread in job.threads}
 
     def is_of_one_job(self, other: "_Run") -> bool:
@@ -41,7 +39,17 @@ class _Run:
         if self.ranks.isdisjoint(other.ranks):
             return all(job.groups for job in (self.jobs[0], other.jobs[0]))  # else nothing says of which job they are
         is_soon = abs(other.taken_ns - self.taken_ns) <= max(job.timeout_ns for job in other.jobs)
-        return not self.times.isdisjoint(other.times) or (is_soon and not self.threads.isdisjoint(other.threads))
+        if not self.call_times().isdisjoint(other.call_times()):
+            return True
+        return is_soon and not self.threads.isdisjoint(other.threads)
+
+    def call_times(self) -> set[tuple[int, int]]:
+        """Return the times at which ranks enqueued their operations: no process of another job has the same."""
+        times = set[tuple[int, int]]()
+        for job in self.jobs:
+            if job.progress:
+                times |= {(each.rank, each.enqueued_ns) for each in job.operations if each.enqueued_ns}
+        return times
 
 
 def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:

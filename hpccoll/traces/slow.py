@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll.store.waiting import NO_RANK, LateRank, late_ranks, waiting_of
+from hpccoll.store.waiting import NO_RANK, LateRank, Seconds, late_ranks, waiting_of
 from hpccoll.traces.late import Lag, find_lags
 from hpccoll.traces.operation_times import MatchedOperation, OperationTimes, match_operations
 from hpccoll.traces.records import Computing, Group, RecordedJob, RecordedOperation, union_of
@@ -126,50 +126,83 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     )
 
 
+class _Ends(NamedTuple):
+    """The ends of operations that the same ranks recorded."""
+
+    ranks: tuple[int, ...]
+    since_s: Seconds  # [operation, rank]: since the earliest end of the operation
+
+
+def _ends_by_ranks(matched: Iterable[MatchedOperation]) -> list[_Ends]:
+    """Return the ends of the operations that several ranks left together."""
+    by_ranks = defaultdict[tuple[int, ...], list[Seconds]](list)
+    for operation in matched:
+        if not operation.is_bounded:
+            continue
+        ended = {rank: record.ended_ns for rank, record in operation.records.items() if record.ended_ns is not None}
+        if len(ended) > 1:
+            origin = min(ended.values())  # differences of large integers are exact, those of doubles are not
+            by_ranks[tuple(ended)].append(np.array([(end - origin) / 1e9 for end in ended.values()]))
+    return [_Ends(ranks, np.array(rows)) for ranks, rows in by_ranks.items()]
+
+
 def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tuple[dict[int, float], float | None]:
     """Return the shift of each rank's clock, and the residual, in seconds; None without ends on several ranks.
 
     Ranks of one host have one clock, and one whose host is not known has its own.
     """
-    ends: list[dict[int, float]] = []  # of each operation, by rank, since the earliest one
-    for operation in (each for each in matched if each.is_bounded):
-        ended = {rank: each.ended_ns for rank, each in operation.records.items() if each.ended_ns is not None}
-        origin = min(ended.values(), default=0)  # differences of large integers are exact, those of doubles are not
-        ends += [{rank: (end - origin) / 1e9 for rank, end in ended.items()}] if len(ended) > 1 else []
+    ends = _ends_by_ranks(matched)
     if not ends:
         return {}, None
-    clock = {**hosts, **{rank: hosts.get(rank, str(rank)) for each in ends for rank in each}}
-    of_clocks: list[dict[str, float]] = []
-    for each in ends:
-        of_clock: defaultdict[str, list[float]] = defaultdict(list)
-        for rank, end in each.items():
-            of_clock[clock[rank]].append(end)
-        of_clocks.append({name: _median(some) for name, some in of_clock.items()})
-    aligned = {Counter(name for each in of_clocks for name in each).most_common(1)[0][0]: 0.0}
-    while True:  # each round aligns the hosts that share a collective with one that is aligned
-        differences = defaultdict[str, list[float]](list)
-        for of in of_clocks:
-            known = [end - aligned[name] for name, end in of.items() if name in aligned]
-            if not known:
-                continue
-            shift = _median(known)
-            for name in of.keys() - aligned.keys():
-                differences[name].append(of[name] - shift)
-        if not differences:
-            break
-        aligned |= {name: _median(some) for name, some in differences.items()}
+    clock = dict(hosts)
+    for part in ends:
+        clock |= {rank: hosts.get(rank, str(rank)) for rank in part.ranks}
+    aligned = _aligned_clocks([_ends_by_clock(part, clock) for part in ends])
     shifts = {rank: aligned[name] for rank, name in clock.items() if name in aligned}
-    shifted = [[end - shifts[rank] for rank, end in each.items() if rank in shifts] for each in ends]
-    return shifts, float(np.quantile([np.ptp(each) for each in shifted if each], RESIDUAL_QUANTILE))
+    spreads = []
+    for part in ends:
+        columns = [column for column, rank in enumerate(part.ranks) if rank in shifts]
+        if columns:
+            shift_s = np.array([shifts[part.ranks[column]] for column in columns])
+            spreads.append(np.ptp(part.since_s[:, columns] - shift_s, axis=1))
+    return shifts, float(np.quantile(np.concatenate(spreads), RESIDUAL_QUANTILE))
 
 
-def _median(values: Iterable[float]) -> float:
-    """Return the median of a few values, in less time than an array is made."""
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[half]
-    return (ordered[half - 1] + ordered[half]) / 2
+def _ends_by_clock(part: _Ends, clock: Mapping[int, str]) -> dict[str, Seconds]:
+    """Return the ends of each operation by each clock, [operation]: the median over its ranks."""
+    columns = defaultdict[str, list[int]](list)
+    for column, rank in enumerate(part.ranks):
+        columns[clock[rank]].append(column)
+    return {name: _row_medians(part.since_s[:, of_clock]) for name, of_clock in columns.items()}
+
+
+def _row_medians(table: Seconds) -> Seconds:
+    ordered = np.sort(table, axis=1)
+    count = table.shape[1]
+    medians: Seconds = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    return medians
+
+
+def _aligned_clocks(ends: Sequence[Mapping[str, Seconds]]) -> dict[str, float]:
+    """Return what each clock is ahead of the one with most operations, in seconds, as far as operations join them."""
+    counts = Counter[str]()
+    for part in ends:
+        for name, ends_s in part.items():
+            counts[name] += len(ends_s)
+    aligned = {counts.most_common(1)[0][0]: 0.0}
+    while True:  # each round aligns the clocks that share a collective with one that is aligned
+        differences = defaultdict[str, list[Seconds]](list)
+        for part in ends:
+            known = [ends_s - aligned[name] for name, ends_s in part.items() if name in aligned]
+            if not known or len(known) == len(part):
+                continue
+            shift_s = _row_medians(np.stack(known, axis=1))
+            for name, ends_s in part.items():
+                if name not in aligned:
+                    differences[name].append(ends_s - shift_s)
+        if not differences:
+            return aligned
+        aligned |= {name: float(np.median(np.concatenate(parts))) for name, parts in differences.items()}
 
 
 def _begin_together(
@@ -198,18 +231,31 @@ def _collectives(
         ranks, waiting = sorted({rank for each in operations for rank in each.records}), None
         are_bounded = all(operation.is_bounded for operation in operations)
         if are_bounded and operations[0].first.duration_s is not None:
-            columns = {rank: column for column, rank in enumerate(ranks)}
-            durations, starts = (np.full((len(operations), len(ranks)), np.nan) for _ in range(2))
-            for row, operation in enumerate(operations):
-                origin = operation.first.started_ns or 0
-                for rank, each in operation.records.items():
-                    durations[row, columns[rank]] = each.duration_s
-                    if each.started_ns is not None and rank in shifts_s:
-                        starts[row, columns[rank]] = (each.started_ns - origin) / 1e9 - shifts_s[rank]
+            durations, starts = _durations_and_starts(operations, ranks, shifts_s)
             known = residual_s is not None and (np.isnan(starts) == np.isnan(durations)).all()
             resolution = max(RESOLUTION_S, residual_s or 0.0)
             waiting = waiting_of(durations, starts if known else None, resolution)
         yield OperationTimes(group, name, operations, ranks, waiting, complete)
+
+
+def _durations_and_starts(
+    operations: Sequence[MatchedOperation], ranks: Sequence[int], shifts_s: Mapping[int, float]
+) -> tuple[Seconds, Seconds]:
+    """Return how long ranks were in operations, and when they came by the aligned clocks, [operation, rank] in seconds.
+
+    Starts are since that of the first record. What is not known is NaN.
+    """
+    column_of = {rank: column for column, rank in enumerate(ranks)}
+    shift_of = np.array([shifts_s.get(rank, math.nan) for rank in ranks])
+    durations, starts = (np.full((len(operations), len(ranks)), np.nan) for _ in range(2))
+    for row, operation in enumerate(operations):
+        origin = operation.first.started_ns or 0
+        records = operation.records.values()
+        columns = [column_of[rank] for rank in operation.records]
+        durations[row, columns] = [record.duration_s for record in records]
+        since_s = [math.nan if record.started_ns is None else (record.started_ns - origin) / 1e9 for record in records]
+        starts[row, columns] = np.array(since_s) - shift_of[columns]
+    return durations, starts
 
 
 def _excuse(times: Sequence[OperationTimes]) -> None:

@@ -1,5 +1,6 @@
 """The time of many ranks follows from those of fewer, where it grows along a line."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,32 @@ def test_the_line_through_stand_ins_gives_the_time_of_all_ranks(name, collective
     found = simulation(machine, name, collective, ranks).times(nbytes, bounds=["value"])
     assert found.stand_ins
     assert found.seconds["value"] == pytest.approx(whole.seconds["value"], rel=0.02)
+    assert found.seconds["value"] == pytest.approx(whole.seconds["value"], rel=stated_bound(found.stand_ins))
+
+
+def stated_bound(sentence):
+    """Return how far off a time is at most, as its row says."""
+    percent = re.match(r"within (\S+) % of the line", sentence)[1]
+    return float(percent) / 100
+
+
+@pytest.mark.parametrize("nbytes", [1 << 24, 1 << 27])
+@pytest.mark.parametrize("ranks", [320, 640])
+def test_a_tree_of_large_messages_is_within_the_bound_that_its_row_says(ranks, nbytes, monkeypatch):
+    whole = simulation(H100, "double_binary_tree", "all_reduce", ranks).times(nbytes, bounds=["value"])
+    monkeypatch.setitem(GROWTH, "double_binary_tree", replace(GROWTH["double_binary_tree"], first=32))
+    found = simulation(H100, "double_binary_tree", "all_reduce", ranks).times(nbytes, bounds=["value"])
+    assert found.stand_ins
+    assert found.seconds["value"] == pytest.approx(whole.seconds["value"], rel=stated_bound(found.stand_ins))
+
+
+def test_the_bound_grows_with_the_distance_from_the_stand_ins():
+    near, far = (
+        stand_ins("double_binary_tree", Layout.of(ranks, 8), 1 << 20, 4, blocks=False) for ranks in (4096, 65536)
+    )
+    times = [1.0, 2.0, 2.9]
+    assert 0 < near.miss(times) == far.miss(times)
+    assert near.bound(times) * near.time(times) < far.bound(times) * far.time(times)
 
 
 def test_a_row_says_which_ranks_were_simulated_and_how_straight_the_line_is(monkeypatch):
@@ -83,7 +110,8 @@ def test_a_row_says_which_ranks_were_simulated_and_how_straight_the_line_is(monk
 def test_a_line_that_is_not_straight_is_said():
     found = stand_ins("direct", Layout.of(4096, 8), 1 << 20, 4, blocks=True)
     assert found.miss([1.0, 3.0, 4.0]) == pytest.approx(1.0)
-    assert "by 1e+02 %" in found.sentence(1.0) or "by 100 %" in found.sentence(1.0)
+    assert "by 1e+02 %" in found.sentence(1.0, 0.5)
+    assert found.sentence(1.0, 0.5).startswith("within 50 % of ")
 
 
 @pytest.mark.parametrize("ranks", [1040, 65536, 60_000])

@@ -26,7 +26,7 @@ from schedule_examples import ALGORITHMS, EXAMPLES, Case, buffers, case_of, defi
 from hpccoll.schedule import Schedule, ScheduleError, out_of_place
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.prove import UnmetPostconditionError, prove
-from hpccoll.schedule.step import Buffer, Copy, Part, Recv, RecvReduce, Send, Step, drop_null_peers, rewrite
+from hpccoll.schedule.step import Buffer, Copy, Part, Range, Recv, RecvReduce, Send, Step, drop_null_peers, rewrite
 
 Programs = list[list[Step]]
 
@@ -177,17 +177,23 @@ def test_units_that_are_proven_in_groups_have_the_same_verdict(monkeypatch):
     at_once = [verdict(prove, case, mutant)[0] for mutant in made]
     module = sys.modules[UnmetPostconditionError.__module__]  # of which the function has the name
     monkeypatch.setattr(module, "MOST_ROW_BYTES", 100)
-    monkeypatch.setattr(module, "KEPT_MESSAGES", 0)
+    monkeypatch.setattr(module, "KEPT_RANGES", 0)
     assert [verdict(prove, case, mutant)[0] for mutant in made] == at_once
     assert type(None) in at_once
     assert ScheduleError in at_once
 
 
-@pytest.mark.parametrize("name", ["all_reduce-ring", "reduce_scatter-ring", "all_gather-ring", "all_reduce-direct"])
+@pytest.mark.parametrize(
+    ("name", "workers"),
+    [
+        ("all_reduce-ring", 6), ("reduce_scatter-ring", 6), ("all_gather-ring", 6), ("all_reduce-direct", 6),
+        ("all_reduce-reduce_scatter_all_gather", 6), ("all_reduce-swing", 8), ("reduce_scatter-bine", 8),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("change", ["none", "drop", "repeat", "swap", "one message"])
-def test_a_vectorised_schedule_that_is_broken_has_the_same_verdict(name, change):
-    """One unit stands for all of a ring, but only if all ranks do alike."""
-    case = every_case(name, 6)[0]
+def test_a_vectorised_schedule_that_is_broken_has_the_same_verdict(name, workers, change):
+    """One unit stands for all of a ring, and two for those of Swing, but only if all ranks do alike."""
+    case = every_case(name, workers)[0]
     whole = case.slices[0]
 
     def steps_at(me, at):
@@ -196,7 +202,7 @@ def test_a_vectorised_schedule_that_is_broken_has_the_same_verdict(name, change)
             return iter(steps)
         if change == "one message":  # from rank 2 to rank 3: another unit, at both ends
             send, *others, arrival = steps[at].actions
-            sent, landed = next_unit(send.part, me, 2), next_unit(arrival.part, me, 3)
+            sent, landed = next_unit(send.part, me, 2, workers), next_unit(arrival.part, me, 3, workers)
             steps[at] = Step(Send(send.peer, sent), *others, type(arrival)(arrival.peer, landed))
             return iter(steps)
         changes = {"drop": steps[at + 1 :], "repeat": steps[at:], "swap": steps[at : at + 2][::-1] + steps[at + 2 :]}
@@ -207,7 +213,8 @@ def test_a_vectorised_schedule_that_is_broken_has_the_same_verdict(name, change)
         assert verdict(prove, case, mutant) == verdict(prove_plainly, case, mutant)
 
 
-def next_unit(part: Part, me, rank: int):
-    """Return the unit of a part; at one of the ranks the next one."""
-    unit = part.ranges[0].first
-    return np.where(np.asarray(me) == rank, (unit + 1) % 6, unit)
+def next_unit(part: Part, me, rank: int, workers: int) -> Part:
+    """Return a part; at one of the ranks its first range begins at the next unit."""
+    first, length = part.ranges[0].first, part.ranges[0].last - part.ranges[0].first
+    first = np.where(np.asarray(me) == rank, (first + 1) % workers, first)
+    return Part(part.buffer, (Range(first, first + length), *part.ranges[1:]))
