@@ -59,8 +59,10 @@ def advance(times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, 
         count = min(max(LEAST_LEAP, len(sums) // 4), repeats)
         yield from several(count, 1)
         repeats -= count
-        if length := _repeating(sums):
-            tried, leapt, known = partial(several, length, 0), 0, len(sums)
+        length = _repeating(sums)
+        if length:
+            tried = partial(several, length, 0)
+            leapt, known = 0, len(sums)
             while leapt != 2 and (left := repeats // length) > LEAST_LEAP:
                 leapt = yield from _leap(times, ranks, tried, left, length * ROUNDING, linear=linear)
                 repeats -= length * leapt
