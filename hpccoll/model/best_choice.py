@@ -132,7 +132,8 @@ def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
 
 def _best_by_size(by_size: Mapping[int, Mapping[str, Prediction]]) -> dict[int, str]:
     """Return the best algorithm of each size; that of the size before, if it ties with the fastest one."""
-    best, last = {}, ""
+    best = {}
+    last = ""
     for nbytes, of_algorithm in sorted(by_size.items()):
         fastest = min(of_algorithm.values(), key=lambda prediction: prediction.value_s)
         if last not in of_algorithm or of_algorithm[last].value_s > TIE * fastest.value_s:

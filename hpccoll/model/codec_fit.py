@@ -25,7 +25,8 @@ def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, Ra
     rates: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for raw in raw_results:
         for attempt, outcome, _ in raw.histories():
-            params, is_usable = outcome.case.params, outcome.status == "ok" and not outcome.floor
+            params = outcome.case.params
+            is_usable = outcome.status == "ok" and not outcome.floor
             if not is_usable or attempt.oversubscribed or params.get("compress", DENSE) == DENSE:
                 continue
             compression = Compression.parse(str(params["compress"]), feedback=bool(params.get("feedback")))

@@ -111,7 +111,8 @@ class WallPoint:
 
     def to_json(self) -> dict[str, Any]:
         """Return the step in SI units."""
-        wall, exposed_s = self.wall, self.overlapped_s - self.wall.compute_s
+        wall = self.wall
+        exposed_s = self.overlapped_s - self.wall.compute_s
         return {
             "gpus": self.gpus, "algorithm": wall.algorithm, "gradient_bytes": round(wall.gradient_bytes),
             "communication_s": self.communication_s, "exposed_s": self.communication_s,

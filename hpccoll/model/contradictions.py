@@ -45,7 +45,8 @@ def _channels_on_ports(machine: "MachineFile") -> Iterator[BadInputError]:
 
     The rate inside a node is NCCL's for two nodes, whose trees pass a port half as often.
     """
-    nccl, port = machine.nccl, machine.port and machine.port.bytes_per_s
+    nccl = machine.nccl
+    port = machine.port and machine.port.bytes_per_s
     rails = machine.geometry.rails if machine.geometry else 1
     if not (nccl and port):
         return
@@ -70,7 +71,8 @@ def _messages_in_ports(machine: "MachineFile") -> Iterator[BadInputError]:
     for tier in BETWEEN_NODES:
         for costs in machine.tiers.get(tier, ()):
             if _low(costs.bytes_per_s) > _high(port):
-                key, value = f"tiers.{tier}.bytes_per_s", format_rate(costs.bytes_per_s.value)
+                key = f"tiers.{tier}.bytes_per_s"
+                value = format_rate(costs.bytes_per_s.value)
                 yield BadInputError(key, value, f"at most port.bytes_per_s, {format_rate(_high(port))}")
 
 

@@ -73,8 +73,11 @@ class OperationWaves:
     """The runs of all lanes of an operation; those of one schedule and size are shared."""
 
     def __init__(self, schedules: Sequence[Schedule], cut: Cut) -> None:
-        self.schedules, self.layout, self.cut = schedules, schedules[0].layout, cut
-        self.block, self.room = _common_block(schedules, cut), KEPT_MESSAGES
+        self.schedules = schedules
+        self.layout = schedules[0].layout
+        self.cut = cut
+        self.block = _common_block(schedules, cut)
+        self.room = KEPT_MESSAGES
         self.known: dict[tuple[int, int], LaneRuns] = {}
 
     def cycle(self, lane: int) -> int:
@@ -128,10 +131,12 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
 
     Where ranks do what rank 0 does, shifted, its steps alone are read, as numbers.
     """
-    ranks, everyone = schedule.layout.ranks, np.arange(block)
+    ranks = schedule.layout.ranks
+    everyone = np.arange(block)
     shifts = schedule.regularity and schedule.regularity.shifts
     edges = cut.edges(lane) * cut.itemsize
-    lengths, period = np.diff(edges), _unit_period(cut, lane)
+    lengths = np.diff(edges)
+    period = _unit_period(cut, lane)
     known: dict[object, LaneWave] = {}
     targets: dict[object, Ints] = {}
     for step in schedule.steps(everyone if shifts is None else 0):

@@ -132,9 +132,10 @@ class _Simulator:
         """Return the resources that each message passes, with their seconds for each of its bytes."""
         paths: list[list[tuple[Resource, float]]] = [[] for _ in costs]
         for direction, ranks in (("out", traffic.source), ("in", traffic.target)):
+            kind = f"rank {direction}"
             for path, me, cost in zip(paths, ranks.tolist(), costs, strict=True):
                 if cost.byte_s and not self.is_switch(me):
-                    path.append(((f"rank {direction}", me), cost.byte_s))
+                    path.append(((kind, me), cost.byte_s))
         for use in shared_resources(self.machine, self.layout, traffic.source, traffic.target, tier):
             for message, owner in zip(use.messages.tolist(), use.owner.tolist(), strict=True):
                 paths[message].append(((use.kind, owner), use.byte_s))
@@ -211,7 +212,8 @@ class _Simulator:
 
     def spend_credit(self, message: _Message, now: float) -> float:
         """Return the bytes of a message that pass its idle ports at once, and take them off what these let pass."""
-        burst, seconds = self.machine.burst_bytes, self.machine.port_byte_s
+        burst = self.machine.burst_bytes
+        seconds = self.machine.port_byte_s
         ports = [resource for resource, _ in message.path if resource[0].startswith("port")]
         if not (burst and ports and seconds) or any(self.flows[port] for port in ports):
             return 0.0

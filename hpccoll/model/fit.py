@@ -49,13 +49,15 @@ def line(curve: Mapping[int, float], least: int = 0) -> tuple[float, float]:
     """
     chosen = {nbytes: seconds for nbytes, seconds in curve.items() if nbytes >= least}
     if len(chosen) < MIN_SIZES:
-        chosen = dict(sorted(curve.items())[-MIN_SIZES:])
+        largest = sorted(curve.items())[-MIN_SIZES:]
+        chosen = dict(largest)
     sizes = np.array(list(chosen), float)
     seconds = np.array(list(chosen.values()))
+    shortest = seconds.min()
     scale = seconds.max() / sizes.max()
-    columns = [seconds.min() / seconds, sizes * scale / seconds]
+    columns = [shortest / seconds, sizes * scale / seconds]
     (alpha, beta), _ = nnls(np.stack(columns, axis=1), np.ones(len(sizes)))
-    return float(alpha * seconds.min()), float(beta * scale)
+    return float(alpha * shortest), float(beta * scale)
 
 
 def ranges(curve: Mapping[int, float]) -> list[list[int]]:

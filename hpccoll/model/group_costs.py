@@ -224,7 +224,8 @@ class GroupCosts:
         return times
 
     def _published(self, group: "_Group", nbytes: int) -> list[PublishedSection]:
-        nodes, per_node = group.layout.nodes, group.layout.ranks_per_node or 1
+        nodes = group.layout.nodes
+        per_node = group.layout.ranks_per_node or 1
         return published_near(self.machine, group.family, nodes, per_node, nbytes)
 
     def _simulated(self, group: "_Group", sizes: Sequence[int]) -> Iterator[tuple[int, AlgorithmTime]]:
@@ -289,18 +290,17 @@ class _GroupSimulation(AlgorithmSimulation):
         parameters: Mapping[str, Parameter], aggregators: int | None,
     ) -> None:  # fmt: skip
         self.steps, self.ratio = 1.0, 1.0
-        arguments, part = dict(parameters), layout
+        arguments = dict(parameters)
+        part = layout
         aggregates = collective(family).algorithm(name).aggregates
         if name == RING and layout.workers > MOST_IN_A_RING:
-            half = MOST_IN_A_RING // 2
-            part = layout.subset([*range(half), *range(layout.workers - half, layout.workers)])
+            part = _both_ends(layout)
             self.ratio = MOST_IN_A_RING / layout.workers
             self.steps = (layout.workers - 1) / (MOST_IN_A_RING - 1)
         elif aggregates and machine.aggregators.kind == "switches" and layout.workers > MOST_UNDER_SWITCHES:
-            racks = layout.groups("rack")
-            arguments.setdefault("radix", min(max(map(len, racks)), RADIX.maximum))
-            ranks_per_rack = max(1, MOST_UNDER_SWITCHES // len(racks))
-            part = layout.subset([me for rack in racks for me in rack[:ranks_per_rack]])
+            largest_rack = max(map(len, layout.groups("rack")))
+            arguments.setdefault("radix", min(largest_rack, RADIX.maximum))
+            part = _first_of_each_rack(layout)
         bare = part.renumbered()
         use = use._replace(ranks=use.ranks * layout.workers / part.workers)
         super().__init__(
@@ -322,6 +322,20 @@ class _GroupSimulation(AlgorithmSimulation):
             return nbytes
         grain = itemsize(self.dtype) * self.layout.workers
         return max(grain, round(nbytes * self.ratio / grain) * grain)
+
+
+def _both_ends(layout: Layout) -> Layout:
+    """Return the first and the last ranks of a layout, MOST_IN_A_RING of them."""
+    half = MOST_IN_A_RING // 2
+    first_of_last = layout.workers - half
+    return layout.subset([*range(half), *range(first_of_last, layout.workers)])
+
+
+def _first_of_each_rack(layout: Layout) -> Layout:
+    """Return as many of the first ranks of each rack, about MOST_UNDER_SWITCHES of them together."""
+    racks = layout.groups("rack")
+    ranks_per_rack = max(1, MOST_UNDER_SWITCHES // len(racks))
+    return layout.subset([me for rack in racks for me in rack[:ranks_per_rack]])
 
 
 def simulated_sizes(needed: Iterable[int]) -> list[int]:

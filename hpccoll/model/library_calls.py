@@ -131,7 +131,8 @@ class LibraryCalls:
     ) -> None:  # fmt: skip
         if machine.nccl is None:
             raise ValueError(f"{machine.name} has no section nccl")
-        self.family, self.dtype = collective(family), dtype
+        self.family = collective(family)
+        self.dtype = dtype
         self.workers, self.nodes = layout.workers, layout.nodes
         self.ranks_per_node = layout.ranks_per_node
         self.missing = unmodelled(machine, family, self.nodes, self.ranks_per_node or 1)

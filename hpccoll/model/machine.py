@@ -107,7 +107,9 @@ class Use(NamedTuple):
 
 def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Ints, tier: Ints) -> Iterator[Use]:
     """Yield what messages between ranks share, besides the rates of their ranks; ``tier`` says how far they go."""
-    node, rack, rail = np.array(layout.node), np.array(layout.rack), np.array(layout.rail)
+    node = np.array(layout.node)
+    rack = np.array(layout.rack)
+    rail = np.array(layout.rail)
     rails = int(rail.max()) + 1
     below = np.isin(rack, rack[: layout.workers])  # aggregators of other racks are above the uplinks
     inside = np.flatnonzero(tier == TIERS.index("node"))

@@ -59,7 +59,8 @@ def read_content(path: Path, key: str, check: Check, check_keys: Check, readers:
         return content
     own = {"name": path.stem, **content}
     like = own.pop("like")
-    where, readers = f"{path}: like", (*readers, path.resolve())
+    where = f"{path}: like"
+    readers = (*readers, path.resolve())
     if not isinstance(like, str) or not like:
         raise BadInputError(where, like, "a file, or a name of 'hpccoll list clusters'")
     base = machine_path(like, where, path.parent)

@@ -363,7 +363,8 @@ def describe_machine(machine: MachineFile, *, simulated: bool) -> list[str]:
     """
     if machine.measured is None:
         return _describe_described(machine, simulated=simulated)
-    measured, errors = machine.measured, machine.validation
+    measured = machine.measured
+    errors = machine.validation
     sizes = f"{format_size(measured.smallest_bytes)} to {format_size(measured.largest_bytes)}"
     nodes = ", ".join(map(str, measured.nodes))
     ranks = ", ".join(map(str, measured.ranks_per_node))

@@ -91,7 +91,8 @@ class _Estimator:
                 yield self.tree(protocol, nbytes)
 
     def ring(self, collective: str, protocol: int, nbytes: int) -> NcclEstimate:
-        factor, section = RING_STEPS[collective], self.section
+        factor = RING_STEPS[collective]
+        section = self.section
         is_simple = PROTOCOLS[protocol] == "Simple"
         if PROTOCOLS[protocol] == "LL":
             bus = min(self.bus / 2, LL_LIMIT[section.cpu][self.column])

@@ -161,21 +161,24 @@ def observations(raw: RawResults, *, imported: bool = False) -> Iterator[Observa
         if case.mapping is not None:
             layout = layout.subset(numbering(layout, case.mapping))
         arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
+        call = family.call(layout.workers, case.root, **arguments)
+        transport = case.transport if case.device == "cpu" else f"{case.transport} on {case.device}"
+        rounds_s = tuple(filter(None, timed.round_medians_s))
         yield Observation(
-            call=family.call(layout.workers, case.root, **arguments),
+            call=call,
             algorithm=family.algorithms.get(case.algorithm),
             params=outcome.params,
             nbytes=outcome.bytes,
             seconds=timed.median_s,
             layout=layout,
-            transport=case.transport if case.device == "cpu" else f"{case.transport} on {case.device}",
+            transport=transport,
             requested=case.params,
             dtype=case.dtype,
             op=case.op,
             in_place=case.in_place,
             mapping=case.mapping,
             executor=timed.executor or PYTHON,
-            rounds_s=tuple(filter(None, timed.round_medians_s)),
+            rounds_s=rounds_s,
             machine=attempt.machine,
             kind=attempt.kind,
             oversubscribed=attempt.oversubscribed,

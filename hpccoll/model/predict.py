@@ -347,8 +347,11 @@ def predict(machine: MachineFile, request: Request, progress: ShowProgress | Non
 
 
 def _prediction(planned: PlannedPrediction, request: Request, progress: Callable[[float], None]) -> Prediction:
-    simulation, nodes, nbytes = planned.simulation, planned.nodes, planned.nbytes
-    machine, layout = simulation.machine, simulation.layout
+    simulation = planned.simulation
+    nodes = planned.nodes
+    nbytes = planned.nbytes
+    machine = simulation.machine
+    layout = simulation.layout
     simulated = simulation.times(nbytes, progress)
     call, count = simulated.operation.cut.call, simulated.operation.cut.count
     moved = call.bytes(count, itemsize(request.dtype))

@@ -46,12 +46,13 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
 
 def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     """Return predictions as the content of a raw file."""
-    machine, request = predicted.machine, predicted.request
+    machine = predicted.machine
+    request = predicted.request
     requested = dict(request.choices(machine))
     launches: dict[_Launch, list[Outcome]] = defaultdict(list)
     for prediction in predicted.predictions:
-        is_switch = machine.aggregators.kind == "switches"
-        aggregators = 0 if is_switch else prediction.aggregators  # which are ranks
+        are_switches = machine.aggregators.kind == "switches"
+        aggregators = 0 if are_switches else prediction.aggregators  # which are ranks
         launch = _Launch(
             prediction.nodes, prediction.ranks_per_node, aggregators, prediction.kind, prediction.assumed
         )  # fmt: skip

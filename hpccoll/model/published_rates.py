@@ -146,7 +146,8 @@ def _figures_of_section(machine: MachineFile, section: PublishedSection) -> Iter
     network: str | None = ""
     usual = None
     if like:
-        network, usual = like.network, usual_algorithm(like, section.nodes)
+        network = like.network
+        usual = usual_algorithm(like, section.nodes)
     algorithm = "" if section.algorithm.startswith(DEFAULT) else section.algorithm
     is_other = bool(algorithm and usual) and word_of(algorithm) != word_of(usual or "")
     for source in section.source:
@@ -281,8 +282,9 @@ def rates_by_source(
     like = machine.machine_class
     usual = usual_algorithm(like, nodes) if like and collective == "all_reduce" else None
     runs: dict[tuple[str, str, str, int, bool | None], list[PublishedFigure]] = defaultdict(list)
+    call = collective, ranks_per_node, dtype
     for figure in figures_of(machine):
-        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == (collective, ranks_per_node, dtype)
+        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == call
         if is_alike and _same_place(like, figure, nodes, library) and figure.ran(algorithm, usual):
             runs[figure.origin, figure.operator, figure.run, figure.nodes, figure.in_place].append(figure)
     by_source: dict[tuple[str, str], dict[bool | None, list[_RunRates]]] = {}
@@ -376,7 +378,8 @@ def _section(machine: MachineFile, figures: list[PublishedFigure]) -> PublishedS
 
 def _label(machine: MachineFile, figures: list[PublishedFigure]) -> str:
     """Return the algorithm of figures: ``ring``, ``default (NVLS)``, or ``default`` if it is unknown."""
-    first, like = figures[0], machine.machine_class
+    first = figures[0]
+    like = machine.machine_class
     algorithm: str | None = next((figure.algorithm for figure in figures if figure.algorithm), None)
     if first.forced or like is None:
         return algorithm or DEFAULT

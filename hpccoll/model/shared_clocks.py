@@ -71,7 +71,8 @@ class Sharing:
         shared = np.add.reduceat(works, self.first)
 
         def serve(begin: Floats) -> Floats:
-            begins, end = begin[self.order], np.empty_like(begin)
+            begins = begin[self.order]
+            end = np.empty_like(begin)
             low = np.minimum.reduceat(begins, self.first)
             if not queue and (begins - np.repeat(low, self.users)).max() <= self.clocks.instant_s:
                 end[self.order] = np.repeat(self.clocks.reserve(self.resources, low, shared), self.users)

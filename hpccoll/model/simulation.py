@@ -147,7 +147,8 @@ class AlgorithmSimulation:
         self.family = collective(family)
         self.algorithm = self.family.algorithm(name)
         self.parameters = dict(parameters)
-        self.layout, self.assumed = self._layout(layout_of, aggregators), None
+        self.layout = self._layout(layout_of, aggregators)
+        self.assumed = None
         self.machines = {bound: shared(machine.machine(bound)) for bound in BOUNDS}
         self._known_works: list[ScheduleWork] = []  # of the slices, once they are known
         if self.algorithm.aggregates and machine.aggregators.kind == "switches":
@@ -232,21 +233,18 @@ class AlgorithmSimulation:
     def work(self, nbytes: int) -> ExpectedWork:
         """Return the expected work for a size that can be predicted."""
         if instead := self._stand_ins(nbytes):
-            works = [self._simulation(stand_in, nbytes).work(stand_in.nbytes) for stand_in in instead.chosen]
-            return ExpectedWork(
-                messages=sum(work.messages for work in works),
-                seconds=sum(work.seconds for work in works),
-                pairing_s=sum(work.pairing_s for work in works),
-            )
+            return self._work_of_stand_ins(instead, nbytes)
         operation = self._operation(nbytes)
-        works_of_slices, lanes = self._works(operation), operation.cut.lanes
+        works_of_slices = self._works(operation)
+        lanes = operation.cut.lanes
         messages = lanes // len(works_of_slices) * sum(work.messages for work in works_of_slices)
         if messages <= _most_events(len(works_of_slices), lanes, operation.window):
             seconds = messages * EVENT_S
         else:
             seconds = _seconds_in_waves(operation, works_of_slices)
         simulations = len({self._same(bound) for bound in BOUNDS})
-        return ExpectedWork(messages, seconds * simulations, sum(work.pairing_s for work in works_of_slices))
+        pairing_s = sum(work.pairing_s for work in works_of_slices)
+        return ExpectedWork(messages, seconds * simulations, pairing_s)
 
     def _same(self, bound: Bound) -> Bound:
         """Return the first bound at which the machine costs the same."""
@@ -287,6 +285,13 @@ class AlgorithmSimulation:
             self.machine, self.family.name, self.algorithm.name, parameters, instead.layout.with_aggregators,
             dtype=self.dtype, shared=self.shared,
         )  # fmt: skip
+
+    def _work_of_stand_ins(self, instead: StandIns, nbytes: int) -> ExpectedWork:
+        works = [self._simulation(stand_in, nbytes).work(stand_in.nbytes) for stand_in in instead.chosen]
+        messages = sum(work.messages for work in works)
+        seconds = sum(work.seconds for work in works)
+        pairing_s = sum(work.pairing_s for work in works)
+        return ExpectedWork(messages, seconds, pairing_s)
 
     def _times_of_stand_ins(
         self, instead: StandIns, nbytes: int, progress: Callable[[float], None] | None, bounds: Sequence[Bound]

@@ -74,7 +74,10 @@ class ScheduleWork(NamedTuple):
         if not schedule.vectorised:
             return cls._of_sampled_ranks(schedule)
         ranks = schedule.layout.ranks
-        messages, steps, seconds, largest = 0, 0, 0.0, 0
+        messages = 0
+        steps = 0
+        seconds = 0.0
+        largest = 0
         program = schedule.steps(min(1, ranks - 1))  # all ranks have the same actions, some of them without a peer
         for number, step in enumerate(program):
             if rounds and number == SAMPLED_STEPS:
@@ -127,7 +130,8 @@ class RemainingTime:
     def begin(self) -> None:
         """Take note that the next one begins."""
         self.ended += self.current
-        self.current, self.current_begun = self.waiting.pop(), monotonic()
+        self.current = self.waiting.pop()
+        self.current_begun = monotonic()
 
     def seconds(self, share: float = 0.0) -> float:
         """Return the time left in seconds if a share of the running one is done."""

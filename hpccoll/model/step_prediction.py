@@ -331,7 +331,8 @@ def _predict(
     known: dict[tuple[object, ...], Any],
 ) -> StepPrediction:  # fmt: skip
     """Return a prediction; ``known`` is what was simulated for others on as many nodes."""
-    layout, model = machine.layout(nodes, request.ranks_per_node), request.model
+    layout = machine.layout(nodes, request.ranks_per_node)
+    model = request.model
     parallelism = request.on(layout.workers)
     mesh = parallelism.mesh
     dense = programs = step_programs(model, parallelism)
@@ -483,7 +484,8 @@ def _gradient_busbw(mesh: Mesh, timeline: StepTimeline) -> float | None:
 
 def _gradient_link(machine: MachineFile, layout: Layout, mesh: Mesh) -> tuple[float | None, int]:
     """Return the rate of a link that data-parallel ranks cross, and how many of them a group uses on a node."""
-    group, costs = mesh.groups("dp")[0], machine.machine()
+    group = mesh.groups("dp")[0]
+    costs = machine.machine()
     nodes = {layout.node[me] for me in group}
     racks = {layout.rack[me] for me in group}
     if len(nodes) == 1:

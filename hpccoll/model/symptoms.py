@@ -184,7 +184,8 @@ def _large(calls: _Calls) -> str:
 
 
 def _dip(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
-    sizes, normal = calls.failed_sizes, calls.normal_sizes or {0}
+    sizes = calls.failed_sizes
+    normal = calls.normal_sizes or {0}
     is_dip = len(sizes) <= MOST_OF_DIP and min(normal) < sizes[0] and sizes[-1] < max(normal)
     return f"only {join_words(map(format_size, sizes))} fails: sizes below and above are normal" if is_dip else ""
 
@@ -208,7 +209,8 @@ def _small(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
 
 
 def _small_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    words, inside = _small(calls, all_calls), _inside(calls, all_calls)
+    words = _small(calls, all_calls)
+    inside = _inside(calls, all_calls)
     if calls.in_fabric or not words or any(inner.failed for inner in inside):
         return ""
     normal = "; one node is normal" if any("small" in inner.passing for inner in inside) else ""

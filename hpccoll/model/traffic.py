@@ -109,7 +109,9 @@ class Traffic(MessageArrays):
         now = np.zeros(schedule.layout.ranks, np.int64)
         away: dict[Messages, tuple[Ints, Ints]] = {}
         columns: list[tuple[Ints, ...]] = [(now[:0],) * 5]
-        parts, ended, count = [], [], 0
+        parts = []
+        ended = []
+        count = 0
         for round_ in match(schedule):
             for m in round_.sent:
                 between = np.flatnonzero(m.source != m.target)
@@ -210,7 +212,8 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
         if round_.sent is not round_.landed:
             raise NotAlignedError
         kept = [m for m in round_.sent if m.source is not m.target]  # the others are copies
-        ends = np.cumsum([0, *(len(m.source) for m in kept)])
+        counts = [len(m.source) for m in kept]
+        ends = np.cumsum([0, *counts])
         parts = []
         for m, (first, last) in zip(kept, pairwise(ends), strict=True):
             is_all = last - first == len(everyone) == ends[-1]
@@ -218,9 +221,11 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
         if len(kept) == 1:
             source, target = kept[0].source, kept[0].target
         else:
-            source = np.concatenate([round_.ended[:0], *(m.source for m in kept)])
-            target = np.concatenate([round_.ended[:0], *(m.target for m in kept)])
-        reduces = np.repeat([m.operand is not None for m in kept], np.diff(ends)).astype(bool)
+            none = round_.ended[:0]
+            source = np.concatenate([none, *(m.source for m in kept)])
+            target = np.concatenate([none, *(m.target for m in kept)])
+        are_folded = [m.operand is not None for m in kept]
+        reduces = np.repeat(are_folded, np.diff(ends)).astype(bool)
         yield Wave(source, target, reduces, tuple(parts), round_.ended)
 
 

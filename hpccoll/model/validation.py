@@ -213,7 +213,8 @@ def overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
     over log sizes; after a tie, the faster one overtakes at the tie.
     """
     leads = {n: lead if abs(lead) > TOLERANCE else 0.0 for n, lead in sorted(behind.items())}
-    last, sizes = 0.0, []
+    last = 0.0
+    sizes = []
     for n, m in pairwise(leads):
         last = leads[n] or last
         if last * leads[m] < 0:

@@ -224,7 +224,8 @@ def _judged(row: Row, expected: Expected | None, reason: str) -> Judged:
 
 def _alone(judgement: Judged, expected: Expected) -> Judged:
     """Return a row with the verdict of its range."""
-    nbytes, measured = judgement.row.bytes, judgement.measured
+    nbytes = judgement.row.bytes
+    measured = judgement.measured
     is_published = expected.origin == PUBLISHED
     if is_published and nbytes >= LARGE and expected.high > WIDEST * expected.low:
         return replace(judgement, reason=f"its sources differ by more than {WIDEST:g} times")
@@ -367,7 +368,8 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
     algorithm, doubt = ran
     if reason := doubt or _unlike(row, machine, library):
         return None, reason
-    like, per_node = machine.machine_class, row.ranks_per_node or 1
+    like = machine.machine_class
+    per_node = row.ranks_per_node or 1
     wire = wire_bound(like, row.collective, row.nodes, per_node, algorithm) if like else None
     published = rates_by_source(
         machine, row.collective, row.nodes, per_node, row.bytes, dtype=row.dtype, in_place=row.in_place,
@@ -583,7 +585,8 @@ def _confirmed_by_runs(judged: Sequence[Judged], identities: Mapping[RowKey, str
 
     One run is not enough. A copy of a run has the same times, and does not count as a second one.
     """
-    times, failing = defaultdict[str, set[float]](set), defaultdict[str, set[float]](set)
+    times = defaultdict[str, set[float]](set)
+    failing = defaultdict[str, set[float]](set)
     for judgement in judged:
         identity = identities[judgement.row.key]
         times[identity].add(judgement.measured)

@@ -129,7 +129,8 @@ class State:
     def __init__(
         self, layout: Layout, ranks: int, machine: Machine, fold_s: float, sequences: int, instant_s: float
     ) -> None:
-        self.ranks, self.blocks = ranks, layout.ranks // ranks
+        self.ranks = ranks
+        self.blocks = layout.ranks // ranks
         self.instant_s, self.fold_s = instant_s, fold_s
         self.slowdown = machine.slowdown(layout)
         if machine.cpus and machine.cpus.of == "machine":  # each block has its part of them
@@ -186,7 +187,8 @@ class Route:
     def __init__(self, state: State, source: Ints, target: Ints) -> None:
         self.key = source, target  # kept, so that no other arrays get their identities
         tier = state.layout.tier(source, target)
-        self.source, self.target = source, target % state.ranks
+        self.source = source
+        self.target = target % state.ranks
         # the tiers that messages cross, each with the indices of these messages
         self.tiers = [
             (state.machine.tiers[TIERS[number]], np.flatnonzero(tier == number))
@@ -240,7 +242,8 @@ class CompiledWave:
     """
 
     def __init__(self, state: "State", wave: LaneWave, sequence: int) -> None:
-        self.messages, self.ended = len(wave.source), wave.ended
+        self.messages = len(wave.source)
+        self.ended = wave.ended
         self.ready, self.last = state.ready[sequence], state.last[sequence]
         self.linear = True  # whether its messages share nothing: times are then maxima of sums of earlier ones
         if self.messages:
@@ -253,7 +256,8 @@ class CompiledWave:
         self.waits = synchronous.astype(bool) if synchronous.any() else None
         self.out = into = wave.nbytes * byte_s
         if state.machine.switches:
-            self.out, into = self.out * route.limits_out, into * route.limits_in
+            self.out = self.out * route.limits_out
+            into = into * route.limits_in
         overhead = overhead * state.slowdown
         self.issue = self._service(route.send_cpu, overhead, queue=True)
         self.pause = self._service(route.gaps, self.gap, queue=True)
@@ -264,7 +268,8 @@ class CompiledWave:
         for sharing, indices, byte_s_there in route.uses:
             service = self._service(sharing, wave.nbytes[indices] * byte_s_there)
             if service:
-                self.uses.append((None if len(indices) == self.messages else indices, service))
+                are_all = len(indices) == self.messages
+                self.uses.append((None if are_all else indices, service))
         self.receive = self._service(route.receive_cpu, overhead, queue=True)
 
     def _service(self, sharing: Sharing, work: Floats, *, queue: bool = False) -> Callable[[Floats], Floats] | None:
@@ -284,7 +289,8 @@ class CompiledWave:
             folded[self.of] = 0.0
         self.folding: Ints | slice = np.flatnonzero(work)  # those of the ranks whose steps end that fold
         self.folding_ranks: Ints | slice = wave.ended[self.folding]
-        self.cpu, self.work = state.clocks["cpu"], work[self.folding]
+        self.cpu = state.clocks["cpu"]
+        self.work = work[self.folding]
         if everyone and len(self.work) == state.ranks:
             self.folding = self.folding_ranks = slice(None)
 

@@ -221,7 +221,8 @@ class Parallelism:
         return sum(1 for _ in parts)
 
     def _check_mesh(self, model: ModelShape) -> None:
-        mesh, shape = self.mesh, model.transformer
+        mesh = self.mesh
+        shape = model.transformer
         if shape is None:
             valid = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
             for axis in ("tp", "pp", "ep"):
@@ -257,7 +258,8 @@ class Parallelism:
 
     def _check_sharding(self) -> None:
         if self.by_block:
-            rule, usual = self.buckets, BucketRule()
+            rule = self.buckets
+            usual = BucketRule()
             valid = f"left out with sharding {self.sharding}: the gradients of a block are one bucket"
             for key, value, default in (
                 ("buckets", rule.framework, usual.framework),

@@ -170,7 +170,8 @@ class Workload:
 
     def _check_real_training(self, workers: int, dtype: str, op: str | None, device: str) -> None:
         for name in NOT_OF_TRAININGS:
-            value, default = getattr(self, name), WORKLOAD[name].default
+            value = getattr(self, name)
+            default = WORKLOAD[name].default
             if value != default:
                 raise BadInputError(name, value, f"{default} with {self.model}")
         gradient_dtype = self.dtypes(dtype).gradient

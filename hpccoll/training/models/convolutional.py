@@ -69,7 +69,9 @@ def _vgg16() -> Iterator[Module]:
     for width, convolutions in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(convolutions):
             yield _convolution(f"features.{number}", inputs, width, 3, pixels, bias=True)
-            inputs, number = width, number + 2  # a ReLU follows
-        pixels, number = pixels // 2, number + 1  # and a pooling
+            inputs = width
+            number = number + 2  # a ReLU follows
+        pixels = pixels // 2
+        number = number + 1  # and a pooling
     for number, wide, outputs in ((0, inputs * pixels**2, 4096), (3, 4096, 4096), (6, 4096, CLASSES)):
         yield _linear(f"classifier.{number}", wide, outputs)

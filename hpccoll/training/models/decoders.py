@@ -48,7 +48,8 @@ class LatentAttention:
     def modules(self, name: str, hidden: int, tokens: int, block: int) -> Iterator[Module]:
         """Yield the modules of the attention of a block; every tensor-parallel rank has the products to the ranks."""
         inside = tokens, block, "attention"
-        query, rank = self.heads * (self.unrotated + self.rotated), self.key_value_rank
+        query = self.heads * (self.unrotated + self.rotated)
+        rank = self.key_value_rank
         if self.query_rank:
             yield product(f"{name}.q_a_proj", hidden, self.query_rank, *inside, bias=self.bias)
             yield _head_norm(f"{name}.q_a_layernorm", self.query_rank, block)
@@ -124,12 +125,14 @@ class Decoder:
         return [self.experts is not None and block in self.experts.blocks for block in range(self.blocks)]
 
     def _block(self, block: int) -> Iterator[Module]:
-        name, size = f"layers.{block}", (self.hidden, self.sequence, block)
+        name = f"layers.{block}"
+        size = (self.hidden, self.sequence, block)
         yield from self.attention.modules(name, *size)
         if self.experts and block in self.experts.blocks:
             yield from self.experts.modules(name, *size)
         else:
-            width, bias = self.feed_forward, self.feed_forward_bias
+            width = self.feed_forward
+            bias = self.feed_forward_bias
             yield from _feed_forward(name, self.hidden, width, self.sequence, block, "mlp", bias=bias)
         yield norm(f"{name}.input_layernorm", self.hidden, block, bias=False)
         yield norm(f"{name}.post_attention_layernorm", self.hidden, block, bias=False)

@@ -111,7 +111,8 @@ class Architecture:
             if value is not None:
                 _KINDS.get(key, COUNT).check(key, value)
         for key, relation, other in _RELATIONS:
-            value, limit = config.get(key), config.get(other)
+            value = config.get(key)
+            limit = config.get(other)
             if value is not None and limit is not None and not relation.holds(value, limit):
                 raise BadInputError(key, value, f"{relation.words} {limit}, the {other}")
         return config
@@ -212,7 +213,8 @@ def _qwen_experts(config: Config) -> Experts:
 
 
 def _deepseek_experts(config: Config) -> Experts:
-    every, width = config["moe_layer_freq"], config["moe_intermediate_size"]
+    every = config["moe_layer_freq"]
+    width = config["moe_intermediate_size"]
     after_dense = range(config["first_k_dense_replace"], config["num_hidden_layers"])
     blocks = {block for block in after_dense if block % every == 0}
     shared = config["n_shared_experts"] * width
