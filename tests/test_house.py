@@ -238,13 +238,13 @@ DENSEST = {
     "host": (15.87, 72, 143, 2),
     "interop": (17.72, 90, 154, 8),
     "measure": (14.92, 75, 91, 6),
-    "model": (15.23, 55, 108, 0),
+    "model": (14.87, 53, 105, 0),
     "render": (19.83, 157, 239, 38),
     "schedule": (16.63, 77, 125, 0),
     "store": (17.91, 90, 157, 7),
     "sweep": (13.74, 79, 86, 5),
     "traces": (17.2, 67, 190, 5),
-    "training": (14.55, 53, 82, 0),
+    "training": (14.34, 53, 81, 0),
     "transports": (14.97, 78, 102, 3),
 }
 """How dense each room may be (house_figures.py). If a room becomes less dense, its figures here follow."""

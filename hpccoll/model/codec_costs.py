@@ -98,11 +98,11 @@ class CodecCosts:
                 passes[work] += FEEDBACK_PASSES
         rates = {work: REACHED.times(memory / number) for work, number in passes.items()}
         numbers = ", ".join(f"{work} {number:g}" for work, number in passes.items())
-        return cls(
-            rates, f"codecs of {compression.name} move the bytes of their passes through memory of "
-            f"{format_rate(memory)}, of which they reach 90 % (73 to 134 %), so many times: {numbers}; launches of "
-            "kernels are not included",
-        )  # fmt: skip
+        source = (
+            f"codecs of {compression.name} read and write memory at 90 % (73 to 134 %) of its {format_rate(memory)}; "
+            f"passes over their bytes: {numbers}; launches of kernels are not included"
+        )
+        return cls(rates, source)
 
     def seconds(self, operation: StepOperation, bound: Bound) -> float:
         """Return the seconds of a codec."""

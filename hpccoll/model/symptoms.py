@@ -218,24 +218,24 @@ def _small_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
 
 
 def _all_to_all(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    if calls.collective != "all_to_all" or any(rest.failed for rest in _other_collectives(calls, all_calls)):
+    if calls.collective != "all_to_all" or any(others.failed for others in _other_collectives(calls, all_calls)):
         return ""
     return f"no other collective fails; {_large(calls)}"
 
 
 def _collective(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    normal = [rest.collective for rest in _other_collectives(calls, all_calls) if rest.is_normal]
+    normal = [others.collective for others in _other_collectives(calls, all_calls) if others.is_normal]
     return f"{join_words(normal)} on as many nodes is normal; {_large(calls)}" if normal else ""
 
 
 def _other_collectives(calls: _Calls, all_calls: Collection[_Calls]) -> list[_Calls]:
-    on_as_many_nodes = [rest for rest in all_calls if rest.nodes == calls.nodes]
-    return [rest for rest in on_as_many_nodes if rest.collective != calls.collective]
+    on_as_many_nodes = [place for place in all_calls if place.nodes == calls.nodes]
+    return [place for place in on_as_many_nodes if place.collective != calls.collective]
 
 
 def _with_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    same = [like for like in all_calls if like.collective == calls.collective]
-    shares = {like.nodes: like.share for like in same if like.nodes > 1}
+    places = [place for place in all_calls if place.collective == calls.collective]
+    shares = {place.nodes: place.share for place in places if place.nodes > 1}
     nodes = sorted(shares)
     falls = [shares[fewer] > UNEQUAL * shares[more] for fewer, more in pairwise(nodes)]
     if len(nodes) <= 2 or not all(falls):
@@ -288,8 +288,8 @@ def _nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
 
 def _inside(calls: _Calls, all_calls: Collection[_Calls]) -> list[_Calls]:
     """Return the calls of the same collective that need no network, from the fewest nodes on."""
-    same = [like for like in all_calls if like.in_fabric and like.collective == calls.collective]
-    return sorted(same, key=lambda like: like.nodes)
+    places = [place for place in all_calls if place.in_fabric and place.collective == calls.collective]
+    return sorted(places, key=lambda place: place.nodes)
 
 
 SYMPTOMS: dict[str, Callable[[_Calls, Collection[_Calls]], str]] = {
